@@ -1,0 +1,199 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::batch::WriterId;
+use crate::tally::Tally;
+use crate::{Cleaner, Error, Flusher, Grid, Precisions, Recorder, Stats, Store};
+
+/// The counters of one process over one store: where its faces come from, and what keeps them going.
+///
+/// Nothing runs by itself. [`run`](Self::run) is the future that flushes and cleans; spawn it, or poll
+/// it beside the server.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+/// let (recorder, stats) = (counters.recorder(), counters.stats());
+/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+///
+/// recorder.record(recorder.counter("hits"), None);
+///
+/// drop(stop);
+/// upkeep.await??;
+/// assert_eq!(stats.ledger().hits.applied, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Counters<S> {
+    recorder: Recorder,
+    stats: Stats<S>,
+    flusher: Flusher<S>,
+    cleaner: Cleaner<S>,
+}
+
+/// The settings of [`Counters`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder<S> {
+    store: S,
+    grid: Grid,
+    counters: usize,
+    flush_interval: Duration,
+    clean_interval: Duration,
+    shutdown_timeout: Duration,
+}
+
+/// Why [`Builder::build`] refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The number of counters is not between 1 and 1,000,000.
+    Counters(usize),
+    /// An interval of this name is shorter than 1 ms.
+    Interval(&'static str),
+}
+
+impl<S: Store> Counters<S> {
+    /// Settings that can be built as they are.
+    pub fn builder(store: S) -> Builder<S> {
+        Builder {
+            store,
+            grid: Grid::default(),
+            counters: 2000,
+            flush_interval: Duration::from_secs(1),
+            clean_interval: Duration::from_secs(60),
+            shutdown_timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// The writer's face.
+    #[must_use]
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
+    }
+
+    /// The reader's face.
+    #[must_use]
+    pub fn stats(&self) -> Stats<S> {
+        self.stats.clone()
+    }
+
+    /// Flushes once: see [`Flusher::flush`].
+    ///
+    /// # Errors
+    /// When the store did not acknowledge; nothing is lost.
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        self.flusher.flush().await
+    }
+
+    /// Flushes and cleans until `shutdown` completes, and then flushes until nothing is pending.
+    ///
+    /// Stop what records first: the server, then this.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unflushed`](crate::ErrorKind::Unflushed) when the store did not take the rest
+    /// before the shutdown timeout.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing; it can be called again.
+    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        let (stop, stopped) = watch::channel(());
+        let stopped = || {
+            let mut stopped = stopped.clone();
+            async move { while stopped.changed().await.is_ok() {} }
+        };
+        let signal = async {
+            shutdown.await;
+            drop(stop);
+        };
+        let ((), flushed, ()) =
+            tokio::join!(signal, self.flusher.run(stopped()), self.cleaner.run(stopped()));
+        flushed
+    }
+
+    /// The flusher and the cleaner apart, for those who run them in places of their own.
+    #[must_use]
+    pub fn into_upkeep(self) -> (Flusher<S>, Cleaner<S>) {
+        (self.flusher, self.cleaner)
+    }
+}
+
+impl<S: Store> Builder<S> {
+    /// The precisions of counts and how much of each is kept. Default: those of [`Precisions`].
+    pub fn precisions(mut self, counts: Precisions) -> Self {
+        self.grid.counts = counts;
+        self
+    }
+
+    /// The precisions of visitors and how much of each is kept. Default: 3600 and 86400 seconds, 120
+    /// samples of each.
+    pub fn visitor_precisions(mut self, visitors: Precisions) -> Self {
+        self.grid.visitors = visitors;
+        self
+    }
+
+    /// How many counters this process may name; hits of further ones count under `(other)`. Default:
+    /// 2,000; at most 1,000,000.
+    pub const fn max_counters(mut self, counters: usize) -> Self {
+        self.counters = counters;
+        self
+    }
+
+    /// The pause between two flushes: what a process that is killed can lose. Default: 1 s.
+    pub const fn flush_interval(mut self, interval: Duration) -> Self {
+        self.flush_interval = interval;
+        self
+    }
+
+    /// The pause between two passes of the cleaner. Default: 60 s.
+    pub const fn clean_interval(mut self, interval: Duration) -> Self {
+        self.clean_interval = interval;
+        self
+    }
+
+    /// How long a shutdown waits for the store. Default: 10 s.
+    pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// Builds the counters; starts nothing.
+    ///
+    /// # Errors
+    /// When a setting is out of its bounds.
+    pub fn build(self) -> Result<Counters<S>, BuildError> {
+        if !(1..=1_000_000).contains(&self.counters) {
+            return Err(BuildError::Counters(self.counters));
+        }
+        let intervals = [("flush_interval", self.flush_interval), ("clean_interval", self.clean_interval)];
+        if let Some((name, _)) = intervals.iter().find(|(_, interval)| interval.as_millis() == 0) {
+            return Err(BuildError::Interval(name));
+        }
+        let tally = Arc::new(Tally::new(self.grid.clone(), self.counters, WriterId::random()));
+        Ok(Counters {
+            recorder: Recorder::new(Arc::clone(&tally)),
+            stats: Stats::new(self.store.clone(), Arc::clone(&tally)),
+            flusher: Flusher::new(tally, self.store.clone(), self.flush_interval, self.shutdown_timeout),
+            cleaner: Cleaner::new(self.store, self.grid.counts, self.clean_interval),
+        })
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Counters(counters) => write!(f, "{counters} counters are not between 1 and 1000000"),
+            Self::Interval(name) => write!(f, "the {name} is shorter than a millisecond"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

@@ -1,0 +1,104 @@
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::Precision;
+
+/// Why a store could not be written or read.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of [`Error`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The store cannot be reached or did not answer in time; what was sent may have been done.
+    Unavailable,
+    /// The store answered that it will not do it.
+    Refused,
+    /// The store holds something under this key that is not what belongs there.
+    Malformed {
+        /// The key.
+        key: String,
+    },
+    /// This precision is not among those kept.
+    UnknownPrecision {
+        /// The precision asked for.
+        asked: Precision,
+        /// Those kept, in words.
+        kept: String,
+    },
+    /// The range asked for ends before it begins, or where it begins.
+    EmptyRange,
+    /// More buckets than one read may touch.
+    TooManyBuckets {
+        /// Buckets asked for.
+        asked: u64,
+        /// Buckets at most.
+        most: u64,
+    },
+    /// The deadline of a shutdown passed with hits that the store has not acknowledged.
+    Unflushed {
+        /// How many.
+        hits: u64,
+    },
+}
+
+impl Error {
+    /// An error of this kind.
+    #[must_use]
+    pub const fn new(kind: ErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+
+    /// The same error with what caused it.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub const fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// The error and what caused it in one line, for logs.
+    pub(crate) fn in_full(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ErrorKind::Unavailable => f.write_str("the store cannot be reached or does not answer in time"),
+            ErrorKind::Refused => f.write_str("the store refused"),
+            ErrorKind::Malformed { key } => {
+                write!(f, "the store holds something unexpected under the key {key:?}")
+            }
+            ErrorKind::UnknownPrecision { asked, kept } => {
+                write!(f, "the precision {asked} is not kept; those that are: {kept}")
+            }
+            ErrorKind::EmptyRange => f.write_str("the range ends where it begins, or before"),
+            ErrorKind::TooManyBuckets { asked, most } => {
+                write!(f, "{asked} buckets are more than one read may touch: {most}")
+            }
+            ErrorKind::Unflushed { hits } => {
+                write!(f, "{hits} hits were not acknowledged by the store before the deadline")
+            }
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

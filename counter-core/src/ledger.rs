@@ -1,0 +1,145 @@
+use std::ops::AddAssign;
+
+/// What happened to everything that was seen, since the process began.
+///
+/// Two equations hold at every observation:
+///
+/// - `requests.observed = requests.recorded + excluded + unmatched + ignored`, in requests;
+/// - `hits.recorded = hits.applied + pending + expired + dropped`, in hits by their weight. A request
+///   that counts under its page and under `hits` makes two of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// What became of the requests.
+    pub requests: Requests,
+    /// What became of the hits.
+    pub hits: Hits,
+}
+
+/// Requests by what was decided about them; each is here once its outcome is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Requests {
+    /// All of them.
+    pub observed: u64,
+    /// Those that made at least one hit.
+    pub recorded: u64,
+    /// Those that a rule keeps out.
+    pub excluded: u64,
+    /// Those that no rule wants.
+    pub unmatched: u64,
+    /// Those left out for another reason.
+    pub ignored: u64,
+}
+
+/// Why a request made no hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Skip {
+    /// A rule keeps it out.
+    Excluded,
+    /// No rule wants it.
+    Unmatched,
+    /// Another reason.
+    Ignored,
+}
+
+/// Hits, by weight, by where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hits {
+    /// All that were recorded.
+    pub recorded: u64,
+    /// Those that the store acknowledged.
+    pub applied: u64,
+    /// Those that are still to be acknowledged.
+    pub pending: u64,
+    /// Those that waited until no precision kept their bucket any more.
+    pub expired: u64,
+    /// Those that the store refused for good.
+    pub dropped: Dropped,
+    /// Those in `recorded` that went to the counter `(other)`.
+    pub overflow: u64,
+    /// Those in `applied` that the store lost after acknowledging them, too old to be sent again.
+    pub lost_by_server: u64,
+}
+
+/// Hits that at least one key of the store refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dropped {
+    /// The key holds a value of another type.
+    pub wrong_type: u64,
+    /// The bucket holds something that is not an integer.
+    pub not_a_number: u64,
+    /// The sum would not fit in 64 bits with a sign.
+    pub out_of_range: u64,
+    /// Anything else.
+    pub other: u64,
+}
+
+/// Why a key of the store refused a cell or a sketch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// The key holds a value of another type.
+    WrongType,
+    /// The bucket holds something that is not an integer.
+    NotANumber,
+    /// The sum would not fit in 64 bits with a sign.
+    OutOfRange,
+    /// Anything else.
+    Other,
+}
+
+impl Requests {
+    pub(crate) fn note(&mut self, skip: Option<Skip>) {
+        self.observed += 1;
+        match skip {
+            None => self.recorded += 1,
+            Some(Skip::Excluded) => self.excluded += 1,
+            Some(Skip::Unmatched) => self.unmatched += 1,
+            Some(Skip::Ignored) => self.ignored += 1,
+        }
+    }
+
+    /// Whether the first equation of the ledger holds.
+    #[must_use]
+    pub const fn balance(&self) -> bool {
+        self.observed == self.recorded + self.excluded + self.unmatched + self.ignored
+    }
+}
+
+impl Hits {
+    /// Whether the second equation of the ledger holds.
+    #[must_use]
+    pub const fn balance(&self) -> bool {
+        self.recorded == self.applied + self.pending + self.expired + self.dropped.total()
+    }
+}
+
+impl Dropped {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.wrong_type + self.not_a_number + self.out_of_range + self.other
+    }
+
+    pub(crate) fn of(&mut self, reason: DropReason) -> &mut u64 {
+        match reason {
+            DropReason::WrongType => &mut self.wrong_type,
+            DropReason::NotANumber => &mut self.not_a_number,
+            DropReason::OutOfRange => &mut self.out_of_range,
+            DropReason::Other => &mut self.other,
+        }
+    }
+}
+
+impl AddAssign for Requests {
+    fn add_assign(&mut self, other: Self) {
+        self.observed += other.observed;
+        self.recorded += other.recorded;
+        self.excluded += other.excluded;
+        self.unmatched += other.unmatched;
+        self.ignored += other.ignored;
+    }
+}

@@ -1,0 +1,89 @@
+//! Exact access counters in time buckets, in Redis or in the process.
+//!
+//! A web service wants to know how often each page was visited, in every second, minute and day, and
+//! by how many different people, over all its instances. Incrementing a key in Redis for every request
+//! makes each request wait for the network, and a retried increment counts twice.
+//!
+//! Here a request only adds to a number in memory. [`Recorder`] folds hits by counter and second, a
+//! [`Flusher`] sends them once a second as a [`Batch`] that carries a fence, and the store applies a
+//! batch exactly once however often it has to be sent. [`Stats`] reads series and unique visitors
+//! back, and a [`Cleaner`] removes what has left retention. [`Counters`] puts the four together:
+//!
+//! ```
+//! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut counters = Counters::builder(MemoryStore::new()).build()?;
+//! let (recorder, stats) = (counters.recorder(), counters.stats());
+//!
+//! let articles = recorder.counter("/articles/{id}");
+//! for _ in 0..1000 {
+//!     recorder.record(articles, None);
+//! }
+//! counters.flush().await?; // `run` does this once a second
+//!
+//! let (name, day) = ("/articles/{id}".parse()?, Precision::try_from(86_400)?);
+//! let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
+//! assert_eq!(stats.total(&name, day, range).await?, 1000);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! - A hit that was recorded is in exactly one batch, and a batch is applied exactly once: through lost
+//!   replies, cut connections, restarts of Redis and cancelled futures.
+//! - [`Ledger`] says at every moment where every hit is: applied, pending, expired or dropped.
+//! - Memory is bounded whatever happens: counters by [`Builder::max_counters`], what waits for the
+//!   store by the retention of the precisions.
+//! - Nothing spawns, nothing is global: [`Counters::run`] is a future for the user to poll.
+//!
+//! # Features
+//!
+//! - `redis` (default): [`RedisStore`], on the client `fred`, which is re-exported.
+
+mod timestamp;
+mod precision;
+mod grid;
+mod name;
+mod visitor;
+mod sketch;
+mod registers;
+mod registry;
+
+mod batch;
+mod ledger;
+mod pending;
+mod tally;
+mod recorder;
+
+mod error;
+mod store;
+mod flush;
+mod clean;
+mod stats;
+mod counters;
+
+pub use grid::{Grid, Precisions, PrecisionsError, Retention};
+pub use name::{CounterName, CounterNameError};
+pub use precision::{Bucket, Precision, PrecisionError};
+pub use sketch::{Register, STANDARD_ERROR, Sketch, SketchError};
+pub use timestamp::Timestamp;
+pub use visitor::{VisitorId, VisitorKey};
+
+pub use batch::{Batch, Cell, Fence, Part, Rejection, Verdict, VisitorCell, WriterId};
+pub use ledger::{DropReason, Dropped, Hits, Ledger, Requests, Skip};
+pub use recorder::{Counter, Health, Recorder};
+
+pub use clean::Cleaner;
+pub use counters::{BuildError, Builder, Counters};
+pub use error::{Error, ErrorKind};
+pub use flush::Flusher;
+pub use stats::{Known, Series, Stats, Uniques};
+#[cfg(feature = "redis")]
+pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisStore};
+pub use store::{Cleaned, MemoryStore, Sample, Store};
+
+#[cfg(feature = "redis")]
+pub use fred;

@@ -1,0 +1,103 @@
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The name of a counter: 1 to 200 bytes of UTF-8 without control characters.
+///
+/// ```
+/// use counter_core::CounterName;
+///
+/// let name: CounterName = "/articles/{id}".parse()?;
+/// assert_eq!(&*name, "/articles/{id}");
+/// assert!(CounterName::new("").is_err());
+/// assert!(CounterName::new("a\nb").is_err());
+/// # Ok::<(), counter_core::CounterNameError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CounterName(Arc<str>);
+
+/// Why a text is not the name of a counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CounterNameError {
+    /// It is empty.
+    Empty,
+    /// It has this many bytes, which is more than [`CounterName::MAX_BYTES`].
+    TooLong(usize),
+    /// It has a control character at this byte.
+    ControlCharacter(usize),
+}
+
+impl CounterName {
+    /// The longest name, in bytes.
+    pub const MAX_BYTES: usize = 200;
+    /// Where hits go whose counter has no valid name or came after the last free place.
+    pub const OTHER: &str = "(other)";
+
+    /// Checks and copies `name`.
+    ///
+    /// # Errors
+    /// When it is empty, longer than [`MAX_BYTES`](Self::MAX_BYTES) or has a control character.
+    pub fn new(name: &str) -> Result<Self, CounterNameError> {
+        if name.is_empty() {
+            return Err(CounterNameError::Empty);
+        }
+        if name.len() > Self::MAX_BYTES {
+            return Err(CounterNameError::TooLong(name.len()));
+        }
+        match name.char_indices().find(|(_, c)| c.is_control()) {
+            Some((at, _)) => Err(CounterNameError::ControlCharacter(at)),
+            None => Ok(Self(name.into())),
+        }
+    }
+
+    pub(crate) fn other() -> Self {
+        Self(Self::OTHER.into())
+    }
+}
+
+impl Deref for CounterName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for CounterName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for CounterName {
+    type Err = CounterNameError;
+
+    fn from_str(name: &str) -> Result<Self, CounterNameError> {
+        Self::new(name)
+    }
+}
+
+impl fmt::Display for CounterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl fmt::Display for CounterNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a counter's name is empty"),
+            Self::TooLong(bytes) => {
+                write!(f, "a counter's name has {bytes} bytes, more than {}", CounterName::MAX_BYTES)
+            }
+            Self::ControlCharacter(at) => {
+                write!(f, "a counter's name has a control character at byte {at}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CounterNameError {}

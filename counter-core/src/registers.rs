@@ -1,0 +1,97 @@
+//! The registers of one (counter, bucket) while requests raise them.
+//!
+//! One byte a register: its rank, and a mark on those that rose since they were last collected. The
+//! byte is all there is to agree on, so compare-and-swap on it needs no ordering between registers.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::Register;
+use crate::sketch::REGISTERS;
+
+#[derive(Debug)]
+pub(crate) struct Registers {
+    bytes: Box<[AtomicU8]>,
+    /// Whether any byte may be marked: a hint that spares collecting from idle counters.
+    raised: AtomicBool,
+}
+
+const MARK: u8 = 0x80;
+
+impl Registers {
+    pub(crate) fn new() -> Self {
+        Self { bytes: (0..REGISTERS).map(|_| AtomicU8::new(0)).collect(), raised: AtomicBool::new(false) }
+    }
+
+    /// Lifts a register to at least that rank. Nearly always it is there already, and nothing is written.
+    pub(crate) fn raise(&self, Register { index, rank }: Register) {
+        let higher = |byte: u8| (byte & !MARK < rank).then_some(rank | MARK);
+        let byte = &self.bytes[usize::from(index)];
+        if byte.fetch_update(Ordering::Relaxed, Ordering::Relaxed, higher).is_ok() {
+            // After the mark and with Release, so that whoever takes the hint sees the mark.
+            self.raised.store(true, Ordering::Release);
+        }
+    }
+
+    /// Takes the registers that rose since the last time.
+    pub(crate) fn collect(&self, mut each: impl FnMut(Register)) {
+        if !self.raised.swap(false, Ordering::Acquire) {
+            return;
+        }
+        for (index, byte) in (0..).zip(&self.bytes) {
+            if byte.load(Ordering::Relaxed) & MARK != 0 {
+                let rank = byte.fetch_and(!MARK, Ordering::Relaxed) & !MARK;
+                each(Register { index, rank });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sketch;
+
+    fn collected(registers: &Registers) -> Vec<Register> {
+        let mut all = Vec::new();
+        registers.collect(|register| all.push(register));
+        all
+    }
+
+    #[test]
+    fn only_what_rose_is_collected_and_only_once() {
+        let registers = Registers::new();
+        let low = Register { index: 3, rank: 2 };
+        let high = Register { index: 3, rank: 9 };
+        registers.raise(low);
+        assert_eq!(collected(&registers), [low]);
+        registers.raise(low);
+        assert_eq!(collected(&registers), []);
+        registers.raise(high);
+        registers.raise(low);
+        assert_eq!(collected(&registers), [high]);
+    }
+
+    #[test]
+    fn nothing_that_threads_raise_while_another_collects_is_lost() {
+        let registers = Registers::new();
+        let of = |n: u64| Register::of(&n.to_le_bytes());
+        let mut seen = Sketch::new();
+        std::thread::scope(|scope| {
+            let raisers: Vec<_> = (0..4_u64)
+                .map(|thread| {
+                    let registers = &registers;
+                    scope.spawn(move || (0..50_000).for_each(|n| registers.raise(of(4 * n + thread))))
+                })
+                .collect();
+            while raisers.iter().any(|raiser| !raiser.is_finished()) {
+                registers.collect(|register| {
+                    seen.raise(register);
+                });
+            }
+        });
+        registers.collect(|register| {
+            seen.raise(register);
+        });
+        assert_eq!(seen, (0..200_000).map(of).collect());
+    }
+}

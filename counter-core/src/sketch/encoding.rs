@@ -1,0 +1,158 @@
+//! The string that Redis stores under the key of a HyperLogLog.
+//!
+//! A header of 16 bytes: `HYLL`, the encoding (0 dense, 1 sparse), three bytes unused, eight bytes of
+//! cached cardinality whose highest bit says that the cache is stale. Then either 6 bits a register,
+//! lowest bits first, or runs: `00xxxxxx` is 1–64 zeros, `01xxxxxx yyyyyyyy` is 1–16384 zeros,
+//! `1vvvvvxx` is 1–4 registers of the rank 1–32 (`hyperloglog.c`, Redis 7.0).
+
+use std::fmt;
+
+use super::{MAX_RANK, REGISTERS, Register, Sketch};
+
+const HEADER: usize = 16;
+const DENSE: usize = HEADER + REGISTERS * 6 / 8;
+
+/// Bytes that are no HyperLogLog value of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SketchError {
+    /// There is no `HYLL` header of 16 bytes.
+    Header,
+    /// The encoding is neither 0 nor 1.
+    Encoding(u8),
+    /// The registers are not 2^14, or the value ends inside of one.
+    Length,
+    /// A register has a rank above 51.
+    Rank(u8),
+}
+
+pub(super) fn encode(registers: impl Iterator<Item = Register>) -> Vec<u8> {
+    let mut bytes = vec![0; DENSE];
+    bytes[..4].copy_from_slice(b"HYLL");
+    bytes[HEADER - 1] = 0x80;
+    for Register { index, rank } in registers {
+        let bit = usize::from(index) * 6;
+        let [low, high] = (u16::from(rank) << (bit % 8)).to_le_bytes();
+        bytes[HEADER + bit / 8] |= low;
+        if high > 0 {
+            bytes[HEADER + bit / 8 + 1] |= high;
+        }
+    }
+    bytes
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Sketch, SketchError> {
+    let (header, registers) = bytes.split_at_checked(HEADER).ok_or(SketchError::Header)?;
+    match header {
+        [b'H', b'Y', b'L', b'L', 0, ..] => decode_dense(registers),
+        [b'H', b'Y', b'L', b'L', 1, ..] => decode_sparse(registers),
+        [b'H', b'Y', b'L', b'L', encoding, ..] => Err(SketchError::Encoding(*encoding)),
+        _ => Err(SketchError::Header),
+    }
+}
+
+fn decode_dense(bytes: &[u8]) -> Result<Sketch, SketchError> {
+    if bytes.len() != DENSE - HEADER {
+        return Err(SketchError::Length);
+    }
+    let mut sketch = Sketch::new();
+    for index in 0..REGISTERS {
+        let bit = index * 6;
+        let high = bytes.get(bit / 8 + 1).copied().unwrap_or(0);
+        let pair = u16::from_le_bytes([bytes[bit / 8], high]) >> (bit % 8);
+        set(&mut sketch, index, (pair & 0x3f) as u8)?;
+    }
+    Ok(sketch)
+}
+
+fn decode_sparse(bytes: &[u8]) -> Result<Sketch, SketchError> {
+    let mut sketch = Sketch::new();
+    let mut index = 0;
+    let mut bytes = bytes.iter().copied();
+    while let Some(code) = bytes.next() {
+        let low = usize::from(code & 0x3f);
+        match code >> 6 {
+            0 => index += low + 1,
+            1 => index += (low << 8 | usize::from(bytes.next().ok_or(SketchError::Length)?)) + 1,
+            _ => {
+                for _ in 0..=code & 3 {
+                    set(&mut sketch, index, (code >> 2 & 0x1f) + 1)?;
+                    index += 1;
+                }
+            }
+        }
+    }
+    if index == REGISTERS { Ok(sketch) } else { Err(SketchError::Length) }
+}
+
+fn set(sketch: &mut Sketch, index: usize, rank: u8) -> Result<(), SketchError> {
+    if rank > MAX_RANK {
+        return Err(SketchError::Rank(rank));
+    }
+    let index = u16::try_from(index).ok().filter(|index| usize::from(*index) < REGISTERS);
+    let index = index.ok_or(SketchError::Length)?;
+    if rank > 0 {
+        sketch.raise(Register { index, rank });
+    }
+    Ok(())
+}
+
+impl fmt::Display for SketchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("not a HyperLogLog: no `HYLL` header"),
+            Self::Encoding(encoding) => write!(f, "a HyperLogLog of the unknown encoding {encoding}"),
+            Self::Length => f.write_str("a HyperLogLog with too few or too many registers"),
+            Self::Rank(rank) => write!(f, "a HyperLogLog register of the impossible rank {rank}"),
+        }
+    }
+}
+
+impl std::error::Error for SketchError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value(encoding: u8, registers: &[u8]) -> Vec<u8> {
+        let mut bytes = b"HYLL".to_vec();
+        bytes.push(encoding);
+        bytes.resize(HEADER, 0);
+        bytes.extend_from_slice(registers);
+        bytes
+    }
+
+    #[test]
+    fn what_is_no_value_of_redis_is_refused() {
+        for (bytes, error) in [
+            (b"HYLL".to_vec(), SketchError::Header),
+            (vec![b'x'; DENSE], SketchError::Header),
+            (value(2, &[]), SketchError::Encoding(2)),
+            (value(0, &[0; 12]), SketchError::Length),
+            (value(0, &[0xff; DENSE - HEADER]), SketchError::Rank(63)),
+            (value(1, &[0x40]), SketchError::Length),
+            (value(1, &[0x7f, 0xff, 0x80]), SketchError::Length),
+            (value(1, &[0x7f, 0xff, 0x00]), SketchError::Length),
+        ] {
+            assert_eq!(decode(&bytes), Err(error));
+        }
+    }
+
+    #[test]
+    fn a_sparse_value_is_read_run_by_run() {
+        // Two zeros, three registers of rank 5, and zeros to the end.
+        let runs = [0x01, 0x80 | 4 << 2 | 2, 0x40 | 0x3f, 0xfa];
+        let sketch = decode(&value(1, &runs)).expect("well formed");
+        let expected: Sketch = (2..5).map(|index| Register { index, rank: 5 }).collect();
+        assert_eq!(sketch, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(encoding in 0_u8..3, registers in prop::collection::vec(any::<u8>(), 0..14_000)) {
+            let _ = decode(&value(encoding, &registers));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! MurmurHash64A (Austin Appleby) with the seed of Redis, and its inverse for inputs of 8 bytes.
+
+const SEED: u64 = 0xadc8_3b19;
+const M: u64 = 0xc6a4_a793_5bd1_e995;
+/// `M` is odd, so it has an inverse modulo 2^64.
+const M_INVERSE: u64 = inverse_of(M);
+const R: u32 = 47;
+
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    let (words, tail) = bytes.as_chunks::<8>();
+    let mut h = SEED ^ (bytes.len() as u64).wrapping_mul(M);
+    for word in words {
+        h = (h ^ scramble(u64::from_le_bytes(*word))).wrapping_mul(M);
+    }
+    if !tail.is_empty() {
+        let mut word = [0; 8];
+        word[..tail.len()].copy_from_slice(tail);
+        h = (h ^ u64::from_le_bytes(word)).wrapping_mul(M);
+    }
+    h = fold(h).wrapping_mul(M);
+    fold(h)
+}
+
+/// The 8 bytes whose hash is `h`: every step of the hash backwards.
+pub(super) fn inverse(h: u64) -> [u8; 8] {
+    let h = fold(fold(h).wrapping_mul(M_INVERSE));
+    let word = h.wrapping_mul(M_INVERSE) ^ SEED ^ M.wrapping_mul(8);
+    fold(word.wrapping_mul(M_INVERSE)).wrapping_mul(M_INVERSE).to_le_bytes()
+}
+
+fn scramble(word: u64) -> u64 {
+    fold(word.wrapping_mul(M)).wrapping_mul(M)
+}
+
+/// Its own inverse, since the shift is more than half of the width.
+const fn fold(h: u64) -> u64 {
+    h ^ (h >> R)
+}
+
+/// Newton's iteration doubles the correct low bits at each step, from three to 96.
+const fn inverse_of(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut step = 0;
+    while step < 5 {
+        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        step += 1;
+    }
+    inverse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inverse_undoes_the_hash() {
+        for h in (0..64).map(|bit| 1 << bit).chain([0, u64::MAX, 0x0123_4567_89ab_cdef]) {
+            assert_eq!(hash(&inverse(h)), h);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::ledger::Ledger;
+use crate::sketch::STANDARD_ERROR;
+use crate::tally::Tally;
+use crate::{
+    Bucket, CounterName, Error, ErrorKind, Grid, Health, Precision, Precisions, Sample, Store, Timestamp,
+};
+
+/// The reader's face: what the store has, which lags behind what was recorded by one flush.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+/// let recorder = counters.recorder();
+/// recorder.record(recorder.counter("hits"), None);
+/// counters.flush().await?;
+///
+/// let (hits, minute) = ("hits".parse()?, Precision::try_from(60)?);
+/// let last_two_hours = Timestamp::now().minus(7200)..Timestamp::now().plus(60);
+/// let series = counters.stats().series(&hits, minute, last_two_hours).await?;
+/// assert_eq!(series.total(), 1);
+/// assert_eq!(series.samples.len(), 1);
+/// assert_eq!(series.zero_filled().count(), 121);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stats<S> {
+    store: S,
+    tally: Arc<Tally>,
+}
+
+/// The samples of one counter at one precision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// The width of the buckets.
+    pub precision: Precision,
+    /// What was asked for: buckets that start in here, the end left out.
+    pub range: Range<Timestamp>,
+    /// The buckets that have a count, ascending.
+    pub samples: Vec<Sample>,
+}
+
+/// An estimate of how many different visitors there were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Uniques {
+    /// The estimate.
+    pub visitors: u64,
+    /// Its standard error, as a fraction of it: two estimates in three are closer than this.
+    pub standard_error: f64,
+}
+
+/// A page of the list of known counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The counters by name, with the precisions that they have samples of.
+    pub counters: Vec<(CounterName, Vec<Precision>)>,
+    /// The last of them when there may be more: ask for what comes after it.
+    pub next: Option<CounterName>,
+}
+
+/// Buckets that one read may touch, over all its counters.
+const BUCKETS: u64 = 10_000;
+/// Sketches that one read may touch: 12 MB from the store at most.
+const SKETCHES: u64 = 1000;
+/// Counters on a page.
+const PAGE: usize = 1000;
+
+impl<S: Store> Stats<S> {
+    pub(crate) const fn new(store: S, tally: Arc<Tally>) -> Self {
+        Self { store, tally }
+    }
+
+    /// The samples of a counter whose buckets start in `range`.
+    ///
+    /// # Errors
+    /// When the precision is not kept, the range is empty or has more than 10,000 buckets, or the store
+    /// cannot be read.
+    pub async fn series(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Series, Error> {
+        check(&self.tally.grid.counts, precision, &range, 1, BUCKETS)?;
+        let samples = self.store.samples(counter, precision, range.clone()).await?;
+        Ok(Series { precision, range, samples })
+    }
+
+    /// The sum of the samples of a counter whose buckets start in `range`.
+    ///
+    /// # Errors
+    /// As [`series`](Self::series).
+    pub async fn total(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<u64, Error> {
+        Ok(self.series(counter, precision, range).await?.total())
+    }
+
+    /// How many different visitors these counters had together, in the buckets that start in `range`.
+    ///
+    /// # Errors
+    /// When the precision is not one of those of visitors, the range is empty, counters times buckets
+    /// are more than 1,000, or the store cannot be read.
+    pub async fn uniques(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Uniques, Error> {
+        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, SKETCHES)?;
+        let starts = precision.starts(range.start, range.end);
+        let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
+        let union = self.store.visitors(counters, &buckets).await?;
+        Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR })
+    }
+
+    /// Up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or the
+    /// first ones.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn known(&self, after: Option<&CounterName>, limit: usize) -> Result<Known, Error> {
+        let limit = limit.clamp(1, PAGE);
+        // No name contains a control character, so this is the smallest text after `after`.
+        let from = after.map_or_else(String::new, |after| format!("{after}\0"));
+        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
+        let mut counters = BTreeMap::<_, Vec<_>>::new();
+        for (name, precision) in self.store.known(&precisions, &from, limit + 1).await? {
+            counters.entry(name).or_default().push(precision);
+        }
+        let more = counters.len() > limit;
+        let counters: Vec<_> = counters.into_iter().take(limit).collect();
+        let last = counters.last().map(|(name, _)| name.clone());
+        Ok(Known { counters, next: last.filter(|_| more) })
+    }
+
+    /// Whether there is such a counter: in the store, or in this process and not flushed yet.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn knows(&self, counter: &CounterName) -> Result<bool, Error> {
+        if self.tally.contains(counter) {
+            return Ok(true);
+        }
+        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
+        let first = self.store.known(&precisions, counter, 1).await?;
+        Ok(first.iter().any(|(name, _)| name == counter))
+    }
+
+    /// The buckets that are kept.
+    #[must_use]
+    pub fn grid(&self) -> &Grid {
+        &self.tally.grid
+    }
+
+    /// What happened to everything this process has seen.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        self.tally.ledger()
+    }
+
+    /// How this process's way to the store is doing.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.tally.health()
+    }
+}
+
+impl Series {
+    /// The sum of the samples.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add)
+    }
+
+    /// A sample for every bucket that starts in the range, 0 where nothing was counted.
+    pub fn zero_filled(&self) -> impl Iterator<Item = Sample> {
+        let mut samples = self.samples.iter().copied().peekable();
+        self.precision.starts(self.range.start, self.range.end).map(move |start| {
+            samples.next_if(|sample| sample.start == start).unwrap_or(Sample { start, count: 0 })
+        })
+    }
+}
+
+fn check(
+    set: &Precisions,
+    precision: Precision,
+    range: &Range<Timestamp>,
+    counters: u64,
+    most: u64,
+) -> Result<(), Error> {
+    if set.retention(precision).is_none() {
+        return Err(Error::new(ErrorKind::UnknownPrecision { asked: precision, kept: set.to_string() }));
+    }
+    if range.is_empty() {
+        return Err(Error::new(ErrorKind::EmptyRange));
+    }
+    let seconds = range.end.as_unix() - range.start.as_unix();
+    let asked = seconds.div_ceil(precision.as_seconds().into()).saturating_mul(counters);
+    if asked > most { Err(Error::new(ErrorKind::TooManyBuckets { asked, most })) } else { Ok(()) }
+}

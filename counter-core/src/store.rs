@@ -1,0 +1,100 @@
+//! Where counts are kept.
+
+mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+
+use std::ops::Range;
+
+pub use memory::MemoryStore;
+
+use crate::batch::{Batch, Verdict};
+use crate::{Bucket, CounterName, Error, Precision, Precisions, Sketch, Timestamp};
+
+/// A place where counts are kept: shared by many writers, readers and cleaners.
+///
+/// Cloning gives another handle on the same place. Every call is bounded in time by the store itself,
+/// and does a bounded amount of work.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// Applies a batch exactly once, however often it is called with it.
+    ///
+    /// # Errors
+    /// When it is not known whether the batch was applied, or known that it was not: call again with
+    /// the same batch.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may still apply the batch; call again with the same batch.
+    fn apply(&self, batch: &Batch) -> impl Future<Output = Result<Verdict, Error>> + Send;
+
+    /// Removes some of the samples that left retention at `now`, and the counters that this leaves
+    /// without any. A precision that is not among `kept` keeps 120 samples.
+    ///
+    /// # Errors
+    /// When the store cannot do it now.
+    fn clean(&self, now: Timestamp, kept: &Precisions)
+    -> impl Future<Output = Result<Cleaned, Error>> + Send;
+
+    /// Takes some of the counters that other programs wrote under the care of [`clean`](Self::clean),
+    /// looking at the known ones from `cursor` on; answers where to go on, or `None` after the last.
+    ///
+    /// # Errors
+    /// When the store cannot do it now.
+    fn adopt(
+        &self,
+        cursor: Option<String>,
+        kept: &Precisions,
+    ) -> impl Future<Output = Result<Option<String>, Error>> + Send;
+
+    /// The samples of a counter whose start lies in `range`, ascending; empty buckets are left out.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn samples(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> impl Future<Output = Result<Vec<Sample>, Error>> + Send;
+
+    /// The union of the visitors of these counters in these buckets.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn visitors(
+        &self,
+        counters: &[CounterName],
+        buckets: &[Bucket],
+    ) -> impl Future<Output = Result<Sketch, Error>> + Send;
+
+    /// The first `limit` counters of each of these precisions that have samples, by name, beginning
+    /// with the name `from` itself.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn known(
+        &self,
+        precisions: &[Precision],
+        from: &str,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(CounterName, Precision)>, Error>> + Send;
+}
+
+/// The count of one bucket, as read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sample {
+    /// The bucket's first second.
+    pub start: Timestamp,
+    /// The sum of the weights of its hits.
+    pub count: u64,
+}
+
+/// What a cleaning removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Samples that had left retention.
+    pub samples: u64,
+    /// Counters, one for each precision, whose last sample went.
+    pub counters: u64,
+    /// Whether there is more to remove at once.
+    pub more: bool,
+}

@@ -1,0 +1,152 @@
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::{Cleaned, Sample, Store};
+use crate::batch::{Batch, Part, Rejection, Verdict, WriterId};
+use crate::{Bucket, CounterName, DropReason, Error, Precision, Precisions, Sketch, Timestamp};
+
+/// A store in the process: for tests, and for a site that wants numbers before it has a Redis.
+///
+/// It keeps what [`RedisStore`](crate::RedisStore) would, for as long as a handle on it lives. A
+/// counter takes at most about 120 samples of each precision once it is cleaned.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    fences: HashMap<WriterId, Applied>,
+    counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
+    visitors: HashMap<(CounterName, Bucket), Visitors>,
+}
+
+#[derive(Debug, Default)]
+struct Applied {
+    sequence: u64,
+    rejections: Vec<Rejection>,
+}
+
+#[derive(Debug)]
+struct Visitors {
+    expiry: Timestamp,
+    sketch: Sketch,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Store for MemoryStore {
+    async fn apply(&self, batch: &Batch) -> Result<Verdict, Error> {
+        Ok(self.kept().apply(batch))
+    }
+
+    async fn clean(&self, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
+        Ok(self.kept().clean(now, kept))
+    }
+
+    async fn adopt(&self, _: Option<String>, _: &Precisions) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+
+    async fn samples(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Sample>, Error> {
+        let kept = self.kept();
+        let buckets = kept.counts.get(&(precision, counter.clone()));
+        let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
+        Ok(inside.map(|(&start, &count)| Sample { start, count }).collect())
+    }
+
+    async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {
+        let kept = self.kept();
+        let mut union = Sketch::new();
+        for counter in counters {
+            for bucket in buckets {
+                if let Some(visitors) = kept.visitors.get(&(counter.clone(), *bucket)) {
+                    union.merge(&visitors.sketch);
+                }
+            }
+        }
+        Ok(union)
+    }
+
+    async fn known(
+        &self,
+        precisions: &[Precision],
+        from: &str,
+        limit: usize,
+    ) -> Result<Vec<(CounterName, Precision)>, Error> {
+        let kept = self.kept();
+        let of = |precision: Precision| {
+            let names = kept.counts.keys().filter(move |(p, _)| *p == precision);
+            let names = names.filter(|(_, name)| &**name >= from).take(limit);
+            names.map(move |(_, name)| (name.clone(), precision))
+        };
+        Ok(precisions.iter().flat_map(|precision| of(*precision)).collect())
+    }
+}
+
+impl Kept {
+    fn apply(&mut self, batch: &Batch) -> Verdict {
+        let fence = batch.fence;
+        let applied = self.fences.entry(fence.writer).or_default();
+        if applied.sequence >= fence.sequence {
+            let last = applied.sequence == fence.sequence;
+            return Verdict::Applied(if last { applied.rejections.clone() } else { Vec::new() });
+        }
+        if applied.sequence > 0 && applied.sequence < fence.after {
+            return Verdict::Gap { last: applied.sequence };
+        }
+        applied.sequence = fence.sequence;
+        applied.rejections.clear();
+        for (index, cell) in batch.cells.iter().enumerate() {
+            let mut fits = true;
+            for (bucket, _) in batch.buckets(cell) {
+                let counter = (bucket.precision, cell.counter.clone());
+                let count = self.counts.entry(counter).or_default().entry(bucket.start).or_default();
+                match count.checked_add(cell.count).filter(|sum| i64::try_from(*sum).is_ok()) {
+                    Some(sum) => *count = sum,
+                    None => fits = false,
+                }
+            }
+            if !fits {
+                let reason = DropReason::OutOfRange;
+                applied.rejections.push(Rejection { part: Part::Cell(index), reason });
+            }
+        }
+        for cell in &batch.sketches {
+            for (bucket, retention) in batch.visitor_buckets(cell) {
+                let expiry = retention.expiry(bucket.start);
+                let visitors = self.visitors.entry((cell.counter.clone(), bucket));
+                let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
+                visitors.sketch.merge(&cell.raised);
+            }
+        }
+        Verdict::Applied(applied.rejections.clone())
+    }
+
+    fn clean(&mut self, now: Timestamp, kept: &Precisions) -> Cleaned {
+        let mut cleaned = Cleaned::default();
+        self.counts.retain(|(precision, _), buckets| {
+            let retention = kept.retention_or_default(*precision);
+            let live = buckets.split_off(&retention.oldest(now));
+            cleaned.samples += std::mem::replace(buckets, live).len() as u64;
+            cleaned.counters += u64::from(buckets.is_empty());
+            !buckets.is_empty()
+        });
+        self.visitors.retain(|_, visitors| visitors.expiry > now);
+        cleaned
+    }
+}

@@ -1,0 +1,41 @@
+-- Walks over known counters and puts those that other programs wrote under the cleaner's care.
+--
+-- KEYS  known, due
+-- ARGV  lower bound of the walk, members to look at, budget of fields to read, prefix of counts,
+--       samples of other precisions, then pairs: precision, samples
+--
+-- Answers the member to go on after, or '' at the end.
+
+local samples = {}
+for at = 6, #ARGV, 2 do
+  samples[ARGV[at]] = tonumber(ARGV[at + 1])
+end
+local limit, budget = tonumber(ARGV[2]), tonumber(ARGV[3])
+local members = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], '+', 'LIMIT', 0, limit)
+for _, member in ipairs(members) do
+  local precision, _ = string.match(member, '^(%d+):(.*)$')
+  local width = tonumber(precision)
+  if width and width > 0 and not redis.call('ZSCORE', KEYS[2], member) then
+    local fields = redis.pcall('HKEYS', ARGV[4] .. member)
+    if not fields.err then
+      local oldest
+      for _, field in ipairs(fields) do
+        local start = tonumber(field)
+        if start and (not oldest or start < oldest) then
+          oldest = start
+        end
+      end
+      if #fields == 0 then
+        redis.call('ZREM', KEYS[1], member)
+      elseif oldest then
+        local kept = (samples[precision] or tonumber(ARGV[5])) * width
+        redis.call('ZADD', KEYS[2], string.format('%.0f', oldest + kept), member)
+      end
+      budget = budget - #fields
+      if budget <= 0 then
+        return member
+      end
+    end
+  end
+end
+return #members == limit and members[limit] or ''

@@ -1,0 +1,122 @@
+//! A batch as a call of `apply.lua`, and its answer.
+
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::Shared;
+use super::script::Call;
+use crate::batch::{Batch, Part, Rejection, Verdict};
+use crate::{DropReason, Error, ErrorKind, Precision, Precisions};
+
+/// A writer that is silent for so long has ended: 7 days.
+const FENCE_SECONDS: u32 = 7 * 86_400;
+
+pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Error> {
+    let fence = shared.keys.fence(batch.fence.writer);
+    let (word, rest): (String, Value) =
+        shared.apply.run(&shared.connection, encode(shared, batch, &fence)).await?;
+    let verdict = match (word.as_str(), rest.as_u64(), rest.as_str()) {
+        ("gap", Some(last), _) => Some(Verdict::Gap { last }),
+        ("applied", _, Some(refused)) => decode(&refused).map(Verdict::Applied),
+        _ => None,
+    };
+    verdict.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))
+}
+
+fn encode(shared: &Shared, batch: &Batch, fence: &str) -> Call {
+    let keys = &shared.keys;
+    let mut call = Call::new([fence, &keys.known, &keys.due, &keys.scratch]);
+    call.number(batch.fence.sequence);
+    call.number(batch.fence.after);
+    call.number(FENCE_SECONDS);
+    call.push(keys.counts());
+    call.push(keys.uniques());
+    precisions(&mut call, &batch.grid.counts);
+    precisions(&mut call, &batch.grid.visitors);
+    let counters = || batch.cells.chunk_by(|a, b| a.counter == b.counter);
+    call.number(counters().count());
+    for cells in counters() {
+        call.push(&*cells[0].counter);
+        call.number(cells.len());
+        for cell in cells {
+            call.number(cell.start);
+            call.number(place(&batch.grid.counts, cell.finest));
+            call.number(cell.count);
+        }
+    }
+    call.number(batch.sketches.len());
+    for cell in &batch.sketches {
+        call.push(&*cell.counter);
+        call.number(cell.start);
+        call.number(place(&batch.grid.visitors, cell.finest));
+        if cell.travels_dense() {
+            call.push(Bytes::from(cell.raised.to_redis()));
+            call.number(0);
+        } else {
+            call.push("");
+            call.number(cell.raised.registers().count());
+            for register in cell.raised.registers() {
+                call.push(Bytes::copy_from_slice(&register.element()));
+            }
+        }
+    }
+    call
+}
+
+fn precisions(call: &mut Call, set: &Precisions) {
+    call.number(set.iter().len());
+    for kept in set.iter() {
+        call.number(kept.precision);
+        call.number(kept.samples);
+    }
+}
+
+/// The place of a precision as Lua counts, from 1.
+fn place(set: &Precisions, finest: Precision) -> usize {
+    1 + set.iter().take_while(|kept| kept.precision < finest).count()
+}
+
+/// Reads `c0:type,v3:other,`.
+fn decode(refused: &str) -> Option<Vec<Rejection>> {
+    refused.split_terminator(',').map(rejection).collect()
+}
+
+fn rejection(text: &str) -> Option<Rejection> {
+    let (part, reason) = text.split_once(':')?;
+    let (kind, index) = part.split_at_checked(1)?;
+    let index = index.parse().ok()?;
+    let part = match kind {
+        "c" => Part::Cell(index),
+        "v" => Part::Visitors(index),
+        "i" => Part::Index,
+        _ => return None,
+    };
+    let reason = match reason {
+        "type" => DropReason::WrongType,
+        "number" => DropReason::NotANumber,
+        "range" => DropReason::OutOfRange,
+        _ => DropReason::Other,
+    };
+    Some(Rejection { part, reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_read_and_nonsense_is_not() {
+        assert_eq!(decode(""), Some(Vec::new()));
+        assert_eq!(
+            decode("c12:type,i0:other,v3:range,"),
+            Some(vec![
+                Rejection { part: Part::Cell(12), reason: DropReason::WrongType },
+                Rejection { part: Part::Index, reason: DropReason::Other },
+                Rejection { part: Part::Visitors(3), reason: DropReason::OutOfRange },
+            ])
+        );
+        for nonsense in ["c:type", "x1:type", "c1", "é1:type"] {
+            assert_eq!(decode(nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+use super::Shared;
+use super::script::Call;
+use crate::grid::SAMPLES;
+use crate::{Cleaned, Error, Precisions, Timestamp};
+
+/// Fields one call touches: about 1 ms of the server's time.
+const BUDGET: u32 = 1000;
+/// Members one step of the walk looks at.
+const STEP: u32 = 1000;
+
+pub(super) async fn clean(shared: &Shared, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
+    let mut call = Call::new([&shared.keys.known, &shared.keys.due]);
+    call.number(now);
+    call.number(BUDGET);
+    call.push(shared.keys.counts());
+    retention(&mut call, kept);
+    let (samples, counters, more): (u64, u64, u64) = shared.clean.run(&shared.connection, call).await?;
+    Ok(Cleaned { samples, counters, more: more == 1 })
+}
+
+pub(super) async fn adopt(
+    shared: &Shared,
+    cursor: Option<String>,
+    kept: &Precisions,
+) -> Result<Option<String>, Error> {
+    let mut call = Call::new([&shared.keys.known, &shared.keys.due]);
+    call.push(cursor.map_or_else(|| "-".to_owned(), |member| format!("({member}")));
+    call.number(STEP);
+    call.number(BUDGET);
+    call.push(shared.keys.counts());
+    retention(&mut call, kept);
+    let last: String = shared.adopt.run(&shared.connection, call).await?;
+    Ok(Some(last).filter(|member| !member.is_empty()))
+}
+
+fn retention(call: &mut Call, kept: &Precisions) {
+    call.number(SAMPLES);
+    for kept in kept.iter() {
+        call.number(kept.precision);
+        call.number(kept.samples);
+    }
+}

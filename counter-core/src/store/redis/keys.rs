@@ -1,0 +1,104 @@
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Bucket, CounterName, Precision, WriterId};
+
+/// What every key begins with: at most 64 bytes without braces or control characters, possibly none.
+///
+/// The default is `access:`. The empty namespace gives the bare keys of the book.
+///
+/// ```
+/// use counter_core::Namespace;
+///
+/// let shop: Namespace = "shop:".parse()?;
+/// assert!("{shop}".parse::<Namespace>().is_err());
+/// # Ok::<(), counter_core::NamespaceError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace(String);
+
+/// A text that is longer than 64 bytes or has a brace or a control character in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceError(String);
+
+impl FromStr for Namespace {
+    type Err = NamespaceError;
+
+    fn from_str(prefix: &str) -> Result<Self, NamespaceError> {
+        // Braces choose the slot of a key in a cluster, which is not for a prefix to do.
+        let odd = prefix.chars().any(|c| c.is_control() || c == '{' || c == '}');
+        if odd || prefix.len() > 64 {
+            Err(NamespaceError(prefix.to_owned()))
+        } else {
+            Ok(Self(prefix.to_owned()))
+        }
+    }
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self("access:".to_owned())
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for NamespaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a namespace has at most 64 bytes and no braces or control characters, unlike {:?}", self.0)
+    }
+}
+
+impl std::error::Error for NamespaceError {}
+
+/// The names of the keys; the whole layout is here.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// Sorted set, score 0: members `{precision}:{counter}`.
+    pub(super) known: String,
+    /// Sorted set: the same members, and when the oldest sample of each leaves retention.
+    pub(super) due: String,
+    /// Where a dense sketch lies within one script, for PFMERGE to find it.
+    pub(super) scratch: String,
+    namespace: String,
+}
+
+impl Keys {
+    pub(super) fn new(Namespace(namespace): Namespace) -> Self {
+        Self {
+            known: format!("{namespace}known:"),
+            due: format!("{namespace}due"),
+            scratch: format!("{namespace}scratch"),
+            namespace,
+        }
+    }
+
+    /// String: the last sequence of a writer, and what keys refused of that batch.
+    pub(super) fn fence(&self, writer: WriterId) -> String {
+        format!("{}fence:{writer}", self.namespace)
+    }
+
+    /// What the names of counts begin with: `{precision}:{counter}` follows.
+    pub(super) fn counts(&self) -> String {
+        format!("{}count:", self.namespace)
+    }
+
+    /// Hash: bucket start to count.
+    pub(super) fn count(&self, precision: Precision, counter: &CounterName) -> String {
+        format!("{}count:{precision}:{counter}", self.namespace)
+    }
+
+    /// What the names of visitors begin with: `{precision}:{counter}:{start}` follows.
+    pub(super) fn uniques(&self) -> String {
+        format!("{}unique:", self.namespace)
+    }
+
+    /// HyperLogLog: the visitors of one bucket.
+    pub(super) fn unique(&self, counter: &CounterName, bucket: Bucket) -> String {
+        format!("{}unique:{}:{counter}:{}", self.namespace, bucket.precision, bucket.start)
+    }
+}

@@ -1,0 +1,61 @@
+use fred::types::{FromValue, Value};
+use fred::util::sha1_hash;
+
+use super::connection::Connection;
+use crate::Error;
+
+/// A Lua script, sent by its digest, and whole when the server does not know it (any more).
+#[derive(Debug)]
+pub(super) struct Script {
+    source: &'static str,
+    digest: String,
+}
+
+/// What a script is called with. The first key decides on the server of a cluster.
+#[derive(Debug)]
+pub(super) struct Call {
+    keys: Vec<String>,
+    arguments: Vec<Value>,
+}
+
+impl Script {
+    pub(super) fn new(source: &'static str) -> Self {
+        Self { source, digest: sha1_hash(source) }
+    }
+
+    pub(super) async fn run<R: FromValue>(&self, connection: &Connection, call: Call) -> Result<R, Error> {
+        let first = call.keys[0].clone();
+        let by_digest = connection.try_call("EVALSHA", &first, call.words(&self.digest)).await;
+        match by_digest {
+            Err(error) if error.details().starts_with("NOSCRIPT") => {
+                connection.call("EVAL", &first, call.words(self.source)).await
+            }
+            by_digest => by_digest.map_err(|error| connection.explain(error)),
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn new<const N: usize>(keys: [&str; N]) -> Self {
+        const { assert!(N > 0) };
+        Self { keys: keys.map(str::to_owned).into(), arguments: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, argument: impl Into<Value>) {
+        self.arguments.push(argument.into());
+    }
+
+    /// A whole number in decimal digits.
+    pub(super) fn number(&mut self, number: impl Copy + ToString) {
+        self.arguments.push(number.to_string().into());
+    }
+
+    fn words(&self, script: &str) -> Vec<Value> {
+        let mut words = Vec::with_capacity(2 + self.keys.len() + self.arguments.len());
+        words.push(script.into());
+        words.push(self.keys.len().to_string().into());
+        words.extend(self.keys.iter().map(Value::from));
+        words.extend(self.arguments.iter().cloned());
+        words
+    }
+}

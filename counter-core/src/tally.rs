@@ -1,0 +1,306 @@
+//! The in-process accumulation: what every request touches, and nothing else does for long.
+//!
+//! A request takes the lock of one shard, which its thread nearly always has to itself, adds to the
+//! open cell of each counter and lets go. When the second changes, the open cell moves to the shard's
+//! list; [`Tally::fold`] empties those lists into [`Pending`]. The lock of the backlog is always taken
+//! before that of a shard, and a request never takes it, so a sum over all places at one moment is
+//! possible without stopping requests together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::time::Instant;
+
+use crate::batch::{Batch, Fence, Part, Rejection, WriterId};
+use crate::ledger::{Hits, Ledger, Requests, Skip};
+use crate::pending::Pending;
+use crate::registers::Registers;
+use crate::registry::{OTHER, Registry};
+use crate::{Counter, Grid, Health, Register, Timestamp, VisitorId};
+
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) grid: Arc<Grid>,
+    registry: Registry,
+    writer: WriterId,
+    shards: Box<[Shard]>,
+    /// The registers of the visitor buckets that are open, shared by the shards.
+    open: Mutex<HashMap<(u32, Timestamp), Arc<Registers>>>,
+    backlog: Mutex<Backlog>,
+}
+
+/// On cache lines of its own, so that threads on different shards do not slow each other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard(Mutex<Local>);
+
+#[derive(Debug, Default)]
+struct Local {
+    requests: Requests,
+    recorded: u64,
+    overflow: u64,
+    /// By the number of the counter.
+    slots: Vec<Slot>,
+    /// Cells whose base bucket another one followed.
+    closed: Vec<Closed>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    start: Timestamp,
+    count: u64,
+    visitors: Option<(Timestamp, Arc<Registers>)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Closed {
+    counter: u32,
+    start: Timestamp,
+    count: u64,
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    pending: Pending,
+    /// Fold what has aged once this many wait.
+    high_water: usize,
+    /// Hits in batches that are not acknowledged.
+    sent: u64,
+    settled: Hits,
+    acknowledged: Option<Instant>,
+    failing: Option<(Instant, String)>,
+    /// Taken in turn with the shards' lists, so that these keep their allocation.
+    spare: Vec<Closed>,
+}
+
+/// A shard with so many closed cells has them folded by the thread that closed the last: nobody
+/// flushes, or instants come in no order.
+const CLOSED: usize = 4096;
+
+impl Tally {
+    pub(crate) fn new(grid: Grid, counters: usize, writer: WriterId) -> Self {
+        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        let shards = (2 * threads).next_power_of_two().min(32);
+        Self {
+            grid: Arc::new(grid),
+            registry: Registry::new(counters),
+            writer,
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            open: Mutex::default(),
+            backlog: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn counter(&self, name: &str) -> Counter {
+        Counter { number: self.registry.number(name), tally: self.writer }
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.registry.contains(name)
+    }
+
+    /// Adds one hit of this weight to each counter; `true` when it is time to [`fold`](Self::fold).
+    pub(crate) fn add(
+        &self,
+        counters: impl IntoIterator<Item = Counter>,
+        visitor: Option<VisitorId>,
+        at: Timestamp,
+        weight: u64,
+        request: bool,
+    ) -> bool {
+        let start = self.grid.counts.base().bucket(at).start;
+        let visit = visitor
+            .map(|visitor| (self.grid.visitors.base().bucket(at).start, Register::of(visitor.as_bytes())));
+        let mut local = self.shard();
+        for counter in counters {
+            // A counter of another tally has no place here; its hit is not lost for that.
+            let number = if counter.tally == self.writer { counter.number } else { OTHER };
+            local.recorded += weight;
+            local.overflow += if number == OTHER { weight } else { 0 };
+            local.count(number, start, weight);
+            if let Some((bucket, register)) = visit {
+                local.slots[number as usize].raise(bucket, register, || self.open(number, bucket));
+            }
+        }
+        if request {
+            local.requests.note(None);
+        }
+        local.closed.len() >= CLOSED
+    }
+
+    pub(crate) fn skip(&self, skip: Skip) {
+        self.shard().requests.note(Some(skip));
+    }
+
+    /// Empties the shards into the backlog and keeps that small.
+    pub(crate) fn fold(&self, now: Timestamp) {
+        self.fold_into(&mut self.backlog(), now);
+    }
+
+    /// Takes what waits as batches for the store; their hits stay pending until acknowledged.
+    pub(crate) fn take(&self, now: Timestamp, sequence: &mut u64) -> Vec<Batch> {
+        let backlog = &mut *self.backlog();
+        self.fold_into(backlog, now);
+        backlog.coarsen(now, &self.grid);
+        let chunks = backlog.pending.take(&self.registry.names(), &self.grid);
+        let batches: Vec<_> = chunks
+            .into_iter()
+            .map(|chunk| {
+                let after = *sequence;
+                *sequence += 1;
+                Batch {
+                    fence: Fence { writer: self.writer, sequence: *sequence, after },
+                    cells: chunk.cells,
+                    sketches: chunk.sketches,
+                    grid: Arc::clone(&self.grid),
+                }
+            })
+            .collect();
+        backlog.sent += batches.iter().map(Batch::hits).sum::<u64>();
+        batches
+    }
+
+    /// The store has the batch, but for what it rejected.
+    pub(crate) fn acknowledge(&self, batch: &Batch, rejections: &[Rejection]) {
+        let mut backlog = self.backlog();
+        let hits = batch.hits();
+        backlog.sent -= hits;
+        backlog.settled.applied += hits;
+        for rejection in rejections {
+            if let Part::Cell(index) = rejection.part {
+                let count = batch.cells.get(index).map_or(0, |cell| cell.count);
+                backlog.settled.applied -= count;
+                *backlog.settled.dropped.of(rejection.reason) += count;
+            }
+        }
+        backlog.acknowledged = Some(Instant::now());
+    }
+
+    pub(crate) fn lost_by_server(&self, hits: u64) {
+        self.backlog().settled.lost_by_server += hits;
+    }
+
+    /// Notes how the last exchange with the store went; answers how the one before had gone.
+    pub(crate) fn exchange(&self, error: Option<String>) -> Option<Instant> {
+        let mut backlog = self.backlog();
+        let before = backlog.failing.take().map(|(since, _)| since);
+        backlog.failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
+        before
+    }
+
+    pub(crate) fn ledger(&self) -> Ledger {
+        let backlog = self.backlog();
+        let mut ledger = Ledger { requests: Requests::default(), hits: backlog.settled };
+        ledger.hits.pending = backlog.sent + backlog.pending.hits();
+        for shard in &self.shards {
+            let local = shard.lock();
+            ledger.requests += local.requests;
+            ledger.hits.recorded += local.recorded;
+            ledger.hits.overflow += local.overflow;
+            ledger.hits.pending += local.slots.iter().map(|slot| slot.count).sum::<u64>();
+            ledger.hits.pending += local.closed.iter().map(|cell| cell.count).sum::<u64>();
+        }
+        ledger
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let pending = self.ledger().hits.pending;
+        let backlog = self.backlog();
+        Health {
+            pending,
+            since_acknowledged: backlog.acknowledged.map(|at| at.elapsed()),
+            failing_for: backlog.failing.as_ref().map(|(since, _)| since.elapsed()),
+            last_error: backlog.failing.as_ref().map(|(_, error)| error.clone()),
+        }
+    }
+
+    fn fold_into(&self, backlog: &mut Backlog, now: Timestamp) {
+        let current = self.grid.visitors.base().bucket(now).start;
+        for shard in &self.shards {
+            let mut local = shard.lock();
+            std::mem::swap(&mut local.closed, &mut backlog.spare);
+            for (number, slot) in (0..).zip(&mut local.slots) {
+                if slot.count > 0 {
+                    backlog.spare.push(Closed { counter: number, start: slot.start, count: slot.count });
+                    slot.count = 0;
+                }
+                slot.visitors.take_if(|(bucket, _)| *bucket < current);
+            }
+            drop(local);
+            for cell in backlog.spare.drain(..) {
+                backlog.pending.add(cell.counter, cell.start, cell.count, &self.grid);
+            }
+        }
+        // Whoever wants registers that no slot has must come here, so what nobody else holds now,
+        // nobody raises any more.
+        let mut open = self.open.lock().expect("nothing panics under this lock");
+        open.retain(|(number, bucket), registers| {
+            let last = *bucket < current && Arc::get_mut(registers).is_some();
+            registers.collect(|register| backlog.pending.raise(*number, *bucket, register, &self.grid));
+            !last
+        });
+        if backlog.pending.len() > backlog.high_water {
+            backlog.coarsen(now, &self.grid);
+        }
+    }
+
+    fn open(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
+        let mut open = self.open.lock().expect("nothing panics under this lock");
+        Arc::clone(open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
+    }
+
+    fn shard(&self) -> MutexGuard<'_, Local> {
+        // Every thread has a stack of its own, megabytes from the next: the address of a local tells
+        // threads apart without a thread-local variable. Fibonacci hashing spreads neighbours.
+        let here = 0_u8;
+        let stack = std::ptr::from_ref(&here).addr() >> 20;
+        let mixed = (stack as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let mask = self.shards.len() as u64 - 1;
+        self.shards[usize::try_from(mixed & mask).expect("masked")].lock()
+    }
+
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Local> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Local {
+    fn count(&mut self, number: u32, start: Timestamp, weight: u64) {
+        let index = number as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Slot::default);
+        }
+        let slot = &mut self.slots[index];
+        if slot.start != start {
+            if slot.count > 0 {
+                self.closed.push(Closed { counter: number, start: slot.start, count: slot.count });
+            }
+            slot.start = start;
+            slot.count = 0;
+        }
+        slot.count += weight;
+    }
+}
+
+impl Slot {
+    fn raise(&mut self, bucket: Timestamp, register: Register, open: impl FnOnce() -> Arc<Registers>) {
+        let visitors = match &mut self.visitors {
+            Some(visitors) if visitors.0 == bucket => visitors,
+            other => other.insert((bucket, open())),
+        };
+        visitors.1.raise(register);
+    }
+}
+
+impl Backlog {
+    fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
+        self.settled.expired += self.pending.coarsen(now, grid);
+        self.high_water = (2 * self.pending.len()).max(CLOSED);
+    }
+}

@@ -1,0 +1,75 @@
+use std::fmt;
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// A visitor: 128 bits that say nothing of who it is, made only by a [`VisitorKey`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VisitorId([u8; 16]);
+
+/// The secret that turns what identifies a visitor into a [`VisitorId`], by SipHash-1-3 with 128 bits
+/// of output (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012).
+///
+/// The same parts give the same visitor as long as the key is the same; without the key an id can
+/// neither be made nor be tried against a list of addresses.
+///
+/// ```
+/// use counter_core::VisitorKey;
+///
+/// let key = VisitorKey::new([7; 16]);
+/// assert_eq!(key.visitor(&[b"192.0.2.1", b"curl"]), key.visitor(&[b"192.0.2.1", b"curl"]));
+/// assert_ne!(key.visitor(&[b"ab", b"c"]), key.visitor(&[b"a", b"bc"]));
+/// ```
+#[derive(Clone, Copy)]
+pub struct VisitorKey(SipHasher13);
+
+impl VisitorId {
+    /// The id's bytes: what a sketch hashes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl VisitorKey {
+    /// A key of the user's own, which should be random.
+    #[must_use]
+    pub fn new(key: [u8; 16]) -> Self {
+        Self(SipHasher13::new_with_key(&key))
+    }
+
+    /// A key from the operating system's randomness.
+    ///
+    /// # Panics
+    /// When the operating system has no randomness to give.
+    #[must_use]
+    pub fn random() -> Self {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).expect("the operating system gives random bytes");
+        Self::new(key)
+    }
+
+    /// The visitor these parts identify; where one part ends and the next begins matters.
+    #[must_use]
+    pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
+        let mut hasher = self.0;
+        for part in parts {
+            hasher.write(&(part.len() as u64).to_le_bytes());
+            hasher.write(part);
+        }
+        VisitorId(hasher.finish128().as_bytes())
+    }
+}
+
+// Neither of the two belongs in a log.
+impl fmt::Debug for VisitorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VisitorId(..)")
+    }
+}
+
+impl fmt::Debug for VisitorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VisitorKey(..)")
+    }
+}

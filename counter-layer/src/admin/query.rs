@@ -1,0 +1,114 @@
+use std::ops::Range;
+
+use counter_core::{CounterName, Precision, Precisions, Timestamp};
+
+use super::problem::Problem;
+
+/// The parameters of a request.
+#[derive(Debug)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads a query string, in which nothing else than `known` may stand.
+    pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
+        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned();
+        let pairs: Vec<(String, String)> = pairs.collect();
+        match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            Some((name, value)) => {
+                Err(Problem::parameter("there is no such parameter", name, Some(value), known.join(", ")))
+            }
+            None => Ok(Self(pairs)),
+        }
+    }
+
+    /// The counters asked for: at least one.
+    pub(super) fn counters(&self) -> Result<Vec<CounterName>, Problem> {
+        let values = self.0.iter().filter(|(name, _)| name == "counter").map(|(_, value)| value);
+        let counters: Result<Vec<_>, _> = values.map(|value| name("counter", value)).collect();
+        match counters {
+            Ok(none) if none.is_empty() => {
+                Err(Problem::parameter("a parameter is missing", "counter", None, "the name of a counter"))
+            }
+            counters => counters,
+        }
+    }
+
+    pub(super) fn counter(&self) -> Result<CounterName, Problem> {
+        self.one("counter")?;
+        Ok(self.counters()?.remove(0))
+    }
+
+    pub(super) fn after(&self) -> Result<Option<CounterName>, Problem> {
+        self.one("after")?.map(|value| name("after", value)).transpose()
+    }
+
+    pub(super) fn limit(&self) -> Result<usize, Problem> {
+        match self.one("limit")? {
+            None => Ok(100),
+            Some(value) => value.parse().ok().filter(|limit| (1..=1000).contains(limit)).ok_or_else(|| {
+                Problem::parameter("not a number of counters", "limit", Some(value), "1 to 1000")
+            }),
+        }
+    }
+
+    pub(super) fn zero_filled(&self) -> Result<bool, Problem> {
+        match self.one("fill")? {
+            None | Some("none") => Ok(false),
+            Some("zero") => Ok(true),
+            Some(value) => {
+                Err(Problem::parameter("not a way to fill gaps", "fill", Some(value), "none, zero"))
+            }
+        }
+    }
+
+    pub(super) fn precision(&self, kept: &Precisions) -> Result<Precision, Problem> {
+        let value = self.one("precision")?;
+        let parsed = value.and_then(|value| value.parse().ok());
+        parsed.filter(|precision| kept.retention(*precision).is_some()).ok_or_else(|| {
+            let error =
+                if value.is_none() { "a parameter is missing" } else { "not a precision that is kept" };
+            Problem::parameter(error, "precision", value, kept.to_string())
+        })
+    }
+
+    /// From the oldest bucket that is kept to the current one, where nothing else is said.
+    pub(super) fn range(
+        &self,
+        precision: Precision,
+        kept: &Precisions,
+        now: Timestamp,
+    ) -> Result<Range<Timestamp>, Problem> {
+        let oldest = || kept.retention(precision).map_or(now, |retention| retention.oldest(now));
+        let from = self.time("from")?.unwrap_or_else(oldest);
+        let to = self.time("to")?.unwrap_or_else(|| precision.bucket(now).end());
+        Ok(from..to)
+    }
+
+    fn time(&self, parameter: &str) -> Result<Option<Timestamp>, Problem> {
+        let Some(value) = self.one(parameter)? else { return Ok(None) };
+        let time = value.parse().ok().filter(|seconds| *seconds <= Timestamp::MAX.as_unix());
+        let time = time.ok_or_else(|| {
+            let allowed = format!("Unix seconds, 0 to {}", Timestamp::MAX);
+            Problem::parameter("not a time", parameter, Some(value), allowed)
+        })?;
+        Ok(Some(Timestamp::from_unix(time)))
+    }
+
+    fn one(&self, parameter: &str) -> Result<Option<&str>, Problem> {
+        let mut values = self.0.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value.as_str());
+        let first = values.next();
+        match values.next() {
+            Some(second) => {
+                Err(Problem::parameter("a parameter is there twice", parameter, Some(second), "one value"))
+            }
+            None => Ok(first),
+        }
+    }
+}
+
+fn name(parameter: &str, value: &str) -> Result<CounterName, Problem> {
+    CounterName::new(value).map_err(|error| {
+        let allowed = format!("1 to {} bytes without control characters", CounterName::MAX_BYTES);
+        Problem::parameter(error.to_string(), parameter, Some(value), allowed)
+    })
+}

@@ -1,0 +1,47 @@
+//! A Tower layer that counts every visit of a page.
+//!
+//! [`AccessCounterLayer`] is what the servlet world calls a filter: it sees each request once, lets it
+//! pass unchanged, and counts it when its outcome is known, under `hits` and under the route that
+//! matched. It does no I/O: a [`Recorder`](counter_core::Recorder) adds the hit to a number in memory.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use counter_core::{Counters, MemoryStore};
+//! use counter_layer::AccessCounterLayer;
+//! # use tower::ServiceExt;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut counters = Counters::builder(MemoryStore::new()).build()?;
+//! let app: Router = Router::new()
+//!     .route("/articles/{id}", get(async || "an article"))
+//!     .layer(AccessCounterLayer::new(counters.recorder()));
+//!
+//! # let request = http::Request::get("/articles/7").body(axum::body::Body::empty())?;
+//! # app.oneshot(request).await?;
+//! counters.flush().await?; // `Counters::run` does this once a second
+//! let known = counters.stats().known(None, 10).await?;
+//! let names: Vec<_> = known.counters.iter().map(|(name, _)| &**name).collect();
+//! assert_eq!(names, ["/articles/{id}", "hits"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
+//! - `admin`: the router that shows the numbers.
+
+mod request;
+mod identity;
+mod hit;
+mod layer;
+mod service;
+mod future;
+
+#[cfg(feature = "admin")]
+pub mod admin;
+
+pub use future::ResponseFuture;
+pub use layer::AccessCounterLayer;
+pub use service::AccessCounter;

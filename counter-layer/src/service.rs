@@ -1,0 +1,40 @@
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::Request;
+use tower_service::Service;
+
+use crate::ResponseFuture;
+use crate::hit::{Counting, Hit};
+
+/// The service that [`AccessCounterLayer`](crate::AccessCounterLayer) makes of another one.
+#[derive(Clone, Debug)]
+pub struct AccessCounter<S> {
+    inner: S,
+    counting: Arc<Counting>,
+}
+
+impl<S> AccessCounter<S> {
+    pub(crate) const fn new(inner: S, counting: Arc<Counting>) -> Self {
+        Self { inner, counting }
+    }
+}
+
+impl<S, B> Service<Request<B>> for AccessCounter<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // Before the call, so that a request is counted even when the call itself panics.
+        let hit = Hit::of(&self.counting, &request);
+        ResponseFuture::new(self.inner.call(request), hit)
+    }
+}

@@ -1,0 +1,114 @@
+//! Serves the small site, counting into the process or into Redis.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Parser;
+use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Store};
+use counter_layer::admin::Access;
+use example_app::{ADMIN, app};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+/// A small site that counts its visits.
+#[derive(Debug, Parser)]
+struct Settings {
+    /// The address to listen on; port 0 takes a free one.
+    #[arg(long, env, default_value = "127.0.0.1:3000")]
+    listen: SocketAddr,
+    /// A Redis address such as redis://127.0.0.1:6379; without one, counts live in the process.
+    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
+    redis: Option<String>,
+    /// What the keys in Redis begin with.
+    #[arg(long, env, default_value_t)]
+    namespace: Namespace,
+    /// The token of the admin pages; without one, a random one.
+    #[arg(long, env, hide_env_values = true)]
+    admin_token: Option<String>,
+    /// Seconds between two flushes.
+    #[arg(long, env, default_value = "1", value_parser = seconds)]
+    flush_interval: Duration,
+    /// How many proxies of one's own stand in front and write X-Forwarded-For.
+    #[arg(long, env, default_value_t = 0)]
+    trust_hops: usize,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let settings = Settings::parse();
+    match settings.redis.clone() {
+        None => serve(settings, MemoryStore::new(), "in this process (--redis keeps them)").await,
+        Some(url) => {
+            let store = RedisStore::connect(&url, settings.namespace.clone()).await?;
+            serve(settings, store, "in Redis").await
+        }
+    }
+}
+
+async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<(), Box<dyn Error>> {
+    let mut counters = Counters::builder(store).flush_interval(settings.flush_interval).build()?;
+    let token = settings.admin_token.map_or_else(random_token, Ok)?;
+    let access = Access::bearer(&token)?;
+    let site = app(counters.recorder(), counters.stats(), access, settings.trust_hops);
+
+    let listener = TcpListener::bind(settings.listen).await?;
+    announce(listener.local_addr()?, place, &token);
+
+    // The server ends first and the counters after it, so that its last requests are counted.
+    let (stop, stopped) = oneshot::channel::<()>();
+    let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let asked_to_stop = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    axum::serve(listener, site.into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(asked_to_stop)
+        .await?;
+    drop(stop);
+    upkeep.await??;
+    tracing::info!("stopped; every hit is counted");
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+fn announce(address: SocketAddr, place: &str, token: &str) {
+    let site = format!("http://{address}");
+    println!("Counts are kept {place}. Ctrl-C stops.");
+    println!();
+    println!("  {site}/");
+    for page in ["articles", "articles/1", "search?q=once", "download/notes.txt", "slow", "fail"] {
+        println!("  {site}/{page}");
+    }
+    println!("  {site}/healthz (not counted)");
+    println!();
+    println!("The numbers, for who has the token {token}:");
+    println!();
+    println!("  {site}{ADMIN}?token={token}");
+    for question in [
+        "counters",
+        "series?counter=hits&precision=60",
+        "total?counter=hits&precision=86400",
+        "uniques?counter=hits&precision=86400",
+        "ledger",
+        "health",
+    ] {
+        println!("  {site}{ADMIN}/api/{question}");
+    }
+}
+
+fn random_token() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, such as 1 or 0.25".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}

@@ -1,0 +1,19 @@
+//! The harness of the integration tests: real servers, a network that fails on command, programs
+//! under test, and waiting that is bounded.
+//!
+//! Everything that is started here is ended when its value is dropped, and nothing but that: a
+//! panic in a test leaves no server behind. What goes wrong in the harness itself panics, with
+//! what the server or the program said.
+
+mod child;
+pub mod process;
+pub mod proxy;
+pub mod redis;
+pub mod resp;
+pub mod until;
+
+pub use process::Process;
+pub use proxy::FaultProxy;
+pub use redis::RedisServer;
+pub use resp::Value;
+pub use until::until;

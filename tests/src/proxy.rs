@@ -1,0 +1,325 @@
+//! A network that fails on command.
+//!
+//! The failures that matter to a counter are those between a request that the server has applied
+//! and the reply that the client never sees. A real server cannot be asked to lose a reply, so a
+//! proxy does it: it passes whole RESP frames, knows which reply belongs to which request, and
+//! loses those of scripts when told to.
+
+mod connection;
+mod faults;
+mod frames;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use self::faults::Faults;
+
+/// A proxy in front of a Redis server, on a free port of the loopback address.
+///
+/// It starts faithful. A *script call* below is a request whose command is `EVAL` or `EVALSHA`.
+/// Everything works with pipelining; all connections are cut when this is dropped.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    faults: Arc<Faults>,
+    acceptor: JoinHandle<()>,
+}
+
+impl FaultProxy {
+    /// Starts a proxy in front of the server at `upstream`, which may come and go: while it is
+    /// gone, connections are closed as soon as they are made.
+    ///
+    /// # Panics
+    ///
+    /// When the loopback address has no free port.
+    pub async fn start(upstream: SocketAddr) -> Self {
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the loopback address has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let faults = Arc::new(Faults::default());
+        let acceptor = tokio::spawn(accept(listener, upstream, Arc::clone(&faults)));
+        Self { address, faults, acceptor }
+    }
+
+    /// Where clients find it.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address as Redis clients take it: `redis://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// Loses the next `replies` replies to script calls: the server has run the script, the reply
+    /// is not passed on, and the connection is closed.
+    ///
+    /// A `NOSCRIPT` reply passes and is not counted: nothing has been run. The call replaces what
+    /// is left of an earlier one.
+    pub fn swallow_replies(&self, replies: u64) {
+        self.faults.to_swallow.set(replies);
+    }
+
+    /// Loses the next `requests` script calls: the server never sees them, and the connection is
+    /// closed, once the requests before them have been answered (for a second at most).
+    ///
+    /// The call replaces what is left of an earlier one.
+    pub fn drop_requests(&self, requests: u64) {
+        self.faults.to_drop.set(requests);
+    }
+
+    /// While on, connections are cut, and new ones closed as soon as they are made.
+    pub fn refuse(&self, on: bool) {
+        self.faults.conduct.send_modify(|conduct| conduct.refuse = on);
+    }
+
+    /// While on, bytes are accepted, and neither passed on nor answered. When it ends, the
+    /// connections that were in it are closed, since some of their bytes may be gone.
+    pub fn black_hole(&self, on: bool) {
+        self.faults.conduct.send_modify(|conduct| conduct.black_hole = on);
+    }
+
+    /// Passes replies on so much later than they came; replies that came together stay together.
+    pub fn delay_replies(&self, delay: Duration) {
+        self.faults.conduct.send_modify(|conduct| conduct.delay = delay);
+    }
+
+    /// How many replies have been swallowed.
+    #[must_use]
+    pub fn swallowed(&self) -> u64 {
+        self.faults.to_swallow.spent()
+    }
+
+    /// How many requests have been dropped.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.faults.to_drop.spent()
+    }
+
+    /// How many connections have been made, refused ones included.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.faults.connections()
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        // It owns the tasks of the connections, which end with it.
+        self.acceptor.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, upstream: SocketAddr, faults: Arc<Faults>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { continue };
+                faults.count_connection();
+                connections.spawn(connection::carry(client, upstream, Arc::clone(&faults)));
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::{Duration, Instant};
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
+    use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+    use tokio::time::timeout;
+
+    use super::FaultProxy;
+    use super::frames::Frames;
+    use crate::redis::RedisServer;
+    use crate::resp::{Value, encode};
+
+    const INCREMENT: [&str; 3] = ["EVAL", "return redis.call('INCR', 'n')", "0"];
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    /// A client that knows the protocol and nothing else.
+    struct Client {
+        replies: Frames<OwnedReadHalf>,
+        requests: OwnedWriteHalf,
+    }
+
+    impl Client {
+        async fn connect(address: SocketAddr) -> Self {
+            let stream = TcpStream::connect(address).await.expect("the proxy accepts");
+            let (replies, requests) = stream.into_split();
+            Self { replies: Frames::new(replies), requests }
+        }
+
+        async fn send(&mut self, requests: &[&[&str]]) {
+            let bytes: Vec<u8> = requests.iter().flat_map(|words| encode(words)).collect();
+            // A connection that is closed meanwhile is told by the reply that does not come.
+            drop(self.requests.write_all(&bytes).await);
+        }
+
+        /// The next reply; `None` when the connection has been closed.
+        async fn reply(&mut self) -> Option<Value> {
+            timeout(LIMIT, self.replies.next())
+                .await
+                .expect("a reply or a closed connection")
+                .map(|frame| frame.value)
+        }
+    }
+
+    async fn servers() -> (RedisServer, FaultProxy) {
+        let redis = RedisServer::start();
+        let proxy = FaultProxy::start(redis.address()).await;
+        (redis, proxy)
+    }
+
+    #[tokio::test]
+    async fn a_swallowed_reply_has_been_applied_and_its_connection_is_closed() {
+        let (redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        proxy.swallow_replies(1);
+        client.send(&[&["PING"], &INCREMENT, &["PING"]]).await;
+        assert_eq!(client.reply().await, Some(Value::Simple("PONG".to_owned())));
+        assert_eq!(client.reply().await, None);
+        assert_eq!(redis.int(&["GET", "n"]), 1);
+        assert_eq!(proxy.swallowed(), 1);
+
+        let mut again = Client::connect(proxy.address()).await;
+        again.send(&[&INCREMENT]).await;
+        assert_eq!(again.reply().await, Some(Value::Int(2)));
+        assert_eq!((proxy.swallowed(), proxy.connections()), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn a_script_that_the_server_does_not_know_is_no_reply_to_swallow() {
+        let (_redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        proxy.swallow_replies(1);
+        let unknown = "0".repeat(40);
+        client.send(&[&["EVALSHA", &unknown, "0"], &INCREMENT]).await;
+        let reply = client.reply().await;
+        assert!(matches!(reply, Some(Value::Error(text)) if text.starts_with("NOSCRIPT")));
+        assert_eq!(client.reply().await, None);
+        assert_eq!(proxy.swallowed(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_request_has_not_been_applied_and_those_before_it_are_answered() {
+        let (redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        proxy.drop_requests(1);
+        client.send(&[&["SET", "n", "5"], &["GET", "n"], &INCREMENT, &["DEL", "n"]]).await;
+        assert_eq!(client.reply().await, Some(Value::Simple("OK".to_owned())));
+        assert_eq!(client.reply().await, Some(Value::Bulk(b"5".to_vec())));
+        assert_eq!(client.reply().await, None);
+        assert_eq!(redis.int(&["GET", "n"]), 5);
+        assert_eq!((proxy.dropped(), proxy.swallowed()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_client_of_the_newer_protocol_is_understood() {
+        let (_redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        client.send(&[&["HELLO", "3"], &["CLIENT", "TRACKING", "ON", "BCAST"]]).await;
+        assert!(matches!(client.reply().await, Some(Value::Array(_))));
+        assert_eq!(client.reply().await, Some(Value::Simple("OK".to_owned())));
+        // The invalidation is pushed: the reply after it is still that of the script.
+        client.send(&[&["SET", "n", "1"], &["PING"]]).await;
+        for _ in 0..3 {
+            assert!(client.reply().await.is_some());
+        }
+        proxy.swallow_replies(1);
+        client.send(&[&INCREMENT]).await;
+        while client.reply().await.is_some() {}
+        assert_eq!(proxy.swallowed(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_long_pipeline_passes_in_order() {
+        let (_redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        let long = "x".repeat(200_000);
+        let echo = ["ECHO", &long];
+        let mut requests: Vec<&[&str]> = vec![&echo];
+        requests.extend([INCREMENT.as_slice(); 1_000]);
+        client.send(&requests).await;
+        assert_eq!(client.reply().await, Some(Value::Bulk(long.clone().into_bytes())));
+        for count in 1..=1_000 {
+            assert_eq!(client.reply().await, Some(Value::Int(count)));
+        }
+    }
+
+    #[tokio::test]
+    async fn refusing_cuts_what_is_there_and_closes_what_comes() {
+        let (_redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        client.send(&[&["PING"]]).await;
+        assert!(client.reply().await.is_some());
+        proxy.refuse(true);
+        assert_eq!(client.reply().await, None);
+        let mut refused = Client::connect(proxy.address()).await;
+        assert_eq!(refused.reply().await, None);
+        proxy.refuse(false);
+        let mut welcome = Client::connect(proxy.address()).await;
+        welcome.send(&[&["PING"]]).await;
+        assert!(welcome.reply().await.is_some());
+        assert_eq!(proxy.connections(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_black_hole_takes_requests_and_answers_none() {
+        let (redis, proxy) = servers().await;
+        proxy.black_hole(true);
+        let mut client = Client::connect(proxy.address()).await;
+        client.send(&[&INCREMENT]).await;
+        let silence = timeout(Duration::from_millis(50), client.replies.next()).await;
+        assert!(silence.is_err());
+        proxy.black_hole(false);
+        assert_eq!(client.reply().await, None);
+        assert_eq!(redis.bytes(&["GET", "n"]), None);
+    }
+
+    #[tokio::test]
+    async fn a_delayed_reply_comes_that_much_later() {
+        let (_redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        proxy.delay_replies(Duration::from_millis(50));
+        let start = Instant::now();
+        client.send(&[&["PING"]]).await;
+        assert!(client.reply().await.is_some());
+        assert!(start.elapsed() >= Duration::from_millis(50));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_dies_closes_the_connection() {
+        let (mut redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        client.send(&[&["PING"]]).await;
+        assert!(client.reply().await.is_some());
+        redis.kill();
+        assert_eq!(client.reply().await, None);
+        redis.restart();
+        let mut again = Client::connect(proxy.address()).await;
+        again.send(&[&["PING"]]).await;
+        assert!(again.reply().await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_dropped_proxy_cuts_its_connections() {
+        let (_redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        client.send(&[&["PING"]]).await;
+        assert!(client.reply().await.is_some());
+        drop(proxy);
+        assert_eq!(client.reply().await, None);
+    }
+}

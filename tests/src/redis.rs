@@ -1,0 +1,328 @@
+//! A real Redis server of a test's own.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::child::OwnedChild;
+use crate::resp::{self, Value};
+
+/// How long a server may take to come up, to go, or to answer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long to rest between two looks at a server that comes or goes.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// How many ports are tried before the fault is not the port's.
+const PORTS: usize = 5;
+
+/// A `redis-server` on a free port of the loopback address, its data in a folder of its own.
+///
+/// It persists nothing unless told so ([`start_with`](Self::start_with)), and is gone when this
+/// is dropped. Its methods block and go straight to the server, never through a proxy.
+#[derive(Debug)]
+pub struct RedisServer {
+    // Before the folder: fields are dropped in this order, and the server writes there.
+    child: OwnedChild,
+    folder: TempDir,
+    port: u16,
+    arguments: Vec<String>,
+}
+
+impl RedisServer {
+    /// Starts a server that keeps its data in memory only.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer within ten seconds; with its log.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with further arguments, such as `&["--appendonly", "yes"]`; they win over
+    /// those of [`start`](Self::start). The default user has to stay open.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start), also when the server does not like the arguments.
+    #[must_use]
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+        for _ in 0..PORTS {
+            let port = free_port();
+            // Between the look and the start somebody else may have taken the port.
+            if let Some(child) = launch(folder.path(), port, &arguments) {
+                return Self { child, folder, port, arguments };
+            }
+        }
+        panic!("redis-server did not start:\n{}", log(folder.path()));
+    }
+
+    /// The port, the same for life.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address, the same for life.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        address(self.port)
+    }
+
+    /// The address as Redis clients take it: `redis://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// Stops the server cleanly, by SIGTERM, and waits until it is gone.
+    ///
+    /// # Panics
+    ///
+    /// When it is still there after ten seconds.
+    pub fn stop(&mut self) {
+        self.child.terminate();
+        let deadline = Instant::now() + LIMIT;
+        while self.child.status().is_none() {
+            assert!(Instant::now() < deadline, "redis-server did not stop:\n{}", log(self.folder.path()));
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Ends the server at once, by SIGKILL, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill();
+    }
+
+    /// Starts the server again, on the same port and the same data; stops it first if it runs.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer within ten seconds; with its log.
+    pub fn restart(&mut self) {
+        self.stop();
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            // A client that connects anywhere may hold the port for a moment as its own end.
+            if let Some(child) = launch(self.folder.path(), self.port, &self.arguments) {
+                self.child = child;
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "redis-server did not start again:\n{}",
+                log(self.folder.path())
+            );
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Runs one command, on a connection of its own, and returns what the server answers.
+    ///
+    /// # Panics
+    ///
+    /// When there is no answer.
+    pub fn command(&self, words: &[impl AsRef<[u8]>]) -> Value {
+        ask(self.port, words).expect("a server that runs answers")
+    }
+
+    /// The integer that a command answers, or the decimal one in the string that it answers.
+    ///
+    /// # Panics
+    ///
+    /// When the answer is anything else.
+    pub fn int(&self, words: &[impl AsRef<[u8]>]) -> i64 {
+        let answer = self.command(words);
+        answer
+            .text()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_else(|| panic!("not an integer: {answer:?}"))
+    }
+
+    /// The array of strings (or of integers, as text) that a command answers.
+    ///
+    /// # Panics
+    ///
+    /// When the answer is anything else, or a string is not UTF-8.
+    pub fn strings(&self, words: &[impl AsRef<[u8]>]) -> Vec<String> {
+        let answer = self.command(words);
+        let Value::Array(values) = &answer else {
+            panic!("not an array: {answer:?}");
+        };
+        let texts: Option<Vec<String>> = values.iter().map(Value::text).collect();
+        texts.unwrap_or_else(|| panic!("not strings alone: {answer:?}"))
+    }
+
+    /// The string of bytes that a command answers; `None` for nil.
+    ///
+    /// # Panics
+    ///
+    /// When the answer is anything else.
+    pub fn bytes(&self, words: &[impl AsRef<[u8]>]) -> Option<Vec<u8>> {
+        match self.command(words) {
+            Value::Bulk(bytes) => Some(bytes),
+            Value::Nil => None,
+            answer => panic!("not a string: {answer:?}"),
+        }
+    }
+
+    /// How many commands the server has run since it started, those inside of scripts included.
+    ///
+    /// `INFO` is left out, so that two readings differ by what was between them.
+    pub fn command_calls(&self) -> u64 {
+        let statistics = self.command(&["INFO", "commandstats"]);
+        let statistics = statistics.text().expect("INFO answers text");
+        statistics
+            .lines()
+            .filter(|line| line.starts_with("cmdstat_") && !line.starts_with("cmdstat_info:"))
+            .filter_map(|line| line.split_once(":calls=")?.1.split_once(','))
+            .map(|(calls, _)| calls.parse::<u64>().expect("calls are counted in integers"))
+            .sum()
+    }
+}
+
+/// Starts a server and waits until it answers; `None` when it ends before that.
+fn launch(folder: &Path, port: u16, arguments: &[String]) -> Option<OwnedChild> {
+    let output = File::create(log_path(folder)).expect("our folder is writable");
+    let errors = output.try_clone().expect("an open file can be shared");
+    let mut child = OwnedChild::spawn(
+        Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .arg("--port")
+            .arg(port.to_string())
+            .arg("--dir")
+            .arg(folder)
+            .args(arguments)
+            .stdout(output)
+            .stderr(errors),
+    )
+    .expect("redis-server is on the PATH: tests/run installs it");
+    let deadline = Instant::now() + LIMIT;
+    while child.status().is_none() {
+        if is_up(port, child.process().id()) {
+            return Some(child);
+        }
+        assert!(Instant::now() < deadline, "redis-server does not answer:\n{}", log(folder));
+        thread::sleep(PAUSE);
+    }
+    None
+}
+
+/// Whether the server with this process id serves that port.
+fn is_up(port: u16, process: u32) -> bool {
+    if !matches!(ask(port, &["PING"]), Ok(Value::Simple(answer)) if answer == "PONG") {
+        return false;
+    }
+    // Whoever took the port from us may be another Redis, which answers PING as well.
+    let Some(facts) = ask(port, &["INFO", "server"]).ok().and_then(|facts| facts.text()) else {
+        return false;
+    };
+    facts.lines().any(|line| line == format!("process_id:{process}"))
+}
+
+/// Sends one command on a connection of its own, and returns the answer.
+fn ask(port: u16, words: &[impl AsRef<[u8]>]) -> io::Result<Value> {
+    let mut server = TcpStream::connect_timeout(&address(port), LIMIT)?;
+    server.set_nodelay(true)?;
+    server.set_read_timeout(Some(LIMIT))?;
+    server.write_all(&resp::encode(words))?;
+    let mut answer = Vec::new();
+    let mut piece = [0; 16 * 1024];
+    loop {
+        let length = server.read(&mut piece)?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        answer.extend_from_slice(&piece[..length]);
+        if let Some((value, _)) = resp::decode(&answer).map_err(io::Error::other)? {
+            return Ok(value);
+        }
+    }
+}
+
+fn address(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// A port that was free just now.
+fn free_port() -> u16 {
+    TcpListener::bind(address(0))
+        .and_then(|listener| listener.local_addr())
+        .expect("the loopback address has a free port")
+        .port()
+}
+
+fn log_path(folder: &Path) -> PathBuf {
+    folder.join("redis.log")
+}
+
+fn log(folder: &Path) -> String {
+    fs::read_to_string(log_path(folder)).unwrap_or_else(|error| format!("(no log: {error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RedisServer, Value, ask};
+
+    #[test]
+    fn a_command_is_answered_by_its_value() {
+        let redis = RedisServer::start();
+        assert_eq!(redis.url(), format!("redis://127.0.0.1:{}", redis.port()));
+        assert_eq!(redis.command(&["SET", "number", "7"]), Value::Simple("OK".to_owned()));
+        assert_eq!(redis.int(&["GET", "number"]), 7);
+        assert_eq!(redis.int(&["SADD", "set", "member"]), 1);
+        assert_eq!(redis.strings(&["SMEMBERS", "set"]), ["member"]);
+        assert_eq!(redis.bytes(&[b"GET".as_slice(), b"\xff"]), None);
+        assert!(
+            matches!(redis.command(&["GET", "set"]), Value::Error(text) if text.starts_with("WRONGTYPE"))
+        );
+    }
+
+    #[test]
+    fn calls_are_counted_with_those_inside_of_scripts() {
+        let redis = RedisServer::start();
+        let before = redis.command_calls();
+        assert_eq!(redis.command_calls(), before);
+        redis.command(&["EVAL", "return redis.call('INCR', 'n')", "0"]);
+        assert_eq!(redis.command_calls(), before + 2);
+    }
+
+    #[test]
+    fn an_append_only_server_keeps_its_keys_over_a_restart() {
+        let mut redis = RedisServer::start_with(&["--appendonly", "yes"]);
+        redis.command(&["SET", "key", "stopped"]);
+        redis.restart();
+        assert_eq!(redis.bytes(&["GET", "key"]), Some(b"stopped".to_vec()));
+        redis.command(&["SET", "key", "killed"]);
+        redis.kill();
+        redis.restart();
+        assert_eq!(redis.bytes(&["GET", "key"]), Some(b"killed".to_vec()));
+    }
+
+    #[test]
+    fn a_server_without_persistence_forgets_over_a_restart() {
+        let mut redis = RedisServer::start();
+        redis.command(&["SET", "key", "value"]);
+        redis.stop();
+        redis.restart();
+        assert_eq!(redis.bytes(&["GET", "key"]), None);
+    }
+
+    #[test]
+    fn a_dropped_server_is_gone() {
+        let redis = RedisServer::start();
+        let (port, folder) = (redis.port(), redis.folder.path().to_owned());
+        drop(redis);
+        assert!(ask(port, &["PING"]).is_err());
+        assert!(!folder.exists());
+    }
+}

@@ -1,0 +1,48 @@
+//! Waiting for a condition, with a limit.
+
+use std::time::Duration;
+
+use tokio::time;
+
+/// How long to rest before a condition is looked at again.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+
+/// Waits until `condition` is true: what a test does instead of sleeping.
+///
+/// # Panics
+///
+/// After `limit`, with `what`: "waited 5s in vain until {what}".
+pub async fn until(what: &str, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !condition().await {
+            time::sleep(PAUSE).await;
+        }
+    };
+    if time::timeout(limit, waiting).await.is_err() {
+        panic!("waited {limit:?} in vain until {what}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::until;
+
+    #[tokio::test]
+    async fn it_asks_again_until_the_answer_is_yes() {
+        let mut asked = 0;
+        until("the third time", Duration::from_secs(5), async || {
+            asked += 1;
+            asked == 3
+        })
+        .await;
+        assert_eq!(asked, 3);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "waited 20ms in vain until pigs fly")]
+    async fn it_says_what_never_came() {
+        until("pigs fly", Duration::from_millis(20), async || false).await;
+    }
+}
