@@ -10,18 +10,20 @@ use crate::{Cleaned, Error, Precisions, Store, Timestamp};
 /// Every instance may run one; several at once do no harm. The store knows when each counter's oldest
 /// sample leaves retention, so a pass looks at nothing that has nothing to lose: a counter of day
 /// buckets is looked at once a day. What other programs wrote is found by a walk over the known
-/// counters, one step each pass.
+/// counters, once an hour.
 #[derive(Debug)]
 pub struct Cleaner<S> {
     store: S,
     kept: Precisions,
     interval: Duration,
-    walked: Option<String>,
+    next_walk: Timestamp,
 }
+
+const WALK_SECONDS: u64 = 3600;
 
 impl<S: Store> Cleaner<S> {
     pub(crate) const fn new(store: S, kept: Precisions, interval: Duration) -> Self {
-        Self { store, kept, interval, walked: None }
+        Self { store, kept, interval, next_walk: Timestamp::MIN }
     }
 
     /// Makes one pass: removes all that has left retention at `now`.
@@ -32,7 +34,9 @@ impl<S: Store> Cleaner<S> {
     /// # Cancel safety
     /// Dropping the future leaves the rest to the next pass.
     pub async fn clean_once(&mut self, now: Timestamp) -> Result<Cleaned, Error> {
-        self.walked = self.store.adopt(self.walked.take(), &self.kept).await?;
+        if now >= self.next_walk {
+            self.walk(now).await?;
+        }
         let mut all = Cleaned::default();
         loop {
             let some = self.store.clean(now, &self.kept).await?;
@@ -40,6 +44,17 @@ impl<S: Store> Cleaner<S> {
             all.counters += some.counters;
             if !some.more {
                 return Ok(all);
+            }
+        }
+    }
+
+    async fn walk(&mut self, now: Timestamp) -> Result<(), Error> {
+        let mut cursor = None;
+        loop {
+            cursor = self.store.adopt(cursor, &self.kept).await?;
+            if cursor.is_none() {
+                self.next_walk = now.plus(WALK_SECONDS);
+                return Ok(());
             }
         }
     }

@@ -8,6 +8,7 @@
 mod child;
 pub mod process;
 pub mod proxy;
+pub mod http;
 pub mod redis;
 pub mod resp;
 pub mod until;

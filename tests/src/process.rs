@@ -2,18 +2,53 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
 use tokio::time::{self, Instant};
 
 use crate::child::OwnedChild;
 use crate::until::PAUSE;
 
+/// How long a build may take, from nothing on a slow machine.
+const BUILD: Duration = Duration::from_secs(600);
+
 /// How many lines of each output are kept; those after them are read and thrown away.
 const LINES: usize = 10_000;
+
+/// The program of the package `example-app`, built like this test and beside it; once in a process.
+///
+/// # Panics
+///
+/// When it does not build, with what the compiler said.
+pub async fn example() -> PathBuf {
+    static EXAMPLE: OnceCell<PathBuf> = OnceCell::const_new();
+    EXAMPLE.get_or_init(build_example).await.clone()
+}
+
+/// Cargo makes the programs of a test's own package only, and of this one there are none.
+async fn build_example() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    // target/debug/deps/suite-0123456789abcdef
+    let built = test.ancestors().nth(2).expect("a test lies in a folder of its profile");
+    let profile = match built.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        profile => profile.expect("a profile has a name"),
+    };
+    let mut build = Process::start(
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["build", "--locked", "--package", "example-app", "--profile", profile, "--target-dir"])
+            .arg(built.parent().expect("profiles lie in a folder"))
+            .current_dir(env!("CARGO_MANIFEST_DIR")),
+    );
+    let status = build.wait(BUILD).await;
+    assert!(status.success(), "the example does not build\n{build}");
+    built.join("example-app")
+}
 
 /// A program that a test started; killed when this is dropped.
 ///

@@ -1,1 +1,14 @@
-//! Nothing yet.
+//! The workspace's integration tests, on real servers.
+
+mod support;
+
+mod contract;
+mod visitors;
+mod clean;
+mod book;
+mod flow;
+mod faults;
+mod layer;
+mod admin;
+mod example;
+mod tidy;

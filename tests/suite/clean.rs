@@ -1,0 +1,222 @@
+//! The cleaner on a real server.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use counter_core::{Cleaner, Counters, Flusher, Precisions, Recorder, RedisStore, Store, Timestamp};
+use tests::{FaultProxy, RedisServer, until};
+
+use crate::support::{always, name, precision, store, unix};
+
+/// Long ago, and the beginning of a day.
+const DAY: u64 = 1_585_872_000;
+
+async fn upkeep(url: &str) -> (Recorder, Flusher<RedisStore>, Cleaner<RedisStore>) {
+    let counters = Counters::builder(store(url).await)
+        .clean_interval(Duration::from_millis(20))
+        .build()
+        .expect("good settings");
+    let recorder = counters.recorder();
+    let (flusher, cleaner) = counters.into_upkeep();
+    (recorder, flusher, cleaner)
+}
+
+/// Writes a counter as another program would: a sample a minute.
+fn write_minutes(server: &RedisServer, counter: &str, minutes: std::ops::Range<u64>) {
+    server.int(&["ZADD", "access:known:", "0", &format!("60:{counter}")]);
+    let key = format!("access:count:60:{counter}");
+    for chunk in minutes.collect::<Vec<_>>().chunks(1000) {
+        let pairs = chunk.iter().flat_map(|minute| [(DAY + 60 * minute).to_string(), "1".to_owned()]);
+        let words: Vec<_> = ["HSET".to_owned(), key.clone()].into_iter().chain(pairs).collect();
+        server.int(&words);
+    }
+}
+
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).text().expect("a text");
+    let line = format!("cmdstat_{command}:calls=");
+    let count = stats.lines().find_map(|l| l.strip_prefix(&line)).and_then(|rest| rest.split(',').next());
+    count.map_or(0, |count| count.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn several_cleaners_at_once_remove_each_sample_once() {
+    let server = RedisServer::start();
+    for counter in 0..40 {
+        write_minutes(&server, &format!("c{counter}"), 0..300);
+    }
+    let now = unix(DAY + 60 * 299);
+    let mut cleaning = Vec::new();
+    for _ in 0..4 {
+        let (_, _, mut cleaner) = upkeep(&server.url()).await;
+        cleaning.push(tokio::spawn(async move { cleaner.clean_once(now).await.expect("cleans") }));
+    }
+    let mut removed = 0;
+    for cleaner in cleaning {
+        removed += cleaner.await.expect("no panic").samples;
+    }
+    assert_eq!(removed, 40 * (300 - 120));
+    assert_eq!(server.int(&["HLEN", "access:count:60:c7"]), 120);
+    assert_eq!(server.int(&["ZCARD", "access:known:"]), 40);
+}
+
+#[tokio::test]
+async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
+    let server = RedisServer::start();
+    let now = Timestamp::now();
+    // Each flush brings samples of a second that the cleaners, ahead by two minutes, remove at once.
+    let ahead = now.plus(100_000);
+    let mut cleaners = Vec::new();
+    for _ in 0..2 {
+        let (_, _, mut cleaner) = upkeep(&server.url()).await;
+        cleaners.push(tokio::spawn(async move {
+            for _ in 0..300 {
+                cleaner.clean_once(ahead).await.expect("cleans");
+            }
+        }));
+    }
+    let (recorder, mut flusher, mut cleaner) = upkeep(&server.url()).await;
+    for round in 0..150_u64 {
+        for counter in 0..5 {
+            let counter = recorder.counter(&format!("c{counter}"));
+            recorder.record_at(counter, None, now.minus(round % 3), NonZeroU32::MIN);
+        }
+        flusher.flush().await.expect("the store is there");
+    }
+    for cleaner in cleaners {
+        cleaner.await.expect("no panic");
+    }
+    for width in Precisions::default().iter().map(|kept| kept.precision) {
+        for counter in 0..5 {
+            let member = format!("{width}:c{counter}");
+            let fields = server.int(&["HLEN", &format!("access:count:{member}")]);
+            let known = server.bytes(&["ZSCORE", "access:known:", &member]).is_some();
+            let due = server.bytes(&["ZSCORE", "access:due", &member]).is_some();
+            assert_eq!((known, due), (fields > 0, fields > 0), "{member} has {fields} samples");
+        }
+    }
+    let days = store(&server.url()).await.samples(&name("c3"), precision(86_400), always()).await;
+    assert_eq!(days.expect("readable").iter().map(|sample| sample.count).sum::<u64>(), 150);
+    cleaner.clean_once(now.plus(200 * 86_400)).await.expect("cleans");
+    assert_eq!(server.int(&["EXISTS", "access:known:", "access:due", "access:count:86400:c3"]), 0);
+}
+
+#[tokio::test]
+async fn where_nothing_is_due_nothing_is_read() {
+    let server = RedisServer::start();
+    let (recorder, mut flusher, mut cleaner) = upkeep(&server.url()).await;
+    let now = Timestamp::now();
+    for counter in 0..500 {
+        recorder.record(recorder.counter(&format!("c{counter}")), None);
+    }
+    flusher.flush().await.expect("the store is there");
+    cleaner.clean_once(now).await.expect("cleans");
+    let reads = |server: &RedisServer| ["hlen", "hkeys", "hgetall", "hdel", "zscore"].map(|c| calls(server, c));
+    let before = reads(&server);
+    for second in 0..60 {
+        cleaner.clean_once(now.plus(second)).await.expect("cleans");
+    }
+    assert_eq!(reads(&server), before);
+}
+
+#[tokio::test]
+async fn a_day_bucket_is_looked_at_once_a_day() {
+    let server = RedisServer::start();
+    let (recorder, mut flusher, mut cleaner) = upkeep(&server.url()).await;
+    let today = precision(86_400).bucket(Timestamp::now());
+    for days_ago in [119, 60, 0] {
+        let at = today.start.minus(86_400 * days_ago);
+        recorder.record_at(recorder.counter("c"), None, at, NonZeroU32::MIN);
+    }
+    flusher.flush().await.expect("the store is there");
+    let due = || -> u64 {
+        let score = server.bytes(&["ZSCORE", "access:due", "86400:c"]).expect("due");
+        String::from_utf8(score).expect("digits").parse().expect("digits")
+    };
+    assert_eq!(due(), today.end().as_unix());
+    cleaner.clean_once(today.end()).await.expect("cleans");
+    assert_eq!(server.int(&["HLEN", "access:count:86400:c"]), 2);
+    assert!(due() >= today.end().as_unix() + 86_400);
+    let before = calls(&server, "hlen");
+    for minute in 0..1439 {
+        cleaner.clean_once(today.end().plus(60 * minute)).await.expect("cleans");
+    }
+    // All of them are of the finer precisions, which are gone after the first of these passes.
+    assert!(calls(&server, "hlen") - before <= 6 * 3, "{}", calls(&server, "hlen") - before);
+}
+
+#[tokio::test]
+async fn one_call_removes_a_bounded_number_of_samples() {
+    let server = RedisServer::start();
+    write_minutes(&server, "large", 0..50_000);
+    write_minutes(&server, "small", 0..10);
+    let store = store(&server.url()).await;
+    let kept = Precisions::default();
+    let now = unix(DAY + 60 * 49_999);
+    assert_eq!(store.adopt(None, &kept).await.expect("walks"), Some("60:large".to_owned()));
+    assert_eq!(store.adopt(Some("60:large".to_owned()), &kept).await.expect("walks"), None);
+    let (mut calls, mut removed) = (0, 0);
+    loop {
+        let some = store.clean(now, &kept).await.expect("cleans");
+        assert!(some.samples <= 2000, "{}", some.samples);
+        (calls, removed) = (calls + 1, removed + some.samples);
+        if !some.more {
+            break;
+        }
+    }
+    assert_eq!(removed, 50_000 - 120 + 10);
+    assert!(calls >= 49);
+    assert_eq!(server.strings(&["ZRANGE", "access:known:", "0", "-1"]), ["60:large"]);
+}
+
+#[tokio::test]
+async fn what_a_longer_retention_left_is_found() {
+    let server = RedisServer::start();
+    write_minutes(&server, "a", 0..600);
+    let store = store(&server.url()).await;
+    let samples = |n| Precisions::default().samples(NonZeroU32::new(n).expect("not 0"));
+    store.adopt(None, &samples(500)).await.expect("walks");
+    let now = unix(DAY + 60 * 599);
+    store.clean(now, &samples(500)).await.expect("cleans");
+    assert_eq!(server.int(&["HLEN", "access:count:60:a"]), 500);
+    let later = now.plus(60);
+    store.clean(later, &samples(120)).await.expect("cleans");
+    assert_eq!(server.int(&["HLEN", "access:count:60:a"]), 119);
+}
+
+#[tokio::test]
+async fn what_is_no_counter_does_not_stop_the_cleaner() {
+    let server = RedisServer::start();
+    for member in ["nonsense", "0:zero", ":empty", "60:text", "60:gone", "99999999999999999999:x"] {
+        server.int(&["ZADD", "access:known:", "0", member]);
+        server.int(&["ZADD", "access:due", "1", member]);
+    }
+    server.command(&["SET", "access:count:60:text", "not a hash"]);
+    server.int(&["HSET", "access:count:60:odd", "not a start", "1", "1585872000", "2"]);
+    server.int(&["ZADD", "access:known:", "0", "60:odd"]);
+    write_minutes(&server, "zz", 0..1);
+    let (_, _, mut cleaner) = upkeep(&server.url()).await;
+    let cleaned = cleaner.clean_once(unix(DAY + 60 * 500)).await.expect("cleans");
+    assert_eq!((cleaned.samples, cleaned.counters), (2, 3));
+    assert_eq!(server.strings(&["HKEYS", "access:count:60:odd"]), ["not a start"]);
+    assert_eq!(server.bytes(&["GET", "access:count:60:text"]), Some(b"not a hash".to_vec()));
+}
+
+#[tokio::test]
+async fn an_error_does_not_end_the_loop_and_the_shutdown_does() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let (_, _, mut cleaner) = upkeep(&proxy.url()).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(async move { cleaner.run(async { drop(stopped.await) }).await });
+    proxy.refuse(true);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    write_minutes(&server, "a", 0..1);
+    server.int(&["ZADD", "access:due", "1", "60:a"]);
+    assert_eq!(server.int(&["EXISTS", "access:count:60:a"]), 1);
+    proxy.refuse(false);
+    let gone = async || server.int(&["EXISTS", "access:count:60:a", "access:due"]) == 0;
+    until("the sample is removed", Duration::from_secs(10), gone).await;
+    drop(stop);
+    running.await.expect("the loop ends at shutdown");
+}

@@ -1,0 +1,274 @@
+//! What every store promises, shown on every store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use counter_core::{
+    Batch, Bucket, Cell, Fence, Grid, MemoryStore, Sample, Sketch, Store, Verdict, VisitorCell, VisitorKey,
+    WriterId,
+};
+use tests::RedisServer;
+
+use crate::support::{always, name, precision, store, unix};
+
+macro_rules! every_store {
+    ($($fact:ident)*) => {
+        mod memory {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    super::$fact(super::MemoryStore::new()).await;
+                }
+            )*
+        }
+        mod redis {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    let server = super::RedisServer::start();
+                    super::$fact(super::store(&server.url()).await).await;
+                }
+            )*
+        }
+    };
+}
+
+every_store! {
+    a_batch_counts_in_every_precision_from_its_finest_on
+    a_batch_sent_again_counts_once
+    a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing
+    a_gap_that_is_accepted_closes
+    writers_do_not_fence_each_other
+    visitors_are_a_union_over_counters_and_buckets
+    visitors_count_in_every_visitor_precision
+    a_read_takes_the_buckets_of_its_range_ascending
+    known_counters_come_in_pages_by_name
+    cleaning_removes_what_left_retention_and_nothing_else
+    cleaning_forgets_a_counter_with_its_last_sample
+    a_counter_that_returns_is_known_and_cleaned_again
+    counts_of_days_are_kept_when_those_of_seconds_go
+}
+
+const T: u64 = 1_585_908_965;
+
+fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
+    let fence = Fence { writer, sequence, after: sequence - 1 };
+    Batch { fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
+}
+
+fn cell(counter: &str, start: u64, finest: u32, count: u64) -> Cell {
+    Cell { counter: name(counter), start: unix(start), finest: precision(finest), count }
+}
+
+fn seen(counter: &str, start: u64, visitors: std::ops::Range<u32>) -> VisitorCell {
+    let key = VisitorKey::new([3; 16]);
+    let mut raised = Sketch::new();
+    for visitor in visitors {
+        raised.insert(key.visitor(&[&visitor.to_le_bytes()]));
+    }
+    VisitorCell { counter: name(counter), start: unix(start), finest: precision(3600), raised }
+}
+
+fn visits(writer: WriterId, sequence: u64, sketches: Vec<VisitorCell>) -> Batch {
+    Batch { sketches, ..batch(writer, sequence, Vec::new()) }
+}
+
+#[track_caller]
+fn applied(verdict: Verdict) {
+    assert_eq!(verdict, Verdict::Applied(Vec::new()));
+}
+
+async fn send(store: &impl Store, batch: &Batch) {
+    applied(store.apply(batch).await.expect("the store is there"));
+}
+
+async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
+    let samples = store.samples(&name(counter), precision(width), always()).await.expect("readable");
+    samples.into_iter().map(|Sample { start, count }| (start.as_unix(), count)).collect()
+}
+
+async fn uniques(store: &impl Store, counters: &[&str], buckets: &[(u32, u64)]) -> u64 {
+    let counters: Vec<_> = counters.iter().map(|counter| name(counter)).collect();
+    let buckets: Vec<_> = buckets
+        .iter()
+        .map(|(width, start)| Bucket { precision: precision(*width), start: unix(*start) })
+        .collect();
+    store.visitors(&counters, &buckets).await.expect("readable").estimate()
+}
+
+async fn known(store: &impl Store) -> BTreeSet<String> {
+    let all: Vec<_> = Grid::default().counts.iter().map(|kept| kept.precision).collect();
+    let known = store.known(&all, "", 1000).await.expect("readable");
+    known.into_iter().map(|(name, precision)| format!("{precision}:{name}")).collect()
+}
+
+async fn clean(store: &impl Store, now: u64) -> (u64, u64) {
+    let (mut samples, mut counters) = (0, 0);
+    loop {
+        let some = store.clean(unix(now), &Grid::default().counts).await.expect("the store is there");
+        samples += some.samples;
+        counters += some.counters;
+        if !some.more {
+            return (samples, counters);
+        }
+    }
+}
+
+async fn a_batch_counts_in_every_precision_from_its_finest_on(store: impl Store) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 12), cell("a", T + 1, 60, 5)])).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 12)]);
+    assert_eq!(samples(&store, "a", 5).await, [(T, 12)]);
+    assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, 17)]);
+    assert_eq!(samples(&store, "a", 300).await, [(1_585_908_900, 17)]);
+    assert_eq!(samples(&store, "a", 3600).await, [(1_585_908_000, 17)]);
+    assert_eq!(samples(&store, "a", 18_000).await, [(1_585_908_000, 17)]);
+    assert_eq!(samples(&store, "a", 86_400).await, [(1_585_872_000, 17)]);
+    assert_eq!(samples(&store, "b", 60).await, []);
+}
+
+async fn a_batch_sent_again_counts_once(store: impl Store) {
+    let writer = WriterId::random();
+    let first = batch(writer, 1, vec![cell("a", T, 1, 1)]);
+    let second = batch(writer, 2, vec![cell("a", T, 1, 10)]);
+    for again in [&first, &first, &second, &second, &first, &second] {
+        send(&store, again).await;
+    }
+    assert_eq!(samples(&store, "a", 1).await, [(T, 11)]);
+}
+
+async fn a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing(store: impl Store) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
+    let third = batch(writer, 3, vec![cell("a", T, 1, 100)]);
+    assert_eq!(store.apply(&third).await.expect("the store is there"), Verdict::Gap { last: 1 });
+    assert_eq!(samples(&store, "a", 1).await, [(T, 1)]);
+    send(&store, &batch(writer, 2, vec![cell("a", T, 1, 10)])).await;
+    send(&store, &third).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 111)]);
+}
+
+async fn a_gap_that_is_accepted_closes(store: impl Store) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
+    let mut fifth = batch(writer, 5, vec![cell("a", T, 1, 100)]);
+    fifth.fence.after = 1;
+    send(&store, &fifth).await;
+    send(&store, &fifth).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 101)]);
+}
+
+async fn writers_do_not_fence_each_other(store: impl Store) {
+    for _ in 0..3 {
+        send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 1)])).await;
+    }
+    assert_eq!(samples(&store, "a", 1).await, [(T, 3)]);
+}
+
+async fn visitors_are_a_union_over_counters_and_buckets(store: impl Store) {
+    let now = unix_now();
+    let hour = now - now % 3600;
+    let all = vec![seen("a", hour, 0..30), seen("a", hour - 3600, 20..40), seen("b", hour, 30..50)];
+    send(&store, &visits(WriterId::random(), 1, all)).await;
+    assert_eq!(uniques(&store, &["a"], &[(3600, hour)]).await, 30);
+    assert_eq!(uniques(&store, &["a"], &[(3600, hour), (3600, hour - 3600)]).await, 40);
+    assert_eq!(uniques(&store, &["a", "b", "c"], &[(3600, hour), (3600, hour - 3600)]).await, 50);
+    assert_eq!(uniques(&store, &["c"], &[(3600, hour)]).await, 0);
+}
+
+async fn visitors_count_in_every_visitor_precision(store: impl Store) {
+    let now = unix_now();
+    let (hour, day) = (now - now % 3600, now - now % 86_400);
+    let writer = WriterId::random();
+    // Few travel one by one, many as one value.
+    send(&store, &visits(writer, 1, vec![seen("few", hour, 0..10), seen("many", hour, 0..5000)])).await;
+    for width in [3600, 86_400] {
+        let start = if width == 3600 { hour } else { day };
+        assert_eq!(uniques(&store, &["few"], &[(width, start)]).await, 10);
+        let many = uniques(&store, &["many"], &[(width, start)]).await;
+        assert!((4900..5100).contains(&many), "{many}");
+    }
+    let mut coarse = seen("few", hour, 10..20);
+    coarse.finest = precision(86_400);
+    send(&store, &visits(writer, 2, vec![coarse])).await;
+    assert_eq!(uniques(&store, &["few"], &[(3600, hour)]).await, 10);
+    assert_eq!(uniques(&store, &["few"], &[(86_400, day)]).await, 20);
+}
+
+async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store) {
+    let cells = (0..100).rev().map(|second| cell("a", T + second, 1, second + 1)).collect();
+    send(&store, &batch(WriterId::random(), 1, cells)).await;
+    let range = unix(T + 10)..unix(T + 13);
+    let samples = store.samples(&name("a"), precision(1), range).await.expect("readable");
+    let expected = [10, 11, 12].map(|second| Sample { start: unix(T + second), count: second + 1 });
+    assert_eq!(samples, expected);
+}
+
+async fn known_counters_come_in_pages_by_name(store: impl Store) {
+    let names = ["b", "a", "/articles/{id}", "a:b", "é", "zz"];
+    let cells = names.iter().map(|counter| cell(counter, T, 60, 1)).collect();
+    send(&store, &batch(WriterId::random(), 1, cells)).await;
+    send(&store, &batch(WriterId::random(), 1, vec![cell("seconds only", T, 1, 1)])).await;
+    let page = async |from: &str, limit| {
+        let known = store.known(&[precision(60), precision(1)], from, limit).await.expect("readable");
+        known.into_iter().map(|(name, precision)| format!("{precision}:{name}")).collect::<Vec<_>>()
+    };
+    assert_eq!(page("", 2).await, ["60:/articles/{id}", "60:a", "1:seconds only"]);
+    assert_eq!(page("a", 2).await, ["60:a", "60:a:b", "1:seconds only"]);
+    assert_eq!(page("a\0", 9).await, ["60:a:b", "60:b", "60:seconds only", "60:zz", "60:é", "1:seconds only"]);
+    assert_eq!(page("ê", 9).await, Vec::<String>::new());
+}
+
+async fn cleaning_removes_what_left_retention_and_nothing_else(store: impl Store) {
+    // Aligned to a day, so that only the seconds, the 5 seconds and the minutes have lost any.
+    let day = 1_585_872_000;
+    let cells = (0..10_000).map(|second| cell("a", day + second, 1, 1)).collect::<Vec<_>>();
+    let writer = WriterId::random();
+    for (sequence, cells) in (1..).zip(cells.chunks(140)) {
+        send(&store, &batch(writer, sequence, cells.to_vec())).await;
+    }
+    let now = day + 9_999;
+    let (samples_gone, counters_gone) = clean(&store, now).await;
+    let (ones, fives, minutes) = (10_000 - 120, 2000 - 120, 167 - 120);
+    assert_eq!((samples_gone, counters_gone), (ones + fives + minutes, 0));
+    for (width, kept) in [(1, 120), (5, 600), (60, 7180), (300, 10_000), (86_400, 10_000)] {
+        let samples = samples(&store, "a", width).await;
+        assert_eq!(samples.iter().map(|(_, count)| count).sum::<u64>(), kept, "{width}");
+        assert!(samples.iter().all(|(start, _)| start + u64::from(width) * 120 > now));
+    }
+    assert_eq!(clean(&store, now).await, (0, 0));
+    assert_eq!(clean(&store, now + 1).await, (2, 0));
+}
+
+async fn cleaning_forgets_a_counter_with_its_last_sample(store: impl Store) {
+    send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 1), cell("b", T + 1, 1, 1)])).await;
+    assert_eq!(clean(&store, T + 119).await, (0, 0));
+    assert_eq!(clean(&store, T + 120).await, (1, 1));
+    assert!(!known(&store).await.contains("1:a"));
+    assert!(known(&store).await.contains("1:b"));
+    assert_eq!(clean(&store, T + 121 * 86_400).await, (13, 13));
+    assert_eq!(known(&store).await, BTreeSet::new());
+}
+
+async fn a_counter_that_returns_is_known_and_cleaned_again(store: impl Store) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
+    clean(&store, T + 1000).await;
+    assert!(!known(&store).await.contains("1:a"));
+    send(&store, &batch(writer, 2, vec![cell("a", T + 2000, 1, 1)])).await;
+    assert!(known(&store).await.contains("1:a"));
+    clean(&store, T + 3000).await;
+    assert_eq!(samples(&store, "a", 1).await, []);
+    assert!(!known(&store).await.contains("1:a"));
+}
+
+async fn counts_of_days_are_kept_when_those_of_seconds_go(store: impl Store) {
+    send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 7)])).await;
+    clean(&store, T + 30 * 86_400).await;
+    assert_eq!(known(&store).await, BTreeSet::from(["86400:a".to_owned()]));
+    assert_eq!(samples(&store, "a", 86_400).await, [(1_585_872_000, 7)]);
+}
+
+fn unix_now() -> u64 {
+    counter_core::Timestamp::now().as_unix()
+}

@@ -1,0 +1,171 @@
+//! Sketches against the server's own HyperLogLog, and visitors on their way to it.
+
+use std::num::NonZeroU32;
+
+use counter_core::{Counters, Precision, RedisStore, Sketch, Timestamp, VisitorId, VisitorKey};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use tests::{RedisServer, Value};
+
+use crate::support::{name, precision, store};
+
+fn add(server: &RedisServer, key: &str, elements: impl Iterator<Item = Vec<u8>>) {
+    let elements: Vec<_> = elements.collect();
+    for chunk in elements.chunks(5000) {
+        let words: Vec<_> = [b"PFADD".to_vec(), key.into()].into_iter().chain(chunk.iter().cloned()).collect();
+        server.int(&words);
+    }
+}
+
+fn stored(server: &RedisServer, key: &str) -> Sketch {
+    let bytes = server.bytes(&["GET", key]).expect("the key is there");
+    Sketch::from_redis(&bytes).expect("a HyperLogLog")
+}
+
+fn visitor(n: u32) -> VisitorId {
+    VisitorKey::new([9; 16]).visitor(&[&n.to_le_bytes()])
+}
+
+#[track_caller]
+fn agree(server: &RedisServer, n: usize, seed: u64) {
+    server.command(&["DEL", "theirs", "ours"]);
+    let elements = || (0..n as u64).map(|n| format!("{seed}/{n}").into_bytes());
+    let mut ours = Sketch::new();
+    elements().for_each(|element| {
+        ours.insert_element(&element);
+    });
+    add(server, "theirs", elements());
+    let counted = server.int(&["PFCOUNT", "theirs"]);
+    assert_eq!(i64::try_from(ours.estimate()), Ok(counted), "our estimate of {n}");
+    let value = [b"SET".to_vec(), b"ours".to_vec(), ours.to_redis()];
+    assert_eq!(server.command(&value), Value::Simple("OK".to_owned()));
+    assert_eq!(server.int(&["PFCOUNT", "ours"]), counted, "their count of our {n}");
+    assert_eq!(server.int(&["PFCOUNT", "ours", "theirs"]), counted, "their union with our {n}");
+    if n > 0 {
+        assert_eq!(stored(server, "theirs"), ours, "the registers of {n}");
+    }
+}
+
+#[test]
+fn a_sketch_is_redis_s_own_bit_for_bit() {
+    let server = RedisServer::start();
+    for n in [0, 1, 2, 10, 100, 1000, 1_800, 3_000, 10_000, 100_000] {
+        agree(&server, n, 0);
+    }
+}
+
+#[test]
+fn a_sketch_of_any_size_is_redis_s_own() {
+    let server = RedisServer::start();
+    let mut runner = TestRunner::new(ProptestConfig { cases: 24, ..ProptestConfig::default() });
+    let sizes = prop_oneof![0_usize..3000, 0_usize..30_000, 0_usize..100_000];
+    let checked = runner.run(&(sizes, any::<u64>()), |(n, seed)| {
+        agree(&server, n, seed);
+        Ok(())
+    });
+    checked.expect("every size agrees");
+}
+
+struct Site {
+    server: RedisServer,
+    counters: Counters<RedisStore>,
+    hour: Timestamp,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let server = RedisServer::start();
+        let counters = Counters::builder(store(&server.url()).await).build().expect("good settings");
+        Self { server, counters, hour: precision(3600).bucket(Timestamp::now()).start }
+    }
+
+    /// Visits in the current hour, and a flush.
+    async fn visits(&mut self, visitors: std::ops::Range<u32>) {
+        let recorder = self.counters.recorder();
+        let page = recorder.counter("page");
+        for n in visitors {
+            recorder.record_at(page, visitor(n), self.hour, NonZeroU32::MIN);
+        }
+        self.counters.flush().await.expect("the store is there");
+    }
+
+    fn key(&self, width: Precision) -> String {
+        format!("access:unique:{width}:page:{}", width.bucket(self.hour).start)
+    }
+}
+
+#[tokio::test]
+async fn raised_registers_make_the_same_key_as_adding_the_visitors() {
+    let mut site = Site::start().await;
+    let steps = [0..1, 1..10, 5..300, 0..300, 300..20_000, 20_000..20_050, 0..20_050];
+    for step in steps {
+        site.visits(step.clone()).await;
+        add(&site.server, "reference", step.map(|n| visitor(n).as_bytes().to_vec()));
+        for width in [precision(3600), precision(86_400)] {
+            assert_eq!(stored(&site.server, &site.key(width)), stored(&site.server, "reference"));
+        }
+    }
+    let range = site.hour..site.hour.plus(1);
+    let uniques = site.counters.stats().uniques(&[name("page")], precision(3600), range).await;
+    let counted = site.server.int(&["PFCOUNT", "reference"]);
+    assert_eq!(i64::try_from(uniques.expect("readable").visitors), Ok(counted));
+}
+
+#[tokio::test]
+async fn visitors_that_are_known_already_do_not_travel() {
+    let mut site = Site::start().await;
+    let written = |site: &Site| {
+        let stats = site.server.command(&["INFO", "commandstats"]).text().expect("a text");
+        stats.lines().filter(|line| line.starts_with("cmdstat_pf")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    site.visits(0..2000).await;
+    let before = written(&site);
+    assert!(!before.is_empty());
+    site.visits(0..2000).await;
+    assert_eq!(written(&site), before);
+    site.visits(0..2100).await;
+    assert_ne!(written(&site), before);
+}
+
+#[tokio::test]
+async fn a_visitor_bucket_lives_to_the_end_of_its_retention() {
+    let mut site = Site::start().await;
+    site.visits(0..5).await;
+    site.visits(5..9000).await;
+    for width in [3600_u32, 86_400] {
+        let expiry = precision(width).bucket(site.hour).start.plus(120 * u64::from(width));
+        let at = site.server.int(&["EXPIRETIME", &site.key(precision(width))]);
+        assert_eq!(u64::try_from(at), Ok(expiry.as_unix()));
+    }
+}
+
+#[tokio::test]
+async fn late_visitors_of_closed_buckets_are_counted_there() {
+    let mut site = Site::start().await;
+    let now = site.hour;
+    site.visits(0..100).await;
+    for hours_ago in [1, 5, 30, 1] {
+        site.hour = now.minus(3600 * hours_ago);
+        site.visits(0..50).await;
+        site.hour = now;
+        site.visits(100..101).await;
+    }
+    let uniques = async |from: Timestamp| {
+        let range = from..from.plus(1);
+        let uniques = site.counters.stats().uniques(&[name("page")], precision(3600), range).await;
+        uniques.expect("readable").visitors
+    };
+    for (hours_ago, expected) in [(0, 101), (1, 50), (2, 0), (5, 50), (30, 50)] {
+        let counted = uniques(now.minus(3600 * hours_ago)).await;
+        assert!(counted.abs_diff(expected) <= expected / 50, "{counted} of {expected}");
+    }
+}
+
+#[tokio::test]
+async fn visitors_older_than_an_hour_s_retention_count_for_their_day() {
+    let mut site = Site::start().await;
+    site.hour = site.hour.minus(130 * 3600);
+    site.visits(0..40).await;
+    assert_eq!(site.server.int(&["EXISTS", &site.key(precision(3600))]), 0);
+    assert_eq!(site.server.int(&["PFCOUNT", &site.key(precision(86_400))]), 40);
+}
