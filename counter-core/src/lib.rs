@@ -49,11 +49,12 @@ mod grid;
 mod name;
 mod visitor;
 mod sketch;
-mod registers;
-mod registry;
+mod ledger;
+mod health;
 
 mod batch;
-mod ledger;
+mod registry;
+mod registers;
 mod pending;
 mod tally;
 mod recorder;
@@ -72,9 +73,12 @@ pub use sketch::{Register, STANDARD_ERROR, Sketch, SketchError};
 pub use timestamp::Timestamp;
 pub use visitor::{VisitorId, VisitorKey};
 
-pub use batch::{Batch, Cell, Fence, Part, Rejection, Verdict, VisitorCell, WriterId};
+pub use health::Health;
 pub use ledger::{DropReason, Dropped, Hits, Ledger, Requests, Skip};
-pub use recorder::{Counter, Health, Recorder};
+
+pub use batch::{Batch, Cell, Fence, Part, Rejection, Verdict, VisitorCell, WriterId};
+pub use recorder::Recorder;
+pub use registry::Counter;
 
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};

@@ -1,11 +1,9 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::batch::WriterId;
 use crate::ledger::{Ledger, Skip};
 use crate::tally::Tally;
-use crate::{Timestamp, VisitorId};
+use crate::{Counter, Health, Timestamp, VisitorId};
 
 /// The writer's face: counts hits in memory, without I/O, and never fails.
 ///
@@ -26,28 +24,6 @@ use crate::{Timestamp, VisitorId};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Recorder(Arc<Tally>);
-
-/// A counter of a [`Recorder`], found once and used often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Counter {
-    pub(crate) number: u32,
-    /// The tally that numbered it: under another one it counts as `(other)`.
-    pub(crate) tally: WriterId,
-}
-
-/// How the way to the store is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Health {
-    /// Hits that the store has not acknowledged.
-    pub pending: u64,
-    /// Time since the store acknowledged a batch; `None` before the first.
-    pub since_acknowledged: Option<Duration>,
-    /// Since when every attempt to flush has failed; `None` when the last one did not.
-    pub failing_for: Option<Duration>,
-    /// What the last attempt failed with, in words.
-    pub last_error: Option<String>,
-}
 
 impl Recorder {
     pub(crate) const fn new(tally: Arc<Tally>) -> Self {

@@ -8,7 +8,15 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, OnceLock};
 
-use crate::CounterName;
+use crate::{CounterName, WriterId};
+
+/// A counter of a [`Recorder`](crate::Recorder), found once and used often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Counter {
+    pub(crate) number: u32,
+    /// The tally that numbered it: under another one it counts as `(other)`.
+    pub(crate) tally: WriterId,
+}
 
 #[derive(Debug)]
 pub(crate) struct Registry {

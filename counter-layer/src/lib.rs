@@ -35,13 +35,13 @@
 mod request;
 mod identity;
 mod hit;
-mod layer;
-mod service;
 mod future;
+mod service;
+mod layer;
 
 #[cfg(feature = "admin")]
 pub mod admin;
 
 pub use future::ResponseFuture;
-pub use layer::AccessCounterLayer;
 pub use service::AccessCounter;
+pub use layer::AccessCounterLayer;

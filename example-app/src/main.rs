@@ -89,7 +89,8 @@ fn announce(address: SocketAddr, place: &str, token: &str) {
     println!();
     println!("The numbers, for who has the token {token}:");
     println!();
-    println!("  {site}{ADMIN}?token={token}");
+    let in_a_query: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
+    println!("  {site}{ADMIN}?token={in_a_query}");
     for question in [
         "counters",
         "series?counter=hits&precision=60",

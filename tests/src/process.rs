@@ -42,8 +42,7 @@ async fn build_example() -> PathBuf {
     let mut build = Process::start(
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .args(["build", "--locked", "--package", "example-app", "--profile", profile, "--target-dir"])
-            .arg(built.parent().expect("profiles lie in a folder"))
-            .current_dir(env!("CARGO_MANIFEST_DIR")),
+            .arg(built.parent().expect("profiles lie in a folder")),
     );
     let status = build.wait(BUILD).await;
     assert!(status.success(), "the example does not build\n{build}");

@@ -111,7 +111,8 @@ async fn where_nothing_is_due_nothing_is_read() {
     }
     flusher.flush().await.expect("the store is there");
     cleaner.clean_once(now).await.expect("cleans");
-    let reads = |server: &RedisServer| ["hlen", "hkeys", "hgetall", "hdel", "zscore"].map(|c| calls(server, c));
+    let reads =
+        |server: &RedisServer| ["hlen", "hkeys", "hgetall", "hdel", "zscore"].map(|c| calls(server, c));
     let before = reads(&server);
     for second in 0..60 {
         cleaner.clean_once(now.plus(second)).await.expect("cleans");

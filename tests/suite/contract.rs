@@ -73,13 +73,9 @@ fn visits(writer: WriterId, sequence: u64, sketches: Vec<VisitorCell>) -> Batch 
     Batch { sketches, ..batch(writer, sequence, Vec::new()) }
 }
 
-#[track_caller]
-fn applied(verdict: Verdict) {
-    assert_eq!(verdict, Verdict::Applied(Vec::new()));
-}
-
 async fn send(store: &impl Store, batch: &Batch) {
-    applied(store.apply(batch).await.expect("the store is there"));
+    let verdict = store.apply(batch).await.expect("the store is there");
+    assert_eq!(verdict, Verdict::Applied(Vec::new()));
 }
 
 async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
@@ -215,7 +211,10 @@ async fn known_counters_come_in_pages_by_name(store: impl Store) {
     };
     assert_eq!(page("", 2).await, ["60:/articles/{id}", "60:a", "1:seconds only"]);
     assert_eq!(page("a", 2).await, ["60:a", "60:a:b", "1:seconds only"]);
-    assert_eq!(page("a\0", 9).await, ["60:a:b", "60:b", "60:seconds only", "60:zz", "60:é", "1:seconds only"]);
+    assert_eq!(
+        page("a\0", 9).await,
+        ["60:a:b", "60:b", "60:seconds only", "60:zz", "60:é", "1:seconds only"]
+    );
     assert_eq!(page("ê", 9).await, Vec::<String>::new());
 }
 

@@ -1,1 +1,282 @@
+//! From a hit to a number that can be read, with all well.
 
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use counter_core::{
+    BuildError, Counters, ErrorKind, MemoryStore, Precision, Recorder, RedisStore, Skip, Stats, Store,
+    Timestamp,
+};
+use tests::{RedisServer, until};
+
+use crate::support::{name, precision, store};
+
+fn over<S: Store>(store: S) -> Counters<S> {
+    let fast = Duration::from_millis(20);
+    Counters::builder(store).flush_interval(fast).build().expect("good settings")
+}
+
+/// The sum over all that a precision keeps.
+async fn total<S: Store>(stats: &Stats<S>, counter: &str, precision: Precision) -> u64 {
+    let now = Timestamp::now();
+    let oldest = stats.grid().counts.retention(precision).expect("kept").oldest(now);
+    stats.total(&name(counter), precision, oldest..now.plus(1)).await.expect("readable")
+}
+
+async fn totals<S: Store>(stats: &Stats<S>, counter: &str) -> Vec<u64> {
+    let mut totals = Vec::new();
+    for kept in stats.grid().counts.iter() {
+        totals.push(total(stats, counter, kept.precision).await);
+    }
+    totals
+}
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+#[tokio::test]
+async fn hits_of_several_instances_and_threads_add_up_in_every_precision() {
+    let server = RedisServer::start();
+    let mut instances = Vec::new();
+    for _ in 0..3 {
+        instances.push(over(store(&server.url()).await));
+    }
+    let stats = instances[0].stats();
+    let recorders: Vec<_> = instances.iter().map(Counters::recorder).collect();
+    let mut running = Vec::new();
+    let (stop, stopped) = tokio::sync::watch::channel(());
+    for mut counters in instances {
+        let mut stopped = stopped.clone();
+        let shutdown = async move { while stopped.changed().await.is_ok() {} };
+        running.push(tokio::spawn(async move { counters.run(shutdown).await }));
+    }
+    let threads: Vec<_> = (0..6)
+        .map(|thread| {
+            let recorder = recorders[thread % 3].clone();
+            tokio::task::spawn_blocking(move || {
+                for n in 0..20_000 {
+                    let counter = recorder.counter(if n % 4 == 0 { "a" } else { "b" });
+                    recorder.record(counter, None);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.await.expect("no panic");
+    }
+    drop(stop);
+    for run in running {
+        run.await.expect("no panic").expect("all is flushed");
+    }
+    assert_eq!(totals(&stats, "a").await, [30_000; 7]);
+    assert_eq!(totals(&stats, "b").await, [90_000; 7]);
+}
+
+#[tokio::test]
+async fn a_hit_counts_in_its_own_second() {
+    let mut counters = over(MemoryStore::new());
+    let recorder = counters.recorder();
+    let counter = recorder.counter("a");
+    let now = Timestamp::now();
+    for (ago, weight) in [(0, 1), (7, 2), (1, 4), (7, 8), (0, 16), (119, 32)] {
+        let weight = NonZeroU32::new(weight).expect("not 0");
+        recorder.record_at(counter, None, now.minus(ago), weight);
+    }
+    counters.flush().await.expect("flushes");
+    let range = now.minus(119)..now.plus(1);
+    let series = counters.stats().series(&name("a"), precision(1), range).await.expect("readable");
+    let ago = |start: Timestamp| now.as_unix() - start.as_unix();
+    let found: Vec<_> = series.samples.iter().map(|s| (ago(s.start), s.count)).collect();
+    assert_eq!(found, [(119, 32), (7, 10), (1, 4), (0, 17)]);
+    assert_eq!(series.zero_filled().count(), 120);
+    assert_eq!(series.zero_filled().map(|sample| sample.count).sum::<u64>(), 63);
+}
+
+#[tokio::test]
+async fn a_hit_too_old_for_fine_precisions_counts_in_the_coarse_ones_or_expires() {
+    let mut counters = over(MemoryStore::new());
+    let recorder = counters.recorder();
+    let counter = recorder.counter("a");
+    let now = Timestamp::now();
+    for ago in [0, 1000, 100_000, 5_000_000, 11_000_000] {
+        recorder.record_at(counter, None, now.minus(ago), one());
+    }
+    counters.flush().await.expect("flushes");
+    let stats = counters.stats();
+    assert_eq!(totals(&stats, "a").await, [1, 1, 2, 2, 3, 3, 4]);
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.recorded, hits.applied, hits.expired, hits.pending), (5, 4, 1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_equations_hold_at_every_observation() {
+    let server = RedisServer::start();
+    let mut counters = over(store(&server.url()).await);
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let done = AtomicBool::new(false);
+    let observations = std::thread::scope(|scope| {
+        let observer = scope.spawn(|| {
+            let (mut observations, mut last) = (0, 0);
+            while !done.load(Ordering::Relaxed) {
+                let ledger = recorder.ledger();
+                assert!(ledger.requests.balance() && ledger.hits.balance(), "{ledger:?}");
+                assert!(ledger.hits.recorded >= last, "{ledger:?}");
+                last = ledger.hits.recorded;
+                observations += 1;
+            }
+            observations
+        });
+        let writers: Vec<_> = (0..3_u64)
+            .map(|writer| {
+                let recorder = &recorder;
+                scope.spawn(move || {
+                    let now = Timestamp::now();
+                    for n in 0..60_000_u64 {
+                        let counter = recorder.counter(&format!("c{}", n % 50));
+                        match (n + writer) % 5 {
+                            0 => recorder.request([counter, recorder.counter("hits")], None),
+                            1 => recorder
+                                .skip([Skip::Excluded, Skip::Unmatched, Skip::Ignored][(n % 3) as usize]),
+                            2 => recorder.record_at(counter, None, now.minus(n * 200), one()),
+                            _ => recorder.record(counter, None),
+                        }
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        done.store(true, Ordering::Relaxed);
+        observer.join().expect("balanced")
+    });
+    drop(stop);
+    running.await.expect("no panic").expect("all is flushed");
+    let ledger = stats.ledger();
+    assert!(observations > 100, "{observations}");
+    assert!(ledger.requests.balance() && ledger.hits.balance(), "{ledger:?}");
+    assert_eq!((ledger.requests.observed, ledger.requests.recorded), (72_000, 36_000));
+    assert_eq!((ledger.hits.recorded, ledger.hits.pending), (180_000 + 36_000 - 36_000, 0));
+    assert!(ledger.hits.expired > 0);
+}
+
+#[tokio::test]
+async fn more_names_than_places_count_under_other_and_no_hit_is_missing() {
+    let server = RedisServer::start();
+    let mut counters = over(store(&server.url()).await);
+    let recorder = counters.recorder();
+    for n in 0..5000 {
+        for text in [format!("/scan/{n}"), "hits".to_owned(), "x".repeat(n % 300)] {
+            recorder.record(recorder.counter(&text), None);
+        }
+    }
+    counters.flush().await.expect("flushes");
+    let stats = counters.stats();
+    let (mut sum, mut names, mut after) = (0, 0, None);
+    loop {
+        let page = stats.known(after.as_ref(), 1000).await.expect("readable");
+        for (counter, _) in &page.counters {
+            sum += total(&stats, counter, precision(86_400)).await;
+            names += 1;
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    let ledger = stats.ledger();
+    assert_eq!((sum, names), (15_000, 2001));
+    assert_eq!(total(&stats, "hits", precision(86_400)).await, 5000);
+    assert_eq!(total(&stats, "(other)", precision(86_400)).await, ledger.hits.overflow);
+    assert!(ledger.hits.overflow > 3000, "{ledger:?}");
+}
+
+#[tokio::test]
+async fn a_million_hits_are_as_many_commands_as_one() {
+    let server = RedisServer::start();
+    let mut counters = over(store(&server.url()).await);
+    let recorder = counters.recorder();
+    let (counter, now) = (recorder.counter("a"), Timestamp::now());
+    let mut calls = Vec::new();
+    for hits in [1, 1, 1_000_000] {
+        let before = server.command_calls();
+        for _ in 0..hits {
+            recorder.record_at(counter, None, now, one());
+        }
+        counters.flush().await.expect("flushes");
+        calls.push(server.command_calls() - before);
+    }
+    // The first one makes the samples; after it, 7 increments, the fence twice and the script.
+    assert_eq!(calls[1..], [10, 10]);
+    assert_eq!(total(&counters.stats(), "a", precision(86_400)).await, 1_000_002);
+}
+
+#[tokio::test]
+async fn a_counter_of_another_recorder_counts_as_other() {
+    let (ours, theirs) = (over(MemoryStore::new()), over(MemoryStore::new()));
+    let recorder = ours.recorder();
+    let mine = recorder.counter("mine");
+    recorder.record(theirs.recorder().counter("yours"), None);
+    recorder.record(mine, None);
+    assert_eq!(recorder.ledger().hits.overflow, 1);
+    assert_eq!(recorder.ledger().hits.recorded, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn upkeep_flushes_at_its_interval_and_at_the_end() {
+    let mut counters = Counters::builder(MemoryStore::new())
+        .flush_interval(Duration::from_secs(5))
+        .build()
+        .expect("good settings");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let counter = recorder.counter("a");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    recorder.record(counter, None);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!((stats.ledger().hits.pending, stats.health().since_acknowledged), (1, None));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!((stats.ledger().hits.pending, stats.ledger().hits.applied), (0, 1));
+    assert_eq!(stats.health().since_acknowledged, Some(Duration::from_secs(1)));
+    recorder.record(counter, None);
+    drop(stop);
+    running.await.expect("no panic").expect("all is flushed");
+    assert_eq!(stats.ledger().hits.applied, 2);
+}
+
+#[tokio::test]
+async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brings_it() {
+    let mut server = RedisServer::start();
+    let mut counters = Counters::builder(store(&server.url()).await)
+        .shutdown_timeout(Duration::from_millis(300))
+        .build()
+        .expect("good settings");
+    let (recorder, stats): (Recorder, Stats<RedisStore>) = (counters.recorder(), counters.stats());
+    server.stop();
+    for _ in 0..123 {
+        recorder.record(recorder.counter("a"), None);
+    }
+    let error = counters.run(async {}).await.expect_err("the store is away");
+    assert_eq!(error.kind(), &ErrorKind::Unflushed { hits: 123 });
+    assert!(std::error::Error::source(&error).is_some());
+    assert_eq!(stats.ledger().hits.pending, 123);
+    server.restart();
+    let back = async || counters.run(async {}).await.is_ok();
+    until("the rest is flushed", Duration::from_secs(10), back).await;
+    assert_eq!(total(&stats, "a", precision(86_400)).await, 123);
+}
+
+#[test]
+fn settings_out_of_bounds_are_refused() {
+    let builder = || Counters::builder(MemoryStore::new());
+    let refused = |builder: counter_core::Builder<MemoryStore>| builder.build().expect_err("out of bounds");
+    assert_eq!(refused(builder().max_counters(0)), BuildError::Counters(0));
+    assert_eq!(refused(builder().max_counters(1_000_001)), BuildError::Counters(1_000_001));
+    assert_eq!(refused(builder().flush_interval(Duration::ZERO)), BuildError::Interval("flush_interval"));
+    assert_eq!(refused(builder().clean_interval(Duration::ZERO)), BuildError::Interval("clean_interval"));
+}

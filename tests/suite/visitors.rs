@@ -12,7 +12,8 @@ use crate::support::{name, precision, store};
 fn add(server: &RedisServer, key: &str, elements: impl Iterator<Item = Vec<u8>>) {
     let elements: Vec<_> = elements.collect();
     for chunk in elements.chunks(5000) {
-        let words: Vec<_> = [b"PFADD".to_vec(), key.into()].into_iter().chain(chunk.iter().cloned()).collect();
+        let words: Vec<_> =
+            [b"PFADD".to_vec(), key.into()].into_iter().chain(chunk.iter().cloned()).collect();
         server.int(&words);
     }
 }

@@ -90,8 +90,10 @@ impl Rule {
             Self::Open => None,
             Self::When(allowed) if allowed(parts) => None,
             Self::When(_) => Some(Problem::forbidden().into_response()),
-            Self::Bearer(secrets) if secrets.shown_in(&parts.headers) => None,
-            Self::Bearer(secrets) => Some(secrets.log_in(parts).unwrap_or_else(unauthorized)),
+            // The link first: a token in an address is to leave it, whoever is logged in already.
+            Self::Bearer(secrets) => {
+                secrets.log_in(parts).or_else(|| (!secrets.shown_in(&parts.headers)).then(unauthorized))
+            }
         }
     }
 }

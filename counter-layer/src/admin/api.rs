@@ -1,5 +1,5 @@
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::{OriginalUri, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use counter_core::{CounterName, Error, Stats, Store, Timestamp};
 use http::StatusCode;
@@ -12,7 +12,7 @@ type Answer<T> = Result<Json<T>, Problem>;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Index {
-    pages: [&'static str; 6],
+    pages: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -102,10 +102,10 @@ pub(super) struct Health {
     last_error: Option<String>,
 }
 
-pub(super) async fn index() -> Json<Index> {
-    Json(Index {
-        pages: ["api/counters", "api/series", "api/total", "api/uniques", "api/ledger", "api/health"],
-    })
+pub(super) async fn index(OriginalUri(uri): OriginalUri) -> Json<Index> {
+    let mount = uri.path().trim_end_matches('/');
+    let pages = ["counters", "series", "total", "uniques", "ledger", "health"];
+    Json(Index { pages: pages.map(|page| format!("{mount}/api/{page}")).into() })
 }
 
 pub(super) async fn nothing_here() -> Problem {

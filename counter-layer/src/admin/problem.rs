@@ -69,9 +69,6 @@ impl Problem {
     /// What a read failed with.
     pub(super) fn of<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
         match error.kind() {
-            ErrorKind::EmptyRange => {
-                Self::parameter(error.to_string(), "to", None, "Unix seconds after `from`")
-            }
             ErrorKind::TooManyBuckets { asked, most } => {
                 let allowed = format!("ranges of at most {most} buckets, over all counters");
                 Self::parameter(error.to_string(), "from", Some(&format!("{asked} buckets")), allowed)

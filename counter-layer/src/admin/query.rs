@@ -81,7 +81,14 @@ impl Query {
         let oldest = || kept.retention(precision).map_or(now, |retention| retention.oldest(now));
         let from = self.time("from")?.unwrap_or_else(oldest);
         let to = self.time("to")?.unwrap_or_else(|| precision.bucket(now).end());
-        Ok(from..to)
+        if from < to {
+            return Ok(from..to);
+        }
+        let (parameter, allowed) = match self.one("to")? {
+            Some(_) => ("to", format!("Unix seconds after {from}")),
+            None => ("from", format!("Unix seconds before {to}")),
+        };
+        Err(Problem::parameter("the range ends before it begins", parameter, self.one(parameter)?, allowed))
     }
 
     fn time(&self, parameter: &str) -> Result<Option<Timestamp>, Problem> {

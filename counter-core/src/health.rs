@@ -1,0 +1,15 @@
+use std::time::Duration;
+
+/// How the way to the store is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Hits that the store has not acknowledged.
+    pub pending: u64,
+    /// Time since the store acknowledged a batch; `None` before the first.
+    pub since_acknowledged: Option<Duration>,
+    /// Since when every attempt to flush has failed; `None` when the last one did not.
+    pub failing_for: Option<Duration>,
+    /// What the last attempt failed with, in words.
+    pub last_error: Option<String>,
+}
