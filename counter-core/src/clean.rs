@@ -77,6 +77,8 @@ impl<S: Store> Cleaner<S> {
     async fn clean_for_ever(&mut self) {
         let mut failing = false;
         loop {
+            // The pause first: at the start a store may still be connecting, and nothing is urgent.
+            sleep(self.interval).await;
             match self.clean_once(Timestamp::now()).await {
                 Ok(cleaned) => {
                     if std::mem::replace(&mut failing, false) {
@@ -90,7 +92,6 @@ impl<S: Store> Cleaner<S> {
                     }
                 }
             }
-            sleep(self.interval).await;
         }
     }
 }

@@ -43,5 +43,5 @@ mod layer;
 pub mod admin;
 
 pub use future::ResponseFuture;
-pub use service::AccessCounter;
 pub use layer::AccessCounterLayer;
+pub use service::AccessCounter;

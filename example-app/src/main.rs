@@ -1,7 +1,9 @@
 //! Serves the small site, counting into the process or into Redis.
 
 use std::error::Error;
+use std::iter::successors;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
@@ -36,9 +38,15 @@ struct Settings {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let settings = Settings::parse();
+    let Err(error) = run(Settings::parse()).await else { return ExitCode::SUCCESS };
+    let causes = successors(Some(&*error as &dyn Error), |error| error.source());
+    eprintln!("example-app: {}", causes.map(ToString::to_string).collect::<Vec<_>>().join(": "));
+    ExitCode::FAILURE
+}
+
+async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     match settings.redis.clone() {
         None => serve(settings, MemoryStore::new(), "in this process (--redis keeps them)").await,
         Some(url) => {

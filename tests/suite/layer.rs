@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::{pending, ready};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use axum::Router;
@@ -17,6 +17,38 @@ use http::{Extensions, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{name, precision};
+
+#[test]
+fn a_counted_request_allocates_nothing() {
+    let counters = counters();
+    let recorder = counters.recorder();
+    let mut service = layer(&counters).trusted_hops(1).layer(service_fn(|_: Request<()>| ok()));
+    let mut requests = |n: u32| {
+        let requests: Vec<_> = (0..n)
+            .map(|n| {
+                let forwarded = format!("10.0.{}.{}", n / 250, n % 250);
+                let request = Request::builder().header("x-forwarded-for", forwarded);
+                request
+                    .header("user-agent", "a browser")
+                    .extension(peer("10.0.0.1"))
+                    .body(())
+                    .expect("a request")
+            })
+            .collect();
+        let allocations = allocation_counter::measure(|| {
+            for request in requests {
+                let mut response = pin!(service.call(request));
+                assert!(poll(response.as_mut()).is_ready());
+                recorder.record(recorder.counter("/articles/{id}"), None);
+            }
+        });
+        allocations.count_total
+    };
+    requests(10);
+    // A second may begin meanwhile, and its cells be closed.
+    let allocations = requests(2000);
+    assert!(allocations <= 4, "{allocations}");
+}
 
 #[tokio::test]
 async fn a_request_counts_once_under_hits_and_once_under_its_template() {

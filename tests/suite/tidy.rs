@@ -19,7 +19,7 @@ fn sources(folder: &str) -> BTreeMap<String, String> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).expect("a text");
-                let code = text.split("#[cfg(test)]").next().expect("the part before the tests");
+                let code = text.split("\n#[cfg(test)]\n").next().expect("the part before the tests");
                 let code: String = code
                     .lines()
                     .filter(|line| !line.trim().starts_with("//"))

@@ -1,11 +1,16 @@
 //! Sketches against the server's own HyperLogLog, and visitors on their way to it.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
 use counter_core::{Counters, Precision, RedisStore, Sketch, Timestamp, VisitorId, VisitorKey};
+use counter_layer::AccessCounterLayer;
+use http::{HeaderValue, Request};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tests::{RedisServer, Value};
+use tower::{Layer, Service, service_fn};
 
 use crate::support::{name, precision, store};
 
@@ -169,4 +174,32 @@ async fn visitors_older_than_an_hour_s_retention_count_for_their_day() {
     site.visits(0..40).await;
     assert_eq!(site.server.int(&["EXISTS", &site.key(precision(3600))]), 0);
     assert_eq!(site.server.int(&["PFCOUNT", &site.key(precision(86_400))]), 40);
+}
+
+#[tokio::test]
+async fn nothing_that_names_a_visitor_reaches_the_store() {
+    let mut site = Site::start().await;
+    let layer = AccessCounterLayer::new(site.counters.recorder()).trusted_hops(1);
+    let mut service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(())));
+    for n in 0..50 {
+        let mut request = Request::get("/people/ann?mail=ann@example.org").body(()).expect("a request");
+        let headers = request.headers_mut();
+        headers.insert("user-agent", HeaderValue::from_static("SecretAgent/7"));
+        headers.insert("cookie", HeaderValue::from_static("session=s3cr3t"));
+        headers.insert("x-forwarded-for", format!("203.0.113.{n}").parse().expect("a value"));
+        request.extensions_mut().insert(SocketAddr::from(([198, 51, 100, 7], 4711)));
+        service.call(request).await.expect("infallible");
+    }
+    site.counters.flush().await.expect("the store is there");
+    let keys = site.server.strings(&["KEYS", "*"]);
+    assert!(keys.iter().any(|key| key.starts_with("access:unique:")), "{keys:?}");
+    let binary = [&[203, 0, 113][..], &[198, 51, 100, 7]];
+    let text = ["203.0.113", "198.51.100", "SecretAgent", "s3cr3t", "ann"].map(str::as_bytes);
+    for key in keys {
+        let value = site.server.bytes(&["DUMP", &key]).expect("the key is there");
+        for secret in binary.iter().chain(&text) {
+            let found = |bytes: &[u8]| bytes.windows(secret.len()).any(|window| window == *secret);
+            assert!(!found(key.as_bytes()) && !found(&value), "{secret:?} under {key}");
+        }
+    }
 }
