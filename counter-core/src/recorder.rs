@@ -56,15 +56,11 @@ impl Recorder {
         at: Timestamp,
         weight: NonZeroU32,
     ) {
-        self.fold_if(self.0.add([counter], visitor.into(), at, weight.get().into(), false));
+        self.fold_if(self.0.add(&[counter], visitor.into(), at, weight.get().into(), false));
     }
 
     /// Counts one request, now: a hit under each of these counters, and one request in the ledger.
-    pub fn request(
-        &self,
-        counters: impl IntoIterator<Item = Counter>,
-        visitor: impl Into<Option<VisitorId>>,
-    ) {
+    pub fn request(&self, counters: &[Counter], visitor: impl Into<Option<VisitorId>>) {
         self.fold_if(self.0.add(counters, visitor.into(), Timestamp::now(), 1, true));
     }
 

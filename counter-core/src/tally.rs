@@ -102,7 +102,7 @@ impl Tally {
     /// Adds one hit of this weight to each counter; `true` when it is time to [`fold`](Self::fold).
     pub(crate) fn add(
         &self,
-        counters: impl IntoIterator<Item = Counter>,
+        counters: &[Counter],
         visitor: Option<VisitorId>,
         at: Timestamp,
         weight: u64,

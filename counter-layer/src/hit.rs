@@ -38,7 +38,10 @@ impl Hit {
 
 impl Drop for Hit {
     fn drop(&mut self) {
-        let counting = &self.counting;
-        counting.recorder.request([counting.hits].into_iter().chain(self.page), self.visitor);
+        let Counting { recorder, hits, .. } = &*self.counting;
+        match self.page {
+            Some(page) => recorder.request(&[*hits, page], self.visitor),
+            None => recorder.request(&[*hits], self.visitor),
+        }
     }
 }

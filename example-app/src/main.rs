@@ -1,7 +1,6 @@
 //! Serves the small site, counting into the process or into Redis.
 
 use std::error::Error;
-use std::iter::successors;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -41,8 +40,13 @@ struct Settings {
 async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let Err(error) = run(Settings::parse()).await else { return ExitCode::SUCCESS };
-    let causes = successors(Some(&*error as &dyn Error), |error| error.source());
-    eprintln!("example-app: {}", causes.map(ToString::to_string).collect::<Vec<_>>().join(": "));
+    eprint!("example-app: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        eprint!(": {error}");
+        cause = error.source();
+    }
+    eprintln!();
     ExitCode::FAILURE
 }
 
