@@ -9,7 +9,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
-//! let access = Access::bearer("a long random text")?;
+//! let access = Access::bearer("a-long-random-token")?;
 //! let app: Router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
 //!
 //! # let request = http::Request::get("/admin/stats/api/ledger").body(axum::body::Body::empty())?;
