@@ -271,6 +271,32 @@ async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brin
     assert_eq!(total(&stats, "a", precision(86_400)).await, 123);
 }
 
+#[tokio::test]
+async fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
+    let soon = Duration::from_millis(100);
+    let mut counters =
+        Counters::builder(MemoryStore::new()).shutdown_timeout(soon).build().expect("good settings");
+    let recorder = counters.recorder();
+    let counter = recorder.counter("a");
+    let done = std::sync::Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let done = std::sync::Arc::clone(&done);
+        move || {
+            while !done.load(Ordering::Relaxed) {
+                recorder.record(counter, None);
+            }
+        }
+    });
+    let ended = counters.run(async {}).await;
+    done.store(true, Ordering::Relaxed);
+    writer.join().expect("no panic");
+    // Between two flushes there may have been a moment with nothing pending.
+    if let Err(error) = ended {
+        assert!(matches!(error.kind(), ErrorKind::Unflushed { hits: 1.. }), "{error}");
+    }
+    counters.run(async {}).await.expect("all is flushed");
+}
+
 #[test]
 fn settings_out_of_bounds_are_refused() {
     let builder = || Counters::builder(MemoryStore::new());
