@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::batch::WriterId;
+use crate::salt::{self, Salting};
 use crate::tally::Tally;
-use crate::{Cleaner, Error, Flusher, Grid, Precisions, Recorder, Stats, Store};
+use crate::{Cleaner, Error, Flusher, Grid, Precision, Precisions, Recorder, SaltError, Stats, Store};
 
 /// The counters of one process over one store: where its faces come from, and what keeps them going.
 ///
@@ -45,6 +46,8 @@ pub struct Counters<S> {
 pub struct Builder<S> {
     store: S,
     grid: Grid,
+    salt_epoch: Precision,
+    stable_visitors: bool,
     counters: usize,
     flush_interval: Duration,
     clean_interval: Duration,
@@ -59,6 +62,8 @@ pub enum BuildError {
     Counters(usize),
     /// An interval of this name is shorter than 1 ms.
     Interval(&'static str),
+    /// A visitor precision is coarser than the salt epoch, and visitors were not said to be stable.
+    Salt(SaltError),
 }
 
 impl<S: Store> Counters<S> {
@@ -67,6 +72,8 @@ impl<S: Store> Counters<S> {
         Builder {
             store,
             grid: Grid::default(),
+            salt_epoch: salt::DAY,
+            stable_visitors: false,
             counters: 2000,
             flush_interval: Duration::from_secs(1),
             clean_interval: Duration::from_secs(60),
@@ -140,6 +147,23 @@ impl<S: Store> Builder<S> {
         self
     }
 
+    /// For how long visitors are told apart by the same salt: by then at the latest nobody can be
+    /// recognised any more, and uniques of several epochs count everybody once for each. Default: a
+    /// day, which begins at midnight UTC.
+    ///
+    /// A bucket of a width that does not divide the epoch may lie in two of them.
+    pub const fn salt_epoch(mut self, epoch: Precision) -> Self {
+        self.salt_epoch = epoch;
+        self
+    }
+
+    /// Says that visitors are told apart by what stays the same, such as a cookie or an account, so
+    /// that their precisions may be coarser than the salt epoch.
+    pub const fn stable_visitors(mut self) -> Self {
+        self.stable_visitors = true;
+        self
+    }
+
     /// How many counters this process may name; hits of further ones count under `(other)`. Default:
     /// 2,000; at most 1,000,000.
     pub const fn max_counters(mut self, counters: usize) -> Self {
@@ -168,7 +192,8 @@ impl<S: Store> Builder<S> {
     /// Builds the counters; starts nothing.
     ///
     /// # Errors
-    /// When a setting is out of its bounds.
+    /// When a setting is out of its bounds, or a visitor precision is coarser than the salt epoch
+    /// without [`stable_visitors`](Self::stable_visitors).
     pub fn build(self) -> Result<Counters<S>, BuildError> {
         if !(1..=1_000_000).contains(&self.counters) {
             return Err(BuildError::Counters(self.counters));
@@ -177,11 +202,21 @@ impl<S: Store> Builder<S> {
         if let Some((name, _)) = intervals.iter().find(|(_, interval)| interval.as_millis() == 0) {
             return Err(BuildError::Interval(name));
         }
+        let salting = Salting::new(self.salt_epoch);
+        if !self.stable_visitors {
+            salting.check(&self.grid.visitors).map_err(BuildError::Salt)?;
+        }
         let tally = Arc::new(Tally::new(self.grid.clone(), self.counters, WriterId::random()));
         Ok(Counters {
-            recorder: Recorder::new(Arc::clone(&tally)),
+            recorder: Recorder::new(Arc::clone(&tally), salting.clone()),
             stats: Stats::new(self.store.clone(), Arc::clone(&tally)),
-            flusher: Flusher::new(tally, self.store.clone(), self.flush_interval, self.shutdown_timeout),
+            flusher: Flusher::new(
+                tally,
+                salting,
+                self.store.clone(),
+                self.flush_interval,
+                self.shutdown_timeout,
+            ),
             cleaner: Cleaner::new(self.store, self.grid.counts, self.clean_interval),
         })
     }
@@ -192,6 +227,7 @@ impl fmt::Display for BuildError {
         match self {
             Self::Counters(counters) => write!(f, "{counters} counters are not between 1 and 1000000"),
             Self::Interval(name) => write!(f, "the {name} is shorter than a millisecond"),
+            Self::Salt(error) => error.fmt(f),
         }
     }
 }

@@ -1,5 +1,6 @@
 mod backoff;
 mod grace;
+mod sharing;
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -10,8 +11,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use backoff::Backoff;
 use grace::Grace;
+use sharing::Sharing;
 
 use crate::batch::{Batch, Part, Rejection, Verdict};
+use crate::salt::Salting;
 use crate::tally::Tally;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -29,6 +32,7 @@ pub struct Flusher<S> {
     /// In the order of their sequences. Only an acknowledgement takes one out.
     outgoing: VecDeque<Outgoing>,
     grace: Grace,
+    sharing: Sharing,
     interval: Duration,
     shutdown_timeout: Duration,
     warned: Warned,
@@ -50,20 +54,28 @@ struct Warned {
 }
 
 impl<S: Store> Flusher<S> {
-    pub(crate) fn new(tally: Arc<Tally>, store: S, interval: Duration, shutdown_timeout: Duration) -> Self {
+    pub(crate) fn new(
+        tally: Arc<Tally>,
+        salting: Salting,
+        store: S,
+        interval: Duration,
+        shutdown_timeout: Duration,
+    ) -> Self {
         Self {
             tally,
             store,
             sequence: 0,
             outgoing: VecDeque::new(),
             grace: Grace::default(),
+            sharing: Sharing::new(salting),
             interval,
             shutdown_timeout,
             warned: Warned::default(),
         }
     }
 
-    /// Sends all that was recorded before the call.
+    /// Sends all that was recorded before the call, and agrees with the other instances on the salts of
+    /// visitors when it is time.
     ///
     /// # Errors
     /// When the store did not acknowledge a batch. Nothing is lost: the next call sends it again.
@@ -72,6 +84,13 @@ impl<S: Store> Flusher<S> {
     /// Dropping the future loses nothing and doubles nothing: the batch that was under way is sent
     /// again by the next call.
     pub async fn flush(&mut self) -> Result<(), Error> {
+        self.flush_batches().await?;
+        // Hits are worth more than agreement on who visits, so trouble with this is only logged.
+        self.sharing.share(&self.store, Timestamp::now()).await;
+        Ok(())
+    }
+
+    async fn flush_batches(&mut self) -> Result<(), Error> {
         let sent = self.send().await;
         self.note(sent.as_ref().err());
         sent

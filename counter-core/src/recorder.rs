@@ -2,8 +2,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::ledger::{Ledger, Skip};
+use crate::salt::Salting;
 use crate::tally::Tally;
-use crate::{Counter, Health, Timestamp, VisitorId};
+use crate::{Counter, Health, Salt, SaltError, Timestamp, VisitorId};
 
 /// The writer's face: counts hits in memory, without I/O, and never fails.
 ///
@@ -23,11 +24,34 @@ use crate::{Counter, Health, Timestamp, VisitorId};
 /// # Ok::<(), counter_core::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Recorder(Arc<Tally>);
+pub struct Recorder {
+    tally: Arc<Tally>,
+    salting: Salting,
+}
 
 impl Recorder {
-    pub(crate) const fn new(tally: Arc<Tally>) -> Self {
-        Self(tally)
+    pub(crate) const fn new(tally: Arc<Tally>, salting: Salting) -> Self {
+        Self { tally, salting }
+    }
+
+    /// What tells visitors apart within an epoch, a day in UTC unless
+    /// [`Builder::salt_epoch`](crate::Builder::salt_epoch) was set: for an address, and whatever else
+    /// nobody wants to keep a list of.
+    ///
+    /// # Errors
+    /// When a visitor precision is coarser than an epoch: its uniques would count everybody once for
+    /// each epoch.
+    pub fn salt(&self) -> Result<Salt, SaltError> {
+        self.salting.check(&self.tally.grid.visitors)?;
+        Ok(self.salting.rotating.handle())
+    }
+
+    /// What tells visitors apart for as long as the store keeps its salt, at most to the year 2106: for
+    /// a random cookie or the number of an account, which make the visits of one person linkable
+    /// anyway.
+    #[must_use]
+    pub fn stable_salt(&self) -> Salt {
+        self.salting.stable.handle()
     }
 
     /// The counter of that name.
@@ -37,7 +61,7 @@ impl Recorder {
     /// totals stay exact. A name keeps its place as long as the process lives.
     #[must_use]
     pub fn counter(&self, name: &str) -> Counter {
-        self.0.counter(name)
+        self.tally.counter(name)
     }
 
     /// Counts one hit, now.
@@ -56,34 +80,34 @@ impl Recorder {
         at: Timestamp,
         weight: NonZeroU32,
     ) {
-        self.fold_if(self.0.add(&[counter], visitor.into(), at, weight.get().into(), false));
+        self.fold_if(self.tally.add(&[counter], visitor.into(), at, weight.get().into(), false));
     }
 
     /// Counts one request, now: a hit under each of these counters, and one request in the ledger.
     pub fn request(&self, counters: &[Counter], visitor: impl Into<Option<VisitorId>>) {
-        self.fold_if(self.0.add(counters, visitor.into(), Timestamp::now(), 1, true));
+        self.fold_if(self.tally.add(counters, visitor.into(), Timestamp::now(), 1, true));
     }
 
     /// Notes one request that makes no hit, and why.
     pub fn skip(&self, skip: Skip) {
-        self.0.skip(skip);
+        self.tally.skip(skip);
     }
 
     /// What happened to everything seen so far.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
-        self.0.ledger()
+        self.tally.ledger()
     }
 
     /// How the way to the store is doing.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.0.health()
+        self.tally.health()
     }
 
     fn fold_if(&self, due: bool) {
         if due {
-            self.0.fold(Timestamp::now());
+            self.tally.fold(Timestamp::now());
         }
     }
 }

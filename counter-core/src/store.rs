@@ -66,6 +66,21 @@ pub trait Store: Clone + Send + Sync + 'static {
         buckets: &[Bucket],
     ) -> impl Future<Output = Result<Sketch, Error>> + Send;
 
+    /// The salt of an epoch: `candidate` for the first who asks, the same for all others until
+    /// `expiry`, at which it is forgotten.
+    ///
+    /// # Errors
+    /// When the store cannot do it now, or holds something that is no salt.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may still have kept the candidate; call again with the same one.
+    fn salt(
+        &self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> impl Future<Output = Result<[u8; 16], Error>> + Send;
+
     /// The first `limit` counters of each of these precisions that have samples, by name, beginning
     /// with the name `from` itself.
     ///

@@ -44,9 +44,7 @@ impl VisitorKey {
     /// When the operating system has no randomness to give.
     #[must_use]
     pub fn random() -> Self {
-        let mut key = [0; 16];
-        getrandom::fill(&mut key).expect("the operating system gives random bytes");
-        Self::new(key)
+        Self::new(random())
     }
 
     /// The visitor these parts identify; where one part ends and the next begins matters.
@@ -59,6 +57,13 @@ impl VisitorKey {
         }
         VisitorId(hasher.finish128().as_bytes())
     }
+}
+
+/// 128 bits that nobody can guess.
+pub(crate) fn random() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
 }
 
 // Neither of the two belongs in a log.

@@ -3,14 +3,14 @@ use std::sync::Arc;
 use counter_core::{Counter, Recorder, VisitorId};
 use http::Request;
 
-use crate::identity::Identity;
+use crate::identity::{RequestHead, Visitors};
 use crate::request;
 
 /// What one layer and its services share.
 #[derive(Debug)]
 pub(crate) struct Counting {
     pub(crate) recorder: Recorder,
-    pub(crate) identity: Identity,
+    pub(crate) visitors: Visitors,
     /// The counter of everything.
     pub(crate) hits: Counter,
 }
@@ -31,7 +31,7 @@ impl Hit {
         Self {
             counting: Arc::clone(counting),
             page: request::route(extensions).map(|route| counting.recorder.counter(route)),
-            visitor: counting.identity.visitor(request::peer(extensions), request.headers()),
+            visitor: counting.visitors.visitor(&RequestHead::of(request)),
         }
     }
 }

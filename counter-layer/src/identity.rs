@@ -1,97 +1,369 @@
-use std::net::{IpAddr, SocketAddr};
+//! Who visits: from a request to an opaque number, and nothing of it is kept on the way.
 
-use counter_core::{VisitorId, VisitorKey};
-use http::{HeaderMap, header};
+mod head;
+mod forwarded;
+mod address;
+mod cookie;
 
-/// Who visits, as far as that can be told from the address and the user agent; neither is kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Identity {
-    pub(crate) key: VisitorKey,
-    pub(crate) trusted_hops: usize,
+use std::fmt;
+use std::sync::Arc;
+
+pub use address::{Address, ForwardedAddress};
+pub use forwarded::Forwarded;
+pub use head::RequestHead;
+
+use counter_core::{Recorder, Salt, SaltError, VisitorId, VisitorKey};
+use http::HeaderName;
+
+/// What makes two requests those of one visitor.
+///
+/// From where it is read it goes through a keyed hash to a [`VisitorId`], and nothing else of it
+/// remains. By default that is the address of the connection, of IPv6 the first 64 bits, with the user
+/// agent.
+///
+/// An identity is *stable* when it stays the same for years: a cookie, a header, and a closure that is
+/// said to be. All others mean somebody for the length of a salt epoch only (a day, unless
+/// [`Builder::salt_epoch`](counter_core::Builder::salt_epoch) was set), after which the same address is
+/// somebody else, and nobody can tell that they are one.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::{AccessCounterLayer, Forwarded, Identity};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let behind_a_proxy = Identity::forwarded(Forwarded::RFC7239)
+///     .trusted_networks(["10.0.0.0/8".parse()?])
+///     .ipv6_prefix(56);
+/// let layer = AccessCounterLayer::new(counters.recorder()).identity(behind_a_proxy)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Identity {
+    source: Source,
+    key: Option<VisitorKey>,
 }
+
+/// A closure's identity, which means somebody for a salt epoch unless it is said to be stable.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ClosureIdentity {
+    identify: Identify,
+    stable: bool,
+}
+
+/// Why an [`Identity`] cannot tell visitors apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// It is not stable, and a visitor precision is coarser than the salt epoch.
+    Salt(SaltError),
+    /// No cookie can have this name.
+    CookieName(String),
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Nobody,
+    Address(Address),
+    Cookie(Arc<str>),
+    Header(HeaderName),
+    Closure(ClosureIdentity),
+}
+
+type IdentifyFn = dyn Fn(&RequestHead<'_>, &Secret) -> Option<VisitorId> + Send + Sync;
+
+#[derive(Clone)]
+struct Identify(Arc<IdentifyFn>);
+
+/// What the hash is keyed with.
+#[derive(Clone, Debug)]
+enum Secret {
+    Own(VisitorKey),
+    Shared(Salt),
+}
+
+/// Tells the visitors of a layer apart: an identity and what its hash is keyed with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Visitors(Option<(Source, Secret)>);
 
 impl Identity {
-    /// The visitor, or nobody when the address is not known: a user agent alone says little.
-    pub(crate) fn visitor(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<VisitorId> {
-        let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
-        let visitor = match client(peer?, headers, self.trusted_hops)?.to_canonical() {
-            IpAddr::V4(address) => self.key.visitor(&[&address.octets(), agent]),
-            // A household has a /64; a device changes the rest at will (RFC 8981).
-            IpAddr::V6(address) => self.key.visitor(&[&address.octets()[..8], agent]),
+    /// The address of the connection, with the user agent: the default.
+    ///
+    /// The server has to leave it in the request: see [`RequestHead::peer`].
+    pub const fn peer() -> Address {
+        Address::peer()
+    }
+
+    /// The address that proxies wrote into a header, with the user agent. Say next whose word is taken.
+    pub const fn forwarded(header: Forwarded) -> ForwardedAddress {
+        ForwardedAddress::new(header)
+    }
+
+    /// The value of a cookie of this name, which the service sets itself; stable. Without the cookie
+    /// a request has no visitor.
+    pub fn cookie(name: &str) -> Self {
+        Self::of(Source::Cookie(name.into()))
+    }
+
+    /// The value of a header, which is for somebody trusted to write; stable. Without it, or when it is
+    /// empty, a request has no visitor.
+    pub const fn header(name: HeaderName) -> Self {
+        Self::of(Source::Header(name))
+    }
+
+    /// What a closure makes of an extension that a layer further out inserted, such as the user who
+    /// logged in.
+    ///
+    /// ```
+    /// # use counter_layer::Identity;
+    /// # #[derive(Clone)]
+    /// struct Account(u64);
+    /// let identity = Identity::extension(|account: &Account| Some(account.0.to_be_bytes())).stable();
+    /// ```
+    pub fn extension<T, V>(identify: impl Fn(&T) -> Option<V> + Send + Sync + 'static) -> ClosureIdentity
+    where
+        T: Send + Sync + 'static,
+        V: AsRef<[u8]>,
+    {
+        Self::by(move |head| identify(head.extensions.get()?))
+    }
+
+    /// What a closure makes of the request; nobody where that is `None`.
+    pub fn by<V: AsRef<[u8]>>(
+        identify: impl Fn(&RequestHead<'_>) -> Option<V> + Send + Sync + 'static,
+    ) -> ClosureIdentity {
+        let identify = move |head: &RequestHead<'_>, secret: &Secret| {
+            identify(head).map(|identity| secret.visitor(&[identity.as_ref()]))
         };
-        Some(visitor)
+        ClosureIdentity { identify: Identify(Arc::new(identify)), stable: false }
+    }
+
+    /// Nobody: requests are counted without visitors.
+    pub const fn none() -> Self {
+        Self::of(Source::Nobody)
+    }
+
+    /// Hashes under this key and not under the salts that the store shares.
+    ///
+    /// Instances with the same key agree without the store; and as long as one key is used, whoever
+    /// has it can link what it made, whatever the identity.
+    pub const fn key(mut self, key: VisitorKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    const fn of(source: Source) -> Self {
+        Self { source, key: None }
+    }
+
+    /// The same under the key that was set before.
+    pub(crate) fn replace(&mut self, other: Self) {
+        let key = other.key.or(self.key);
+        *self = Self { source: other.source, key };
+    }
+
+    /// Joins the identity with what these counters' visitors are hashed under.
+    pub(crate) fn bind(&self, recorder: &Recorder) -> Result<Visitors, IdentityError> {
+        let stable = match &self.source {
+            Source::Nobody => return Ok(Visitors(None)),
+            Source::Cookie(name) if !cookie::is_name(name) => {
+                return Err(IdentityError::CookieName((**name).to_owned()));
+            }
+            Source::Cookie(_) | Source::Header(_) => true,
+            Source::Closure(closure) => closure.stable,
+            Source::Address(_) => false,
+        };
+        let secret = match self.key {
+            Some(key) => Secret::Own(key),
+            None if stable => Secret::Shared(recorder.stable_salt()),
+            None => Secret::Shared(recorder.salt().map_err(IdentityError::Salt)?),
+        };
+        Ok(Visitors(Some((self.source.clone(), secret))))
     }
 }
 
-/// The address of the client behind `hops` proxies of ours.
-///
-/// Each proxy appends whom it heard from, so what counts is the entry that the outermost one wrote,
-/// from the right: the client can write what it likes to the left of it. With fewer entries the request
-/// came past the proxies, from the peer itself.
-fn client(peer: IpAddr, headers: &HeaderMap, hops: usize) -> Option<IpAddr> {
-    if hops == 0 {
-        return Some(peer);
-    }
-    let values = headers.get_all("x-forwarded-for").iter().rev();
-    let entry = values.flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b',')).nth(hops - 1);
-    match entry {
-        None => Some(peer),
-        Some(entry) => address(std::str::from_utf8(entry).ok()?.trim()),
+impl Default for Identity {
+    fn default() -> Self {
+        Self::peer().into()
     }
 }
 
-fn address(text: &str) -> Option<IpAddr> {
-    let with_port = || text.parse().map(|address: SocketAddr| address.ip());
-    text.trim_matches(['[', ']']).parse().or_else(|_| with_port()).ok()
+impl From<Address> for Identity {
+    fn from(address: Address) -> Self {
+        Self::of(Source::Address(address))
+    }
 }
+
+impl From<ClosureIdentity> for Identity {
+    fn from(closure: ClosureIdentity) -> Self {
+        Self::of(Source::Closure(closure))
+    }
+}
+
+impl ClosureIdentity {
+    /// Says that it stays the same for years, so that visits of different days may be linked.
+    pub const fn stable(mut self) -> Self {
+        self.stable = true;
+        self
+    }
+}
+
+impl Visitors {
+    pub(crate) fn visitor(&self, head: &RequestHead<'_>) -> Option<VisitorId> {
+        let (source, secret) = self.0.as_ref()?;
+        let named = |value: &[u8]| secret.visitor(&[value]);
+        match source {
+            Source::Nobody => None,
+            Source::Address(address) => address.visitor(head, secret),
+            Source::Cookie(name) => cookie::value(head.headers, name).map(named),
+            Source::Header(name) => {
+                let value = head.headers.get(name).map(http::HeaderValue::as_bytes);
+                value.filter(|value| !value.is_empty()).map(named)
+            }
+            Source::Closure(closure) => (closure.identify.0)(head, secret),
+        }
+    }
+}
+
+impl Secret {
+    fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
+        match self {
+            Self::Own(key) => key.visitor(parts),
+            Self::Shared(salt) => salt.visitor(parts),
+        }
+    }
+}
+
+impl fmt::Debug for Identify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identify(..)")
+    }
+}
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Salt(error) => error.fmt(f),
+            Self::CookieName(name) => write!(f, "{name:?} is no name of a cookie"),
+        }
+    }
+}
+
+impl std::error::Error for IdentityError {}
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use counter_core::{Counters, MemoryStore, Precision, Precisions};
+    use http::Request;
+
     use super::*;
 
-    fn headers(forwarded: &[&str], agent: &'static str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for value in forwarded {
-            headers.append("x-forwarded-for", value.parse().expect("a value"));
+    fn request(address: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::get("/a?b");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
-        headers.insert(header::USER_AGENT, agent.parse().expect("a value"));
-        headers
+        let mut request = request.body(()).expect("a request");
+        if !address.is_empty() {
+            let address = address.parse().expect("an address");
+            request.extensions_mut().insert(SocketAddr::new(address, 1000));
+        }
+        request
     }
 
-    #[track_caller]
-    fn check(forwarded: &[&str], hops: usize, expected: Option<&str>) {
-        let peer = "10.0.0.1".parse().expect("an address");
-        let expected = expected.map(|text| text.parse().expect("an address"));
-        assert_eq!(client(peer, &headers(forwarded, ""), hops), expected, "{forwarded:?}, {hops} hops");
+    fn visitors(identity: impl Into<Identity>) -> Visitors {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        identity.into().bind(&counters.recorder()).expect("it can be bound")
     }
 
-    #[test]
-    fn the_client_is_found_from_the_right_and_only_behind_trusted_hops() {
-        check(&["192.0.2.1"], 0, Some("10.0.0.1"));
-        check(&[], 1, Some("10.0.0.1"));
-        check(&["192.0.2.1"], 1, Some("192.0.2.1"));
-        check(&["198.51.100.9, 192.0.2.1"], 1, Some("192.0.2.1"));
-        check(&["198.51.100.9", "192.0.2.1"], 1, Some("192.0.2.1"));
-        check(&["198.51.100.9, 192.0.2.1", "203.0.113.5"], 2, Some("192.0.2.1"));
-        check(&["192.0.2.1"], 2, Some("10.0.0.1"));
-        check(&["192.0.2.1:4711"], 1, Some("192.0.2.1"));
-        check(&["[2001:db8::1]:4711"], 1, Some("2001:db8::1"));
-        check(&["[2001:db8::1]"], 1, Some("2001:db8::1"));
-        check(&["unknown"], 1, None);
-        check(&["192.0.2.1,"], 1, None);
+    fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
+        visitors.visitor(&RequestHead::of(&request(address, headers)))
     }
 
     #[test]
     fn a_visitor_is_an_address_or_a_network_of_64_bits_with_a_user_agent() {
-        let identity = Identity { key: VisitorKey::new([1; 16]), trusted_hops: 0 };
-        let visitor = |address: &str, agent| {
-            identity.visitor(Some(address.parse().expect("an address")), &headers(&[], agent))
-        };
+        let visitors = visitors(Identity::default().key(VisitorKey::new([1; 16])));
+        let visitor = |address, agent| visitor(&visitors, address, &[("user-agent", agent)]);
         assert_eq!(visitor("2001:db8::1", "a"), visitor("2001:db8::2", "a"));
         assert_eq!(visitor("::ffff:192.0.2.1", "a"), visitor("192.0.2.1", "a"));
         assert_ne!(visitor("2001:db8::1", "a"), visitor("2001:db8:0:1::1", "a"));
         assert_ne!(visitor("192.0.2.1", "a"), visitor("192.0.2.2", "a"));
         assert_ne!(visitor("192.0.2.1", "a"), visitor("192.0.2.1", "b"));
-        assert_eq!(identity.visitor(None, &headers(&[], "a")), None);
+        assert_eq!(visitor("", "a"), None);
+    }
+
+    #[test]
+    fn a_prefix_has_any_length_and_the_user_agent_may_not_matter() {
+        for (bits, same, other) in [
+            (48, "2001:db8:0:ffff::1", "2001:db8:1::1"),
+            (56, "2001:db8:0:ff::1", "2001:db8:0:100::1"),
+            (128, "2001:db8::1", "2001:db8::2"),
+            (255, "2001:db8::1", "2001:db8::2"),
+        ] {
+            let visitors = visitors(Identity::peer().ipv6_prefix(bits).without_user_agent());
+            let one = visitor(&visitors, "2001:db8::1", &[("user-agent", "a")]);
+            assert_eq!(visitor(&visitors, same, &[("user-agent", "b")]), one, "{bits}");
+            assert_ne!(visitor(&visitors, other, &[("user-agent", "a")]), one, "{bits}");
+        }
+        let all = visitors(Identity::peer().ipv6_prefix(0));
+        assert_eq!(visitor(&all, "::", &[]), visitor(&all, "ff::", &[]));
+    }
+
+    #[test]
+    fn a_cookie_a_header_an_extension_and_a_closure_are_visitors_where_they_are_there() {
+        let cookie = visitors(Identity::cookie("visitor"));
+        let with = |value| visitor(&cookie, "192.0.2.1", &[("cookie", value)]);
+        assert!(with("visitor=a").is_some() && with("visitor=a") == with("x=y; visitor=a"));
+        assert_ne!(with("visitor=a"), with("visitor=b"));
+        assert_eq!(with("x=y"), None);
+
+        let header = visitors(Identity::header(HeaderName::from_static("x-account")));
+        let with = |value| visitor(&header, "192.0.2.1", &[("x-account", value)]);
+        assert!(with("ann").is_some() && with("ann") != with("bob"));
+        assert_eq!(with(""), None);
+
+        let port = visitors(Identity::extension(|peer: &SocketAddr| Some(peer.port().to_be_bytes())));
+        assert!(visitor(&port, "192.0.2.1", &[]).is_some());
+        assert_eq!(visitor(&port, "", &[]), None);
+
+        let closure = visitors(Identity::by(|head| Some(head.uri.query()?.to_owned())));
+        assert!(visitor(&closure, "", &[]).is_some());
+
+        assert_eq!(visitor(&visitors(Identity::none()), "192.0.2.1", &[("cookie", "visitor=a")]), None);
+    }
+
+    #[test]
+    fn only_a_stable_identity_counts_by_the_week() {
+        let week = Precision::try_from(604_800).expect("not 0");
+        let weekly = Precisions::new([week]).expect("a set");
+        let builder = Counters::builder(MemoryStore::new()).visitor_precisions(weekly).stable_visitors();
+        let recorder = builder.build().expect("said to be stable").recorder();
+        let bound = |identity: Identity| identity.bind(&recorder).map(|_| ());
+        let by = || Identity::by(|_| Some("ann"));
+        for stable in [
+            Identity::cookie("visitor"),
+            Identity::header(http::header::AUTHORIZATION),
+            by().stable().into(),
+            Identity::none(),
+            Identity::default().key(VisitorKey::new([1; 16])),
+        ] {
+            assert_eq!(bound(stable), Ok(()));
+        }
+        for unstable in
+            [Identity::default(), Identity::forwarded(Forwarded::RFC7239).trusted_hops(1).into(), by().into()]
+        {
+            let error = bound(unstable).expect_err("a week has seven epochs");
+            assert!(error.to_string().contains("choose a stable identity"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_cookie_has_is_refused() {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let error = Identity::cookie("a=b").bind(&counters.recorder()).expect_err("not a token");
+        assert_eq!(error, IdentityError::CookieName("a=b".to_owned()));
     }
 }

@@ -5,7 +5,7 @@ use tower_layer::Layer;
 
 use crate::AccessCounter;
 use crate::hit::Counting;
-use crate::identity::Identity;
+use crate::identity::{Forwarded, Identity, IdentityError};
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
@@ -14,8 +14,9 @@ use crate::identity::Identity;
 /// A response is counted when its head is there, a failure when the inner service fails, and an
 /// abandoned request when its future is dropped. Nothing of the request or the response is changed.
 ///
-/// A visitor is a keyed hash of the client's address (of IPv6 the first 64 bits) and the user agent.
-/// The address is that of the connection, which the server must leave in the request: axum does with
+/// A visitor is a keyed hash of the client's address (of IPv6 the first 64 bits) and the user agent,
+/// unless [`identity`](Self::identity) says something else. The address is that of the connection,
+/// which the server must leave in the request: axum does with
 /// `into_make_service_with_connect_info::<SocketAddr>()`, others insert a
 /// [`SocketAddr`](std::net::SocketAddr) extension. Without one a request counts without a visitor.
 ///
@@ -27,17 +28,32 @@ pub struct AccessCounterLayer {
 }
 
 impl AccessCounterLayer {
-    /// Counts with this recorder, and tells visitors apart by a random key: they are others after a
-    /// restart, and to another instance, unless [`visitor_key`](Self::visitor_key) is set.
+    /// Counts with this recorder, and tells visitors apart by their addresses under the salt of the
+    /// day, which all instances over one store share.
+    ///
+    /// Where a visitor precision is coarser than the salt's epoch, addresses tell nobody apart, and
+    /// there are no visitors until a stable [`identity`](Self::identity) is set.
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
-        Self { recorder, identity: Identity { key: VisitorKey::random(), trusted_hops: 0 } }
+        Self { recorder, identity: Identity::default() }
     }
 
-    /// Tells visitors apart by this key, which several instances may share.
+    /// Tells visitors apart by something else.
+    ///
+    /// # Errors
+    /// When the identity is not stable and a visitor precision is coarser than the salt's epoch, or it
+    /// is a cookie that cannot have its name.
+    pub fn identity(mut self, identity: impl Into<Identity>) -> Result<Self, IdentityError> {
+        self.identity.replace(identity.into());
+        self.identity.bind(&self.recorder)?;
+        Ok(self)
+    }
+
+    /// Tells visitors apart under this key, which several instances may share, and for as long as it is
+    /// used: see [`Identity::key`].
     #[must_use]
-    pub const fn visitor_key(mut self, key: VisitorKey) -> Self {
-        self.identity.key = key;
+    pub fn visitor_key(mut self, key: VisitorKey) -> Self {
+        self.identity = self.identity.key(key);
         self
     }
 
@@ -46,8 +62,8 @@ impl AccessCounterLayer {
     ///
     /// What stands further left in the header came from the client and is not looked at.
     #[must_use]
-    pub const fn trusted_hops(mut self, hops: usize) -> Self {
-        self.identity.trusted_hops = hops;
+    pub fn trusted_hops(mut self, hops: usize) -> Self {
+        self.identity.replace(Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(hops).into());
         self
     }
 }
@@ -58,6 +74,8 @@ impl<S> Layer<S> for AccessCounterLayer {
     fn layer(&self, inner: S) -> AccessCounter<S> {
         let recorder = self.recorder.clone();
         let hits = recorder.counter("hits");
-        AccessCounter::new(inner, Arc::new(Counting { recorder, identity: self.identity, hits }))
+        // It fails only where there are no visitors: see `new`.
+        let visitors = self.identity.bind(&recorder).unwrap_or_default();
+        AccessCounter::new(inner, Arc::new(Counting { recorder, visitors, hits }))
     }
 }

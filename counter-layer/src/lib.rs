@@ -34,6 +34,7 @@
 
 mod request;
 mod identity;
+mod rules;
 mod hit;
 mod future;
 mod service;
@@ -43,5 +44,12 @@ mod layer;
 pub mod admin;
 
 pub use future::ResponseFuture;
+pub use identity::{
+    Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, RequestHead,
+};
+pub use ipnet;
 pub use layer::AccessCounterLayer;
+pub use rules::{
+    Decision, Explanation, PatternError, PatternKind, Reason, Rule, Rules, RulesBuilder, RulesError,
+};
 pub use service::AccessCounter;

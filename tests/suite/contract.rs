@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use counter_core::{
-    Batch, Bucket, Cell, Fence, Grid, MemoryStore, Sample, Sketch, Store, Verdict, VisitorCell, VisitorKey,
-    WriterId,
+    Batch, Bucket, Cell, Fence, Grid, MemoryStore, Sample, Sketch, Store, Timestamp, Verdict, VisitorCell,
+    VisitorKey, WriterId,
 };
-use tests::RedisServer;
+use tests::{RedisServer, until};
 
 use crate::support::{always, name, precision, store, unix};
 
@@ -47,6 +48,8 @@ every_store! {
     cleaning_forgets_a_counter_with_its_last_sample
     a_counter_that_returns_is_known_and_cleaned_again
     counts_of_days_are_kept_when_those_of_seconds_go
+    the_salt_of_an_epoch_is_the_first_that_was_offered
+    a_salt_that_expired_is_forgotten
 }
 
 const T: u64 = 1_585_908_965;
@@ -268,6 +271,32 @@ async fn counts_of_days_are_kept_when_those_of_seconds_go(store: impl Store) {
     assert_eq!(samples(&store, "a", 86_400).await, [(1_585_872_000, 7)]);
 }
 
+async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store) {
+    let now = Timestamp::now();
+    let (day, hour) = (precision(86_400).bucket(now), precision(3600).bucket(now));
+    let expiry = now.plus(1000);
+    // Bytes that no text has.
+    let first = std::array::from_fn(|n| if n < 8 { 0xFF } else { 0 });
+    for (epoch, candidate, kept) in [
+        (day, first, first),
+        (day, [2; 16], first),
+        (hour, [3; 16], [3; 16]),
+        (day, [4; 16], first),
+        (hour, first, [3; 16]),
+    ] {
+        assert_eq!(store.salt(epoch, candidate, expiry).await.expect("the store is there"), kept);
+    }
+}
+
+async fn a_salt_that_expired_is_forgotten(store: impl Store) {
+    let now = Timestamp::now();
+    let epoch = precision(1).bucket(now);
+    let salt =
+        async |candidate| store.salt(epoch, [candidate; 16], now.plus(2)).await.expect("the store is there");
+    salt(1).await;
+    until("the salt expired", Duration::from_secs(10), async || salt(2).await == [2; 16]).await;
+}
+
 fn unix_now() -> u64 {
-    counter_core::Timestamp::now().as_unix()
+    Timestamp::now().as_unix()
 }

@@ -9,6 +9,7 @@ mod book;
 mod flow;
 mod faults;
 mod layer;
+mod identity;
 mod admin;
 mod example;
 mod tidy;

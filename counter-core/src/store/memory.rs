@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,6 +19,7 @@ struct Kept {
     fences: HashMap<WriterId, Applied>,
     counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
     visitors: HashMap<(CounterName, Bucket), Visitors>,
+    salts: HashMap<Bucket, Salt>,
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +32,11 @@ struct Applied {
 struct Visitors {
     expiry: Timestamp,
     sketch: Sketch,
+}
+
+struct Salt {
+    expiry: Timestamp,
+    salt: [u8; 16],
 }
 
 impl MemoryStore {
@@ -82,6 +89,13 @@ impl Store for MemoryStore {
         Ok(union)
     }
 
+    async fn salt(&self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Result<[u8; 16], Error> {
+        let now = Timestamp::now();
+        let salts = &mut self.kept().salts;
+        salts.retain(|_, salt| salt.expiry > now);
+        Ok(salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
+    }
+
     async fn known(
         &self,
         precisions: &[Precision],
@@ -95,6 +109,13 @@ impl Store for MemoryStore {
             names.map(move |(_, name)| (name.clone(), precision))
         };
         Ok(precisions.iter().flat_map(|precision| of(*precision)).collect())
+    }
+}
+
+impl fmt::Debug for Salt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The secret belongs in no log.
+        f.debug_struct("Salt").field("expiry", &self.expiry).finish_non_exhaustive()
     }
 }
 

@@ -3,6 +3,7 @@ mod clean;
 mod connection;
 mod keys;
 mod read;
+mod salt;
 mod script;
 
 use std::ops::Range;
@@ -52,6 +53,7 @@ struct Shared {
     apply: Script,
     clean: Script,
     adopt: Script,
+    salt: Script,
 }
 
 impl RedisStore {
@@ -88,6 +90,7 @@ impl RedisStore {
             apply: Script::new(include_str!("redis/apply.lua")),
             clean: Script::new(include_str!("redis/clean.lua")),
             adopt: Script::new(include_str!("redis/adopt.lua")),
+            salt: Script::new(include_str!("redis/salt.lua")),
         }))
     }
 }
@@ -116,6 +119,10 @@ impl Store for RedisStore {
 
     async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {
         read::visitors(&self.0, counters, buckets).await
+    }
+
+    async fn salt(&self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Result<[u8; 16], Error> {
+        salt::salt(&self.0, epoch, candidate, expiry).await
     }
 
     async fn known(

@@ -101,4 +101,9 @@ impl Keys {
     pub(super) fn unique(&self, counter: &CounterName, bucket: Bucket) -> String {
         format!("{}unique:{}:{counter}:{}", self.namespace, bucket.precision, bucket.start)
     }
+
+    /// String: the 16 bytes of an epoch's salt.
+    pub(super) fn salt(&self, epoch: Bucket) -> String {
+        format!("{}salt:{}:{}", self.namespace, epoch.precision, epoch.start)
+    }
 }

@@ -1,0 +1,303 @@
+//! The secrets under which visitors are told apart, each for one epoch.
+//!
+//! Who hashes addresses under one key for ever keeps a list of who came when, in all but name. So the
+//! key changes with every epoch, and what it made cannot be linked to what the next one makes. All the
+//! instances over one store have to agree on it, or a visitor of two instances would count twice; and
+//! a request must not wait for that agreement. So an epoch begins with a random salt of the process's
+//! own, which the flusher offers to the store; the first that was offered there is everybody's.
+//!
+//! The current salt is fetched when the loops start, and that of the next epoch from the middle of the
+//! current one on, so that a store must be away for half an epoch before anybody disagrees. Then the
+//! instances count each by its own salt until the store is back and the shared one takes over:
+//! somebody seen under both is counted at most twice in that epoch, by each instance that was alone.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+
+use crate::visitor::random;
+use crate::{Bucket, Precision, Precisions, Timestamp, VisitorId, VisitorKey};
+
+/// Makes visitors out of what identifies them, under a salt that the instances over one store share.
+///
+/// It comes from [`Recorder::salt`](crate::Recorder::salt) or
+/// [`Recorder::stable_salt`](crate::Recorder::stable_salt). Asking it does no I/O: until the store has
+/// answered, and while it is away, the salt is one of this process alone. Somebody who was seen under
+/// that and then under the shared one counts at most twice in that epoch.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let salt = counters.recorder().salt()?;
+/// assert_eq!(salt.visitor(&[b"192.0.2.1"]), salt.visitor(&[b"192.0.2.1"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Salt(Arc<Salts>);
+
+/// A visitor precision is coarser than the epoch in which visitors are told apart by their salt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaltError {
+    /// The coarsest visitor precision.
+    pub precision: Precision,
+    /// The width of an epoch.
+    pub epoch: Precision,
+}
+
+/// The salts of one process: for what is known for an epoch only, and for what is stable.
+#[derive(Clone, Debug)]
+pub(crate) struct Salting {
+    pub(crate) rotating: Arc<Salts>,
+    pub(crate) stable: Arc<Salts>,
+}
+
+/// The salts of the current epoch and of the one beside it, which is the next or the last.
+pub(crate) struct Salts {
+    epoch: Precision,
+    /// Nobody has to agree on what nobody uses.
+    wanted: AtomicBool,
+    /// Even epochs in the first place, odd ones in the second.
+    slots: RwLock<[Option<Slot>; 2]>,
+}
+
+struct Slot {
+    start: Timestamp,
+    key: VisitorKey,
+    /// What to offer the store; gone when the store has answered.
+    candidate: Option<[u8; 16]>,
+}
+
+/// A salt that the store has not been asked for.
+pub(crate) struct Offer {
+    pub(crate) epoch: Bucket,
+    pub(crate) candidate: [u8; 16],
+    /// The end of the epoch after it.
+    pub(crate) expiry: Timestamp,
+}
+
+/// An epoch unless somebody says otherwise: a day in UTC.
+pub(crate) const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is not 0"));
+
+/// An epoch that lasts to the year 2106.
+const AGE: Precision = Precision::new(NonZeroU32::MAX);
+
+impl Salt {
+    /// The visitor these parts identify, now; where one part ends and the next begins matters.
+    #[must_use]
+    pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
+        self.0.key(Timestamp::now()).visitor(parts)
+    }
+}
+
+impl Salting {
+    pub(crate) fn new(epoch: Precision) -> Self {
+        Self { rotating: Arc::new(Salts::new(epoch)), stable: Arc::new(Salts::new(AGE)) }
+    }
+
+    /// Whether every visitor of a bucket can be told apart under one salt.
+    pub(crate) fn check(&self, visitors: &Precisions) -> Result<(), SaltError> {
+        let epoch = self.rotating.epoch;
+        match visitors.iter().map(|kept| kept.precision).max() {
+            Some(precision) if precision > epoch => Err(SaltError { precision, epoch }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Salts {
+    fn new(epoch: Precision) -> Self {
+        Self { epoch, wanted: AtomicBool::new(false), slots: RwLock::default() }
+    }
+
+    /// A handle, with which the store is to be asked.
+    pub(crate) fn handle(self: &Arc<Self>) -> Salt {
+        self.wanted.store(true, Ordering::Relaxed);
+        Salt(Arc::clone(self))
+    }
+
+    /// The key of the epoch of `at`.
+    pub(crate) fn key(&self, at: Timestamp) -> VisitorKey {
+        let epoch = self.epoch.bucket(at);
+        let slots = self.slots.read().expect("nothing panics under this lock");
+        let known = slots[self.place(epoch)].as_ref().filter(|slot| slot.start == epoch.start);
+        if let Some(slot) = known {
+            return slot.key;
+        }
+        drop(slots);
+        self.with(epoch, |slot| slot.key)
+    }
+
+    /// The first salt that the store should be asked for at `now`.
+    pub(crate) fn due(&self, now: Timestamp) -> Option<Offer> {
+        if !self.wanted.load(Ordering::Relaxed) {
+            return None;
+        }
+        let width = u64::from(self.epoch.as_seconds());
+        let current = self.epoch.bucket(now);
+        let next = self.epoch.bucket(current.start.plus(width));
+        let soon = now >= current.start.plus(width / 2);
+        [current, next].into_iter().take(1 + usize::from(soon)).find_map(|epoch| {
+            let candidate = self.with(epoch, |slot| slot.candidate)?;
+            Some(Offer { epoch, candidate, expiry: epoch.start.plus(2 * width) })
+        })
+    }
+
+    /// Takes what the store keeps for an epoch.
+    pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
+        self.with(epoch, |slot| {
+            slot.key = VisitorKey::new(salt);
+            slot.candidate = None;
+        });
+    }
+
+    /// Looks at the slot of an epoch, which has a salt of our own when it had none.
+    fn with<R>(&self, epoch: Bucket, look: impl FnOnce(&mut Slot) -> R) -> R {
+        let candidate = random();
+        let mut slots = self.slots.write().expect("nothing panics under this lock");
+        let slot = &mut slots[self.place(epoch)];
+        slot.take_if(|slot| slot.start != epoch.start);
+        look(slot.get_or_insert_with(|| Slot {
+            start: epoch.start,
+            key: VisitorKey::new(candidate),
+            candidate: Some(candidate),
+        }))
+    }
+
+    const fn place(&self, epoch: Bucket) -> usize {
+        if (epoch.start.as_unix() / self.epoch.as_seconds() as u64).is_multiple_of(2) { 0 } else { 1 }
+    }
+}
+
+impl fmt::Debug for Salts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The salts belong in no log.
+        f.debug_struct("Salts").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for SaltError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { precision, epoch } = self;
+        write!(
+            f,
+            "the visitor precision {precision} is coarser than the salt epoch of {epoch} s, beyond which \
+             nobody is recognised, so its uniques would count everybody once an epoch: choose a stable \
+             identity, a longer epoch, or finer visitor precisions"
+        )
+    }
+}
+
+impl std::error::Error for SaltError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDTH: u64 = 86_400;
+    const MIDNIGHT: Timestamp = Timestamp::from_unix(18_356 * WIDTH);
+
+    fn salts() -> Arc<Salts> {
+        let salts = Salting::new(DAY).rotating;
+        _ = salts.handle();
+        salts
+    }
+
+    fn ann(salts: &Salts, at: Timestamp) -> VisitorId {
+        salts.key(at).visitor(&[b"ann"])
+    }
+
+    /// A store that keeps the first salt it is offered.
+    fn share(salts: &Salts, now: Timestamp, kept: &mut Vec<(Bucket, [u8; 16])>) {
+        while let Some(offer) = salts.due(now) {
+            if !kept.iter().any(|(epoch, _)| *epoch == offer.epoch) {
+                kept.push((offer.epoch, offer.candidate));
+            }
+            let (_, salt) = kept.iter().find(|(epoch, _)| *epoch == offer.epoch).expect("just kept");
+            salts.adopt(offer.epoch, *salt);
+        }
+    }
+
+    #[test]
+    fn nobody_is_linked_across_epochs_and_everybody_is_recognised_inside_of_one() {
+        let salts = salts();
+        let mut seen = Vec::new();
+        for day in 0..10 {
+            let begin = MIDNIGHT.plus(day * WIDTH);
+            let id = ann(&salts, begin);
+            assert_eq!(ann(&salts, begin.plus(WIDTH - 1)), id);
+            assert!(!seen.contains(&id));
+            seen.push(id);
+        }
+    }
+
+    #[test]
+    fn instances_that_shared_agree_in_this_epoch_and_in_the_next() {
+        let (one, other) = (salts(), salts());
+        let (noon, mut kept) = (MIDNIGHT.plus(WIDTH / 2), Vec::new());
+        assert_ne!(ann(&one, noon), ann(&other, noon));
+        let first = ann(&one, noon);
+        share(&one, noon, &mut kept);
+        share(&other, noon, &mut kept);
+        assert_eq!(ann(&one, noon), first, "what is offered first is kept");
+        let morning = MIDNIGHT.plus(WIDTH);
+        for at in [noon, morning] {
+            assert_eq!(ann(&one, at), ann(&other, at));
+        }
+        assert_ne!(ann(&one, noon), ann(&one, morning));
+    }
+
+    #[test]
+    fn an_epoch_begun_alone_takes_the_shared_salt_when_the_store_is_back() {
+        let (one, other) = (salts(), salts());
+        let mut kept = Vec::new();
+        share(&one, MIDNIGHT, &mut kept);
+        let alone = ann(&other, MIDNIGHT);
+        assert_ne!(alone, ann(&one, MIDNIGHT));
+        share(&other, MIDNIGHT.plus(5), &mut kept);
+        assert_eq!(ann(&other, MIDNIGHT.plus(6)), ann(&one, MIDNIGHT.plus(6)));
+    }
+
+    #[test]
+    fn the_next_salt_is_asked_for_from_the_middle_of_an_epoch_on() {
+        let salts = salts();
+        let epochs = |now| {
+            let mut kept = Vec::new();
+            share(&salts, now, &mut kept);
+            kept.iter().map(|(epoch, _)| epoch.start).collect::<Vec<_>>()
+        };
+        assert_eq!(epochs(MIDNIGHT), [MIDNIGHT]);
+        assert_eq!(epochs(MIDNIGHT.plus(WIDTH / 2 - 1)), []);
+        assert_eq!(epochs(MIDNIGHT.plus(WIDTH / 2)), [MIDNIGHT.plus(WIDTH)]);
+        assert_eq!(epochs(MIDNIGHT.plus(WIDTH)), []);
+        // Away for two days.
+        assert_eq!(epochs(MIDNIGHT.plus(3 * WIDTH)), [MIDNIGHT.plus(3 * WIDTH)]);
+    }
+
+    #[test]
+    fn a_salt_is_kept_to_the_end_of_the_epoch_after_it() {
+        let offer = salts().due(MIDNIGHT.plus(100)).expect("it is new");
+        assert_eq!(offer.expiry, MIDNIGHT.plus(2 * WIDTH));
+    }
+
+    #[test]
+    fn what_nobody_uses_is_not_shared() {
+        assert!(Salting::new(DAY).rotating.due(MIDNIGHT).is_none());
+    }
+
+    #[test]
+    fn a_precision_coarser_than_the_epoch_is_an_error_that_says_what_to_do() {
+        let set = |widths: &[u32]| {
+            Precisions::new(widths.iter().map(|w| Precision::try_from(*w).expect("not 0"))).expect("a set")
+        };
+        let salting = Salting::new(DAY);
+        assert_eq!(salting.check(&set(&[3600, 86_400])), Ok(()));
+        let error = salting.check(&set(&[3600, 604_800])).expect_err("a week has seven epochs");
+        assert_eq!(error.precision.as_seconds(), 604_800);
+        let words = error.to_string();
+        for word in ["604800", "86400", "stable identity", "longer epoch", "finer visitor precisions"] {
+            assert!(words.contains(word), "{words}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+use std::net::IpAddr;
+
+use counter_core::VisitorId;
+use http::{HeaderMap, header};
+use ipnet::IpNet;
+
+use super::{Forwarded, RequestHead, Secret};
+
+/// A visitor is a client's address and its user agent, for one epoch.
+///
+/// Of an IPv6 address the first 64 bits count unless [`ipv6_prefix`](Self::ipv6_prefix) says otherwise:
+/// a household has a /64, and a device changes the rest at will (RFC 8981).
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Address {
+    client: Client,
+    ipv6_prefix: u8,
+    user_agent: bool,
+}
+
+/// An address from a header, which is worth nothing until it is said whose word is taken.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ForwardedAddress(Forwarded);
+
+// The crates that find a client's address (client-ip, axum-client-ip) take the last entry only: they
+// know neither hops nor networks, and of `Forwarded` they parse from the left.
+#[derive(Clone, Debug)]
+enum Client {
+    Peer,
+    /// So many entries were written by proxies of one's own.
+    Hops(Forwarded, usize),
+    /// Whom nobody of these networks is.
+    Networks(Forwarded, Box<[IpNet]>),
+}
+
+impl Address {
+    pub(super) const fn peer() -> Self {
+        Self::of(Client::Peer)
+    }
+
+    const fn of(client: Client) -> Self {
+        Self { client, ipv6_prefix: 64, user_agent: true }
+    }
+
+    /// How many bits of an IPv6 address count; more than 128 are 128.
+    pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
+        self.ipv6_prefix = bits;
+        self
+    }
+
+    /// Takes those who share an address for one visitor, whatever their browsers are.
+    pub const fn without_user_agent(mut self) -> Self {
+        self.user_agent = false;
+        self
+    }
+
+    /// The visitor, or nobody when the address is not known: a user agent alone says little.
+    pub(super) fn visitor(&self, head: &RequestHead<'_>, secret: &Secret) -> Option<VisitorId> {
+        let agent = head.headers.get(header::USER_AGENT).filter(|_| self.user_agent);
+        let agent = agent.map_or(&b""[..], |agent| agent.as_bytes());
+        let visitor = match self.client.address(head.peer(), head.headers)?.to_canonical() {
+            IpAddr::V4(address) => secret.visitor(&[&address.octets(), agent]),
+            IpAddr::V6(address) => {
+                let host = 128_u32.saturating_sub(self.ipv6_prefix.into());
+                let mask = u128::MAX.checked_shl(host).unwrap_or(0);
+                secret.visitor(&[&(address.to_bits() & mask).to_be_bytes(), agent])
+            }
+        };
+        Some(visitor)
+    }
+}
+
+impl ForwardedAddress {
+    pub(super) const fn new(header: Forwarded) -> Self {
+        Self(header)
+    }
+
+    /// Trusts the last `hops` entries of the header, which proxies of one's own wrote; with 0, the
+    /// connection alone.
+    ///
+    /// Each proxy appends whom it heard from, so the client is the entry of the outermost one, counted
+    /// from the right; what stands further left the client may have written, and it is not looked at.
+    /// With fewer entries the request came past the proxies, from the peer itself.
+    pub fn trusted_hops(self, hops: usize) -> Address {
+        Address::of(if hops == 0 { Client::Peer } else { Client::Hops(self.0, hops) })
+    }
+
+    /// Trusts what the hosts of these networks say: the client is the first from the right that is in
+    /// none of them, beginning with the peer.
+    ///
+    /// When all are, it is the leftmost, or the peer where there is no header.
+    pub fn trusted_networks(self, networks: impl IntoIterator<Item = IpNet>) -> Address {
+        Address::of(Client::Networks(self.0, networks.into_iter().collect()))
+    }
+}
+
+impl Client {
+    fn address(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+        match self {
+            Self::Peer => peer,
+            Self::Hops(header, hops) => match header.addresses(headers).nth(hops - 1) {
+                None => peer,
+                Some(entry) => entry,
+            },
+            Self::Networks(header, networks) => {
+                let trusted = |address: IpAddr| networks.iter().any(|network| network.contains(&address));
+                let mut client = peer?;
+                let mut entries = header.addresses(headers);
+                while trusted(client.to_canonical()) {
+                    match entries.next() {
+                        None => break,
+                        Some(entry) => client = entry?,
+                    }
+                }
+                Some(client)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers(forwarded: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in forwarded {
+            headers.append("x-forwarded-for", value.parse().expect("a value"));
+        }
+        headers
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn xff() -> ForwardedAddress {
+        ForwardedAddress::new(Forwarded::X_FORWARDED_FOR)
+    }
+
+    fn behind(networks: &[&str]) -> Client {
+        xff().trusted_networks(networks.iter().map(|network| network.parse().expect("a network"))).client
+    }
+
+    #[track_caller]
+    fn check(forwarded: &[&str], hops: usize, expected: Option<&str>) {
+        let client = xff().trusted_hops(hops).client;
+        let found = client.address(Some(ip("10.0.0.1")), &headers(forwarded));
+        assert_eq!(found, expected.map(ip), "{forwarded:?}, {hops} hops");
+    }
+
+    #[track_caller]
+    fn check_networks(peer: &str, forwarded: &[&str], expected: Option<&str>) {
+        let client = behind(&["10.0.0.0/8", "fd00::/8"]);
+        let found = client.address(Some(ip(peer)), &headers(forwarded));
+        assert_eq!(found, expected.map(ip), "{peer} {forwarded:?}");
+    }
+
+    #[test]
+    fn the_client_is_found_from_the_right_and_only_behind_trusted_hops() {
+        check(&["192.0.2.1"], 0, Some("10.0.0.1"));
+        check(&[], 1, Some("10.0.0.1"));
+        check(&["192.0.2.1"], 1, Some("192.0.2.1"));
+        check(&["198.51.100.9, 192.0.2.1"], 1, Some("192.0.2.1"));
+        check(&["198.51.100.9", "192.0.2.1"], 1, Some("192.0.2.1"));
+        check(&["198.51.100.9, 192.0.2.1", "203.0.113.5"], 2, Some("192.0.2.1"));
+        check(&["192.0.2.1"], 2, Some("10.0.0.1"));
+        check(&["192.0.2.1:4711"], 1, Some("192.0.2.1"));
+        check(&["[2001:db8::1]:4711"], 1, Some("2001:db8::1"));
+        check(&["[2001:db8::1]"], 1, Some("2001:db8::1"));
+        check(&["unknown"], 1, None);
+        check(&["192.0.2.1,"], 1, None);
+        check(&["\"192.0.2.1"], 1, None);
+    }
+
+    #[test]
+    fn the_client_is_the_first_from_the_right_that_no_trusted_network_has() {
+        check_networks("192.0.2.7", &["198.51.100.9"], Some("192.0.2.7"));
+        check_networks("10.0.0.1", &[], Some("10.0.0.1"));
+        check_networks("10.0.0.1", &["192.0.2.1"], Some("192.0.2.1"));
+        check_networks("::ffff:10.0.0.1", &["192.0.2.1"], Some("192.0.2.1"));
+        check_networks("fd00::1", &["192.0.2.1"], Some("192.0.2.1"));
+        check_networks("10.0.0.1", &["198.51.100.9, 192.0.2.1, 10.9.9.9"], Some("192.0.2.1"));
+        check_networks("10.0.0.1", &["198.51.100.9", "192.0.2.1", "10.9.9.9, fd12::1"], Some("192.0.2.1"));
+        check_networks("10.0.0.1", &["10.9.9.9, 10.8.8.8"], Some("10.9.9.9"));
+        check_networks("10.0.0.1", &["192.0.2.1, unknown, 10.8.8.8"], None);
+    }
+
+    #[test]
+    fn without_a_peer_the_hops_are_believed_and_the_networks_are_not() {
+        let some = headers(&["192.0.2.1"]);
+        assert_eq!(xff().trusted_hops(1).client.address(None, &some), Some(ip("192.0.2.1")));
+        assert_eq!(xff().trusted_hops(2).client.address(None, &some), None);
+        assert_eq!(behind(&["10.0.0.0/8"]).address(None, &some), None);
+        assert_eq!(Client::Peer.address(None, &some), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_spoofed_left_changes_nothing(
+            spoofed in prop::collection::vec(r#"\PC{0,30}|10\.[0-9]\.0\.1|192\.0\.2\.[0-9]"#, 0..4),
+            lines in any::<bool>(),
+        ) {
+            let written = "192.0.2.1, 10.0.0.2";
+            let spoofed = spoofed.join(",");
+            let joined = format!("{spoofed},{written}");
+            let values = if lines { vec![spoofed.as_str(), written] } else { vec![joined.as_str()] };
+            for client in [behind(&["10.0.0.0/8"]), xff().trusted_hops(2).client] {
+                let found = client.address(Some(ip("10.0.0.1")), &headers(&values));
+                prop_assert_eq!(found, Some(ip("192.0.2.1")));
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The headers in which proxies say whom they heard from.
+//!
+//! Each proxy adds an entry on the right, and the client can have written anything on the left. So
+//! entries are read from the right, one at a time, and what stands further left has no influence on
+//! how one is read: not even by a quotation mark that never closes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::{HeaderMap, HeaderName, header};
+
+/// A header in which proxies say whom they heard from, the nearest on the right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    name: HeaderName,
+    syntax: Syntax,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syntax {
+    /// `192.0.2.1, 2001:db8::1`.
+    Addresses,
+    /// `for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"`.
+    Parameters,
+}
+
+impl Forwarded {
+    /// `X-Forwarded-For: 192.0.2.1, 198.51.100.7`.
+    pub const X_FORWARDED_FOR: Self =
+        Self { name: HeaderName::from_static("x-forwarded-for"), syntax: Syntax::Addresses };
+
+    /// `Forwarded: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"`, as in RFC 7239. Who is
+    /// `unknown` or has a hidden name (`_secret`) there is no visitor.
+    pub const RFC7239: Self = Self { name: header::FORWARDED, syntax: Syntax::Parameters };
+
+    /// A header of another name with an address, or several in the manner of `X-Forwarded-For`, such as
+    /// `X-Real-IP` or `CF-Connecting-IP`.
+    #[must_use]
+    pub const fn header(name: HeaderName) -> Self {
+        Self { name, syntax: Syntax::Addresses }
+    }
+
+    /// The entries from the right: whom the proxies heard from, the nearest first; `None` for an entry
+    /// that is no address.
+    pub(super) fn addresses(&self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+        let values = headers.get_all(&self.name).iter().rev().map(http::HeaderValue::as_bytes);
+        let syntax = self.syntax;
+        values.flat_map(move |value| Entries { rest: Some(value), syntax }).map(move |entry| match syntax {
+            Syntax::Addresses => node(entry.trim_ascii()),
+            Syntax::Parameters => node_of_parameters(entry),
+        })
+    }
+}
+
+/// The entries of one value, from the right.
+struct Entries<'a> {
+    rest: Option<&'a [u8]>,
+    syntax: Syntax,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let comma = match self.syntax {
+            Syntax::Addresses => rest.iter().rposition(|byte| *byte == b','),
+            Syntax::Parameters => last_comma(rest),
+        };
+        self.rest = comma.map(|comma| &rest[..comma]);
+        Some(&rest[comma.map_or(0, |comma| comma + 1)..])
+    }
+}
+
+/// The last comma outside of quotation marks, found from the right: there, a mark with an even number
+/// of backslashes before it begins or ends a quotation, if a proxy wrote it.
+fn last_comma(value: &[u8]) -> Option<usize> {
+    let mut quoted = false;
+    for (at, byte) in value.iter().enumerate().rev() {
+        match byte {
+            b'"' => {
+                let backslashes = value[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+                quoted ^= backslashes % 2 == 0;
+            }
+            b',' if !quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The address of the one `for` among `name=value` pairs between semicolons.
+fn node_of_parameters(entry: &[u8]) -> Option<IpAddr> {
+    let mut found = None;
+    let mut rest = entry;
+    loop {
+        let equals = rest.iter().position(|byte| *byte == b'=')?;
+        let name = rest[..equals].trim_ascii();
+        let (value, after) = value(&rest[equals + 1..])?;
+        if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
+            return None;
+        }
+        match after.trim_ascii().split_first() {
+            None => return node(found?.unquoted(&mut [0; 64])?),
+            Some((b';', after)) => rest = after,
+            Some(_) => return None,
+        }
+    }
+}
+
+enum Value<'a> {
+    Token(&'a [u8]),
+    /// What stands between the quotation marks.
+    Quoted(&'a [u8]),
+}
+
+/// The value that this begins with, and what follows it.
+fn value(text: &[u8]) -> Option<(Value<'_>, &[u8])> {
+    let Some(quoted) = text.strip_prefix(b"\"") else {
+        let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
+        return Some((Value::Token(text[..end].trim_ascii_end()), &text[end..]));
+    };
+    let mut escaped = false;
+    let end = quoted.iter().position(|byte| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    })?;
+    Some((Value::Quoted(&quoted[..end]), &quoted[end + 1..]))
+}
+
+impl<'a> Value<'a> {
+    /// The value without its backslashes; none that has no room is an address.
+    fn unquoted<'b>(&self, room: &'b mut [u8; 64]) -> Option<&'b [u8]>
+    where
+        'a: 'b,
+    {
+        let text = match *self {
+            Value::Token(text) => return Some(text),
+            Value::Quoted(text) => text,
+        };
+        let mut length = 0;
+        let mut escaped = false;
+        for byte in text {
+            escaped = *byte == b'\\' && !escaped;
+            if !escaped {
+                *room.get_mut(length)? = *byte;
+                length += 1;
+            }
+        }
+        Some(&room[..length])
+    }
+}
+
+/// An address, with or without brackets and a port; what stands for a port is not looked at.
+fn node(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    if let Some(rest) = text.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        let end = port.is_empty() || port.starts_with(':');
+        return address.parse::<Ipv6Addr>().ok().filter(|_| end).map(IpAddr::V6);
+    }
+    let with_port = || text.split_once(':')?.0.parse::<Ipv4Addr>().ok().map(IpAddr::V4);
+    text.parse().ok().or_else(with_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn first(header: &Forwarded, values: &[&[u8]]) -> Option<Option<IpAddr>> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header.name.clone(), http::HeaderValue::from_bytes(value).expect("a value"));
+        }
+        header.addresses(&headers).next()
+    }
+
+    #[track_caller]
+    fn check(value: &str, expected: Option<&str>) {
+        let expected = expected.map(|text| text.parse().expect("an address"));
+        assert_eq!(first(&Forwarded::RFC7239, &[value.as_bytes()]), Some(expected), "{value}");
+    }
+
+    #[test]
+    fn the_last_entry_of_a_forwarded_header_is_read_as_rfc_7239_says() {
+        check("for=192.0.2.43", Some("192.0.2.43"));
+        check("for=192.0.2.43, for=198.51.100.17", Some("198.51.100.17"));
+        check("For=\"[2001:db8:cafe::17]:4711\"", Some("2001:db8:cafe::17"));
+        check("for=192.0.2.60;proto=http;by=203.0.113.43", Some("192.0.2.60"));
+        check("proto=http ; FOR=192.0.2.60", Some("192.0.2.60"));
+        check("for=\"192.0.2.43:47011\"", Some("192.0.2.43"));
+        check("for=\"192.0.2.43:_port\"", Some("192.0.2.43"));
+        check("for=\"[2001:db8::1]:_port\"", Some("2001:db8::1"));
+        check(r#"for="192\.0.2.1""#, Some("192.0.2.1"));
+        check("for=_hidden, for=_SEVKISEK", None);
+        check("for=unknown", None);
+        check("for=192.0.2.1, for=\"unknown\"", None);
+        check("proto=https", None);
+        check("for=192.0.2.1;for=192.0.2.2", None);
+        check("for=\"[2001:db8::1]x\"", None);
+        check("for=\"192.0.2.1\"x", None);
+        check("for=192.0.2.1,", None);
+        check("", None);
+    }
+
+    #[test]
+    fn a_comma_between_quotation_marks_parts_nothing() {
+        check(r#"for=192.0.2.1;host="a, for=203.0.113.6""#, Some("192.0.2.1"));
+        check(r#"for=192.0.2.1;host="a\", for=203.0.113.6""#, Some("192.0.2.1"));
+        check(r#"for=192.0.2.1;host="a\\", for=203.0.113.6"#, Some("203.0.113.6"));
+    }
+
+    #[test]
+    fn a_quotation_that_the_client_left_open_swallows_nothing() {
+        check(r#"for="evil, for=192.0.2.1;proto=https"#, Some("192.0.2.1"));
+        check(r#"for="evil\, for="[2001:db8::1]""#, Some("2001:db8::1"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(value in prop::collection::vec(any::<u8>(), 0..80)) {
+            if http::HeaderValue::from_bytes(&value).is_ok() {
+                first(&Forwarded::RFC7239, &[&value]);
+                first(&Forwarded::X_FORWARDED_FOR, &[&value]);
+            }
+        }
+
+        #[test]
+        fn no_text_of_its_signs_panics(value in r#"[for="\\;,:. \[\]0-9a-f]{0,60}"#) {
+            first(&Forwarded::RFC7239, &[value.as_bytes()]);
+            first(&Forwarded::X_FORWARDED_FOR, &[value.as_bytes()]);
+        }
+
+        #[test]
+        fn nothing_on_the_left_changes_what_a_proxy_wrote(
+            left in r#"([for="\\;,:. 0-9a-f]|\PC){0,40}"#,
+            same_line in any::<bool>(),
+        ) {
+            let written = r#"for="[2001:db8::1]:4711";host="a,b\"c";proto=https"#;
+            for (header, written) in
+                [(Forwarded::RFC7239, written), (Forwarded::X_FORWARDED_FOR, "2001:db8::1")]
+            {
+                let joined = format!("{left}, {written}");
+                let values =
+                    if same_line { vec![joined.as_bytes()] } else { vec![left.as_bytes(), written.as_bytes()] };
+                prop_assert_eq!(first(&header, &values), Some("2001:db8::1".parse().ok()));
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+use std::net::IpAddr;
+
+use http::{Extensions, HeaderMap, Method, Request, Uri};
+
+use crate::request;
+
+/// A request without its body: what an identity can be read from.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RequestHead<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The target, as the client sent it.
+    pub uri: &'a Uri,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// What the server and the layers further out left there.
+    pub extensions: &'a Extensions,
+}
+
+impl<'a> RequestHead<'a> {
+    pub(crate) fn of<B>(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+
+    /// The other end of the connection, if the server left it in the request: axum's `ConnectInfo`, or
+    /// a [`SocketAddr`](std::net::SocketAddr) extension.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        request::peer(self.extensions)
+    }
+}

@@ -1,0 +1,209 @@
+mod path;
+mod pattern;
+mod error;
+mod rule;
+mod table;
+mod explanation;
+mod builder;
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+use http::Method;
+
+use path::{MAX_BYTES as MAX_PATH, Unusable};
+use pattern::Pattern;
+use table::Table;
+
+pub use builder::RulesBuilder;
+pub use error::{PatternError, RulesError};
+pub use explanation::{Decision, Explanation, Reason};
+pub use pattern::PatternKind;
+pub use rule::Rule;
+
+/// Which counter a request feeds.
+///
+/// ```
+/// use counter_layer::{Decision, Rule, Rules};
+/// use http::Method;
+///
+/// let rules = Rules::builder()
+///     .rule(Rule::counter("articles").pattern("/articles/{id}").pattern("*.html"))
+///     .rule(Rule::counter("signups").pattern("/signup").method(Method::POST))
+///     .exclude("/static/*")
+///     .otherwise("pages")
+///     .build()?;
+///
+/// let counter = |method, path| match rules.decide(&method, path, None) {
+///     Decision::Count { counter, .. } => Some(counter),
+///     _ => None,
+/// };
+/// assert_eq!(counter(Method::GET, "/articles/7"), Some("articles"));
+/// assert_eq!(counter(Method::GET, "/about/us.html;jsessionid=1"), Some("articles"));
+/// assert_eq!(counter(Method::POST, "/signup"), Some("signups"));
+/// assert_eq!(counter(Method::GET, "/signup"), Some("pages"));
+/// assert_eq!(counter(Method::GET, "/static/help.html"), None);
+/// assert_eq!(
+///     rules.explain(&Method::GET, "/static/help.html", None).to_string(),
+///     r#"GET /static/help.html is excluded by the prefix pattern "/static/*", whatever the rules say"#,
+/// );
+/// # Ok::<(), counter_layer::RulesError>(())
+/// ```
+///
+/// # Patterns
+///
+/// They are the url-patterns of the Jakarta Servlet specification 6.0 (§12.2), and the path templates
+/// of axum.
+///
+/// | kind | pattern | matches |
+/// |---|---|---|
+/// | exact | `/catalog` | `/catalog`, and neither `/catalog/` nor what is below |
+/// | exact | the empty one | `/`, the home page |
+/// | template | `/articles/{id}` | one segment that is not empty, in the place of `{id}` |
+/// | template | `/by-{name}/books` | the same beside a literal, where it may be empty unless it ends the template |
+/// | template | `/files/{*rest}` | everything below `/files/`, and neither `/files` nor `/files/` |
+/// | prefix | `/static/*` | `/static`, `/static/` and everything below |
+/// | prefix | `/*` | every path |
+/// | extension | `*.html` | a last segment with `html` after its last dot, in that case of letters |
+///
+/// `/` alone is refused, since it means the rest in the specification and the home page elsewhere. So
+/// is every pattern that could never match, such as `/articles/:id` or `/a/*/b`. A character that may
+/// not stand in a path means its percent-encoding: `/café` is `/caf%C3%A9`.
+///
+/// # What decides
+///
+/// 1. An excluded pattern, of whatever kind.
+/// 2. The exact pattern.
+/// 3. The template: at the first difference between two, a literal wins over a parameter. The
+///    specification has no templates; they stand here because they say more about a path than its
+///    beginning does, so `/articles/{*rest}` wins over `/articles/drafts/*`.
+/// 4. The longest prefix.
+/// 5. The extension.
+/// 6. The template of the server's router, after [`by_matched_path`](RulesBuilder::by_matched_path).
+/// 7. The counter of [`otherwise`](RulesBuilder::otherwise).
+///
+/// A rule with methods is not there for requests of another method. `GET` takes `HEAD` with it, unless
+/// a rule names `HEAD` for the same pattern. Two patterns that match the same requests with the same
+/// right are an error when the rules are built: the same pattern, also with other names of parameters,
+/// and `/a/{name}` beside `/a/{*rest}`, which no router holds together. The same pattern may stand in
+/// several rules of different methods.
+///
+/// # Paths
+///
+/// Before it is compared, a path is brought into the one form that the patterns have (RFC 3986 §6.2.2,
+/// and §3.5.2 of the servlet specification), in this order:
+///
+/// - A query and a fragment are cut off, and from every segment its parameters: `/a;jsessionid=1` is
+///   `/a`.
+/// - Percent-encodings of unreserved characters are decoded, once: `/%61` is `/a`. All others stay, in
+///   upper case, so `%2F` separates nothing, and what is not UTF-8 is compared as it is encoded. A
+///   character that may not stand in a path is encoded. An invalid encoding stays as it is.
+/// - Several slashes become one; then `.` and `..` are resolved, and never lead above the root.
+///
+/// A slash at the end is significant, except under a prefix. A path of more than 8,192 bytes is
+/// [`Unmatched`](Decision::Unmatched). `OPTIONS *` and the authority of `CONNECT` are no paths, and no
+/// pattern matches them.
+///
+/// The path itself never becomes the name of a counter: there are as many counters as rules and
+/// templates name, whatever a scanner asks for.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    exclusions: Vec<Pattern>,
+    excluded: Table,
+    rules: Vec<Resolved>,
+    patterns: Vec<Included>,
+    by_method: HashMap<Method, Table>,
+    other_methods: Table,
+    by_matched_path: bool,
+    otherwise: Option<String>,
+}
+
+/// What a rule says about the requests it matches.
+#[derive(Clone, Debug)]
+struct Resolved {
+    counter: String,
+    weight: NonZeroU32,
+    visitors: bool,
+}
+
+/// A pattern and the number of its rule.
+#[derive(Clone, Debug)]
+struct Included {
+    pattern: Pattern,
+    rule: usize,
+}
+
+impl Rules {
+    /// Without a rule, to begin with: nothing matches.
+    pub fn builder() -> RulesBuilder {
+        RulesBuilder::default()
+    }
+
+    /// Decides about a request with this path in its URI, for which the server's router had this
+    /// template, if any.
+    ///
+    /// It goes through no list of rules. It allocates for a path that is not in normal form, and for
+    /// templates where a literal and a parameter compete for it or there are more than four parameters.
+    #[must_use]
+    pub fn decide<'a>(&'a self, method: &Method, path: &str, matched_path: Option<&'a str>) -> Decision<'a> {
+        self.reason(method, path::normalise(path).as_deref(), matched_path).decision()
+    }
+
+    /// Decides the same, and tells why.
+    #[must_use]
+    pub fn explain<'a>(
+        &'a self,
+        method: &'a Method,
+        path: &'a str,
+        matched_path: Option<&'a str>,
+    ) -> Explanation<'a> {
+        let path = path::normalise(path);
+        let reason = self.reason(method, path.as_deref(), matched_path);
+        Explanation { method, path: path.ok(), reason }
+    }
+
+    /// The names of all counters that rules feed, some perhaps more than once; not those of templates.
+    pub fn counters(&self) -> impl Iterator<Item = &str> {
+        let named = self.rules.iter().map(|rule| &*rule.counter);
+        named.chain(self.otherwise.as_deref())
+    }
+
+    fn reason<'a>(
+        &'a self,
+        method: &Method,
+        path: Result<&str, &Unusable>,
+        matched_path: Option<&'a str>,
+    ) -> Reason<'a> {
+        let by_pattern = match path {
+            Ok(path) => self.by_pattern(method, path),
+            Err(Unusable::NotAPath) => None,
+            Err(Unusable::TooLong(bytes)) => Some(Reason::PathTooLong(*bytes)),
+        };
+        by_pattern.unwrap_or_else(|| self.by_default(matched_path))
+    }
+
+    fn by_pattern(&self, method: &Method, path: &str) -> Option<Reason<'_>> {
+        if let Some(number) = self.excluded.find(path) {
+            let Pattern { text, kind, .. } = &self.exclusions[number];
+            return Some(Reason::Excluded { pattern: text, kind: *kind });
+        }
+        let table = self.by_method.get(method).unwrap_or(&self.other_methods);
+        let Included { pattern, rule } = &self.patterns[table.find(path)?];
+        let Resolved { counter, weight, visitors } = &self.rules[*rule];
+        let (weight, visitors) = (*weight, *visitors);
+        Some(Reason::Rule { pattern: &pattern.text, kind: pattern.kind, counter, weight, visitors })
+    }
+
+    fn by_default<'a>(&'a self, matched_path: Option<&'a str>) -> Reason<'a> {
+        match (matched_path.filter(|_| self.by_matched_path), &self.otherwise) {
+            (Some(template), _) => Reason::MatchedPath(template),
+            (None, Some(counter)) => Reason::Otherwise(counter),
+            (None, None) => Reason::Unmatched,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod laws;

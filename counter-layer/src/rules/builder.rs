@@ -1,0 +1,171 @@
+use std::collections::HashMap;
+
+use counter_core::CounterName;
+use http::Method;
+
+use crate::rules::pattern::Pattern;
+use crate::rules::table::Table;
+use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
+
+/// Collects what [`Rules`] are made of; the order does not matter.
+///
+/// With the feature `serde` it can be read from configuration, where all fields have a default except
+/// the counter and the patterns of a rule:
+///
+/// ```
+/// # #[cfg(feature = "serde")] {
+/// let rules: counter_layer::RulesBuilder = serde_json::from_str(r#"{
+///     "exclude": ["/healthz"],
+///     "rules": [
+///         {"counter": "articles", "patterns": ["/articles/{id}"], "methods": ["GET"]},
+///         {"counter": "api", "patterns": ["/api/*"], "weight": 10, "visitors": false}
+///     ],
+///     "by_matched_path": true,
+///     "otherwise": "pages"
+/// }"#)?;
+/// let rules = rules.build()?;
+/// assert_eq!(rules.counters().collect::<Vec<_>>(), ["articles", "api", "pages"]);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields, default))]
+#[must_use]
+pub struct RulesBuilder {
+    exclude: Vec<String>,
+    rules: Vec<Rule>,
+    by_matched_path: bool,
+    otherwise: Option<String>,
+}
+
+impl RulesBuilder {
+    /// Adds a rule.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Excludes what the pattern matches, by any method; it wins over every rule.
+    pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
+        self.exclude.push(pattern.into());
+        self
+    }
+
+    /// Counts requests that no rule matches under the template of the server's router, where it has one.
+    pub const fn by_matched_path(mut self) -> Self {
+        self.by_matched_path = true;
+        self
+    }
+
+    /// Counts what nothing else matches under this counter: the servlet specification's default.
+    pub fn otherwise(mut self, counter: impl Into<String>) -> Self {
+        self.otherwise = Some(counter.into());
+        self
+    }
+
+    /// Resolves the rules.
+    ///
+    /// # Errors
+    /// When a pattern can never match, two of them match the same requests with the same right, or a
+    /// counter cannot have its name. Both patterns and both counters are named.
+    pub fn build(self) -> Result<Rules, RulesError> {
+        let Self { exclude, rules: given, by_matched_path, otherwise } = self;
+        let mut excluded = Table::default();
+        let mut exclusions: Vec<Pattern> = Vec::new();
+        for text in exclude {
+            let pattern = parse(text)?;
+            if let Err(other) = excluded.insert(&pattern, exclusions.len()) {
+                let one = exclusions.get(other).unwrap_or(&pattern).text.clone();
+                return Err(RulesError::ExcludedTwice { patterns: [one, pattern.text] });
+            }
+            exclusions.push(pattern);
+        }
+
+        let mut patterns = Vec::new();
+        for (number, rule) in given.iter().enumerate() {
+            check(rule)?;
+            for text in &rule.patterns {
+                patterns.push(Included { pattern: parse(text.clone())?, rule: number });
+            }
+        }
+        if let Some(counter) = &otherwise {
+            check_counter(counter)?;
+        }
+
+        let table = |method: Option<&Method>| table(&given, &patterns, method);
+        let mut by_method = HashMap::new();
+        for method in given.iter().flat_map(|rule| &rule.methods) {
+            by_method.insert(method.clone(), table(Some(method))?);
+        }
+        if by_method.contains_key(&Method::GET) {
+            by_method.insert(Method::HEAD, table(Some(&Method::HEAD))?);
+        }
+        let other_methods = table(None)?;
+
+        let resolve = |Rule { counter, weight, visitors, .. }| Resolved { counter, weight, visitors };
+        let rules = given.into_iter().map(resolve).collect();
+        Ok(Rules {
+            exclusions,
+            excluded,
+            rules,
+            patterns,
+            by_method,
+            other_methods,
+            by_matched_path,
+            otherwise,
+        })
+    }
+}
+
+/// What requests of one method are compared with; `None` is any method that no rule names.
+fn table(rules: &[Rule], patterns: &[Included], method: Option<&Method>) -> Result<Table, RulesError> {
+    let named = |rule: &Rule| rule.methods.is_empty() || method.is_some_and(|method| rule.names(method));
+    // HEAD asks what GET would give, so it counts with it where no rule speaks of it.
+    let inherited = |rule: &Rule| method == Some(&Method::HEAD) && !named(rule) && rule.names(&Method::GET);
+    let mut table = Table::default();
+    for (number, Included { pattern, rule }) in patterns.iter().enumerate() {
+        if named(&rules[*rule]) {
+            table.insert(pattern, number).map_err(|other| tie(rules, patterns, other, number))?;
+        }
+    }
+    for (number, Included { pattern, rule }) in patterns.iter().enumerate() {
+        if inherited(&rules[*rule]) && table.holder(pattern).is_none() {
+            table.insert(pattern, number).map_err(|other| tie(rules, patterns, other, number))?;
+        }
+    }
+    Ok(table)
+}
+
+fn tie(rules: &[Rule], patterns: &[Included], one: usize, other: usize) -> RulesError {
+    let claims = [&patterns[one.min(other)], &patterns[one.max(other)]];
+    let patterns = claims.map(|claim| claim.pattern.text.clone());
+    let counters = claims.map(|claim| rules[claim.rule].counter.clone());
+    if claims[0].rule == claims[1].rule {
+        let [counter, _] = counters;
+        return RulesError::Repeated { patterns, counter };
+    }
+    RulesError::Tie { patterns, counters }
+}
+
+fn parse(text: String) -> Result<Pattern, RulesError> {
+    Pattern::parse(text).map_err(|(pattern, reason)| RulesError::Pattern { pattern, reason })
+}
+
+fn check(rule: &Rule) -> Result<(), RulesError> {
+    check_counter(&rule.counter)?;
+    let counter = || rule.counter.clone();
+    if rule.patterns.is_empty() {
+        return Err(RulesError::NoPattern { counter: counter() });
+    }
+    match rule.methods.iter().find(|method| method.as_str().contains(|c: char| c.is_ascii_lowercase())) {
+        Some(method) => Err(RulesError::Method { counter: counter(), method: method.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn check_counter(counter: &str) -> Result<(), RulesError> {
+    match CounterName::new(counter) {
+        Ok(_) => Ok(()),
+        Err(reason) => Err(RulesError::Counter { counter: counter.to_owned(), reason }),
+    }
+}

@@ -1,0 +1,221 @@
+//! The one spelling of a path under which it is compared with patterns.
+
+use std::borrow::Cow;
+
+/// Paths with more bytes are compared with no pattern.
+pub(super) const MAX_BYTES: usize = 8192;
+
+/// Why a text has no normal form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// It is the `*` of `OPTIONS *`, the authority of a `CONNECT`, or nothing.
+    NotAPath,
+    /// It has this many bytes.
+    TooLong(usize),
+}
+
+/// The path up to its query, in normal form; borrowed when it already is.
+pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
+    let path = raw.find(['?', '#']).map_or(raw, |end| &raw[..end]);
+    if path.len() > MAX_BYTES {
+        return Err(Unusable::TooLong(path.len()));
+    }
+    let below_root = path.strip_prefix('/').ok_or(Unusable::NotAPath)?;
+    if is_normal(below_root) {
+        return Ok(Cow::Borrowed(path));
+    }
+    let mut normal = String::with_capacity(path.len());
+    let mut trailing_slash = true;
+    for raw_segment in below_root.split('/') {
+        let before = normal.len();
+        normal.push('/');
+        // Parameters go before decoding: `%3B` is a character of the name, and `;` is not.
+        write(raw_segment.split(';').next().unwrap_or_default(), &mut normal);
+        trailing_slash = matches!(&normal[before..], "/" | "/." | "/..");
+        if trailing_slash {
+            let up = normal.ends_with("..");
+            normal.truncate(before);
+            if up {
+                normal.truncate(normal.rfind('/').unwrap_or_default());
+            }
+        }
+    }
+    if trailing_slash {
+        normal.push('/');
+    }
+    Ok(Cow::Owned(normal))
+}
+
+/// The same text with every character in its normal spelling; `/` and dots are not looked at.
+pub(super) fn respell(text: &str) -> String {
+    let mut normal = String::with_capacity(text.len());
+    write(text, &mut normal);
+    normal
+}
+
+/// Whether a percent-encoding in the text is written as no normal path writes it.
+pub(super) fn is_misspelt(text: &str) -> bool {
+    Spelling(text.as_bytes()).any(|character| character.raw.len() > 1 && !character.is_normal())
+}
+
+fn is_normal(below_root: &str) -> bool {
+    let mut segments = below_root.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let empty_inside = segment.is_empty() && segments.peek().is_some();
+        if empty_inside || segment == "." || segment == ".." || segment.contains(';') {
+            return false;
+        }
+        if !Spelling(segment.as_bytes()).all(Character::is_normal) {
+            return false;
+        }
+    }
+    true
+}
+
+fn write(text: &str, normal: &mut String) {
+    for Character { byte, encoded, .. } in Spelling(text.as_bytes()) {
+        if encoded {
+            normal.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+        } else {
+            normal.push(char::from(byte));
+        }
+    }
+}
+
+fn hex(digit: u8) -> char {
+    char::from_digit(digit.into(), 16).map_or('0', |digit| digit.to_ascii_uppercase())
+}
+
+/// Reads a text byte by byte, through its percent-encodings.
+struct Spelling<'a>(&'a [u8]);
+
+#[derive(Clone, Copy)]
+struct Character<'a> {
+    byte: u8,
+    /// Whether a normal path has it percent-encoded.
+    encoded: bool,
+    raw: &'a [u8],
+}
+
+impl Character<'_> {
+    fn is_normal(self) -> bool {
+        match self.raw {
+            [_] => !self.encoded,
+            raw => self.encoded && !raw.iter().any(u8::is_ascii_lowercase),
+        }
+    }
+}
+
+impl<'a> Iterator for Spelling<'a> {
+    type Item = Character<'a>;
+
+    fn next(&mut self) -> Option<Character<'a>> {
+        let (byte, encoded, length) = match *self.0 {
+            [] => return None,
+            [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                let byte = nibble(high) << 4 | nibble(low);
+                (byte, !is_unreserved(byte), 3)
+            }
+            [byte, ..] => (byte, !may_stand_in_a_path(byte), 1),
+        };
+        let (raw, rest) = self.0.split_at(length);
+        self.0 = rest;
+        Some(Character { byte, encoded, raw })
+    }
+}
+
+const fn nibble(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20) - b'a' + 10,
+    }
+}
+
+const fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// The `pchar` of RFC 3986, the slash, and the percent sign of an invalid encoding, which stays.
+const fn may_stand_in_a_path(byte: u8) -> bool {
+    is_unreserved(byte)
+        || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
+        || matches!(byte, b':' | b'@' | b'/' | b'%')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_normal_form() {
+        for (raw, normal) in [
+            ("/", "/"),
+            ("/articles/7", "/articles/7"),
+            ("/articles/7/", "/articles/7/"),
+            ("/-._~!$&'()*+,=:@", "/-._~!$&'()*+,=:@"),
+            // Path parameters are cut from every segment.
+            ("/a;jsessionid=1", "/a"),
+            ("/a;x=1/b;y;z=2", "/a/b"),
+            ("/a/;x", "/a/"),
+            ("/;x/a", "/a"),
+            ("/a%3Bx", "/a%3Bx"),
+            // Unreserved characters are decoded, once; others keep their encoding, in upper case.
+            ("/%61%2D%7E", "/a-~"),
+            ("/%2561", "/%2561"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/a%2Fb", "/a%2Fb"),
+            // What may not stand in a path is the same as its encoding.
+            ("/caf\u{e9}", "/caf%C3%A9"),
+            ("/caf%c3%a9", "/caf%C3%A9"),
+            ("/{id}|\"", "/%7Bid%7D%7C%22"),
+            // Not UTF-8, and not an encoding.
+            ("/%ff%FE", "/%FF%FE"),
+            ("/100%", "/100%"),
+            ("/%zz%4", "/%zz%4"),
+            // Slashes collapse before dots are resolved.
+            ("//", "/"),
+            ("//a///b//", "/a/b/"),
+            ("/a//../b", "/b"),
+            ("/a/;x/../b", "/b"),
+            // Dots never climb above the root.
+            ("/a/./b", "/a/b"),
+            ("/a/.", "/a/"),
+            ("/a/b/..", "/a/"),
+            ("/a/b/../c", "/a/c"),
+            ("/../../a", "/a"),
+            ("/a/../..", "/"),
+            ("/a/%2e%2E/b", "/b"),
+            ("/a/..;x/b", "/b"),
+            ("/a/...", "/a/..."),
+            ("/.well-known/a", "/.well-known/a"),
+            // A query or a fragment is no part of a path.
+            ("/a?b=/c", "/a"),
+            ("/a#b", "/a"),
+        ] {
+            let found = normalise(raw).expect("a path");
+            assert_eq!(found, normal, "{raw}");
+            let is_query = raw.strip_prefix(normal).is_some_and(|rest| rest.starts_with(['?', '#']));
+            assert_eq!(matches!(found, Cow::Borrowed(_)), raw == normal || is_query, "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_or_too_long_has_none() {
+        for raw in ["", "*", "example.com:443", "articles", "?a", "http://example.com/"] {
+            assert_eq!(normalise(raw), Err(Unusable::NotAPath), "{raw}");
+        }
+        let longest = format!("/{}", "a".repeat(MAX_BYTES - 1));
+        assert_eq!(normalise(&longest).as_deref(), Ok(&*longest));
+        assert_eq!(normalise(&format!("{longest}a")), Err(Unusable::TooLong(MAX_BYTES + 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_normal_form_is_its_own(raw in "/([a./;25eE\u{e9}{]|%2[eEfF5]|//|\\.\\.){0,12}") {
+            let normal = normalise(&raw).expect("a path").into_owned();
+            prop_assert_eq!(normalise(&normal), Ok(Cow::Borrowed(&*normal)));
+        }
+    }
+}

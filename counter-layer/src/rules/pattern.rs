@@ -1,0 +1,232 @@
+use std::fmt;
+
+use crate::rules::{PatternError, path};
+
+/// The kinds of pattern, the first that matches decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PatternKind {
+    /// `/catalog`, or the empty pattern for the home page.
+    Exact,
+    /// `/articles/{id}` or `/files/{*rest}`.
+    Template,
+    /// `/static/*`.
+    Prefix,
+    /// `*.html`.
+    Extension,
+}
+
+/// A pattern that was understood.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    /// As it was given.
+    pub(super) text: String,
+    pub(super) kind: PatternKind,
+    /// What tells it from others of its kind: a path, a template without the names of its parameters,
+    /// the path before `/*`, or an extension.
+    pub(super) key: String,
+}
+
+impl Pattern {
+    /// Understands the text, or gives it back with what is wrong with it.
+    pub(super) fn parse(text: String) -> Result<Self, (String, PatternError)> {
+        match read(&text) {
+            Ok((kind, key)) => Ok(Self { text, kind, key }),
+            Err(reason) => Err((text, reason)),
+        }
+    }
+}
+
+fn read(text: &str) -> Result<(PatternKind, String), PatternError> {
+    match text {
+        "" => return Ok((PatternKind::Exact, "/".to_owned())),
+        "/" => return Err(PatternError::BareSlash),
+        _ if text.len() > path::MAX_BYTES => return Err(PatternError::TooLong),
+        _ if text.contains(char::is_control) => return Err(PatternError::ControlCharacter),
+        _ if text.contains(['?', '#']) => return Err(PatternError::Query),
+        _ => {}
+    }
+    if let Some(extension) = text.strip_prefix("*.") {
+        return Ok((PatternKind::Extension, read_extension(extension)?));
+    }
+    if text.starts_with('*') {
+        return Err(PatternError::Star(text.to_owned()));
+    }
+    let below_root = text.strip_prefix('/').ok_or(PatternError::MissingSlash)?;
+    let (segments, prefix) = match below_root.strip_suffix('*') {
+        Some("") => return Ok((PatternKind::Prefix, String::new())),
+        Some(head) if head.ends_with('/') => (&head[..head.len() - 1], true),
+        _ => (below_root, false),
+    };
+    let mut key = String::with_capacity(text.len());
+    let mut rest = segments.split('/').peekable();
+    while let Some(segment) = rest.next() {
+        key.push('/');
+        read_segment(segment, prefix || rest.peek().is_some(), &mut key)?;
+    }
+    let template = key.contains('{');
+    match (template, prefix) {
+        (false, false) => Ok((PatternKind::Exact, key)),
+        (true, false) => Ok((PatternKind::Template, key)),
+        (false, true) => Ok((PatternKind::Prefix, key)),
+        (true, true) => Err(PatternError::StarAfterTemplate),
+    }
+}
+
+fn read_extension(extension: &str) -> Result<String, PatternError> {
+    if extension.is_empty() || extension.contains(['/', '*', '.', ';', '{', '}']) {
+        return Err(PatternError::Extension);
+    }
+    spell(extension)
+}
+
+/// Appends a segment to the key, and leaves out the name of its parameter.
+fn read_segment(segment: &str, inside: bool, key: &mut String) -> Result<(), PatternError> {
+    let owned = || segment.to_owned();
+    if segment.starts_with(':') {
+        return Err(PatternError::Colon(owned()));
+    }
+    let (literal, parameter) = match segment.split_once('{') {
+        Some((literal, parameter)) => (literal, Some(parameter)),
+        None => (segment, None),
+    };
+    if literal.contains('}') {
+        return Err(PatternError::Brace(owned()));
+    }
+    if literal.contains('*') {
+        return Err(PatternError::Star(owned()));
+    }
+    if literal.contains(';') {
+        return Err(PatternError::PathParameter(owned()));
+    }
+    if segment.is_empty() && inside {
+        return Err(PatternError::EmptySegment);
+    }
+    if segment == "." || segment == ".." {
+        return Err(PatternError::DotSegment);
+    }
+    key.push_str(&spell(literal)?);
+    let Some(parameter) = parameter else { return Ok(()) };
+    let (name, after) = parameter.split_once('}').ok_or_else(|| PatternError::Brace(owned()))?;
+    let (name, catch_all) = name.strip_prefix('*').map_or((name, false), |name| (name, true));
+    if name.contains('{') {
+        return Err(PatternError::Brace(owned()));
+    }
+    if name.contains('*') {
+        return Err(PatternError::Star(owned()));
+    }
+    if name.is_empty() {
+        return Err(PatternError::EmptyName(owned()));
+    }
+    if !after.is_empty() {
+        return Err(PatternError::AfterParameter(owned()));
+    }
+    if catch_all && inside {
+        return Err(PatternError::CatchAllInside(owned()));
+    }
+    key.push_str(if catch_all { "{*p}" } else { "{p}" });
+    Ok(())
+}
+
+/// The text as a normal path has it: what may not stand in a path is encoded.
+fn spell(text: &str) -> Result<String, PatternError> {
+    let normal = path::respell(text);
+    if path::is_misspelt(text) {
+        return Err(PatternError::Encoding { text: text.to_owned(), normal });
+    }
+    Ok(normal)
+}
+
+impl fmt::Display for PatternKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Exact => "exact",
+            Self::Template => "template",
+            Self::Prefix => "prefix",
+            Self::Extension => "extension",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_of_one_kind_and_has_a_key() {
+        for (text, kind, key) in [
+            ("", PatternKind::Exact, "/"),
+            ("/catalog", PatternKind::Exact, "/catalog"),
+            ("/catalog/", PatternKind::Exact, "/catalog/"),
+            ("/caf\u{e9}", PatternKind::Exact, "/caf%C3%A9"),
+            ("/a%2Fb", PatternKind::Exact, "/a%2Fb"),
+            ("/a:b/.c/...", PatternKind::Exact, "/a:b/.c/..."),
+            ("/*", PatternKind::Prefix, ""),
+            ("/baz/*", PatternKind::Prefix, "/baz"),
+            ("/foo/bar/*", PatternKind::Prefix, "/foo/bar"),
+            ("*.bop", PatternKind::Extension, "bop"),
+            ("/articles/{id}", PatternKind::Template, "/articles/{p}"),
+            ("/{a}/{b}/", PatternKind::Template, "/{p}/{p}/"),
+            ("/user_{name}", PatternKind::Template, "/user_{p}"),
+            ("/files/{*rest}", PatternKind::Template, "/files/{*p}"),
+        ] {
+            assert_eq!(read(text), Ok((kind, key.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_could_never_match_is_refused_with_what_to_write() {
+        for (text, words) in [
+            ("/", "write the empty pattern"),
+            ("catalog", "does not begin with a slash"),
+            ("{id}", "does not begin with a slash"),
+            (":id", "does not begin with a slash"),
+            ("/foo/:bar", "write {bar}"),
+            ("/foo/:bar/x", "write {bar}"),
+            ("*", "has a star in \"*\""),
+            ("*bop", "has a star"),
+            ("/a/*/b", "write {name}"),
+            ("/a*", "has a star"),
+            ("/a/b*c/d", "has a star"),
+            ("/**", "has a star"),
+            ("/{a*}", "has a star"),
+            ("/{**a}", "has a star"),
+            ("/a/*.bop", "has a star"),
+            ("/{a}/*", "write /{*rest}"),
+            ("*.", "not one extension"),
+            ("*.a/b", "not one extension"),
+            ("*.*", "not one extension"),
+            ("*.tar.gz", "not one extension"),
+            ("*.{ext}", "not one extension"),
+            ("/{id", "unpaired brace"),
+            ("/id}", "unpaired brace"),
+            ("/{{id}}", "unpaired brace"),
+            ("/{a/b}", "unpaired brace"),
+            ("/{}", "without a name"),
+            ("/{*}", "without a name"),
+            ("/{a}.html", "goes on after the parameter"),
+            ("/{a}{b}", "goes on after the parameter"),
+            ("/{*a}/b", "goes on after"),
+            ("/{*a}/", "goes on after"),
+            ("/a?b=1", "query"),
+            ("/a#b", "query or a fragment"),
+            ("/a\nb", "control character"),
+            ("/a;b", "path parameter"),
+            ("//a", "two slashes"),
+            ("/a//*", "two slashes"),
+            ("//*", "two slashes"),
+            ("/./a", "the path it leads to"),
+            ("/a/..", "the path it leads to"),
+            ("/a/../*", "the path it leads to"),
+            ("/%61", "write a"),
+            ("/caf%c3%a9", "write caf%C3%A9"),
+            ("/%7euser/{id}", "write ~user"),
+            ("*.%62op", "write bop"),
+        ] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let long = format!("/{}", "a".repeat(path::MAX_BYTES));
+        assert_eq!(read(&long), Err(PatternError::TooLong));
+    }
+}

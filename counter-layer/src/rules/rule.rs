@@ -1,0 +1,80 @@
+use std::num::NonZeroU32;
+
+use http::Method;
+
+/// A counter and the patterns that feed it, for a [`RulesBuilder`](crate::RulesBuilder).
+///
+/// See [`Rules`](crate::Rules) for what a pattern is.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields))]
+#[must_use]
+pub struct Rule {
+    pub(super) counter: String,
+    pub(super) patterns: Vec<String>,
+    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "methods"))]
+    pub(super) methods: Vec<Method>,
+    #[cfg_attr(feature = "serde", serde(default = "once"))]
+    pub(super) weight: NonZeroU32,
+    #[cfg_attr(feature = "serde", serde(default = "counted"))]
+    pub(super) visitors: bool,
+}
+
+impl Rule {
+    /// Feeds the counter of that name, as yet by no pattern.
+    pub fn counter(name: impl Into<String>) -> Self {
+        Self {
+            counter: name.into(),
+            patterns: Vec::new(),
+            methods: Vec::new(),
+            weight: NonZeroU32::MIN,
+            visitors: true,
+        }
+    }
+
+    /// Adds a pattern; a request that matches any of them matches the rule.
+    pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
+        self.patterns.push(pattern.into());
+        self
+    }
+
+    /// Adds a method; without any, all methods match. `GET` takes `HEAD` with it, unless a rule names
+    /// `HEAD` for the same pattern.
+    pub fn method(mut self, method: Method) -> Self {
+        self.methods.push(method);
+        self
+    }
+
+    /// Lets each request count as this many; 1 by default.
+    pub const fn weight(mut self, weight: NonZeroU32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Counts requests, but not who sent them.
+    pub const fn without_visitors(mut self) -> Self {
+        self.visitors = false;
+        self
+    }
+
+    /// Whether the rule names that method.
+    pub(super) fn names(&self, method: &Method) -> bool {
+        self.methods.contains(method)
+    }
+}
+
+#[cfg(feature = "serde")]
+const fn once() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+#[cfg(feature = "serde")]
+const fn counted() -> bool {
+    true
+}
+
+#[cfg(feature = "serde")]
+fn methods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Method>, D::Error> {
+    let names: Vec<String> = serde::Deserialize::deserialize(deserializer)?;
+    let method = |name: String| Method::from_bytes(name.as_bytes()).map_err(serde::de::Error::custom);
+    names.into_iter().map(method).collect()
+}

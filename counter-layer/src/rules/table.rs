@@ -1,0 +1,94 @@
+use std::collections::HashMap;
+
+use matchit::Router;
+
+use crate::rules::pattern::{Pattern, PatternKind};
+
+/// Patterns by what finds them, each with its number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    exact: HashMap<String, usize>,
+    templates: Router<usize>,
+    /// The same by their keys, since the router does not tell whom a new one competes with.
+    template_keys: HashMap<String, usize>,
+    prefixes: HashMap<String, usize>,
+    longest_prefix: usize,
+    extensions: HashMap<String, usize>,
+}
+
+impl Table {
+    /// Adds a pattern, or tells which one matches the same paths with the same right.
+    pub(super) fn insert(&mut self, pattern: &Pattern, number: usize) -> Result<(), usize> {
+        if let Some(holder) = self.holder(pattern) {
+            return Err(holder);
+        }
+        let key = pattern.key.clone();
+        match pattern.kind {
+            PatternKind::Exact => self.exact.insert(key, number),
+            PatternKind::Extension => self.extensions.insert(key, number),
+            PatternKind::Prefix => {
+                self.longest_prefix = self.longest_prefix.max(key.len());
+                self.prefixes.insert(key, number)
+            }
+            PatternKind::Template => {
+                if self.templates.insert(&*key, number).is_err() {
+                    return Err(self.rival(&key).unwrap_or(number));
+                }
+                self.template_keys.insert(key, number)
+            }
+        };
+        Ok(())
+    }
+
+    /// The same pattern, but for the names of parameters.
+    pub(super) fn holder(&self, pattern: &Pattern) -> Option<usize> {
+        let patterns = match pattern.kind {
+            PatternKind::Exact => &self.exact,
+            PatternKind::Template => &self.template_keys,
+            PatternKind::Prefix => &self.prefixes,
+            PatternKind::Extension => &self.extensions,
+        };
+        patterns.get(&*pattern.key).copied()
+    }
+
+    /// The pattern that decides about a normal path.
+    pub(super) fn find(&self, path: &str) -> Option<usize> {
+        let exact = self.exact.get(path).copied();
+        exact
+            .or_else(|| Some(*self.templates.at(path).ok()?.value))
+            .or_else(|| self.find_prefix(path))
+            .or_else(|| self.find_extension(path))
+    }
+
+    fn find_prefix(&self, path: &str) -> Option<usize> {
+        if self.prefixes.is_empty() {
+            return None;
+        }
+        // Begins no deeper than the deepest pattern: a long path must not be hashed once a slash.
+        let mut head = match path.as_bytes().get(..=self.longest_prefix) {
+            None => path,
+            Some(start) => &path[..start.iter().rposition(|byte| *byte == b'/')?],
+        };
+        loop {
+            if let Some(number) = self.prefixes.get(head) {
+                return Some(*number);
+            }
+            head = &head[..head.rfind('/')?];
+        }
+    }
+
+    fn find_extension(&self, path: &str) -> Option<usize> {
+        let (_, segment) = path.rsplit_once('/')?;
+        let (_, extension) = segment.rsplit_once('.')?;
+        self.extensions.get(extension).copied()
+    }
+
+    /// The first of the templates that the router cannot hold together with this one.
+    fn rival(&self, key: &str) -> Option<usize> {
+        let rivals = self.template_keys.iter().filter(|(other, _)| {
+            let mut both = Router::new();
+            both.insert(&***other, ()).and_then(|()| both.insert(key, ())).is_err()
+        });
+        rivals.map(|(_, number)| *number).min()
+    }
+}
