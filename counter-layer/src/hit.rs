@@ -39,9 +39,10 @@ impl Hit {
 impl Drop for Hit {
     fn drop(&mut self) {
         let Counting { recorder, hits, .. } = &*self.counting;
+        let hit = hits.hit().visitor(self.visitor);
         match self.page {
-            Some(page) => recorder.request(&[*hits, page], self.visitor),
-            None => recorder.request(&[*hits], self.visitor),
+            Some(page) => recorder.request(&[hit, page.hit().visitor(self.visitor)]),
+            None => recorder.request(&[hit]),
         }
     }
 }
