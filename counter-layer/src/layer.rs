@@ -1,11 +1,13 @@
+use std::fmt;
 use std::sync::Arc;
 
 use counter_core::{Recorder, VisitorKey};
 use tower_layer::Layer;
 
-use crate::AccessCounter;
-use crate::hit::Counting;
+use crate::facet::Facets;
+use crate::guard::{Counting, Wanted};
 use crate::identity::Identity;
+use crate::{AccessCounter, Facet, Outcome};
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
@@ -20,10 +22,12 @@ use crate::identity::Identity;
 /// [`SocketAddr`](std::net::SocketAddr) extension. Without one a request counts without a visitor.
 ///
 /// See the [crate](crate) for an example.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AccessCounterLayer {
     recorder: Recorder,
     identity: Identity,
+    facets: Facets,
+    wanted: Option<Arc<Wanted>>,
 }
 
 impl AccessCounterLayer {
@@ -31,7 +35,12 @@ impl AccessCounterLayer {
     /// restart, and to another instance, unless [`visitor_key`](Self::visitor_key) is set.
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
-        Self { recorder, identity: Identity { key: VisitorKey::random(), trusted_hops: 0 } }
+        Self {
+            recorder,
+            identity: Identity { key: VisitorKey::random(), trusted_hops: 0 },
+            facets: Facets::default(),
+            wanted: None,
+        }
     }
 
     /// Tells visitors apart by this key, which several instances may share.
@@ -50,6 +59,36 @@ impl AccessCounterLayer {
         self.identity.trusted_hops = hops;
         self
     }
+
+    /// Keeps these views of all requests beside `hits`: see [`Facet`] for their names. None by default.
+    #[must_use]
+    pub fn facets(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
+        let chosen: Vec<_> = facets.into_iter().collect();
+        self.facets = Facets::of(&self.recorder, &chosen);
+        self
+    }
+
+    /// Counts only requests that end in a way this closure wants; the others are `ignored` in the
+    /// ledger. Without it every one counts.
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// # use counter_layer::{AccessCounterLayer, Outcome};
+    /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    /// let successes = AccessCounterLayer::new(recorder).count_if(|outcome| outcome.is_success());
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn count_if(mut self, wanted: impl Fn(Outcome) -> bool + Send + Sync + 'static) -> Self {
+        self.wanted = Some(Arc::new(wanted));
+        self
+    }
+}
+
+impl fmt::Debug for AccessCounterLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessCounterLayer").field("facets", &self.facets).finish_non_exhaustive()
+    }
 }
 
 impl<S> Layer<S> for AccessCounterLayer {
@@ -58,6 +97,10 @@ impl<S> Layer<S> for AccessCounterLayer {
     fn layer(&self, inner: S) -> AccessCounter<S> {
         let recorder = self.recorder.clone();
         let hits = recorder.counter("hits");
-        AccessCounter::new(inner, Arc::new(Counting { recorder, identity: self.identity, hits }))
+        let (facets, wanted) = (self.facets.clone(), self.wanted.clone());
+        AccessCounter::new(
+            inner,
+            Arc::new(Counting { recorder, identity: self.identity, facets, wanted, hits }),
+        )
     }
 }

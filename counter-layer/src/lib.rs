@@ -34,7 +34,9 @@
 
 mod request;
 mod identity;
-mod hit;
+mod outcome;
+mod facet;
+mod guard;
 mod future;
 mod service;
 mod layer;
@@ -42,6 +44,8 @@ mod layer;
 #[cfg(feature = "admin")]
 pub mod admin;
 
+pub use facet::Facet;
 pub use future::ResponseFuture;
 pub use layer::AccessCounterLayer;
+pub use outcome::Outcome;
 pub use service::AccessCounter;

@@ -9,6 +9,7 @@ mod book;
 mod flow;
 mod faults;
 mod layer;
+mod outcome;
 mod admin;
 mod example;
 mod tidy;
