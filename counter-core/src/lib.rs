@@ -80,7 +80,7 @@ pub use ledger::{DropReason, Dropped, Hits, Ledger, Requests, Skip};
 
 pub use batch::{Batch, Cell, Fence, Part, Rejection, Verdict, VisitorCell, WriterId};
 pub use recorder::Recorder;
-pub use registry::Counter;
+pub use registry::{Counter, Hit};
 
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};

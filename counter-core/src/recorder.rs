@@ -4,7 +4,7 @@ use std::sync::Arc;
 use crate::ledger::{Ledger, Skip};
 use crate::salt::Salting;
 use crate::tally::Tally;
-use crate::{Counter, Health, Salt, SaltError, Timestamp, VisitorId};
+use crate::{Counter, Health, Hit, Salt, SaltError, Timestamp, VisitorId};
 
 /// The writer's face: counts hits in memory, without I/O, and never fails.
 ///
@@ -80,12 +80,12 @@ impl Recorder {
         at: Timestamp,
         weight: NonZeroU32,
     ) {
-        self.fold_if(self.tally.add(&[counter], visitor.into(), at, weight.get().into(), false));
+        self.fold_if(self.tally.add(&[counter.hit().visitor(visitor).weight(weight)], at, false));
     }
 
-    /// Counts one request, now: a hit under each of these counters, and one request in the ledger.
-    pub fn request(&self, counters: &[Counter], visitor: impl Into<Option<VisitorId>>) {
-        self.fold_if(self.tally.add(counters, visitor.into(), Timestamp::now(), 1, true));
+    /// Counts one request, now: these hits, and one request in the ledger.
+    pub fn request(&self, hits: &[Hit]) {
+        self.fold_if(self.tally.add(hits, Timestamp::now(), true));
     }
 
     /// Notes one request that makes no hit, and why.

@@ -6,9 +6,10 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::num::NonZeroU32;
 use std::sync::{Mutex, OnceLock};
 
-use crate::{CounterName, WriterId};
+use crate::{CounterName, VisitorId, WriterId};
 
 /// A counter of a [`Recorder`](crate::Recorder), found once and used often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +17,36 @@ pub struct Counter {
     pub(crate) number: u32,
     /// The tally that numbered it: under another one it counts as `(other)`.
     pub(crate) tally: WriterId,
+}
+
+/// One hit on a counter, to be recorded: of weight 1 and without a visitor, unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a hit counts when a recorder is given it"]
+pub struct Hit {
+    pub(crate) counter: Counter,
+    pub(crate) visitor: Option<VisitorId>,
+    pub(crate) weight: NonZeroU32,
+}
+
+impl Counter {
+    /// A hit on this counter.
+    pub const fn hit(self) -> Hit {
+        Hit { counter: self, visitor: None, weight: NonZeroU32::MIN }
+    }
+}
+
+impl Hit {
+    /// By this visitor, or by nobody that is known.
+    pub fn visitor(mut self, visitor: impl Into<Option<VisitorId>>) -> Self {
+        self.visitor = visitor.into();
+        self
+    }
+
+    /// Counting for so many.
+    pub const fn weight(mut self, weight: NonZeroU32) -> Self {
+        self.weight = weight;
+        self
+    }
 }
 
 #[derive(Debug)]

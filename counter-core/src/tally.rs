@@ -16,7 +16,7 @@ use crate::ledger::{Hits, Ledger, Requests, Skip};
 use crate::pending::Pending;
 use crate::registers::Registers;
 use crate::registry::{OTHER, Registry};
-use crate::{Counter, Grid, Health, Register, Timestamp, VisitorId};
+use crate::{Counter, Grid, Health, Hit, Register, Timestamp};
 
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -99,26 +99,21 @@ impl Tally {
         self.registry.contains(name)
     }
 
-    /// Adds one hit of this weight to each counter; `true` when it is time to [`fold`](Self::fold).
-    pub(crate) fn add(
-        &self,
-        counters: &[Counter],
-        visitor: Option<VisitorId>,
-        at: Timestamp,
-        weight: u64,
-        request: bool,
-    ) -> bool {
+    /// Adds hits of one instant; `true` when it is time to [`fold`](Self::fold).
+    pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, request: bool) -> bool {
         let start = self.grid.counts.base().bucket(at).start;
-        let visit = visitor
-            .map(|visitor| (self.grid.visitors.base().bucket(at).start, Register::of(visitor.as_bytes())));
+        let bucket = self.grid.visitors.base().bucket(at).start;
         let mut local = self.shard();
-        for counter in counters {
+        for hit in hits {
             // A counter of another tally has no place here; its hit is not lost for that.
-            let number = if counter.tally == self.writer { counter.number } else { OTHER };
+            let ours = hit.counter.tally == self.writer;
+            let number = if ours { hit.counter.number } else { OTHER };
+            let weight = u64::from(hit.weight.get());
             local.recorded += weight;
             local.overflow += if number == OTHER { weight } else { 0 };
             local.count(number, start, weight);
-            if let Some((bucket, register)) = visit {
+            if let Some(visitor) = hit.visitor {
+                let register = Register::of(visitor.as_bytes());
                 local.slots[number as usize].raise(bucket, register, || self.open(number, bucket));
             }
         }

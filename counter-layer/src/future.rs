@@ -1,9 +1,11 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use http::Response;
 use pin_project_lite::pin_project;
 
-use crate::hit::Hit;
+use crate::Outcome;
+use crate::guard::Guard;
 
 pin_project! {
     /// The response future of [`AccessCounter`](crate::AccessCounter).
@@ -12,24 +14,30 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        hit: Option<Hit>,
+        guard: Guard,
     }
 }
 
 impl<F> ResponseFuture<F> {
-    pub(crate) const fn new(inner: F, hit: Hit) -> Self {
-        Self { inner, hit: Some(hit) }
+    pub(crate) const fn new(inner: F, guard: Guard) -> Self {
+        Self { inner, guard }
     }
 }
 
-impl<F: Future> Future for ResponseFuture<F> {
+impl<F, B, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let outcome = ready!(this.inner.poll(cx));
+        let result = ready!(this.inner.poll(cx));
         // Now, and not when the connection drops the finished future.
-        drop(this.hit.take());
-        Poll::Ready(outcome)
+        this.guard.settle(match &result {
+            Ok(response) => Outcome::Answered(response.status()),
+            Err(_) => Outcome::Failed,
+        });
+        Poll::Ready(result)
     }
 }

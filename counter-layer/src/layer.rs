@@ -1,11 +1,13 @@
+use std::fmt;
 use std::sync::Arc;
 
-use counter_core::{Recorder, VisitorKey};
+use counter_core::{Counter, Recorder, VisitorKey};
 use tower_layer::Layer;
 
-use crate::AccessCounter;
-use crate::hit::Counting;
+use crate::facet::Facets;
+use crate::guard::{Counting, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
+use crate::{AccessCounter, Facet, Outcome, Rules};
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
@@ -21,10 +23,13 @@ use crate::identity::{Forwarded, Identity, IdentityError};
 /// [`SocketAddr`](std::net::SocketAddr) extension. Without one a request counts without a visitor.
 ///
 /// See the [crate](crate) for an example.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AccessCounterLayer {
     recorder: Recorder,
     identity: Identity,
+    rules: Option<Arc<Rules>>,
+    facets: Facets,
+    wanted: Option<Arc<Wanted>>,
 }
 
 impl AccessCounterLayer {
@@ -35,7 +40,7 @@ impl AccessCounterLayer {
     /// there are no visitors until a stable [`identity`](Self::identity) is set.
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
-        Self { recorder, identity: Identity::default() }
+        Self { recorder, identity: Identity::default(), rules: None, facets: Facets::default(), wanted: None }
     }
 
     /// Tells visitors apart by something else.
@@ -66,6 +71,65 @@ impl AccessCounterLayer {
         self.identity.replace(Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(hops).into());
         self
     }
+
+    /// Counts by these rules: under `hits`, and under the counter of the rule that decides. What they
+    /// exclude, or do not want, counts nowhere and is in the ledger.
+    ///
+    /// Without rules every request counts, under the template of its route; a rule set with
+    /// [`by_matched_path`](crate::RulesBuilder::by_matched_path) does that for what its rules leave.
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::{AccessCounterLayer, Rule, Rules};
+    /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    ///
+    /// let rules = Rules::builder()
+    ///     .rule(Rule::counter("articles").pattern("/articles/*"))
+    ///     .exclude("/healthz")
+    ///     .build()?;
+    /// let layer = AccessCounterLayer::new(recorder).rules(rules);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn rules(mut self, rules: impl Into<Arc<Rules>>) -> Self {
+        let rules = rules.into();
+        for name in rules.counters() {
+            // Their places are taken before anything else can take them.
+            let _: Counter = self.recorder.counter(name);
+        }
+        self.rules = Some(rules);
+        self
+    }
+
+    /// Keeps these views of all requests beside `hits`: see [`Facet`] for their names. None by default.
+    #[must_use]
+    pub fn facets(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
+        let chosen: Vec<_> = facets.into_iter().collect();
+        self.facets = Facets::of(&self.recorder, &chosen);
+        self
+    }
+
+    /// Counts only requests that end in a way this closure wants; the others are `ignored` in the
+    /// ledger. Without it every one counts.
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// # use counter_layer::{AccessCounterLayer, Outcome};
+    /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    /// let successes = AccessCounterLayer::new(recorder).count_if(|outcome| outcome.is_success());
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn count_if(mut self, wanted: impl Fn(Outcome) -> bool + Send + Sync + 'static) -> Self {
+        self.wanted = Some(Arc::new(wanted));
+        self
+    }
+}
+
+impl fmt::Debug for AccessCounterLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessCounterLayer").field("facets", &self.facets).finish_non_exhaustive()
+    }
 }
 
 impl<S> Layer<S> for AccessCounterLayer {
@@ -76,6 +140,7 @@ impl<S> Layer<S> for AccessCounterLayer {
         let hits = recorder.counter("hits");
         // It fails only where there are no visitors: see `new`.
         let visitors = self.identity.bind(&recorder).unwrap_or_default();
-        AccessCounter::new(inner, Arc::new(Counting { recorder, visitors, hits }))
+        let (rules, facets, wanted) = (self.rules.clone(), self.facets.clone(), self.wanted.clone());
+        AccessCounter::new(inner, Arc::new(Counting { recorder, visitors, rules, facets, wanted, hits }))
     }
 }

@@ -35,7 +35,9 @@
 mod request;
 mod identity;
 mod rules;
-mod hit;
+mod outcome;
+mod facet;
+mod guard;
 mod future;
 mod service;
 mod layer;
@@ -43,12 +45,14 @@ mod layer;
 #[cfg(feature = "admin")]
 pub mod admin;
 
+pub use facet::Facet;
 pub use future::ResponseFuture;
 pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, RequestHead,
 };
 pub use ipnet;
 pub use layer::AccessCounterLayer;
+pub use outcome::Outcome;
 pub use rules::{
     Decision, Explanation, PatternError, PatternKind, Reason, Rule, Rules, RulesBuilder, RulesError,
 };

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::Request;
+use http::{Request, Response};
 use tower_service::Service;
 
 use crate::ResponseFuture;
-use crate::hit::{Counting, Hit};
+use crate::guard::{Counting, Guard};
 
 /// The service that [`AccessCounterLayer`](crate::AccessCounterLayer) makes of another one.
 #[derive(Clone, Debug)]
@@ -20,9 +20,9 @@ impl<S> AccessCounter<S> {
     }
 }
 
-impl<S, B> Service<Request<B>> for AccessCounter<S>
+impl<S, B, R> Service<Request<B>> for AccessCounter<S>
 where
-    S: Service<Request<B>>,
+    S: Service<Request<B>, Response = Response<R>>,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -34,7 +34,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Before the call, so that a request is counted even when the call itself panics.
-        let hit = Hit::of(&self.counting, &request);
-        ResponseFuture::new(self.inner.call(request), hit)
+        let guard = Guard::of(&self.counting, &request);
+        ResponseFuture::new(self.inner.call(request), guard)
     }
 }

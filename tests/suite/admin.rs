@@ -142,9 +142,9 @@ async fn the_list_of_counters_has_pages_that_miss_none_and_repeat_none() {
 async fn the_ledger_has_every_number_by_its_name() {
     let mut site = site();
     let counter = site.recorder().counter("hits");
-    site.recorder().request(&[counter], None);
+    site.recorder().request(&[counter.hit()]);
     site.counters.flush().await.expect("memory takes all");
-    site.recorder().request(&[counter], None);
+    site.recorder().request(&[counter.hit()]);
     site.recorder().skip(counter_core::Skip::Excluded);
     site.recorder().record_at(counter, None, Timestamp::from_unix(0), NonZeroU32::new(5).expect("not 0"));
     site.recorder().record(site.recorder().counter(""), None);
@@ -430,7 +430,7 @@ async fn open_is_open() {
 #[tokio::test]
 async fn without_the_store_reads_say_so_in_time_with_what_is_known_here() {
     let (_redis, site) = site_without_redis().await;
-    site.recorder().request(&[site.recorder().counter("hits")], None);
+    site.recorder().request(&[site.recorder().counter("hits").hit()]);
     let reads = [
         "counters",
         "series?counter=hits&precision=60",

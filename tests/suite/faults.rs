@@ -43,7 +43,7 @@ async fn totals_are_exact_through_lost_replies_lost_requests_and_killed_connecti
                 let mut recorded = 0_u64;
                 while !done.load(Ordering::Relaxed) {
                     for _ in 0..5 {
-                        recorder.request(&[page, hits], None);
+                        recorder.request(&[page.hit(), hits.hit()]);
                         recorded += 1;
                     }
                     tokio::time::sleep(Duration::from_millis(1)).await;

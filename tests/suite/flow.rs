@@ -138,7 +138,7 @@ async fn both_equations_hold_at_every_observation() {
                     for n in 0..60_000_u64 {
                         let counter = recorder.counter(&format!("c{}", n % 50));
                         match (n + writer) % 5 {
-                            0 => recorder.request(&[counter, recorder.counter("hits")], None),
+                            0 => recorder.request(&[counter.hit(), recorder.counter("hits").hit()]),
                             1 => recorder
                                 .skip([Skip::Excluded, Skip::Unmatched, Skip::Ignored][(n % 3) as usize]),
                             2 => recorder.record_at(counter, None, now.minus(n * 200), one()),

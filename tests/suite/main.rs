@@ -10,6 +10,7 @@ mod flow;
 mod faults;
 mod layer;
 mod identity;
+mod outcome;
 mod admin;
 mod example;
 mod tidy;

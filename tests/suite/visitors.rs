@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use counter_core::{Counters, Precision, RedisStore, Sketch, Timestamp, VisitorId, VisitorKey};
 use counter_layer::AccessCounterLayer;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tests::{RedisServer, Value};
@@ -180,7 +180,7 @@ async fn visitors_older_than_an_hour_s_retention_count_for_their_day() {
 async fn nothing_that_names_a_visitor_reaches_the_store() {
     let mut site = Site::start().await;
     let layer = AccessCounterLayer::new(site.counters.recorder()).trusted_hops(1);
-    let mut service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(())));
+    let mut service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
     for n in 0..50 {
         let mut request = Request::get("/people/ann?mail=ann@example.org").body(()).expect("a request");
         let headers = request.headers_mut();

@@ -210,7 +210,7 @@ fn a_tie_is_an_error_that_names_both_patterns_and_both_counters() {
 #[test]
 fn what_makes_no_rule_is_an_error_that_names_it() {
     for (builder, words) in [
-        (Rules::builder().exclude("static/*"), "the pattern \"static/*\" does not begin with a slash"),
+        (Rules::builder().exclude("assets/*"), "the pattern \"assets/*\" does not begin with a slash"),
         (Rules::builder().rule(Rule::counter("a")), "the rule for \"a\" has no pattern"),
         (Rules::builder().rule(Rule::counter("").pattern("/a")), "the counter \"\" cannot be"),
         (Rules::builder().otherwise("a\nb"), "the counter \"a\\nb\" cannot be"),

@@ -1,0 +1,154 @@
+use counter_core::{Counter, Recorder};
+use http::{HeaderMap, Method, header};
+
+use crate::Outcome;
+
+/// A second view of all requests, kept beside `hits` as series of its own with fixed names.
+///
+/// | facet | counters |
+/// |---|---|
+/// | `Status` | `status:1xx` … `status:5xx`, `status:failed` (an error or a panic of the inner service), `status:aborted` |
+/// | `Method` | `method:GET`, `method:HEAD`, `method:POST`, `method:PUT`, `method:DELETE`, `method:OPTIONS`, `method:PATCH`, `method:other` |
+/// | `Agent` | `agent:human`, `agent:bot` |
+///
+/// Every counted request is in exactly one counter of each facet, so each facet sums to `hits`. A bot
+/// is who says so: a user agent with `bot`, `crawl`, `spider`, `slurp`, `monitor` or `http` in it, or
+/// none at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Facet {
+    /// By the class of the status.
+    Status,
+    /// By the method.
+    Method,
+    /// By bots and all others.
+    Agent,
+}
+
+/// The counters of the facets that were chosen, resolved once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facets {
+    status: Option<[Counter; STATUSES.len()]>,
+    method: Option<[Counter; METHODS.len()]>,
+    agent: Option<[Counter; AGENTS.len()]>,
+}
+
+/// What of a request the facets want to know when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    method: usize,
+    agent: usize,
+}
+
+const STATUSES: [&str; 7] =
+    ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
+const METHODS: [&str; 8] = [
+    "method:GET",
+    "method:HEAD",
+    "method:POST",
+    "method:PUT",
+    "method:DELETE",
+    "method:OPTIONS",
+    "method:PATCH",
+    "method:other",
+];
+const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
+const BOTS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"slurp", b"monitor", b"http"];
+
+impl Facets {
+    pub(crate) fn of(recorder: &Recorder, chosen: &[Facet]) -> Self {
+        Self {
+            status: chosen.contains(&Facet::Status).then(|| STATUSES.map(|name| recorder.counter(name))),
+            method: chosen.contains(&Facet::Method).then(|| METHODS.map(|name| recorder.counter(name))),
+            agent: chosen.contains(&Facet::Agent).then(|| AGENTS.map(|name| recorder.counter(name))),
+        }
+    }
+
+    /// Reads no more of a request than the chosen facets need.
+    pub(crate) fn traits(&self, method: &Method, headers: &HeaderMap) -> Traits {
+        Traits {
+            method: self.method.map_or(0, |_| method_place(method)),
+            agent: self.agent.map_or(0, |_| usize::from(is_bot(headers))),
+        }
+    }
+
+    /// The counters of a request.
+    pub(crate) fn counters(&self, traits: Traits, outcome: Outcome) -> [Option<Counter>; 3] {
+        [
+            self.status.map(|counters| counters[status_place(outcome)]),
+            self.method.map(|counters| counters[traits.method]),
+            self.agent.map(|counters| counters[traits.agent]),
+        ]
+    }
+}
+
+fn status_place(outcome: Outcome) -> usize {
+    match outcome {
+        Outcome::Answered(status) => usize::from(status.as_u16() / 100).clamp(1, 5) - 1,
+        Outcome::Failed | Outcome::Panicked => 5,
+        Outcome::Aborted => 6,
+    }
+}
+
+fn method_place(method: &Method) -> usize {
+    let other = METHODS.len() - 1;
+    let named = |name: &str| name.strip_prefix("method:") == Some(method.as_str());
+    METHODS[..other].iter().position(|name| named(name)).unwrap_or(other)
+}
+
+fn is_bot(headers: &HeaderMap) -> bool {
+    let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
+    let says = |word: &&[u8]| agent.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
+    agent.is_empty() || BOTS.iter().any(says)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn every_method_and_outcome_has_its_one_counter() {
+        for (method, name) in [
+            (Method::GET, "method:GET"),
+            (Method::HEAD, "method:HEAD"),
+            (Method::PATCH, "method:PATCH"),
+            (Method::CONNECT, "method:other"),
+            (Method::TRACE, "method:other"),
+            (Method::from_bytes(b"ET").expect("a method"), "method:other"),
+        ] {
+            assert_eq!(METHODS[method_place(&method)], name);
+        }
+        for (outcome, name) in [
+            (Outcome::Answered(StatusCode::SWITCHING_PROTOCOLS), "status:1xx"),
+            (Outcome::Answered(StatusCode::NO_CONTENT), "status:2xx"),
+            (Outcome::Answered(StatusCode::NOT_MODIFIED), "status:3xx"),
+            (Outcome::Answered(StatusCode::NOT_FOUND), "status:4xx"),
+            (Outcome::Answered(StatusCode::BAD_GATEWAY), "status:5xx"),
+            (Outcome::Answered(StatusCode::from_u16(999).expect("a status")), "status:5xx"),
+            (Outcome::Failed, "status:failed"),
+            (Outcome::Panicked, "status:failed"),
+            (Outcome::Aborted, "status:aborted"),
+        ] {
+            assert_eq!(STATUSES[status_place(outcome)], name);
+        }
+    }
+
+    #[test]
+    fn a_bot_is_who_says_so() {
+        for (agent, bot) in [
+            ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", false),
+            ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Safari/604.1", false),
+            ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", true),
+            ("SomeSPIDER 1.0", true),
+            ("python-httpx/0.28", true),
+            ("", true),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::USER_AGENT, agent.parse().expect("a value"));
+            assert_eq!(is_bot(&headers), bot, "{agent}");
+        }
+        assert!(is_bot(&HeaderMap::new()));
+    }
+}
