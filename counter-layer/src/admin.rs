@@ -29,6 +29,8 @@
 //! | `/api/ledger` | | what happened to everything this process has seen |
 //! | `/api/health` | | how this process's way to the store is doing; 503 while it fails |
 //!
+//! [`explain`] is a route of its own: it tells which rule decides about a request.
+//!
 //! Times are Unix seconds. A range takes the buckets that start at or after `from` and before `to`;
 //! without `from` it begins with retention, and without `to` it ends with the current bucket.
 //!
@@ -39,12 +41,25 @@ mod access;
 mod problem;
 mod query;
 mod api;
+mod explain;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
 use counter_core::{Stats, Store};
 
 pub use access::{Access, AccessError};
+
+use crate::Rules;
+
+/// One route, to be nested where the site wants it: which of these rules decides about a request.
+///
+/// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where
+/// there is one, are answered with the decision, the counter and the reason in words.
+pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
+    access.guard(Router::new().route("/", get(explain::explain)).with_state(rules.into()))
+}
 
 /// The routes, to be nested where the site wants them, for those whom `access` lets in.
 pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {

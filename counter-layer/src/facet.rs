@@ -11,7 +11,8 @@ use crate::Outcome;
 /// | `Method` | `method:GET`, `method:HEAD`, `method:POST`, `method:PUT`, `method:DELETE`, `method:OPTIONS`, `method:PATCH`, `method:other` |
 /// | `Agent` | `agent:human`, `agent:bot` |
 ///
-/// Every counted request is in exactly one counter of each facet, so each facet sums to `hits`. A bot
+/// Every counted request is in exactly one counter of each facet, so each facet sums to `hits` (but for
+/// the status of requests that are counted at arrival). A bot
 /// is who says so: a user agent with `bot`, `crawl`, `spider`, `slurp`, `monitor` or `http` in it, or
 /// none at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,18 +76,19 @@ impl Facets {
     /// The counters of a request.
     pub(crate) fn counters(&self, traits: Traits, outcome: Outcome) -> [Option<Counter>; 3] {
         [
-            self.status.map(|counters| counters[status_place(outcome)]),
+            self.status.zip(status_place(outcome)).map(|(counters, place)| counters[place]),
             self.method.map(|counters| counters[traits.method]),
             self.agent.map(|counters| counters[traits.agent]),
         ]
     }
 }
 
-fn status_place(outcome: Outcome) -> usize {
+fn status_place(outcome: Outcome) -> Option<usize> {
     match outcome {
-        Outcome::Answered(status) => usize::from(status.as_u16() / 100).clamp(1, 5) - 1,
-        Outcome::Failed | Outcome::Panicked => 5,
-        Outcome::Aborted => 6,
+        Outcome::Arrived => None,
+        Outcome::Answered(status) => Some(usize::from(status.as_u16() / 100).clamp(1, 5) - 1),
+        Outcome::Failed | Outcome::Panicked => Some(5),
+        Outcome::Aborted => Some(6),
     }
 }
 
@@ -131,7 +133,7 @@ mod tests {
             (Outcome::Panicked, "status:failed"),
             (Outcome::Aborted, "status:aborted"),
         ] {
-            assert_eq!(STATUSES[status_place(outcome)], name);
+            assert_eq!(status_place(outcome).map(|place| STATUSES[place]), Some(name));
         }
     }
 

@@ -17,6 +17,7 @@ pub(crate) struct Counting {
     pub(crate) rules: Option<Arc<Rules>>,
     pub(crate) facets: Facets,
     pub(crate) wanted: Option<Arc<Wanted>>,
+    pub(crate) at_arrival: bool,
     /// The counter of everything.
     pub(crate) hits: Counter,
 }
@@ -56,7 +57,11 @@ impl Guard {
             visitor: counting.visitors.visitor(&RequestHead::of(request)),
             traits: counting.facets.traits(request.method(), request.headers()),
         };
-        Self { counting: Arc::clone(counting), open: Some(seen) }
+        let mut guard = Self { counting: Arc::clone(counting), open: Some(seen) };
+        if counting.at_arrival {
+            guard.settle(Outcome::Arrived);
+        }
+        guard
     }
 
     /// Counts the request, unless it is counted already.

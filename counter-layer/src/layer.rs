@@ -30,6 +30,7 @@ pub struct AccessCounterLayer {
     rules: Option<Arc<Rules>>,
     facets: Facets,
     wanted: Option<Arc<Wanted>>,
+    at_arrival: bool,
 }
 
 impl AccessCounterLayer {
@@ -40,7 +41,14 @@ impl AccessCounterLayer {
     /// there are no visitors until a stable [`identity`](Self::identity) is set.
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
-        Self { recorder, identity: Identity::default(), rules: None, facets: Facets::default(), wanted: None }
+        Self {
+            recorder,
+            identity: Identity::default(),
+            rules: None,
+            facets: Facets::default(),
+            wanted: None,
+            at_arrival: false,
+        }
     }
 
     /// Tells visitors apart by something else.
@@ -109,6 +117,14 @@ impl AccessCounterLayer {
         self
     }
 
+    /// Counts requests when they arrive and not when their outcome is known: all of them have the
+    /// outcome [`Outcome::Arrived`], and are in no counter of [`Facet::Status`].
+    #[must_use]
+    pub const fn at_arrival(mut self) -> Self {
+        self.at_arrival = true;
+        self
+    }
+
     /// Counts only requests that end in a way this closure wants; the others are `ignored` in the
     /// ledger. Without it every one counts.
     ///
@@ -141,6 +157,8 @@ impl<S> Layer<S> for AccessCounterLayer {
         // It fails only where there are no visitors: see `new`.
         let visitors = self.identity.bind(&recorder).unwrap_or_default();
         let (rules, facets, wanted) = (self.rules.clone(), self.facets.clone(), self.wanted.clone());
-        AccessCounter::new(inner, Arc::new(Counting { recorder, visitors, rules, facets, wanted, hits }))
+        let at_arrival = self.at_arrival;
+        let counting = Counting { recorder, visitors, rules, facets, wanted, at_arrival, hits };
+        AccessCounter::new(inner, Arc::new(counting))
     }
 }

@@ -4,6 +4,8 @@ use http::StatusCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
+    /// It was counted on its way in: how it ends is not known.
+    Arrived,
     /// The head of the response was there; also of an upgrade, and of a stream that goes on.
     Answered(StatusCode),
     /// The inner service returned an error.

@@ -9,6 +9,7 @@ mod book;
 mod flow;
 mod faults;
 mod layer;
+mod rules;
 mod identity;
 mod outcome;
 mod admin;

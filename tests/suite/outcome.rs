@@ -141,6 +141,19 @@ async fn a_closure_is_told_how_a_request_ended() {
 }
 
 #[tokio::test]
+async fn at_arrival_a_request_is_counted_before_anybody_knows_how_it_ends() {
+    let mut counters = counters();
+    let layer = layer(&counters).at_arrival();
+    let inner = service_fn(|_: Request<()>| pending::<Result<Response<()>, Infallible>>());
+    let request = Request::get("/").header("user-agent", "Firefox").body(()).expect("a request");
+    let never = layer.layer(inner).call(request);
+    let arrived = expected(&[("agent:human", 1), ("hits", 1), ("method:GET", 1)]);
+    assert_eq!(counted(&mut counters).await, arrived);
+    drop(never);
+    assert_eq!(counted(&mut counters).await, arrived);
+}
+
+#[tokio::test]
 async fn a_stream_is_counted_at_its_head_and_not_when_it_ends() {
     let mut counters = counters();
     let endless = get(async || Body::new(Endless));

@@ -57,8 +57,8 @@ struct Shared {
 }
 
 impl RedisStore {
-    /// Starts to connect to the server of a `redis://` address, and does not wait for it: until it is
-    /// there, and whenever it is away, calls fail and connecting goes on.
+    /// Connects to the server of a `redis://` address. When it is not there after a second, this returns
+    /// all the same: then, and whenever it is away later, calls fail and connecting goes on.
     ///
     /// The connection is a task of the client `fred`, which ends with the last handle on this store.
     ///
@@ -67,10 +67,8 @@ impl RedisStore {
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
-    // Async although it does not wait: that is how its callers know that it wants a runtime.
-    #[expect(clippy::unused_async, reason = "it wants a runtime, and an async fn says so")]
     pub async fn connect(url: &str, namespace: Namespace) -> Result<Self, ConnectError> {
-        Ok(Self::new(Connection::open(url)?, namespace))
+        Ok(Self::new(Connection::open(url).await?, namespace))
     }
 
     /// Uses a client of the user's own, which is or will be connected.

@@ -2,6 +2,8 @@ use std::ops::Range;
 
 use counter_core::{CounterName, Precision, Precisions, Timestamp};
 
+use http::Method;
+
 use super::problem::Problem;
 
 /// The parameters of a request.
@@ -36,6 +38,23 @@ impl Query {
     pub(super) fn counter(&self) -> Result<CounterName, Problem> {
         self.one("counter")?;
         Ok(self.counters()?.remove(0))
+    }
+
+    pub(super) fn method(&self) -> Result<Method, Problem> {
+        let Some(value) = self.one("method")? else { return Ok(Method::GET) };
+        let allowed = "a method in capitals, such as GET";
+        value.parse().map_err(|_| Problem::parameter("not a method", "method", Some(value), allowed))
+    }
+
+    /// The path of a request, which may be any text.
+    pub(super) fn path(&self) -> Result<&str, Problem> {
+        let missing = || Problem::parameter("a parameter is missing", "path", None, "the path of a request");
+        self.one("path")?.ok_or_else(missing)
+    }
+
+    /// The template of a route.
+    pub(super) fn matched(&self) -> Result<Option<&str>, Problem> {
+        self.one("matched")
     }
 
     pub(super) fn after(&self) -> Result<Option<CounterName>, Problem> {

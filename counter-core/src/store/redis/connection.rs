@@ -11,6 +11,7 @@ use fred::types::config::{
 use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, FromValue, Value};
 use fred::util::redis_keyslot;
 use tokio::sync::broadcast;
+use tokio::time::timeout;
 
 use crate::{Error, ErrorKind};
 
@@ -33,8 +34,10 @@ pub(super) struct Connection {
 /// client takes a silent server for dead.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+
 impl Connection {
-    pub(super) fn open(url: &str) -> Result<Self, ConnectError> {
+    pub(super) async fn open(url: &str) -> Result<Self, ConnectError> {
         let mut config = Config::from_url(url).map_err(ConnectError)?;
         // Otherwise a server that is away at the start would be given up.
         config.fail_fast = false;
@@ -47,6 +50,8 @@ impl Connection {
             .map_err(ConnectError)?;
         let mut connection = Self::of(client);
         connection.task = Some(connection.client.connect());
+        // So that a service whose server is there does not begin with failures.
+        drop(timeout(FIRST_CONNECTION, connection.client.wait_for_connect()).await);
         Ok(connection)
     }
 

@@ -1,0 +1,31 @@
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use serde::Serialize;
+
+use super::problem::Problem;
+use super::query::Query;
+use crate::{Decision, Rules};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Explained {
+    decision: &'static str,
+    counter: Option<String>,
+    reason: String,
+}
+
+pub(super) async fn explain(
+    State(rules): State<Arc<Rules>>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Explained>, Problem> {
+    let query = Query::parse(query.as_deref(), &["method", "path", "matched"])?;
+    let method = query.method()?;
+    let explanation = rules.explain(&method, query.path()?, query.matched()?);
+    let (decision, counter) = match explanation.decision() {
+        Decision::Excluded => ("excluded", None),
+        Decision::Unmatched => ("unmatched", None),
+        Decision::Count { counter, .. } => ("count", Some(counter.to_owned())),
+    };
+    Ok(Json(Explained { decision, counter, reason: explanation.to_string() }))
+}

@@ -1,0 +1,156 @@
+//! Rules through the layer: what a request is counted under, and that `explain` tells the same.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::admin::{self, Access};
+use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
+use http::{Method, Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{name, precision};
+
+fn counters() -> Counters<MemoryStore> {
+    Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
+}
+
+fn rules() -> Arc<Rules> {
+    let rules = Rules::builder()
+        .rule(Rule::counter("articles").pattern("/articles/{id}").pattern("*.html"))
+        .rule(Rule::counter("signups").pattern("/signup").method(Method::POST))
+        .rule(Rule::counter("downloads").pattern("/download/*").weight(NonZeroU32::new(3).expect("not 0")))
+        .rule(Rule::counter("anonymous").pattern("/quiet").without_visitors())
+        .rule(Rule::counter("hits").pattern("/hits"))
+        .exclude("/healthz")
+        .exclude("/static/*");
+    Arc::new(rules.build().expect("they do not contradict one another"))
+}
+
+async fn visit(layer: &AccessCounterLayer, method: Method, path: &str) {
+    let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
+    let address = std::net::SocketAddr::from(([192, 0, 2, 1], 1000));
+    let request = Request::builder().method(method).uri(path).extension(address).body(()).expect("a request");
+    layer.layer(inner).oneshot(request).await.expect("it answers");
+}
+
+async fn total(counters: &mut Counters<MemoryStore>, counter: &str) -> u64 {
+    counters.flush().await.expect("memory takes all");
+    let now = Timestamp::now();
+    let range = now.minus(2 * 86_400)..now.plus(1);
+    counters.stats().total(&name(counter), precision(86_400), range).await.expect("memory can be read")
+}
+
+async fn visitors(counters: &Counters<MemoryStore>, counter: &str) -> u64 {
+    let now = Timestamp::now();
+    let range = now.minus(2 * 86_400)..now.plus(1);
+    let uniques = counters.stats().uniques(&[name(counter)], precision(86_400), range).await;
+    uniques.expect("memory can be read").visitors
+}
+
+#[tokio::test]
+async fn a_request_counts_under_hits_and_under_the_counter_of_its_rule() {
+    let mut counters = counters();
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules());
+    for (method, path) in [
+        (Method::GET, "/articles/7"),
+        (Method::GET, "/about/us.html"),
+        (Method::HEAD, "/articles/7?page=2"),
+        (Method::POST, "/signup"),
+        (Method::GET, "/download/a.zip"),
+        (Method::GET, "/quiet"),
+    ] {
+        visit(&layer, method, path).await;
+    }
+    for (counter, count) in [("hits", 6), ("articles", 3), ("signups", 1), ("downloads", 3), ("anonymous", 1)]
+    {
+        assert_eq!(total(&mut counters, counter).await, count, "{counter}");
+    }
+    assert_eq!(visitors(&counters, "anonymous").await, 0);
+    assert_eq!(visitors(&counters, "articles").await, 1);
+}
+
+#[tokio::test]
+async fn what_is_excluded_or_unmatched_counts_nowhere_and_is_in_the_ledger() {
+    let mut counters = counters();
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules()).facets([Facet::Method]);
+    for path in ["/healthz", "/static/a.html", "/static", "/nowhere", "/signup", "/articles/7"] {
+        visit(&layer, Method::GET, path).await;
+    }
+    let requests = counters.recorder().ledger().requests;
+    assert_eq!((requests.observed, requests.recorded), (6, 1));
+    assert_eq!((requests.excluded, requests.unmatched), (3, 2));
+    assert_eq!(total(&mut counters, "hits").await, 1);
+    assert_eq!(total(&mut counters, "method:GET").await, 1);
+}
+
+#[tokio::test]
+async fn a_rule_named_hits_counts_a_request_once() {
+    let mut counters = counters();
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules());
+    visit(&layer, Method::GET, "/hits").await;
+    assert_eq!(total(&mut counters, "hits").await, 1);
+}
+
+#[tokio::test]
+async fn rules_leave_the_rest_to_the_router_s_templates_when_told_to() {
+    let mut counters = counters();
+    let rules = Rules::builder()
+        .rule(Rule::counter("articles").pattern("/articles/*"))
+        .by_matched_path()
+        .otherwise("elsewhere")
+        .build()
+        .expect("they do not contradict one another");
+    let site = Router::new()
+        .route("/articles/{id}", get(async || ()))
+        .route("/people/{name}", get(async || ()))
+        .layer(AccessCounterLayer::new(counters.recorder()).rules(rules));
+    for path in ["/articles/7", "/people/ann", "/people/bob", "/nowhere/1", "/nowhere/2"] {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        site.clone().oneshot(request).await.expect("a router answers");
+    }
+    for (counter, count) in [("hits", 5), ("articles", 1), ("/people/{name}", 2), ("elsewhere", 2)] {
+        assert_eq!(total(&mut counters, counter).await, count, "{counter}");
+    }
+}
+
+#[tokio::test]
+async fn a_scan_cannot_take_the_places_of_rules() {
+    let mut counters = Counters::builder(MemoryStore::new()).max_counters(10).build().expect("good settings");
+    let recorder = counters.recorder();
+    let layer = AccessCounterLayer::new(recorder.clone()).rules(rules());
+    for n in 0..100 {
+        recorder.record(recorder.counter(&format!("/scan/{n}")), None);
+    }
+    visit(&layer, Method::POST, "/signup").await;
+    assert_eq!(total(&mut counters, "signups").await, 1);
+}
+
+#[tokio::test]
+async fn the_admin_route_tells_which_rule_decides() {
+    let site = Router::new().nest("/explain", admin::explain(rules(), Access::open()));
+    for (query, expected) in [
+        (
+            "path=/articles/7",
+            r#"{"decision":"count","counter":"articles","reason":"GET /articles/7 counts under \"articles\" by the template pattern \"/articles/{id}\""#,
+        ),
+        (
+            "method=POST&path=/static/x",
+            r#"{"decision":"excluded","counter":null,"reason":"POST /static/x is excluded by the prefix pattern \"/static/*\", whatever the rules say"}"#,
+        ),
+        ("path=/nowhere", r#"{"decision":"unmatched","counter":null,"reason":"#),
+        ("", r#"{"error":"a parameter is missing","parameter":"path","#),
+        ("path=/a&method=%20", r#"{"error":"not a method","parameter":"method","value":" ","#),
+    ] {
+        let request = Request::get(format!("/explain?{query}")).body(Body::empty()).expect("a request");
+        let response = site.clone().oneshot(request).await.expect("a router answers");
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.starts_with(expected), "{query}: {body}");
+    }
+}
