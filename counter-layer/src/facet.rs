@@ -1,7 +1,8 @@
 use counter_core::{Counter, Recorder};
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method};
 
 use crate::Outcome;
+use crate::agent::is_bot;
 
 /// A second view of all requests, kept beside `hits` as series of its own with fixed names.
 ///
@@ -54,8 +55,6 @@ const METHODS: [&str; 8] = [
     "method:other",
 ];
 const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
-const BOTS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"slurp", b"monitor", b"http"];
-
 impl Facets {
     pub(crate) fn of(recorder: &Recorder, chosen: &[Facet]) -> Self {
         Self {
@@ -98,12 +97,6 @@ fn method_place(method: &Method) -> usize {
     METHODS[..other].iter().position(|name| named(name)).unwrap_or(other)
 }
 
-fn is_bot(headers: &HeaderMap) -> bool {
-    let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
-    let says = |word: &&[u8]| agent.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
-    agent.is_empty() || BOTS.iter().any(says)
-}
-
 #[cfg(test)]
 mod tests {
     use http::StatusCode;
@@ -135,22 +128,5 @@ mod tests {
         ] {
             assert_eq!(status_place(outcome).map(|place| STATUSES[place]), Some(name));
         }
-    }
-
-    #[test]
-    fn a_bot_is_who_says_so() {
-        for (agent, bot) in [
-            ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", false),
-            ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Safari/604.1", false),
-            ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", true),
-            ("SomeSPIDER 1.0", true),
-            ("python-httpx/0.28", true),
-            ("", true),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::USER_AGENT, agent.parse().expect("a value"));
-            assert_eq!(is_bot(&headers), bot, "{agent}");
-        }
-        assert!(is_bot(&HeaderMap::new()));
     }
 }

@@ -2,6 +2,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
+use http::header::SET_COOKIE;
 use pin_project_lite::pin_project;
 
 use crate::Outcome;
@@ -32,7 +33,12 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let result = ready!(this.inner.poll(cx));
+        let mut result = ready!(this.inner.poll(cx));
+        if let Ok(response) = &mut result
+            && let Some(cookie) = this.guard.cookie()
+        {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
         // Now, and not when the connection drops the finished future.
         this.guard.settle(match &result {
             Ok(response) => Outcome::Answered(response.status()),

@@ -3,10 +3,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use counter_core::{Counter, Recorder, Skip, VisitorId};
-use http::Request;
+use http::{HeaderValue, Request};
 
 use crate::facet::{Facets, Traits};
-use crate::identity::{RequestHead, Visitors};
+use crate::identity::{RequestHead, Visit, Visitors};
 use crate::request;
 use crate::{Decision, Outcome, Rules};
 
@@ -15,12 +15,16 @@ pub(crate) struct Counting {
     pub(crate) recorder: Recorder,
     pub(crate) visitors: Visitors,
     pub(crate) rules: Option<Arc<Rules>>,
+    pub(crate) rest: Option<Arc<Rest>>,
     pub(crate) facets: Facets,
     pub(crate) wanted: Option<Arc<Wanted>>,
     pub(crate) at_arrival: bool,
     /// The counter of everything.
     pub(crate) hits: Counter,
 }
+
+/// The counter of what the rules leave.
+pub(crate) type Rest = dyn Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync;
 
 /// Which outcomes count.
 pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
@@ -31,6 +35,8 @@ pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
 pub(crate) struct Guard {
     counting: Arc<Counting>,
     open: Option<Seen>,
+    /// What is to be set in the response.
+    cookie: Option<HeaderValue>,
 }
 
 /// What there is to know of a request before it is answered.
@@ -52,16 +58,27 @@ struct Page {
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
+        let page = counting.page(request);
+        // Who counts nowhere is not told apart, and given no cookie.
+        let visit = match page {
+            Ok(_) => counting.visitors.visit(&RequestHead::of(request)),
+            Err(_) => Visit::default(),
+        };
         let seen = Seen {
-            page: counting.page(request),
-            visitor: counting.visitors.visitor(&RequestHead::of(request)),
+            page,
+            visitor: visit.visitor,
             traits: counting.facets.traits(request.method(), request.headers()),
         };
-        let mut guard = Self { counting: Arc::clone(counting), open: Some(seen) };
+        let mut guard = Self { counting: Arc::clone(counting), open: Some(seen), cookie: visit.cookie };
         if counting.at_arrival {
             guard.settle(Outcome::Arrived);
         }
         guard
+    }
+
+    /// What to set in the response, which only the first one asking is told.
+    pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
+        self.cookie.take()
     }
 
     /// Counts the request, unless it is counted already.
@@ -82,14 +99,17 @@ impl Drop for Guard {
 impl Counting {
     fn page<B>(&self, request: &Request<B>) -> Result<Option<Page>, Skip> {
         let route = request::route(request.extensions());
-        let page = |name, weight, visitors| Page { counter: self.recorder.counter(name), weight, visitors };
+        let of = |counter| Page { counter, weight: NonZeroU32::MIN, visitors: true };
+        let rest = || self.rest.as_ref().and_then(|rest| rest(&RequestHead::of(request))).map(of);
         let Some(rules) = &self.rules else {
-            return Ok(route.map(|route| page(route, NonZeroU32::MIN, true)));
+            return Ok(route.map(|route| of(self.recorder.counter(route))).or_else(rest));
         };
         match rules.decide(request.method(), request.uri().path(), route) {
             Decision::Excluded => Err(Skip::Excluded),
-            Decision::Unmatched => Err(Skip::Unmatched),
-            Decision::Count { counter, weight, visitors } => Ok(Some(page(counter, weight, visitors))),
+            Decision::Unmatched => rest().map(Some).ok_or(Skip::Unmatched),
+            Decision::Count { counter, weight, visitors } => {
+                Ok(Some(Page { counter: self.recorder.counter(counter), weight, visitors }))
+            }
         }
     }
 

@@ -9,11 +9,12 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use address::{Address, ForwardedAddress};
+pub use cookie::IssuedCookie;
 pub use forwarded::Forwarded;
 pub use head::RequestHead;
 
 use counter_core::{Recorder, Salt, SaltError, VisitorId, VisitorKey};
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
 
 /// What makes two requests those of one visitor.
 ///
@@ -67,6 +68,7 @@ enum Source {
     Nobody,
     Address(Address),
     Cookie(Arc<str>),
+    Issued(IssuedCookie),
     Header(HeaderName),
     Closure(ClosureIdentity),
 }
@@ -87,6 +89,13 @@ enum Secret {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Visitors(Option<(Source, Secret)>);
 
+/// Who makes a request, and what is to be set in the response so that it is known the next time.
+#[derive(Debug, Default)]
+pub(crate) struct Visit {
+    pub(crate) visitor: Option<VisitorId>,
+    pub(crate) cookie: Option<HeaderValue>,
+}
+
 impl Identity {
     /// The address of the connection, with the user agent: the default.
     ///
@@ -104,6 +113,11 @@ impl Identity {
     /// a request has no visitor.
     pub fn cookie(name: &str) -> Self {
         Self::of(Source::Cookie(name.into()))
+    }
+
+    /// The value of a cookie of this name, which the layer itself sets where it is missing; stable.
+    pub fn issued_cookie(name: &str) -> IssuedCookie {
+        IssuedCookie::new(name)
     }
 
     /// The value of a header, which is for somebody trusted to write; stable. Without it, or when it is
@@ -170,7 +184,10 @@ impl Identity {
             Source::Cookie(name) if !cookie::is_name(name) => {
                 return Err(IdentityError::CookieName((**name).to_owned()));
             }
-            Source::Cookie(_) | Source::Header(_) => true,
+            Source::Issued(cookie) if !cookie.has_a_name() => {
+                return Err(IdentityError::CookieName(cookie.name().to_owned()));
+            }
+            Source::Cookie(_) | Source::Issued(_) | Source::Header(_) => true,
             Source::Closure(closure) => closure.stable,
             Source::Address(_) => false,
         };
@@ -195,6 +212,12 @@ impl From<Address> for Identity {
     }
 }
 
+impl From<IssuedCookie> for Identity {
+    fn from(cookie: IssuedCookie) -> Self {
+        Self::of(Source::Issued(cookie))
+    }
+}
+
 impl From<ClosureIdentity> for Identity {
     fn from(closure: ClosureIdentity) -> Self {
         Self::of(Source::Closure(closure))
@@ -210,19 +233,21 @@ impl ClosureIdentity {
 }
 
 impl Visitors {
-    pub(crate) fn visitor(&self, head: &RequestHead<'_>) -> Option<VisitorId> {
-        let (source, secret) = self.0.as_ref()?;
+    pub(crate) fn visit(&self, head: &RequestHead<'_>) -> Visit {
+        let Some((source, secret)) = &self.0 else { return Visit::default() };
         let named = |value: &[u8]| secret.visitor(&[value]);
-        match source {
+        let visitor = match source {
             Source::Nobody => None,
             Source::Address(address) => address.visitor(head, secret),
             Source::Cookie(name) => cookie::value(head.headers, name).map(named),
+            Source::Issued(cookie) => return cookie.visit(head, secret),
             Source::Header(name) => {
-                let value = head.headers.get(name).map(http::HeaderValue::as_bytes);
+                let value = head.headers.get(name).map(HeaderValue::as_bytes);
                 value.filter(|value| !value.is_empty()).map(named)
             }
             Source::Closure(closure) => (closure.identify.0)(head, secret),
-        }
+        };
+        Visit { visitor, cookie: None }
     }
 }
 
@@ -280,7 +305,7 @@ mod tests {
     }
 
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
-        visitors.visitor(&RequestHead::of(&request(address, headers)))
+        visitors.visit(&RequestHead::of(&request(address, headers))).visitor
     }
 
     #[test]

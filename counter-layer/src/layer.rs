@@ -5,16 +5,17 @@ use counter_core::{Counter, Recorder, VisitorKey};
 use tower_layer::Layer;
 
 use crate::facet::Facets;
-use crate::guard::{Counting, Wanted};
+use crate::guard::{Counting, Rest, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
-use crate::{AccessCounter, Facet, Outcome, Rules};
+use crate::{AccessCounter, Facet, Outcome, RequestHead, Rules};
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
 /// On a `Router` it counts what the router's own routes and its fallback serve; a request that no
 /// route matched counts under `hits` only. Around other services there are no routes, and only `hits`.
 /// A response is counted when its head is there, a failure when the inner service fails, and an
-/// abandoned request when its future is dropped. Nothing of the request or the response is changed.
+/// abandoned request when its future is dropped. Nothing of the request or the response is changed, but
+/// that an [`IssuedCookie`](crate::IssuedCookie) is set where it is chosen.
 ///
 /// A visitor is a keyed hash of the client's address (of IPv6 the first 64 bits) and the user agent,
 /// unless [`identity`](Self::identity) says something else. The address is that of the connection,
@@ -28,6 +29,7 @@ pub struct AccessCounterLayer {
     recorder: Recorder,
     identity: Identity,
     rules: Option<Arc<Rules>>,
+    rest: Option<Arc<Rest>>,
     facets: Facets,
     wanted: Option<Arc<Wanted>>,
     at_arrival: bool,
@@ -45,6 +47,7 @@ impl AccessCounterLayer {
             recorder,
             identity: Identity::default(),
             rules: None,
+            rest: None,
             facets: Facets::default(),
             wanted: None,
             at_arrival: false,
@@ -109,6 +112,28 @@ impl AccessCounterLayer {
         self
     }
 
+    /// Asks a closure for the counter of a request that no rule wants, or, without rules, of one that no
+    /// route matched.
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// # use counter_layer::AccessCounterLayer;
+    /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    /// let feeds = recorder.counter("feeds");
+    /// let is_feed = |path: &str| path.ends_with("/feed");
+    /// let layer = AccessCounterLayer::new(recorder)
+    ///     .rest(move |head| is_feed(head.uri.path()).then_some(feeds));
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn rest(
+        mut self,
+        counter: impl Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync + 'static,
+    ) -> Self {
+        self.rest = Some(Arc::new(counter));
+        self
+    }
+
     /// Keeps these views of all requests beside `hits`: see [`Facet`] for their names. None by default.
     #[must_use]
     pub fn facets(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
@@ -157,8 +182,8 @@ impl<S> Layer<S> for AccessCounterLayer {
         // It fails only where there are no visitors: see `new`.
         let visitors = self.identity.bind(&recorder).unwrap_or_default();
         let (rules, facets, wanted) = (self.rules.clone(), self.facets.clone(), self.wanted.clone());
-        let at_arrival = self.at_arrival;
-        let counting = Counting { recorder, visitors, rules, facets, wanted, at_arrival, hits };
+        let (rest, at_arrival) = (self.rest.clone(), self.at_arrival);
+        let counting = Counting { recorder, visitors, rules, rest, facets, wanted, at_arrival, hits };
         AccessCounter::new(inner, Arc::new(counting))
     }
 }

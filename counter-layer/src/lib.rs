@@ -33,6 +33,7 @@
 //! - `admin`: the router that shows the numbers.
 
 mod request;
+mod agent;
 mod identity;
 mod rules;
 mod outcome;
@@ -48,7 +49,7 @@ pub mod admin;
 pub use facet::Facet;
 pub use future::ResponseFuture;
 pub use identity::{
-    Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, RequestHead,
+    Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };
 pub use ipnet;
 pub use layer::AccessCounterLayer;

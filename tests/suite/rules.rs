@@ -120,6 +120,24 @@ async fn rules_leave_the_rest_to_the_router_s_templates_when_told_to() {
 }
 
 #[tokio::test]
+async fn a_closure_has_a_say_in_what_the_rules_leave_and_in_nothing_else() {
+    let mut counters = counters();
+    let recorder = counters.recorder();
+    let feeds = recorder.counter("feeds");
+    let layer = AccessCounterLayer::new(recorder)
+        .rules(rules())
+        .rest(move |head| head.uri.path().ends_with("/feed").then_some(feeds));
+    for path in ["/news/feed", "/static/feed", "/articles/feed", "/nowhere"] {
+        visit(&layer, Method::GET, path).await;
+    }
+    for (counter, count) in [("hits", 2), ("feeds", 1), ("articles", 1)] {
+        assert_eq!(total(&mut counters, counter).await, count, "{counter}");
+    }
+    let requests = counters.recorder().ledger().requests;
+    assert_eq!((requests.excluded, requests.unmatched), (1, 1));
+}
+
+#[tokio::test]
 async fn a_scan_cannot_take_the_places_of_rules() {
     let mut counters = Counters::builder(MemoryStore::new()).max_counters(10).build().expect("good settings");
     let recorder = counters.recorder();

@@ -1,6 +1,88 @@
-//! Reading one cookie of a request (RFC 6265, section 4.2).
+//! The cookie of a visitor: read from a request (RFC 6265, section 4.2), and set in a response.
 
-use http::{HeaderMap, header};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, header};
+
+use super::{RequestHead, Secret, Visit};
+use crate::agent::is_bot;
+
+/// A visitor is who sends back a cookie that the layer itself set, with a random id of 128 bits.
+///
+/// It is `HttpOnly`, `SameSite=Lax`, for the whole site, and `Secure` unless
+/// [`insecure`](Self::insecure) is said. A request without it counts as a new visitor, but not that of
+/// a bot, which would be new each time: it has no visitor, and is given no cookie.
+///
+/// The cookie makes somebody's visits linkable for as long as it lives, which may need consent. A
+/// response that sets it should not be kept by a shared cache.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::{AccessCounterLayer, Identity};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let month = Duration::from_secs(30 * 86_400);
+/// let cookie = Identity::issued_cookie("visitor").max_age(month);
+/// let layer = AccessCounterLayer::new(counters.recorder()).identity(cookie)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct IssuedCookie {
+    name: Arc<str>,
+    max_age: Duration,
+    secure: bool,
+}
+
+impl IssuedCookie {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.into(), max_age: Duration::from_secs(365 * 86_400), secure: true }
+    }
+
+    /// How long a browser keeps it, in whole seconds. Default: 365 days.
+    pub const fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = age;
+        self
+    }
+
+    /// Lets a browser send it over plain HTTP as well.
+    pub const fn insecure(mut self) -> Self {
+        self.secure = false;
+        self
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn has_a_name(&self) -> bool {
+        is_name(&self.name)
+    }
+
+    pub(super) fn visit(&self, head: &RequestHead<'_>, secret: &Secret) -> Visit {
+        if let Some(id) = value(head.headers, &self.name).filter(|id| is_id(id)) {
+            return Visit { visitor: Some(secret.visitor(&[id])), cookie: None };
+        }
+        let mut random = [0; 16];
+        // Without randomness there is no new visitor, and the request is served all the same.
+        if is_bot(head.headers) || getrandom::fill(&mut random).is_err() {
+            return Visit::default();
+        }
+        let id = format!("{:032x}", u128::from_le_bytes(random));
+        let (name, age) = (&self.name, self.max_age.as_secs());
+        let secure = if self.secure { "; Secure" } else { "" };
+        let cookie = format!("{name}={id}; Max-Age={age}; Path=/; HttpOnly; SameSite=Lax{secure}");
+        Visit { visitor: Some(secret.visitor(&[id.as_bytes()])), cookie: HeaderValue::try_from(cookie).ok() }
+    }
+}
+
+/// Whether it looks like one of ours; anything else is as good as nothing.
+fn is_id(value: &[u8]) -> bool {
+    value.len() == 32 && value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
 
 /// Whether a cookie can have this name: a token of RFC 9110.
 pub(super) fn is_name(name: &str) -> bool {

@@ -1,0 +1,115 @@
+//! The visitor cookie that the layer sets itself.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::ready;
+use std::time::Duration;
+
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::{AccessCounterLayer, Identity, IssuedCookie, Rules};
+use http::header::{COOKIE, SET_COOKIE, USER_AGENT};
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{name, precision};
+
+struct Site {
+    counters: Counters<MemoryStore>,
+    layer: AccessCounterLayer,
+}
+
+fn site(cookie: IssuedCookie) -> Site {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let layer = AccessCounterLayer::new(counters.recorder()).identity(cookie).expect("a name of a cookie");
+    Site { counters, layer }
+}
+
+impl Site {
+    /// The cookie that the response sets.
+    async fn visit(&self, agent: &str, cookie: &str) -> Option<String> {
+        let inner = service_fn(|_: Request<()>| {
+            ready(Ok::<_, Infallible>(
+                Response::builder().header(SET_COOKIE, "theirs=1").body(()).expect("a response"),
+            ))
+        });
+        let request = Request::get("/page").header(USER_AGENT, agent).header(COOKIE, cookie);
+        let request = request.body(()).expect("a request");
+        let response = self.layer.layer(inner).oneshot(request).await.expect("it answers");
+        let set: Vec<_> = response.headers().get_all(SET_COOKIE).iter().collect();
+        assert_eq!(set[0], "theirs=1");
+        assert!(set.len() <= 2, "{set:?}");
+        set.get(1).map(|value| value.to_str().expect("ASCII").to_owned())
+    }
+
+    async fn visitors(&mut self) -> u64 {
+        self.counters.flush().await.expect("memory takes all");
+        let now = Timestamp::now();
+        let range = now.minus(2 * 86_400)..now.plus(1);
+        let uniques = self.counters.stats().uniques(&[name("hits")], precision(86_400), range).await;
+        uniques.expect("memory can be read").visitors
+    }
+}
+
+fn id(cookie: &str) -> &str {
+    cookie.split(';').next().expect("a pair")
+}
+
+#[tokio::test]
+async fn a_visitor_is_given_a_cookie_once_and_known_by_it() {
+    let mut site = site(Identity::issued_cookie("visitor"));
+    let cookie = site.visit("Firefox", "theme=dark").await.expect("a new visitor");
+    let (pair, attributes) = cookie.split_once("; ").expect("attributes");
+    let value = pair.strip_prefix("visitor=").expect("its name");
+    assert!(value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit()), "{value}");
+    assert_eq!(attributes, "Max-Age=31536000; Path=/; HttpOnly; SameSite=Lax; Secure");
+    for _ in 0..5 {
+        assert_eq!(site.visit("Firefox", &format!("theme=dark; {pair}")).await, None);
+    }
+    assert_eq!(site.visitors().await, 1);
+}
+
+#[tokio::test]
+async fn every_new_visitor_has_another_cookie() {
+    let mut site = site(Identity::issued_cookie("visitor").insecure().max_age(Duration::from_secs(60)));
+    let mut ids = BTreeSet::new();
+    for _ in 0..20 {
+        let cookie = site.visit("Firefox", "").await.expect("a new visitor");
+        assert!(cookie.ends_with("; Max-Age=60; Path=/; HttpOnly; SameSite=Lax"), "{cookie}");
+        ids.insert(id(&cookie).to_owned());
+    }
+    assert_eq!((ids.len(), site.visitors().await), (20, 20));
+}
+
+#[tokio::test]
+async fn what_is_no_cookie_of_the_layer_is_replaced() {
+    let site = site(Identity::issued_cookie("visitor"));
+    for forged in ["visitor=1", "visitor=", "visitor=ZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZ", "visitors=0"] {
+        assert!(site.visit("Firefox", forged).await.is_some(), "{forged}");
+    }
+}
+
+#[tokio::test]
+async fn a_bot_has_no_visitor_and_is_given_no_cookie() {
+    let mut site = site(Identity::issued_cookie("visitor"));
+    for _ in 0..5 {
+        assert_eq!(site.visit("Googlebot/2.1", "").await, None);
+    }
+    assert_eq!(site.visitors().await, 0);
+    assert_eq!(site.counters.recorder().ledger().requests.recorded, 5);
+}
+
+#[tokio::test]
+async fn who_counts_nowhere_is_given_no_cookie() {
+    let mut site = site(Identity::issued_cookie("visitor"));
+    let nothing = Rules::builder().exclude("/page").build().expect("one pattern");
+    site.layer = site.layer.rules(nothing);
+    assert_eq!(site.visit("Firefox", "").await, None);
+}
+
+#[test]
+fn a_name_that_no_cookie_has_is_refused() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let layer = AccessCounterLayer::new(counters.recorder());
+    let error = layer.identity(Identity::issued_cookie("a b")).expect_err("not a token");
+    assert_eq!(error.to_string(), "\"a b\" is no name of a cookie");
+}
