@@ -59,10 +59,10 @@ impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
         let page = counting.page(request);
-        // Who counts nowhere is not told apart, and given no cookie.
+        // Who is not to be told apart is not, and is given no cookie.
         let visit = match page {
+            Err(_) | Ok(Some(Page { visitors: false, .. })) => Visit::default(),
             Ok(_) => counting.visitors.visit(&RequestHead::of(request)),
-            Err(_) => Visit::default(),
         };
         let seen = Seen {
             page,
@@ -122,9 +122,7 @@ impl Counting {
             // A rule may well be named `hits`, where the request counts anyway.
             Ok(page) => page.filter(|page| page.counter != self.hits),
         };
-        let page = page.map(|Page { counter, weight, visitors }| {
-            counter.hit().weight(weight).visitor(seen.visitor.filter(|_| visitors))
-        });
+        let page = page.map(|page| page.counter.hit().weight(page.weight).visitor(seen.visitor));
         let facets = self.facets.counters(seen.traits, outcome).map(|facet| facet.map(Counter::hit));
         // No more than five: nothing is allocated for them.
         let mut hits = [self.hits.hit().visitor(seen.visitor); 5];

@@ -27,6 +27,8 @@ use crate::{AccessCounter, Facet, Outcome, RequestHead, Rules};
 #[derive(Clone)]
 pub struct AccessCounterLayer {
     recorder: Recorder,
+    /// Named first of all, so that nothing else can take its place.
+    hits: Counter,
     identity: Identity,
     rules: Option<Arc<Rules>>,
     rest: Option<Arc<Rest>>,
@@ -44,6 +46,7 @@ impl AccessCounterLayer {
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
         Self {
+            hits: recorder.counter("hits"),
             recorder,
             identity: Identity::default(),
             rules: None,
@@ -178,7 +181,7 @@ impl<S> Layer<S> for AccessCounterLayer {
 
     fn layer(&self, inner: S) -> AccessCounter<S> {
         let recorder = self.recorder.clone();
-        let hits = recorder.counter("hits");
+        let hits = self.hits;
         // It fails only where there are no visitors: see `new`.
         let visitors = self.identity.bind(&recorder).unwrap_or_default();
         let (rules, facets, wanted) = (self.rules.clone(), self.facets.clone(), self.wanted.clone());

@@ -31,6 +31,7 @@
 //!
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
 //! - `admin`: the router that shows the numbers.
+//! - `serde`: rules that can be read from configuration.
 
 mod request;
 mod agent;
@@ -45,6 +46,7 @@ mod layer;
 
 #[cfg(feature = "admin")]
 pub mod admin;
+pub mod guide;
 
 pub use facet::Facet;
 pub use future::ResponseFuture;

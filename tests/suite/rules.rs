@@ -71,8 +71,27 @@ async fn a_request_counts_under_hits_and_under_the_counter_of_its_rule() {
     {
         assert_eq!(total(&mut counters, counter).await, count, "{counter}");
     }
-    assert_eq!(visitors(&counters, "anonymous").await, 0);
     assert_eq!(visitors(&counters, "articles").await, 1);
+}
+
+#[tokio::test]
+async fn a_rule_without_visitors_tells_nobody_apart_under_hits_neither() {
+    let mut counters = counters();
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules());
+    visit(&layer, Method::GET, "/quiet").await;
+    assert_eq!(total(&mut counters, "anonymous").await, 1);
+    for counter in ["anonymous", "hits"] {
+        assert_eq!(visitors(&counters, counter).await, 0, "{counter}");
+    }
+}
+
+#[tokio::test]
+async fn hits_has_its_place_before_any_rule() {
+    let mut counters = Counters::builder(MemoryStore::new()).max_counters(1).build().expect("good settings");
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules());
+    visit(&layer, Method::GET, "/articles/7").await;
+    assert_eq!(total(&mut counters, "hits").await, 1);
+    assert_eq!(total(&mut counters, "(other)").await, 1);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ impl Rule {
         self
     }
 
-    /// Counts requests, but not who sent them.
+    /// Counts requests, but tells nobody apart by them, under `hits` neither.
     pub const fn without_visitors(mut self) -> Self {
         self.visitors = false;
         self

@@ -1,0 +1,301 @@
+//! How a request finds its counter.
+//!
+//! The reference is at [`Rules`](crate::Rules), with a table of the patterns. This page goes through it
+//! by examples. In them, `counter(&rules, path)` is the name of the counter that a `GET` of that path
+//! feeds, if any.
+//!
+//! # Without rules
+//!
+//! Every request counts under `hits`, and under the template of axum's route that matched it. A request
+//! that no route matched counts under `hits` only: the path itself never names a counter.
+//!
+//! ```
+//! # #[cfg(not(feature = "axum"))] fn main() {}
+//! # #[cfg(feature = "axum")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use axum::{Router, body::Body, routing::get};
+//! # use counter_core::{Counters, MemoryStore};
+//! # use counter_layer::AccessCounterLayer;
+//! # use tower::ServiceExt;
+//! # let mut counters = Counters::builder(MemoryStore::new()).build()?;
+//! let app: Router = Router::new()
+//!     .route("/articles/{id}", get(async || "an article"))
+//!     .layer(AccessCounterLayer::new(counters.recorder()));
+//! for path in ["/articles/1", "/articles/2", "/wp-login.php"] {
+//!     app.clone().oneshot(http::Request::get(path).body(Body::empty())?).await?;
+//! }
+//!
+//! counters.flush().await?;
+//! let known = counters.stats().known(None, 10).await?.counters;
+//! let names: Vec<_> = known.iter().map(|(name, _)| &**name).collect();
+//! assert_eq!(names, ["/articles/{id}", "hits"]);
+//! assert_eq!(counters.stats().ledger().requests.recorded, 3);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # With rules
+//!
+//! A request counts under `hits` and under the one counter that the rules find. When they find none it
+//! counts nowhere, not under `hits` either, and is `unmatched` in the ledger. Three settings catch such
+//! requests, in this order: [`by_matched_path`](crate::RulesBuilder::by_matched_path) takes the template
+//! of the router, [`otherwise`](crate::RulesBuilder::otherwise) names a counter, and a closure of the
+//! layer, [`rest`](crate::AccessCounterLayer::rest), is asked about what is left then. Without rules the
+//! closure is asked about requests that no route matched.
+//!
+//! ```
+//! # use counter_layer::{Decision, Reason, Rule, Rules};
+//! # use http::Method;
+//! let rules = Rules::builder().by_matched_path().otherwise("rest").build()?;
+//! let reason = |template| rules.explain(&Method::GET, "/a/1", template).reason;
+//! assert_eq!(reason(Some("/a/{id}")), Reason::MatchedPath("/a/{id}"));
+//! assert_eq!(reason(None), Reason::Otherwise("rest"));
+//!
+//! let rules = Rules::builder().rule(Rule::counter("home").pattern("")).build()?;
+//! assert_eq!(rules.decide(&Method::GET, "/a/1", Some("/a/{id}")), Decision::Unmatched);
+//! # Ok::<(), counter_layer::RulesError>(())
+//! ```
+//!
+//! # Patterns
+//!
+//! Exact, prefix and extension patterns are those of the Jakarta Servlet specification. Templates are
+//! written as the routes of axum are: a parameter is one segment that is not empty, and `{*rest}` is
+//! everything below, at least one character. The empty pattern is the home page, and several patterns may
+//! feed one counter.
+//!
+//! ```
+//! # use counter_layer::{Decision, Rule, Rules};
+//! # fn counter<'a>(rules: &'a Rules, path: &str) -> Option<&'a str> {
+//! #     match rules.decide(&http::Method::GET, path, None) {
+//! #         Decision::Count { counter, .. } => Some(counter),
+//! #         _ => None,
+//! #     }
+//! # }
+//! let rules = Rules::builder()
+//!     .rule(Rule::counter("home").pattern("").pattern("/index.html"))
+//!     .rule(Rule::counter("article").pattern("/articles/{id}"))
+//!     .rule(Rule::counter("file").pattern("/files/{*rest}"))
+//!     .rule(Rule::counter("shop").pattern("/shop/*"))
+//!     .rule(Rule::counter("images").pattern("*.png").pattern("*.jpg"))
+//!     .build()?;
+//!
+//! for (path, expected) in [
+//!     ("/", Some("home")),
+//!     ("/index.html", Some("home")),
+//!     ("/index.html/", None), // an exact pattern is exact
+//!     ("/articles/7", Some("article")),
+//!     ("/articles/7/", None),
+//!     ("/articles/", None),
+//!     ("/files/a/b", Some("file")),
+//!     ("/files/", None),
+//!     ("/shop", Some("shop")),
+//!     ("/shop/cart/7", Some("shop")),
+//!     ("/shopping", None), // a prefix ends at a slash
+//!     ("/a/b/cat.png", Some("images")),
+//!     ("/cat.PNG", None), // the case of letters matters
+//!     ("/cat.png/large", None), // only the last segment has an extension
+//! ] {
+//!     assert_eq!(counter(&rules, path), expected, "{path}");
+//! }
+//! # Ok::<(), counter_layer::RulesError>(())
+//! ```
+//!
+//! # The most specific pattern decides
+//!
+//! Exact, then template, then the longest prefix, then extension; the order in which rules are written
+//! has no meaning. An exclude wins over all of them, whatever its kind.
+//!
+//! ```
+//! # use counter_layer::{Decision, Rule, Rules};
+//! # fn counter<'a>(rules: &'a Rules, path: &str) -> Option<&'a str> {
+//! #     match rules.decide(&http::Method::GET, path, None) {
+//! #         Decision::Count { counter, .. } => Some(counter),
+//! #         _ => None,
+//! #     }
+//! # }
+//! let rules = Rules::builder()
+//!     .rule(Rule::counter("extension").pattern("*.html"))
+//!     .rule(Rule::counter("prefix").pattern("/a/*"))
+//!     .rule(Rule::counter("longer prefix").pattern("/a/b/*"))
+//!     .rule(Rule::counter("template").pattern("/a/{page}"))
+//!     .rule(Rule::counter("exact").pattern("/a/b.html"))
+//!     .exclude("/a/b/private/*")
+//!     .exclude("*.ico")
+//!     .build()?;
+//!
+//! for (path, expected) in [
+//!     ("/a/b.html", Some("exact")),
+//!     ("/a/c.html", Some("template")),
+//!     ("/a/b/c/d.html", Some("longer prefix")),
+//!     ("/a/c/d.html", Some("prefix")),
+//!     ("/d.html", Some("extension")),
+//!     ("/a/b/private/d.html", None),
+//!     ("/a/b.ico", None),
+//! ] {
+//!     assert_eq!(counter(&rules, path), expected, "{path}");
+//! }
+//! # Ok::<(), counter_layer::RulesError>(())
+//! ```
+//!
+//! # Methods
+//!
+//! A rule without methods is for all of them. For a request of another method a rule is not there, and
+//! a less specific one may match. `GET` takes `HEAD` with it, unless a rule names `HEAD` for the same
+//! pattern. An exclude is for every method. `OPTIONS` is a method like the others.
+//!
+//! ```
+//! # use counter_layer::{Decision, Rule, Rules};
+//! # use http::Method;
+//! let rules = Rules::builder()
+//!     .rule(Rule::counter("read").pattern("/articles/{id}").method(Method::GET))
+//!     .rule(Rule::counter("written").pattern("/articles/{id}").method(Method::PUT).method(Method::PATCH))
+//!     .rule(Rule::counter("other").pattern("/articles/*"))
+//!     .build()?;
+//!
+//! for (method, expected) in [
+//!     (Method::GET, "read"),
+//!     (Method::HEAD, "read"),
+//!     (Method::PUT, "written"),
+//!     (Method::OPTIONS, "other"),
+//! ] {
+//!     let decision = rules.decide(&method, "/articles/7", None);
+//!     assert!(matches!(decision, Decision::Count { counter, .. } if counter == expected), "{method}");
+//! }
+//! # Ok::<(), counter_layer::RulesError>(())
+//! ```
+//!
+//! # Paths
+//!
+//! Before it is compared, a path is brought into one form: path parameters are cut off, needless
+//! percent-encodings decoded, slashes joined, dots resolved. What is encoded for a reason stays encoded,
+//! and a slash at the end stays. A path of more than 8,192 bytes matches nothing, and
+//! neither the router's template nor `otherwise` takes it.
+//!
+//! ```
+//! # use counter_layer::{Decision, Rules};
+//! # use http::Method;
+//! let rules = Rules::builder().otherwise("rest").build()?;
+//! for (path, compared) in [
+//!     ("/a;jsessionid=1/b;v=2", Some("/a/b")),
+//!     ("/%61/b", Some("/a/b")),
+//!     ("//a///b", Some("/a/b")),
+//!     ("/a/./c/../b", Some("/a/b")),
+//!     ("/../../a/b", Some("/a/b")), // never above the root
+//!     ("/a/%2e%2e/b", Some("/b")),
+//!     ("/a/b/", Some("/a/b/")),
+//!     ("/a%2fb", Some("/a%2Fb")), // no separator
+//!     ("/caf\u{e9}", Some("/caf%C3%A9")),
+//!     ("/%ff", Some("/%FF")), // not UTF-8
+//!     ("/100%", Some("/100%")), // no encoding at all
+//!     ("*", None), // OPTIONS * has no path
+//! ] {
+//!     assert_eq!(rules.explain(&Method::GET, path, None).path.as_deref(), compared, "{path}");
+//! }
+//! let long = format!("/{}", "a".repeat(8192));
+//! assert_eq!(rules.decide(&Method::GET, &long, None), Decision::Unmatched);
+//! # Ok::<(), counter_layer::RulesError>(())
+//! ```
+//!
+//! Rules see the path that is in the request where the layer stands. Inside of axum's `nest` that is the
+//! path without the prefix, while the template of the route has it:
+//!
+//! ```
+//! # #[cfg(not(feature = "axum"))] fn main() {}
+//! # #[cfg(feature = "axum")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use axum::{Router, body::Body, routing::get};
+//! # use counter_core::{Counters, MemoryStore};
+//! # use counter_layer::{AccessCounterLayer, Rule, Rules};
+//! # use tower::ServiceExt;
+//! # let mut counters = Counters::builder(MemoryStore::new()).build()?;
+//! let rules = Rules::builder()
+//!     .rule(Rule::counter("users").pattern("/users/*")) // not "/api/users/*"
+//!     .by_matched_path()
+//!     .build()?;
+//! let api = Router::new()
+//!     .route("/users/{id}", get(async || "a user"))
+//!     .route("/orders/{id}", get(async || "an order"))
+//!     .layer(AccessCounterLayer::new(counters.recorder()).rules(rules));
+//! let app: Router = Router::new().nest("/api", api);
+//! for path in ["/api/users/1", "/api/orders/1"] {
+//!     app.clone().oneshot(http::Request::get(path).body(Body::empty())?).await?;
+//! }
+//!
+//! counters.flush().await?;
+//! let known = counters.stats().known(None, 10).await?.counters;
+//! let names: Vec<_> = known.iter().map(|(name, _)| &**name).collect();
+//! assert_eq!(names, ["/api/orders/{id}", "hits", "users"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Why this counter
+//!
+//! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the
+//! rules only: what `rest` or `count_if` of the layer make of a request is not in it.
+//!
+//! ```
+//! # use counter_layer::{Rule, Rules};
+//! # use http::Method;
+//! let rules = Rules::builder().rule(Rule::counter("api").pattern("/api/*")).exclude("*.ico").build()?;
+//! let words = |path| rules.explain(&Method::GET, path, None).to_string();
+//! assert_eq!(
+//!     words("/x/../api/7"),
+//!     "GET /api/7 counts under \"api\" by the prefix pattern \"/api/*\": \
+//!      no exact pattern and no template match, and it is the longest prefix",
+//! );
+//! assert_eq!(
+//!     words("/a.ico"),
+//!     r#"GET /a.ico is excluded by the extension pattern "*.ico", whatever the rules say"#,
+//! );
+//! assert_eq!(words("/about"), "GET /about is matched by no rule");
+//! # Ok::<(), counter_layer::RulesError>(())
+//! ```
+//!
+//! # What is refused
+//!
+//! [`build`](crate::RulesBuilder::build) refuses a pattern that could never match, since it would count
+//! nothing and nobody would notice; one that means different things to different readers; and two
+//! patterns that match the same requests with the same right, since then the order would decide. The
+//! error says what to write instead.
+//!
+//! ```
+//! # use counter_layer::{Rule, Rules};
+//! for (pattern, words) in [
+//!     ("/articles/:id", "write {id}"), // the syntax of older routers
+//!     ("/articles/{id", "unpaired brace"),
+//!     ("/a/*/b", "write {name} for one segment"),
+//!     ("/a/{id}/*", "write /{*rest}"),
+//!     ("articles", "does not begin with a slash"),
+//!     ("*.tar.gz", "is not one extension"),
+//!     ("/a//b", "two slashes"),
+//!     ("/a/../b", "write the path it leads to"),
+//!     ("/a;v=1", "write it without"),
+//!     ("/a?b=c", "write the path only"),
+//!     ("/%61", "write a"), // paths are compared with it decoded
+//!     ("/", "the home page"), // the rest to some, the home page to others
+//! ] {
+//!     let error = Rules::builder().rule(Rule::counter("a").pattern(pattern)).build().unwrap_err();
+//!     assert!(error.to_string().contains(words), "{error}");
+//! }
+//!
+//! for (one, other) in [("/a", "/a"), ("/a/{x}", "/a/{y}"), ("/a/{x}", "/a/{*rest}")] {
+//!     let rules = Rules::builder().rule(Rule::counter("one").pattern(one));
+//!     let error = rules.rule(Rule::counter("other").pattern(other)).build().unwrap_err();
+//!     let words = format!(
+//!         "the patterns {one:?} for \"one\" and {other:?} for \"other\" match the same requests: \
+//!          leave one out, or give the rules different methods"
+//!     );
+//!     assert_eq!(error.to_string(), words);
+//! }
+//! ```
+//!
+//! # How many counters there are
+//!
+//! As many as rules, templates, facets and `rest` name, and not more than
+//! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. What comes after that counts
+//! under `(other)`, so that totals stay exact, and as `overflow` in the ledger. `hits` takes its place
+//! when the layer is made, the names of rules and facets when they are given to it, and templates as
+//! they come.

@@ -1,0 +1,342 @@
+//! Who is counted as a visitor, and what is kept of people.
+//!
+//! A visitor is an opaque number of 128 bits. It is made from something in the request by a hash under
+//! a secret key, raises one register in the sketches of its counters, and is forgotten. In the examples,
+//! `visitors(identity, requests)` sends these requests through a layer and reads the uniques of `hits`
+//! back, and `from(peer, headers)` is a request over a connection from that address.
+//!
+//! # The default
+//!
+//! The address of the connection and the user agent make a visitor. Of an IPv6 address the first 64
+//! bits count: a household has them, and a device changes the rest at will.
+//!
+//! ```
+//! # use std::convert::Infallible;
+//! # use counter_core::{Counters, MemoryStore, Precision, Timestamp, VisitorKey};
+//! # use counter_layer::{AccessCounterLayer, Identity};
+//! # use http::{Request, Response};
+//! # use tower::{Layer, ServiceExt, service_fn};
+//! # fn from(peer: &str, headers: &[(&str, &str)]) -> Request<()> {
+//! #     let mut request = Request::get("/");
+//! #     for (name, value) in headers {
+//! #         request = request.header(*name, *value);
+//! #     }
+//! #     let mut request = request.body(()).expect("a request");
+//! #     let peer: std::net::IpAddr = peer.parse().expect("an address");
+//! #     request.extensions_mut().insert(std::net::SocketAddr::new(peer, 1000));
+//! #     request
+//! # }
+//! # async fn visitors(identity: impl Into<Identity>, requests: [Request<()>; 2]) -> u64 {
+//! #     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an identity");
+//! #     // Of two random ids, one pair in 16,384 has one register between them.
+//! #     let layer = layer.visitor_key(VisitorKey::new([7; 16]));
+//! #     for request in requests {
+//! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
+//! #         service.oneshot(request).await.expect("infallible");
+//! #     }
+//! #     counters.flush().await.expect("a store in memory");
+//! #     let (hits, day) = ("hits".parse().expect("a name"), Precision::try_from(86_400).expect("a day"));
+//! #     let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
+//! #     counters.stats().uniques(&[hits], day, range).await.expect("a store in memory").visitors
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let of = async |one, other| visitors(Identity::peer(), [one, other]).await;
+//! let agent = |name| [("user-agent", name)];
+//!
+//! assert_eq!(of(from("192.0.2.1", &[]), from("192.0.2.1", &[])).await, 1);
+//! assert_eq!(of(from("192.0.2.1", &[]), from("192.0.2.2", &[])).await, 2);
+//! assert_eq!(of(from("192.0.2.1", &agent("a")), from("192.0.2.1", &agent("b"))).await, 2);
+//! assert_eq!(of(from("2001:db8::1", &[]), from("2001:db8::2", &[])).await, 1);
+//! assert_eq!(of(from("2001:db8::1", &[]), from("2001:db8:0:1::1", &[])).await, 2);
+//!
+//! // Other sources: see below.
+//! let with = |cookie| from("192.0.2.1", &[("cookie", cookie)]);
+//! let cookie = || Identity::cookie("visitor");
+//! assert_eq!(visitors(cookie(), [with("visitor=a"), with("theme=dark; visitor=a")]).await, 1);
+//! assert_eq!(visitors(cookie(), [with("visitor=a"), with("visitor=b")]).await, 2);
+//! assert_eq!(visitors(cookie(), [with("theme=dark"), with("visitor=")]).await, 0);
+//! assert_eq!(visitors(Identity::none(), [with("visitor=a"), with("visitor=b")]).await, 0);
+//!
+//! let issued = || Identity::issued_cookie("visitor");
+//! let bots = || [from("192.0.2.1", &agent("a bot")), from("192.0.2.1", &[])];
+//! assert_eq!(visitors(issued(), bots()).await, 0);
+//! assert_eq!(visitors(Identity::peer(), bots()).await, 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The server has to leave the address in the request: axum does with
+//! `into_make_service_with_connect_info::<SocketAddr>()`, others insert a `SocketAddr` extension. A
+//! request without one counts, and has no visitor. People behind one address with the same
+//! browser count as one, and one person with two browsers as two.
+//!
+//! Bots count as visitors, but for an issued cookie. [`Facet::Agent`](crate::Facet) tells their requests
+//! apart, and facets have no visitors of their own.
+//!
+//! # Other sources
+//!
+//! - [`Identity::peer`](crate::Identity::peer): the above, with another
+//!   [length of the prefix](crate::Address::ipv6_prefix) or
+//!   [without the user agent](crate::Address::without_user_agent).
+//! - [`Identity::forwarded`](crate::Identity::forwarded): an address that proxies wrote: see below.
+//! - [`Identity::cookie`](crate::Identity::cookie): a cookie that the service itself sets.
+//! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id that the layer
+//!   sets, for 365 days unless [`max_age`](crate::IssuedCookie::max_age) says otherwise. Bots get none,
+//!   and are no visitors then. Neither is what the rules keep out.
+//! - [`Identity::header`](crate::Identity::header): a header, for somebody trusted to write.
+//! - [`Identity::extension`](crate::Identity::extension): what a layer further out left there, such as
+//!   an account.
+//! - [`Identity::by`](crate::Identity::by): a closure over the head of the request.
+//! - [`Identity::none`](crate::Identity::none): nobody.
+//!
+//! Where the source has nothing to say, a request counts without a visitor, and nothing else is tried
+//! instead. Two exceptions: with fewer entries than hops the peer is the client, and without its issued
+//! cookie a request is that of a new visitor.
+//!
+//! # Behind proxies
+//!
+//! Each proxy appends the address it heard from, so the right end of the header is written by one's own
+//! proxies, and the left end by anybody. It is read from the right, as far as it is trusted: so many
+//! [hops](crate::ForwardedAddress::trusted_hops), or all hosts of these
+//! [networks](crate::ForwardedAddress::trusted_networks). What stands further left changes nothing.
+//!
+//! ```
+//! # use std::convert::Infallible;
+//! # use counter_core::{Counters, MemoryStore, Precision, Timestamp, VisitorKey};
+//! # use counter_layer::{AccessCounterLayer, Identity};
+//! # use http::{Request, Response};
+//! # use tower::{Layer, ServiceExt, service_fn};
+//! # fn from(peer: &str, headers: &[(&str, &str)]) -> Request<()> {
+//! #     let mut request = Request::get("/");
+//! #     for (name, value) in headers {
+//! #         request = request.header(*name, *value);
+//! #     }
+//! #     let mut request = request.body(()).expect("a request");
+//! #     let peer: std::net::IpAddr = peer.parse().expect("an address");
+//! #     request.extensions_mut().insert(std::net::SocketAddr::new(peer, 1000));
+//! #     request
+//! # }
+//! # async fn visitors(identity: impl Into<Identity>, requests: [Request<()>; 2]) -> u64 {
+//! #     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an identity");
+//! #     // Of two random ids, one pair in 16,384 has one register between them.
+//! #     let layer = layer.visitor_key(VisitorKey::new([7; 16]));
+//! #     for request in requests {
+//! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
+//! #         service.oneshot(request).await.expect("infallible");
+//! #     }
+//! #     counters.flush().await.expect("a store in memory");
+//! #     let (hits, day) = ("hits".parse().expect("a name"), Precision::try_from(86_400).expect("a day"));
+//! #     let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
+//! #     counters.stats().uniques(&[hits], day, range).await.expect("a store in memory").visitors
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use counter_layer::Forwarded;
+//! let one_hop = || Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+//! let network = "10.0.0.0/8".parse()?;
+//! let ours = || Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_networks([network]);
+//! let proxied = |entries| from("10.0.0.1", &[("x-forwarded-for", entries)]);
+//!
+//! let spoofed = || [proxied("198.51.100.1, 192.0.2.1"), proxied("198.51.100.2, 192.0.2.1")];
+//! assert_eq!(visitors(one_hop(), spoofed()).await, 1);
+//! assert_eq!(visitors(ours(), spoofed()).await, 1);
+//! assert_eq!(visitors(one_hop(), [proxied("192.0.2.1"), proxied("192.0.2.2")]).await, 2);
+//! assert_eq!(visitors(ours(), [proxied("192.0.2.1"), proxied("192.0.2.1, 10.0.0.2")]).await, 1);
+//!
+//! // Past the proxies: hops believe whoever connects, networks do not.
+//! let direct = |entry| from("203.0.113.5", &[("x-forwarded-for", entry)]);
+//! assert_eq!(visitors(one_hop(), [direct("192.0.2.1"), direct("192.0.2.2")]).await, 2);
+//! assert_eq!(visitors(ours(), [direct("192.0.2.1"), direct("192.0.2.2")]).await, 1);
+//!
+//! // An entry that is no address is nobody.
+//! assert_eq!(visitors(one_hop(), [proxied("unknown"), proxied("192.0.2.1")]).await, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! So use hops only where nobody can connect past the proxies, and set the number right: one too many
+//! and the client writes its own address.
+//!
+//! # Salts and epochs
+//!
+//! The key of the hash is called a salt. For addresses, and for closures that are not said to be
+//! stable, each epoch has a new one: a day in UTC, unless
+//! [`salt_epoch`](counter_core::Builder::salt_epoch) was set. The same address is the same visitor
+//! within an epoch, and another one in the next. Without the salt an id can neither be made again nor
+//! tried against a list of addresses. Nor does its `Debug` show it:
+//!
+//! ```
+//! use counter_core::{Counters, MemoryStore, VisitorKey};
+//!
+//! let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let salt = counters.recorder().salt()?;
+//! let ann = salt.visitor(&[b"192.0.2.1"]);
+//! assert_eq!(ann, salt.visitor(&[b"192.0.2.1"]));
+//! assert_eq!(format!("{ann:?}"), "VisitorId(..)");
+//!
+//! let (today, tomorrow) = (VisitorKey::random(), VisitorKey::random());
+//! assert_ne!(today.visitor(&[b"192.0.2.1"]), tomorrow.visitor(&[b"192.0.2.1"]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Stable identities
+//!
+//! Cookies, a header, and a closure that is said to be [`stable`](crate::ClosureIdentity::stable) mean
+//! the same person for years. They have one salt, which does not change with the epoch, so that a
+//! visitor of Monday and of Tuesday is one in the uniques of both days. That is also what it means for
+//! privacy: those visits are linked.
+//!
+//! [`Identity::key`](crate::Identity::key) puts a key of one's own in the place of all salts, also for
+//! addresses: then nothing rotates but what its owner rotates.
+//!
+//! # Which precisions visitors have
+//!
+//! 3600 and 86400 seconds, 120 buckets of each, unless
+//! [`visitor_precisions`](counter_core::Builder::visitor_precisions) says otherwise. A precision that is
+//! coarser than the epoch would count everybody once an epoch, so it is refused: by `build`, and, where
+//! the visitors were said to be stable there, by an identity that is not.
+//!
+//! ```
+//! use counter_core::{Counters, MemoryStore, Precision, Precisions};
+//! use counter_layer::{AccessCounterLayer, Identity};
+//!
+//! let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let grid = counters.stats().grid().clone();
+//! let kept = grid.visitors.iter().map(|kept| (kept.precision.as_seconds(), kept.samples.get()));
+//! assert_eq!(kept.collect::<Vec<_>>(), [(3600, 120), (86_400, 120)]);
+//!
+//! let weekly = Precisions::new([Precision::try_from(604_800)?])?;
+//! let builder = Counters::builder(MemoryStore::new()).visitor_precisions(weekly);
+//! assert!(builder.clone().build().is_err());
+//!
+//! let recorder = builder.stable_visitors().build()?.recorder();
+//! assert!(AccessCounterLayer::new(recorder.clone()).identity(Identity::peer()).is_err());
+//! assert!(AccessCounterLayer::new(recorder).identity(Identity::cookie("visitor")).is_ok());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A layer whose identity was never set cannot say so: there, it counts without visitors. Uniques over
+//! several epochs count an address once for each of them.
+//!
+//! # Several instances
+//!
+//! Instances over one store share its salts. Each begins with a random one of its own and offers it to
+//! the store with the first flush; the first that was offered is everybody's. The salt of the next epoch
+//! is fetched from the middle of the current one on. No request waits for that.
+//!
+//! ```
+//! use counter_core::{Counters, MemoryStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new();
+//! let mut here = Counters::builder(store.clone()).build()?;
+//! let mut there = Counters::builder(store).build()?;
+//! let (one, other) = (here.recorder().salt()?, there.recorder().salt()?);
+//! assert_ne!(one.visitor(&[b"192.0.2.1"]), other.visitor(&[b"192.0.2.1"]));
+//!
+//! here.flush().await?;
+//! there.flush().await?; // `Counters::run` begins with a flush
+//! assert_eq!(one.visitor(&[b"192.0.2.1"]), other.visitor(&[b"192.0.2.1"]));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Before the first flush, and when the store is away for more than half an epoch, an instance counts
+//! by its own salt. Somebody seen under that and under the shared one counts once more for it in that
+//! epoch. An instance does not ask again for a salt it has: when the store loses one, instances that start
+//! later have another, for the rest of the epoch, and of stable identities until all are restarted. Hits
+//! are not touched by any of this.
+//!
+//! # Uniques are estimates
+//!
+//! A sketch is a HyperLogLog of 16,384 registers. It holds for each register the longest run of zeros
+//! that any visitor's hash had there, and no list of visitors. Its standard error is under 1 %:
+//!
+//! ```
+//! assert!(counter_core::STANDARD_ERROR < 0.01);
+//! ```
+//!
+//! # What is stored
+//!
+//! | in the store | for how long |
+//! |---|---|
+//! | the count of each counter and bucket | its retention, by default 120 buckets; the cleaner removes it |
+//! | the names of counters: of rules, templates and facets | as long as they have samples or sketches |
+//! | the sketch of each counter and bucket of visitors | its retention, by default 120 hours and 120 days |
+//! | the salt of an epoch | to the end of the epoch after it |
+//! | the salt of stable identities, where there are any | until somebody deletes it |
+//! | the number of the last batch of each process, under a random name | 7 days after that batch |
+//!
+//! Redis expires sketches and salts by itself. A `MemoryStore` drops sketches when the cleaner passes, and
+//! salts when it is asked for one.
+//!
+//! A process keeps in memory, besides counts and sketches of what it has recently counted, the salts of
+//! two epochs; that of the last one goes when that of the next one is fetched.
+//!
+//! # What is never stored or logged
+//!
+//! Addresses, user agents, cookies, other headers, accounts, queries, raw paths, visitor ids. The layer
+//! reads them while it looks at a request, and keeps the number of a counter and a visitor's id until the
+//! request is settled. What the library logs is trouble with the store, with names of counters and
+//! numbers. [`explain`](crate::Rules::explain) returns the path that it was asked about, and keeps none.
+//! The name of a counter is stored as it is: whoever makes one out of a path, in a closure of
+//! [`rest`](crate::AccessCounterLayer::rest), stores that path.
+//!
+//! # What can be linked
+//!
+//! - Visits of different epochs cannot, when the identity is not stable and the salts are gone: nothing
+//!   that is left says that two registers were raised by one person.
+//! - While the salt of an epoch is in the store, whoever can read the store can try an address with a
+//!   user agent: the sketch of a page and an hour says "not here", or "probably here"; in a small sketch
+//!   that is nearly certain. Guard the store as one guards an access log of two days, and mind that a
+//!   backup of Redis has the salts of its day.
+//! - Within an epoch the same visitor raises the same register in every sketch. Where a bucket has one
+//!   visitor, whoever can read the store may find the same register raised elsewhere in that epoch,
+//!   without knowing whose it is.
+//! - Under a stable identity, or a key of one's own, all that is said here of an epoch holds for as long
+//!   as the salt or the key exists. Deleting it, and restarting the instances that have it, ends that.
+//!
+//! # Leaving visitors out
+//!
+//! [`Identity::none`](crate::Identity::none) counts nobody, anywhere.
+//! [`Rule::without_visitors`](crate::Rule::without_visitors) leaves them out of the rule's requests, under
+//! `hits` as well. A request that is excluded leaves nothing of its visitor either.
+//!
+//! ```
+//! # use std::convert::Infallible;
+//! # use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+//! # use counter_layer::{AccessCounterLayer, Rule, Rules};
+//! # use http::{Request, Response};
+//! # use tower::{Layer, ServiceExt, service_fn};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let mut counters = Counters::builder(MemoryStore::new()).build()?;
+//! let rules = Rules::builder()
+//!     .rule(Rule::counter("clinic").pattern("/clinic/*").without_visitors())
+//!     .exclude("/clinic/chat")
+//!     .build()?;
+//! let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
+//! # for (path, peer) in [("/clinic/a", [192, 0, 2, 1]), ("/clinic/chat", [192, 0, 2, 2])] {
+//! #     let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
+//! #     let mut request = Request::get(path).body(())?;
+//! #     request.extensions_mut().insert(std::net::SocketAddr::from((peer, 1000)));
+//! #     service.oneshot(request).await?;
+//! # }
+//! # counters.flush().await?;
+//! # let stats = counters.stats();
+//! # let day = Precision::try_from(86_400)?;
+//! # let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
+//! # let uniques = async |name: &str| {
+//! #     let counter = name.parse().expect("a name");
+//! #     stats.uniques(&[counter], day, range.clone()).await.expect("a store").visitors
+//! # };
+//! // 192.0.2.1 asks for /clinic/a, and 192.0.2.2 for /clinic/chat.
+//! assert_eq!(uniques("clinic").await, 0);
+//! assert_eq!(uniques("hits").await, 0);
+//! # Ok(())
+//! # }
+//! ```
