@@ -33,14 +33,15 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let mut result = ready!(this.inner.poll(cx));
+        let (guard, inner) = (this.guard, this.inner);
+        let mut result = ready!(guard.watch(|| inner.poll(cx)));
         if let Ok(response) = &mut result
-            && let Some(cookie) = this.guard.cookie()
+            && let Some(cookie) = guard.cookie()
         {
             response.headers_mut().append(SET_COOKIE, cookie);
         }
         // Now, and not when the connection drops the finished future.
-        this.guard.settle(match &result {
+        guard.settle(match &result {
             Ok(response) => Outcome::Answered(response.status()),
             Err(_) => Outcome::Failed,
         });

@@ -39,6 +39,9 @@ pub(crate) struct Guard {
     cookie: Option<HeaderValue>,
 }
 
+/// Dropped only when what is watched panics.
+struct Unwinding<'a>(&'a mut Guard);
+
 /// What there is to know of a request before it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -76,6 +79,17 @@ impl Guard {
         guard
     }
 
+    /// Runs a part of the inner service; the request is counted as panicked when that panics.
+    ///
+    /// Not when the guard is dropped: who catches the panic drops the future after it, and a future
+    /// may be dropped because something else panicked.
+    pub(crate) fn watch<R>(&mut self, run: impl FnOnce() -> R) -> R {
+        let unwinding = Unwinding(self);
+        let result = run();
+        std::mem::forget(unwinding);
+        result
+    }
+
     /// What to set in the response, which only the first one asking is told.
     pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
         self.cookie.take()
@@ -91,8 +105,13 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Who unwinds past the request panicked in it: nothing else can panic while it is polled.
-        self.settle(if std::thread::panicking() { Outcome::Panicked } else { Outcome::Aborted });
+        self.settle(Outcome::Aborted);
+    }
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        self.0.settle(Outcome::Panicked);
     }
 }
 

@@ -34,7 +34,8 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Before the call, so that a request is counted even when the call itself panics.
-        let guard = Guard::of(&self.counting, &request);
-        ResponseFuture::new(self.inner.call(request), guard)
+        let mut guard = Guard::of(&self.counting, &request);
+        let future = guard.watch(|| self.inner.call(request));
+        ResponseFuture::new(future, guard)
     }
 }

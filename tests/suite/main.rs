@@ -14,6 +14,7 @@ mod identity;
 mod cookie;
 mod outcome;
 mod stacks;
+mod scan;
 mod admin;
 mod example;
 mod tidy;
