@@ -16,7 +16,7 @@ use counter_layer::AccessCounterLayer;
 use http::{Extensions, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{name, precision};
+use crate::support::{counted, name, precision};
 
 #[test]
 fn a_counted_request_allocates_nothing() {
@@ -448,13 +448,7 @@ fn observed(recorder: &Recorder) -> u64 {
 
 /// Flushes, and compares all the counters that there are.
 async fn check(counters: &mut Counters<MemoryStore>, expected: &[(&str, u64)]) {
-    counters.flush().await.expect("memory takes all");
-    let stats = counters.stats();
-    let mut counted = Vec::new();
-    for (counter, _) in stats.known(None, 1000).await.expect("memory can be read").counters {
-        let total = stats.total(&counter, precision(86_400), recently()).await.expect("memory can be read");
-        counted.push((counter.to_string(), total));
-    }
+    let counted = counted(counters).await;
     let counted: Vec<_> = counted.iter().map(|(counter, total)| (counter.as_str(), *total)).collect();
     assert_eq!(counted, expected);
 }

@@ -10,13 +10,13 @@ use std::task::{Context, Poll, Waker};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
-use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_core::{Counters, MemoryStore};
 use counter_layer::{AccessCounterLayer, Facet, Outcome};
 use http::{Method, Request, Response, StatusCode};
 use proptest::prelude::*;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::precision;
+use crate::support::counted;
 
 /// What a request is told to end in.
 #[derive(Clone, Copy, Debug)]
@@ -52,18 +52,6 @@ fn visit(layer: &AccessCounterLayer, method: Method, agent: &str, end: End) {
         let polled = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(polled.is_pending(), matches!(end, End::Never));
     })));
-}
-
-async fn counted(counters: &mut Counters<MemoryStore>) -> BTreeMap<String, u64> {
-    counters.flush().await.expect("memory takes all");
-    let (stats, now) = (counters.stats(), Timestamp::now());
-    let mut counted = BTreeMap::new();
-    for (counter, _) in stats.known(None, 1000).await.expect("memory can be read").counters {
-        let range = now.minus(2 * 86_400)..now.plus(1);
-        let total = stats.total(&counter, precision(86_400), range).await.expect("memory can be read");
-        counted.insert(counter.to_string(), total);
-    }
-    counted
 }
 
 fn expected(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {

@@ -3,7 +3,6 @@
 //! What a request is counted as is what is seen at the layer's own place: a layer further in has
 //! answered already, and what a layer further out answers by itself is not seen at all.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::SocketAddr;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
-use counter_core::{Counters, MemoryStore, Recorder, Timestamp};
+use counter_core::{Counters, MemoryStore, Recorder};
 use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
@@ -35,7 +34,7 @@ use tower_http::cors::CorsLayer;
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
-use crate::support::precision;
+use crate::support::counted;
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -428,13 +427,7 @@ async fn check(counters: &mut Counters<MemoryStore>, requests: u64, expected: &[
     let ledger = counters.recorder().ledger();
     assert!(ledger.requests.balance() && ledger.hits.balance(), "{ledger:?}");
     assert_eq!(ledger.requests.observed, requests);
-    let (stats, now) = (counters.stats(), Timestamp::now());
-    let mut counted = BTreeMap::new();
-    for (counter, _) in stats.known(None, 1000).await.expect("memory can be read").counters {
-        let range = now.minus(2 * 86_400)..now.plus(1);
-        let total = stats.total(&counter, precision(86_400), range).await.expect("memory can be read");
-        counted.insert(counter.to_string(), total);
-    }
+    let counted = counted(counters).await;
     let counted: Vec<_> = counted.iter().map(|(counter, total)| (counter.as_str(), *total)).collect();
     assert_eq!(counted, expected);
 }

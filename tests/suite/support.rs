@@ -1,10 +1,11 @@
 //! What several of the tests begin with.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
 
-use counter_core::{CounterName, Namespace, Precision, RedisStore, Store, Timestamp};
+use counter_core::{CounterName, Counters, MemoryStore, Namespace, Precision, RedisStore, Store, Timestamp};
 use tests::until;
 
 pub(crate) fn name(text: &str) -> CounterName {
@@ -34,4 +35,17 @@ pub(crate) async fn store_in(url: &str, namespace: Namespace) -> RedisStore {
     let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
     until("the store is connected", Duration::from_secs(10), there).await;
     store
+}
+
+/// Flushes, and reads what every counter there is has counted today, and yesterday if it is midnight.
+pub(crate) async fn counted(counters: &mut Counters<MemoryStore>) -> BTreeMap<String, u64> {
+    counters.flush().await.expect("memory takes all");
+    let (stats, now) = (counters.stats(), Timestamp::now());
+    let mut counted = BTreeMap::new();
+    for (counter, _) in stats.known(None, 1000).await.expect("memory can be read").counters {
+        let range = now.minus(2 * 86_400)..now.plus(1);
+        let total = stats.total(&counter, precision(86_400), range).await.expect("memory can be read");
+        counted.insert(counter.to_string(), total);
+    }
+    counted
 }
