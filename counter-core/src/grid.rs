@@ -6,7 +6,8 @@
 //! `start = max over p of floor(t / p) × p`
 //!
 //! Every precision finds its own bucket again from that start, whether the widths divide one another
-//! or not (18,000 s does not divide a day), and there are never more such starts than samples kept.
+//! or not (18,000 s does not divide a day), and there are at most about two such starts for each sample
+//! that is kept: one where the widths do divide one another.
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, OnceLock};
 
-use crate::{CounterName, VisitorId, WriterId};
+use crate::{CounterName, Register, VisitorId, WriterId};
 
 /// A counter of a [`Recorder`](crate::Recorder), found once and used often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,21 +24,28 @@ pub struct Counter {
 #[must_use = "a hit counts when a recorder is given it"]
 pub struct Hit {
     pub(crate) counter: Counter,
-    pub(crate) visitor: Option<VisitorId>,
+    /// What the visitor offers to a sketch: hashed here, before any lock is taken.
+    pub(crate) register: Option<Register>,
     pub(crate) weight: NonZeroU32,
 }
 
 impl Counter {
     /// A hit on this counter.
     pub const fn hit(self) -> Hit {
-        Hit { counter: self, visitor: None, weight: NonZeroU32::MIN }
+        Hit { counter: self, register: None, weight: NonZeroU32::MIN }
     }
 }
 
 impl Hit {
     /// By this visitor, or by nobody that is known.
     pub fn visitor(mut self, visitor: impl Into<Option<VisitorId>>) -> Self {
-        self.visitor = visitor.into();
+        self.register = visitor.into().map(|visitor| Register::of(visitor.as_bytes()));
+        self
+    }
+
+    /// The same hit on another counter.
+    pub const fn on(mut self, counter: Counter) -> Self {
+        self.counter = counter;
         self
     }
 

@@ -112,8 +112,7 @@ impl Tally {
             local.recorded += weight;
             local.overflow += if number == OTHER { weight } else { 0 };
             local.count(number, start, weight);
-            if let Some(visitor) = hit.visitor {
-                let register = Register::of(visitor.as_bytes());
+            if let Some(register) = hit.register {
                 local.slots[number as usize].raise(bucket, register, || self.open(number, bucket));
             }
         }

@@ -141,10 +141,11 @@ impl Counting {
             // A rule may well be named `hits`, where the request counts anyway.
             Ok(page) => page.filter(|page| page.counter != self.hits),
         };
-        let page = page.map(|page| page.counter.hit().weight(page.weight).visitor(seen.visitor));
+        let all = self.hits.hit().visitor(seen.visitor);
+        let page = page.map(|page| all.on(page.counter).weight(page.weight));
         let facets = self.facets.counters(seen.traits, outcome).map(|facet| facet.map(Counter::hit));
         // No more than five: nothing is allocated for them.
-        let mut hits = [self.hits.hit().visitor(seen.visitor); 5];
+        let mut hits = [all; 5];
         let mut count = 1;
         for hit in [page].into_iter().chain(facets).flatten() {
             hits[count] = hit;

@@ -210,8 +210,10 @@ async fn an_error_does_not_end_the_loop_and_the_shutdown_does() {
     let (_, _, mut cleaner) = upkeep(&proxy.url()).await;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(async move { cleaner.run(async { drop(stopped.await) }).await });
+    let connections = proxy.connections();
     proxy.refuse(true);
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until("the cleaner is refused", Duration::from_secs(10), async || proxy.connections() > connections)
+        .await;
     write_minutes(&server, "a", 0..1);
     server.int(&["ZADD", "access:due", "1", "60:a"]);
     assert_eq!(server.int(&["EXISTS", "access:count:60:a"]), 1);

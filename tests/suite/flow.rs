@@ -1,6 +1,7 @@
 //! From a hit to a number that can be read, with all well.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -271,30 +272,36 @@ async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brin
     assert_eq!(total(&stats, "a", precision(86_400)).await, 123);
 }
 
-#[tokio::test]
-async fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
+#[test]
+fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
     let soon = Duration::from_millis(100);
     let mut counters =
         Counters::builder(MemoryStore::new()).shutdown_timeout(soon).build().expect("good settings");
     let recorder = counters.recorder();
-    let counter = recorder.counter("a");
-    let done = std::sync::Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicBool::new(false));
     let writer = std::thread::spawn({
-        let done = std::sync::Arc::clone(&done);
+        let done = Arc::clone(&done);
         move || {
+            let counter = recorder.counter("a");
             while !done.load(Ordering::Relaxed) {
                 recorder.record(counter, None);
             }
         }
     });
-    let ended = counters.run(async {}).await;
+    // On a thread of its own, so that one that never ended would not hold the test up.
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let result = runtime.expect("a runtime").block_on(counters.run(async {}));
+        ended.send(result).expect("somebody waits");
+    });
+    let result = end.recv_timeout(Duration::from_secs(20)).expect("the shutdown ends");
     done.store(true, Ordering::Relaxed);
     writer.join().expect("no panic");
     // Between two flushes there may have been a moment with nothing pending.
-    if let Err(error) = ended {
+    if let Err(error) = result {
         assert!(matches!(error.kind(), ErrorKind::Unflushed { hits: 1.. }), "{error}");
     }
-    counters.run(async {}).await.expect("all is flushed");
 }
 
 #[test]

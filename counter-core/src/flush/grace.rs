@@ -27,7 +27,7 @@ struct Kept {
 
 const TIME: Duration = Duration::from_secs(60);
 const BYTES: usize = 16 << 20;
-/// So many sequences are remembered at most: 2 MiB, half a day of a flush each second.
+/// So many sequences are remembered at most: 4 MiB, nine hours of a batch each second.
 const SEQUENCES: usize = 1 << 15;
 
 impl Grace {
