@@ -1,14 +1,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Bucket, CounterName, DropReason, Grid, Precision, Retention, Sketch, Timestamp};
+use crate::{Bucket, CounterName, DropReason, Grid, Precision, Retention, Shard, Sketch, Timestamp};
 
 /// What one call sends to the store: applied once, however often it is sent.
 ///
-/// Two batches of one writer are never under way at the same time, and a batch is never changed
+/// Two batches of one writer and shard are never under way at the same time, and a batch is never changed
 /// between two attempts; the fence tells the store which one it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
+    /// The part of the store that all of its counters belong to.
+    pub shard: Shard,
     /// Which batch of which writer.
     pub fence: Fence,
     /// The counts, in the order of their counters.
@@ -19,12 +21,12 @@ pub struct Batch {
     pub grid: Arc<Grid>,
 }
 
-/// The place of a batch in the sequence of its writer.
+/// The place of a batch in the sequence of its writer and shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// Who sends.
     pub writer: WriterId,
-    /// 1 for the writer's first batch, and one more for each that follows.
+    /// 1 for the writer's first batch to this shard, and one more for each that follows.
     pub sequence: u64,
     /// The sequence that the store must have applied before, unless it has none of this writer:
     /// otherwise it lost batches that it had acknowledged.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{Cleaned, Error, Precisions, Store, Timestamp};
+use crate::{Cleaned, Error, Precisions, Shard, Store, Timestamp};
 
 /// Keeps the store small: removes samples that left retention, and counters that have none left.
 ///
@@ -16,44 +16,57 @@ pub struct Cleaner<S> {
     store: S,
     kept: Precisions,
     interval: Duration,
-    next_walk: Timestamp,
+    /// By shard.
+    next_walk: Vec<Timestamp>,
 }
 
 const WALK_SECONDS: u64 = 3600;
 
 impl<S: Store> Cleaner<S> {
-    pub(crate) const fn new(store: S, kept: Precisions, interval: Duration) -> Self {
-        Self { store, kept, interval, next_walk: Timestamp::MIN }
+    pub(crate) fn new(store: S, kept: Precisions, interval: Duration) -> Self {
+        let next_walk = vec![Timestamp::MIN; store.shards().count()];
+        Self { store, kept, interval, next_walk }
     }
 
     /// Makes one pass: removes all that has left retention at `now`.
     ///
     /// # Errors
-    /// When the store fails. What was removed before stays removed; the next pass does the rest.
+    /// When a shard of the store fails; the others are cleaned all the same. What was removed before
+    /// stays removed; the next pass does the rest.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the rest to the next pass.
     pub async fn clean_once(&mut self, now: Timestamp) -> Result<Cleaned, Error> {
-        if now >= self.next_walk {
-            self.walk(now).await?;
-        }
         let mut all = Cleaned::default();
+        let mut failed = None;
+        for shard in self.store.shards().iter() {
+            if let Err(error) = self.clean_shard(shard, now, &mut all).await {
+                failed.get_or_insert(error);
+            }
+        }
+        failed.map_or(Ok(all), Err)
+    }
+
+    async fn clean_shard(&mut self, shard: Shard, now: Timestamp, all: &mut Cleaned) -> Result<(), Error> {
+        if now >= self.next_walk[shard.index()] {
+            self.walk(shard, now).await?;
+        }
         loop {
-            let some = self.store.clean(now, &self.kept).await?;
+            let some = self.store.clean(shard, now, &self.kept).await?;
             all.samples += some.samples;
             all.counters += some.counters;
             if !some.more {
-                return Ok(all);
+                return Ok(());
             }
         }
     }
 
-    async fn walk(&mut self, now: Timestamp) -> Result<(), Error> {
+    async fn walk(&mut self, shard: Shard, now: Timestamp) -> Result<(), Error> {
         let mut cursor = None;
         loop {
-            cursor = self.store.adopt(cursor, &self.kept).await?;
+            cursor = self.store.adopt(shard, cursor, &self.kept).await?;
             if cursor.is_none() {
-                self.next_walk = now.plus(WALK_SECONDS);
+                self.next_walk[shard.index()] = now.plus(WALK_SECONDS);
                 return Ok(());
             }
         }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::batch::WriterId;
 use crate::salt::{self, Salting};
 use crate::tally::Tally;
 use crate::{Cleaner, Error, Flusher, Grid, Precision, Precisions, Recorder, SaltError, Stats, Store};
@@ -206,7 +205,7 @@ impl<S: Store> Builder<S> {
         if !self.stable_visitors {
             salting.check(&self.grid.visitors).map_err(BuildError::Salt)?;
         }
-        let tally = Arc::new(Tally::new(self.grid.clone(), self.counters, WriterId::random()));
+        let tally = Arc::new(Tally::new(self.grid.clone(), self.counters, self.store.shards()));
         Ok(Counters {
             recorder: Recorder::new(Arc::clone(&tally), salting.clone()),
             stats: Stats::new(self.store.clone(), Arc::clone(&tally)),

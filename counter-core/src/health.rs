@@ -6,6 +6,11 @@ use std::time::Duration;
 pub struct Health {
     /// Hits that the store has not acknowledged.
     pub pending: u64,
+    /// Memory taken by batches that were acknowledged a short while ago, in case they have to be sent
+    /// again: about so many bytes, 16 MiB for each shard at most.
+    pub retained_bytes: usize,
+    /// How many connections to servers were made: each after the first to a server is one that broke.
+    pub connections: u64,
     /// Time since the store acknowledged a batch; `None` before the first.
     pub since_acknowledged: Option<Duration>,
     /// Since when every attempt to flush has failed; `None` when the last one did not.

@@ -29,6 +29,8 @@ pub struct Requests {
     pub unmatched: u64,
     /// Those left out for another reason.
     pub ignored: u64,
+    /// Those in `recorded` whose response was to wait for the store and did not wait any longer.
+    pub unconfirmed: u64,
 }
 
 /// Why a request made no hit.
@@ -141,5 +143,6 @@ impl AddAssign for Requests {
         self.excluded += other.excluded;
         self.unmatched += other.unmatched;
         self.ignored += other.ignored;
+        self.unconfirmed += other.unconfirmed;
     }
 }

@@ -50,6 +50,7 @@ mod name;
 mod visitor;
 mod salt;
 mod sketch;
+mod shard;
 mod ledger;
 mod health;
 
@@ -57,6 +58,7 @@ mod batch;
 mod registry;
 mod registers;
 mod pending;
+mod turns;
 mod tally;
 mod recorder;
 
@@ -71,6 +73,7 @@ pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use name::{CounterName, CounterNameError};
 pub use precision::{Bucket, Precision, PrecisionError};
 pub use salt::{Salt, SaltError};
+pub use shard::{Shard, Shards, ShardsError};
 pub use sketch::{Register, STANDARD_ERROR, Sketch, SketchError};
 pub use timestamp::Timestamp;
 pub use visitor::{VisitorId, VisitorKey};
@@ -88,7 +91,7 @@ pub use error::{Error, ErrorKind};
 pub use flush::Flusher;
 pub use stats::{Known, Series, Stats, Uniques};
 #[cfg(feature = "redis")]
-pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisStore};
+pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisStore};
 pub use store::{Cleaned, MemoryStore, Sample, Store};
 
 #[cfg(feature = "redis")]

@@ -1,10 +1,11 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::ledger::{Ledger, Skip};
 use crate::salt::Salting;
 use crate::tally::Tally;
-use crate::{Counter, Health, Hit, Salt, SaltError, Timestamp, VisitorId};
+use crate::{Counter, Hit, Salt, SaltError, Timestamp, VisitorId};
 
 /// The writer's face: counts hits in memory, without I/O, and never fails.
 ///
@@ -88,6 +89,43 @@ impl Recorder {
         self.fold_if(self.tally.add(hits, Timestamp::now(), true));
     }
 
+    /// Waits until the store has all that was recorded in the counters of these hits before this call,
+    /// `timeout` at most: whether it has.
+    ///
+    /// The flusher is asked to begin at once, and all who wait at the same time wait for the same batch.
+    /// It has to run: see [`Flusher::run`](crate::Flusher::run). When the time is over, the hits are on
+    /// their way all the same, and the request is `unconfirmed` in the ledger.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let recorder = counters.recorder();
+    /// let orders = [recorder.counter("orders").hit()];
+    /// let order = async {
+    ///     recorder.request(&orders);
+    ///     recorder.confirmed(&orders, Duration::from_secs(1)).await
+    /// };
+    /// assert!(counters.run(async { assert!(order.await) }).await.is_ok());
+    /// assert_eq!(recorder.ledger().hits.applied, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn confirmed(&self, hits: &[Hit], timeout: Duration) -> impl Future<Output = bool> + Send + use<> {
+        let receipt = self.tally.turns.receipt(hits.iter().map(|hit| hit.counter.shard));
+        let tally = Arc::clone(&self.tally);
+        async move {
+            let arrived = tokio::time::timeout(timeout, receipt.arrived()).await.is_ok();
+            if !arrived {
+                tally.unconfirmed();
+            }
+            arrived
+        }
+    }
+
     /// Notes one request that makes no hit, and why.
     pub fn skip(&self, skip: Skip) {
         self.tally.skip(skip);
@@ -97,12 +135,6 @@ impl Recorder {
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.tally.ledger()
-    }
-
-    /// How the way to the store is doing.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        self.tally.health()
     }
 
     fn fold_if(&self, due: bool) {

@@ -9,12 +9,13 @@ use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, OnceLock};
 
-use crate::{CounterName, Register, VisitorId, WriterId};
+use crate::{CounterName, Register, Shard, Shards, VisitorId, WriterId};
 
 /// A counter of a [`Recorder`](crate::Recorder), found once and used often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Counter {
     pub(crate) number: u32,
+    pub(crate) shard: Shard,
     /// The tally that numbered it: under another one it counts as `(other)`.
     pub(crate) tally: WriterId,
 }
@@ -59,8 +60,10 @@ impl Hit {
 #[derive(Debug)]
 pub(crate) struct Registry {
     hasher: RandomState,
+    other: Counter,
+    shards: Shards,
     /// A power of two, at least twice the number of names that may come: probes stay short.
-    places: Box<[OnceLock<(CounterName, u32)>]>,
+    places: Box<[OnceLock<(CounterName, Counter)>]>,
     names: Mutex<Vec<CounterName>>,
     /// Set when the last free number was given away.
     full: OnceLock<()>,
@@ -72,10 +75,12 @@ pub(crate) const OTHER: u32 = 0;
 
 impl Registry {
     /// For at most `most` names, and `(other)`.
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize, writer: WriterId, shards: Shards) -> Self {
         let places = (2 * (most + 1)).next_power_of_two();
         let registry = Self {
             hasher: RandomState::new(),
+            other: Counter { number: OTHER, shard: shards.of(CounterName::OTHER), tally: writer },
+            shards,
             places: (0..places).map(|_| OnceLock::new()).collect(),
             names: Mutex::default(),
             full: OnceLock::new(),
@@ -85,13 +90,18 @@ impl Registry {
         registry
     }
 
-    /// The number of `name`, a new one if need be; [`OTHER`] when it is no name or comes too late.
-    pub(crate) fn number(&self, name: &str) -> u32 {
+    /// The counter of that name, a new one if need be; `(other)` when it is no name or comes too late.
+    pub(crate) fn counter(&self, name: &str) -> Counter {
         match self.probe(name) {
-            Ok(number) => number,
-            Err(_) if self.full.get().is_some() => OTHER,
-            Err(_) => CounterName::new(name).map_or(OTHER, |name| self.insert(name)),
+            Ok(counter) => counter,
+            Err(_) if self.full.get().is_some() => self.other(),
+            Err(_) => CounterName::new(name).map_or_else(|_| self.other(), |name| self.insert(name)),
         }
+    }
+
+    /// The counter `(other)`.
+    pub(crate) const fn other(&self) -> Counter {
+        self.other
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
@@ -103,29 +113,37 @@ impl Registry {
         self.names.lock().expect("nothing panics under this lock").clone()
     }
 
-    fn insert(&self, name: CounterName) -> u32 {
+    /// Brings a list of the shards of counters, by number, up to date.
+    pub(crate) fn shards(&self, known: &mut Vec<Shard>) {
+        let names = self.names.lock().expect("nothing panics under this lock");
+        let new = &names[known.len()..];
+        known.extend(new.iter().map(|name| self.shards.of(name)));
+    }
+
+    fn insert(&self, name: CounterName) -> Counter {
         let mut names = self.names.lock().expect("nothing panics under this lock");
         let place = match self.probe(&name) {
-            Ok(number) => return number,
+            Ok(counter) => return counter,
             Err(place) => place,
         };
         let Some(number) = u32::try_from(names.len()).ok().filter(|_| names.len() < self.most) else {
-            return OTHER;
+            return self.other();
         };
+        let counter = Counter { number, shard: self.shards.of(&name), ..self.other };
         names.push(name.clone());
         if names.len() == self.most {
             self.full.get_or_init(|| ());
         }
-        place.get_or_init(|| (name, number)).1
+        place.get_or_init(|| (name, counter)).1
     }
 
-    /// The number of a name, or the place where it would go.
-    fn probe(&self, name: &str) -> Result<u32, &OnceLock<(CounterName, u32)>> {
+    /// The counter of a name, or the place where it would go.
+    fn probe(&self, name: &str) -> Result<Counter, &OnceLock<(CounterName, Counter)>> {
         let mask = self.places.len() - 1;
         let mut at = usize::try_from(self.hasher.hash_one(name) & mask as u64).expect("masked");
         loop {
             match self.places[at].get() {
-                Some((known, number)) if &**known == name => return Ok(*number),
+                Some((known, counter)) if &**known == name => return Ok(*counter),
                 Some(_) => at = (at + 1) & mask,
                 None => return Err(&self.places[at]),
             }
@@ -137,18 +155,25 @@ impl Registry {
 mod tests {
     use super::*;
 
+    fn registry(most: usize) -> Registry {
+        Registry::new(most, WriterId::random(), Shards::ONE)
+    }
+
     #[test]
     fn names_past_the_last_place_and_texts_that_are_no_names_are_other() {
-        let registry = Registry::new(2);
-        assert_eq!(["a", "b", "a", "c", "", "d\n"].map(|name| registry.number(name)), [1, 2, 1, 0, 0, 0]);
-        assert_eq!(registry.number(CounterName::OTHER), OTHER);
+        let registry = registry(2);
+        assert_eq!(
+            ["a", "b", "a", "c", "", "d\n"].map(|name| registry.counter(name).number),
+            [1, 2, 1, 0, 0, 0]
+        );
+        assert_eq!(registry.counter(CounterName::OTHER), registry.other());
         assert_eq!(registry.names().iter().map(|name| &**name).collect::<Vec<_>>(), ["(other)", "a", "b"]);
     }
 
     #[test]
     fn threads_that_bring_the_same_names_agree_on_the_numbers() {
-        let registry = Registry::new(500);
-        let number_all = || (0..600).map(|n| registry.number(&format!("n{n}"))).collect::<Vec<_>>();
+        let registry = registry(500);
+        let number_all = || (0..600).map(|n| registry.counter(&format!("n{n}")).number).collect::<Vec<_>>();
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(number_all)).collect();
             for thread in threads {
@@ -158,7 +183,7 @@ mod tests {
         let names = registry.names();
         assert_eq!(names.len(), 501);
         for (name, number) in names.iter().zip(0..) {
-            assert_eq!(registry.number(name), number);
+            assert_eq!(registry.counter(name).number, number);
         }
     }
 }

@@ -11,6 +11,7 @@ mod estimate;
 mod murmur;
 
 pub use encoding::SketchError;
+pub(crate) use murmur::hash;
 
 use crate::VisitorId;
 

@@ -172,7 +172,7 @@ impl<S: Store> Stats<S> {
     /// How this process's way to the store is doing.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.tally.health()
+        self.tally.health(self.store.connections())
     }
 }
 

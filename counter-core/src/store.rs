@@ -9,13 +9,23 @@ use std::ops::Range;
 pub use memory::MemoryStore;
 
 use crate::batch::{Batch, Verdict};
-use crate::{Bucket, CounterName, Error, Precision, Precisions, Sketch, Timestamp};
+use crate::{Bucket, CounterName, Error, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
 
 /// A place where counts are kept: shared by many writers, readers and cleaners.
 ///
 /// Cloning gives another handle on the same place. Every call is bounded in time by the store itself,
 /// and does a bounded amount of work.
 pub trait Store: Clone + Send + Sync + 'static {
+    /// In how many parts it keeps the counters: one, unless it says something else, and always the same.
+    fn shards(&self) -> Shards {
+        Shards::ONE
+    }
+
+    /// How many connections to servers were made, for [`Health`](crate::Health); 0 where there are none.
+    fn connections(&self) -> u64 {
+        0
+    }
+
     /// Applies a batch exactly once, however often it is called with it.
     ///
     /// # Errors
@@ -26,21 +36,26 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// A call that is dropped may still apply the batch; call again with the same batch.
     fn apply(&self, batch: &Batch) -> impl Future<Output = Result<Verdict, Error>> + Send;
 
-    /// Removes some of the samples that left retention at `now`, and the counters that this leaves
-    /// without any. A precision that is not among `kept` keeps 120 samples.
+    /// Removes some of the samples of a shard that left retention at `now`, and the counters that this
+    /// leaves without any. A precision that is not among `kept` keeps 120 samples.
     ///
     /// # Errors
     /// When the store cannot do it now.
-    fn clean(&self, now: Timestamp, kept: &Precisions)
-    -> impl Future<Output = Result<Cleaned, Error>> + Send;
+    fn clean(
+        &self,
+        shard: Shard,
+        now: Timestamp,
+        kept: &Precisions,
+    ) -> impl Future<Output = Result<Cleaned, Error>> + Send;
 
-    /// Takes some of the counters that other programs wrote under the care of [`clean`](Self::clean),
+    /// Takes some of the counters of a shard that other programs wrote under the care of [`clean`](Self::clean),
     /// looking at the known ones from `cursor` on; answers where to go on, or `None` after the last.
     ///
     /// # Errors
     /// When the store cannot do it now.
     fn adopt(
         &self,
+        shard: Shard,
         cursor: Option<String>,
         kept: &Precisions,
     ) -> impl Future<Output = Result<Option<String>, Error>> + Send;
@@ -81,8 +96,8 @@ pub trait Store: Clone + Send + Sync + 'static {
         expiry: Timestamp,
     ) -> impl Future<Output = Result<[u8; 16], Error>> + Send;
 
-    /// The first `limit` counters of each of these precisions that have samples, by name, beginning
-    /// with the name `from` itself.
+    /// The first `limit` counters by name of each of these precisions that have samples, beginning with
+    /// the name `from` itself; in any order, and perhaps with some that follow them.
     ///
     /// # Errors
     /// When the store cannot be read.

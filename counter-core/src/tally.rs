@@ -1,10 +1,10 @@
 //! The in-process accumulation: what every request touches, and nothing else does for long.
 //!
-//! A request takes the lock of one shard, which its thread nearly always has to itself, adds to the
-//! open cell of each counter and lets go. When the second changes, the open cell moves to the shard's
-//! list; [`Tally::fold`] empties those lists into [`Pending`]. The lock of the backlog is always taken
-//! before that of a shard, and a request never takes it, so a sum over all places at one moment is
-//! possible without stopping requests together.
+//! A request takes the lock of one stripe, which its thread nearly always has to itself, adds to the
+//! open cell of each counter and lets go. When the second changes, the open cell moves to the stripe's
+//! list; [`Tally::fold`] empties those lists into the [`Pending`] of each shard of the store. The lock
+//! of the backlog is always taken before that of a stripe, and a request never takes it, so a sum over
+//! all places at one moment is possible without stopping requests together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,23 +16,25 @@ use crate::ledger::{Hits, Ledger, Requests, Skip};
 use crate::pending::Pending;
 use crate::registers::Registers;
 use crate::registry::{OTHER, Registry};
-use crate::{Counter, Grid, Health, Hit, Register, Timestamp};
+use crate::turns::Turns;
+use crate::{Counter, Grid, Health, Hit, Register, Shard, Shards, Timestamp};
 
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
+    pub(crate) turns: Turns,
     registry: Registry,
     writer: WriterId,
-    shards: Box<[Shard]>,
-    /// The registers of the visitor buckets that are open, shared by the shards.
+    stripes: Box<[Stripe]>,
+    /// The registers of the visitor buckets that are open, shared by the stripes.
     open: Mutex<HashMap<(u32, Timestamp), Arc<Registers>>>,
     backlog: Mutex<Backlog>,
 }
 
-/// On cache lines of its own, so that threads on different shards do not slow each other.
+/// On cache lines of its own, so that threads on different stripes do not slow each other.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard(Mutex<Local>);
+struct Stripe(Mutex<Local>);
 
 #[derive(Debug, Default)]
 struct Local {
@@ -59,40 +61,58 @@ struct Closed {
     count: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Backlog {
+    /// By shard of the store.
+    waiting: Vec<Waiting>,
+    settled: Hits,
+    /// The shard of each counter, by number.
+    shards: Vec<Shard>,
+    /// Taken in turn with the stripes' lists, so that these keep their allocation.
+    spare: Vec<Closed>,
+}
+
+/// What is on its way to one shard of the store.
+#[derive(Debug, Default)]
+struct Waiting {
     pending: Pending,
     /// Fold what has aged once this many wait.
     high_water: usize,
     /// Hits in batches that are not acknowledged.
     sent: u64,
-    settled: Hits,
     acknowledged: Option<Instant>,
+    /// Memory for batches that might have to be sent again.
+    retained: usize,
     failing: Option<(Instant, String)>,
-    /// Taken in turn with the shards' lists, so that these keep their allocation.
-    spare: Vec<Closed>,
 }
 
-/// A shard with so many closed cells has them folded by the thread that closed the last: nobody
+/// A stripe with so many closed cells has them folded by the thread that closed the last: nobody
 /// flushes, or instants come in no order.
 const CLOSED: usize = 4096;
 
 impl Tally {
-    pub(crate) fn new(grid: Grid, counters: usize, writer: WriterId) -> Self {
+    pub(crate) fn new(grid: Grid, counters: usize, shards: Shards) -> Self {
+        let writer = WriterId::random();
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
-        let shards = (2 * threads).next_power_of_two().min(32);
+        let stripes = (2 * threads).next_power_of_two().min(32);
         Self {
             grid: Arc::new(grid),
-            registry: Registry::new(counters),
+            turns: Turns::new(shards),
+            registry: Registry::new(counters, writer, shards),
             writer,
-            shards: (0..shards).map(|_| Shard::default()).collect(),
+            stripes: (0..stripes).map(|_| Stripe::default()).collect(),
             open: Mutex::default(),
-            backlog: Mutex::default(),
+            backlog: Mutex::new(Backlog {
+                waiting: shards.iter().map(|_| Waiting::default()).collect(),
+                settled: Hits::default(),
+                shards: Vec::new(),
+                spare: Vec::new(),
+            }),
         }
     }
 
     pub(crate) fn counter(&self, name: &str) -> Counter {
-        Counter { number: self.registry.number(name), tally: self.writer }
+        self.registry.counter(name)
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
@@ -103,7 +123,7 @@ impl Tally {
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, request: bool) -> bool {
         let start = self.grid.counts.base().bucket(at).start;
         let bucket = self.grid.visitors.base().bucket(at).start;
-        let mut local = self.shard();
+        let mut local = self.stripe();
         for hit in hits {
             // A counter of another tally has no place here; its hit is not lost for that.
             let ours = hit.counter.tally == self.writer;
@@ -122,27 +142,36 @@ impl Tally {
         local.closed.len() >= CLOSED
     }
 
-    pub(crate) fn skip(&self, skip: Skip) {
-        self.shard().requests.note(Some(skip));
+    pub(crate) fn unconfirmed(&self) {
+        self.stripe().requests.unconfirmed += 1;
     }
 
-    /// Empties the shards into the backlog and keeps that small.
+    pub(crate) fn skip(&self, skip: Skip) {
+        self.stripe().requests.note(Some(skip));
+    }
+
+    /// Empties the stripes into the backlog and keeps that small.
     pub(crate) fn fold(&self, now: Timestamp) {
         self.fold_into(&mut self.backlog(), now);
     }
 
-    /// Takes what waits as batches for the store; their hits stay pending until acknowledged.
-    pub(crate) fn take(&self, now: Timestamp, sequence: &mut u64) -> Vec<Batch> {
+    /// Takes what waits for a shard as batches; their hits stay pending until acknowledged.
+    pub(crate) fn take(&self, shard: Shard, now: Timestamp, sequence: &mut u64) -> Vec<Batch> {
         let backlog = &mut *self.backlog();
         self.fold_into(backlog, now);
-        backlog.coarsen(now, &self.grid);
-        let chunks = backlog.pending.take(&self.registry.names(), &self.grid);
+        let waiting = &mut backlog.waiting[shard.index()];
+        backlog.settled.expired += waiting.coarsen(now, &self.grid);
+        if waiting.pending.len() == 0 {
+            return Vec::new();
+        }
+        let chunks = waiting.pending.take(&self.registry.names(), &self.grid);
         let batches: Vec<_> = chunks
             .into_iter()
             .map(|chunk| {
                 let after = *sequence;
                 *sequence += 1;
                 Batch {
+                    shard,
                     fence: Fence { writer: self.writer, sequence: *sequence, after },
                     cells: chunk.cells,
                     sketches: chunk.sketches,
@@ -150,15 +179,17 @@ impl Tally {
                 }
             })
             .collect();
-        backlog.sent += batches.iter().map(Batch::hits).sum::<u64>();
+        waiting.sent += batches.iter().map(Batch::hits).sum::<u64>();
         batches
     }
 
     /// The store has the batch, but for what it rejected.
     pub(crate) fn acknowledge(&self, batch: &Batch, rejections: &[Rejection]) {
-        let mut backlog = self.backlog();
+        let backlog = &mut *self.backlog();
+        let waiting = &mut backlog.waiting[batch.shard.index()];
         let hits = batch.hits();
-        backlog.sent -= hits;
+        waiting.sent -= hits;
+        waiting.acknowledged = Some(Instant::now());
         backlog.settled.applied += hits;
         for rejection in rejections {
             if let Part::Cell(index) = rejection.part {
@@ -167,27 +198,30 @@ impl Tally {
                 *backlog.settled.dropped.of(rejection.reason) += count;
             }
         }
-        backlog.acknowledged = Some(Instant::now());
+    }
+
+    pub(crate) fn retained(&self, shard: Shard, bytes: usize) {
+        self.backlog().waiting[shard.index()].retained = bytes;
     }
 
     pub(crate) fn lost_by_server(&self, hits: u64) {
         self.backlog().settled.lost_by_server += hits;
     }
 
-    /// Notes how the last exchange with the store went; answers how the one before had gone.
-    pub(crate) fn exchange(&self, error: Option<String>) -> Option<Instant> {
-        let mut backlog = self.backlog();
-        let before = backlog.failing.take().map(|(since, _)| since);
-        backlog.failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
+    /// Notes how the last exchange with a shard went; answers since when those before had failed.
+    pub(crate) fn exchange(&self, shard: Shard, error: Option<String>) -> Option<Instant> {
+        let failing = &mut self.backlog().waiting[shard.index()].failing;
+        let before = failing.take().map(|(since, _)| since);
+        *failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
         before
     }
 
     pub(crate) fn ledger(&self) -> Ledger {
         let backlog = self.backlog();
         let mut ledger = Ledger { requests: Requests::default(), hits: backlog.settled };
-        ledger.hits.pending = backlog.sent + backlog.pending.hits();
-        for shard in &self.shards {
-            let local = shard.lock();
+        ledger.hits.pending = backlog.waiting.iter().map(|shard| shard.sent + shard.pending.hits()).sum();
+        for stripe in &self.stripes {
+            let local = stripe.lock();
             ledger.requests += local.requests;
             ledger.hits.recorded += local.recorded;
             ledger.hits.overflow += local.overflow;
@@ -197,44 +231,58 @@ impl Tally {
         ledger
     }
 
-    pub(crate) fn health(&self) -> Health {
+    pub(crate) fn health(&self, connections: u64) -> Health {
         let pending = self.ledger().hits.pending;
-        let backlog = self.backlog();
+        let shards = &self.backlog().waiting;
+        let failing =
+            shards.iter().filter_map(|shard| shard.failing.as_ref()).min_by_key(|(since, _)| *since);
         Health {
             pending,
-            since_acknowledged: backlog.acknowledged.map(|at| at.elapsed()),
-            failing_for: backlog.failing.as_ref().map(|(since, _)| since.elapsed()),
-            last_error: backlog.failing.as_ref().map(|(_, error)| error.clone()),
+            connections,
+            retained_bytes: shards.iter().map(|shard| shard.retained).sum(),
+            since_acknowledged: shards
+                .iter()
+                .filter_map(|shard| shard.acknowledged)
+                .max()
+                .map(|at| at.elapsed()),
+            failing_for: failing.map(|(since, _)| since.elapsed()),
+            last_error: failing.map(|(_, error)| error.clone()),
         }
     }
 
     fn fold_into(&self, backlog: &mut Backlog, now: Timestamp) {
         let current = self.grid.visitors.base().bucket(now).start;
-        for shard in &self.shards {
-            let mut local = shard.lock();
-            std::mem::swap(&mut local.closed, &mut backlog.spare);
+        let mut spare = std::mem::take(&mut backlog.spare);
+        for stripe in &self.stripes {
+            let mut local = stripe.lock();
+            std::mem::swap(&mut local.closed, &mut spare);
             for (number, slot) in (0..).zip(&mut local.slots) {
                 if slot.count > 0 {
-                    backlog.spare.push(Closed { counter: number, start: slot.start, count: slot.count });
+                    spare.push(Closed { counter: number, start: slot.start, count: slot.count });
                     slot.count = 0;
                 }
                 slot.visitors.take_if(|(bucket, _)| *bucket < current);
             }
             drop(local);
-            for cell in backlog.spare.drain(..) {
-                backlog.pending.add(cell.counter, cell.start, cell.count, &self.grid);
+            for cell in spare.drain(..) {
+                let pending = backlog.pending(cell.counter, &self.registry);
+                pending.add(cell.counter, cell.start, cell.count, &self.grid);
             }
         }
+        backlog.spare = spare;
         // Whoever wants registers that no slot has must come here, so what nobody else holds now,
         // nobody raises any more.
         let mut open = self.open.lock().expect("nothing panics under this lock");
         open.retain(|(number, bucket), registers| {
             let last = *bucket < current && Arc::get_mut(registers).is_some();
-            registers.collect(|register| backlog.pending.raise(*number, *bucket, register, &self.grid));
+            let pending = backlog.pending(*number, &self.registry);
+            registers.collect(|register| pending.raise(*number, *bucket, register, &self.grid));
             !last
         });
-        if backlog.pending.len() > backlog.high_water {
-            backlog.coarsen(now, &self.grid);
+        for shard in &mut backlog.waiting {
+            if shard.pending.len() > shard.high_water {
+                backlog.settled.expired += shard.coarsen(now, &self.grid);
+            }
         }
     }
 
@@ -243,14 +291,14 @@ impl Tally {
         Arc::clone(open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
     }
 
-    fn shard(&self) -> MutexGuard<'_, Local> {
+    fn stripe(&self) -> MutexGuard<'_, Local> {
         // Every thread has a stack of its own, megabytes from the next: the address of a local tells
         // threads apart without a thread-local variable. Fibonacci hashing spreads neighbours.
         let here = 0_u8;
         let stack = std::ptr::from_ref(&here).addr() >> 20;
         let mixed = (stack as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let mask = self.shards.len() as u64 - 1;
-        self.shards[usize::try_from(mixed & mask).expect("masked")].lock()
+        let mask = self.stripes.len() as u64 - 1;
+        self.stripes[usize::try_from(mixed & mask).expect("masked")].lock()
     }
 
     fn backlog(&self) -> MutexGuard<'_, Backlog> {
@@ -258,7 +306,7 @@ impl Tally {
     }
 }
 
-impl Shard {
+impl Stripe {
     fn lock(&self) -> MutexGuard<'_, Local> {
         self.0.lock().expect("nothing panics under this lock")
     }
@@ -293,8 +341,20 @@ impl Slot {
 }
 
 impl Backlog {
-    fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
-        self.settled.expired += self.pending.coarsen(now, grid);
+    fn pending(&mut self, counter: u32, registry: &Registry) -> &mut Pending {
+        let index = counter as usize;
+        if index >= self.shards.len() {
+            registry.shards(&mut self.shards);
+        }
+        &mut self.waiting[self.shards[index].index()].pending
+    }
+}
+
+impl Waiting {
+    /// Folds what has aged; answers the hits that no precision wants any more.
+    fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
+        let expired = self.pending.coarsen(now, grid);
         self.high_water = (2 * self.pending.len()).max(CLOSED);
+        expired
     }
 }

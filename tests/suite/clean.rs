@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::{Cleaner, Counters, Flusher, Precisions, Recorder, RedisStore, Store, Timestamp};
+use counter_core::{Cleaner, Counters, Flusher, Precisions, Recorder, RedisStore, Shard, Store, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 
 use crate::support::{always, name, precision, store, unix};
@@ -154,11 +154,11 @@ async fn one_call_removes_a_bounded_number_of_samples() {
     let store = store(&server.url()).await;
     let kept = Precisions::default();
     let now = unix(DAY + 60 * 49_999);
-    assert_eq!(store.adopt(None, &kept).await.expect("walks"), Some("60:large".to_owned()));
-    assert_eq!(store.adopt(Some("60:large".to_owned()), &kept).await.expect("walks"), None);
+    assert_eq!(store.adopt(Shard::default(), None, &kept).await.expect("walks"), Some("60:large".to_owned()));
+    assert_eq!(store.adopt(Shard::default(), Some("60:large".to_owned()), &kept).await.expect("walks"), None);
     let (mut calls, mut removed) = (0, 0);
     loop {
-        let some = store.clean(now, &kept).await.expect("cleans");
+        let some = store.clean(Shard::default(), now, &kept).await.expect("cleans");
         assert!(some.samples <= 2000, "{}", some.samples);
         (calls, removed) = (calls + 1, removed + some.samples);
         if !some.more {
@@ -176,12 +176,12 @@ async fn what_a_longer_retention_left_is_found() {
     write_minutes(&server, "a", 0..600);
     let store = store(&server.url()).await;
     let samples = |n| Precisions::default().samples(NonZeroU32::new(n).expect("not 0"));
-    store.adopt(None, &samples(500)).await.expect("walks");
+    store.adopt(Shard::default(), None, &samples(500)).await.expect("walks");
     let now = unix(DAY + 60 * 599);
-    store.clean(now, &samples(500)).await.expect("cleans");
+    store.clean(Shard::default(), now, &samples(500)).await.expect("cleans");
     assert_eq!(server.int(&["HLEN", "access:count:60:a"]), 500);
     let later = now.plus(60);
-    store.clean(later, &samples(120)).await.expect("cleans");
+    store.clean(Shard::default(), later, &samples(120)).await.expect("cleans");
     assert_eq!(server.int(&["HLEN", "access:count:60:a"]), 119);
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::{
-    Batch, Bucket, Cell, Fence, Grid, MemoryStore, Sample, Sketch, Store, Timestamp, Verdict, VisitorCell,
-    VisitorKey, WriterId,
+    Batch, Bucket, Cell, Fence, Grid, MemoryStore, Sample, Shard, Sketch, Store, Timestamp, Verdict,
+    VisitorCell, VisitorKey, WriterId,
 };
 use tests::{RedisServer, until};
 
@@ -56,7 +56,7 @@ const T: u64 = 1_585_908_965;
 
 fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
     let fence = Fence { writer, sequence, after: sequence - 1 };
-    Batch { fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
+    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
 }
 
 fn cell(counter: &str, start: u64, finest: u32, count: u64) -> Cell {
@@ -104,7 +104,10 @@ async fn known(store: &impl Store) -> BTreeSet<String> {
 async fn clean(store: &impl Store, now: u64) -> (u64, u64) {
     let (mut samples, mut counters) = (0, 0);
     loop {
-        let some = store.clean(unix(now), &Grid::default().counts).await.expect("the store is there");
+        let some = store
+            .clean(Shard::default(), unix(now), &Grid::default().counts)
+            .await
+            .expect("the store is there");
         samples += some.samples;
         counters += some.counters;
         if !some.more {

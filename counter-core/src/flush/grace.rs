@@ -54,6 +54,11 @@ impl Grace {
         }
     }
 
+    /// About how much memory the batches take.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes the batches after the sequence `last`, and the sum of hits that are gone for good.
     pub(super) fn take_after(&mut self, last: u64) -> (VecDeque<Batch>, u64) {
         let first = self.kept.partition_point(|kept| kept.sequence <= last);
@@ -78,7 +83,7 @@ mod tests {
 
     use super::*;
     use crate::batch::{Cell, Fence, WriterId};
-    use crate::{CounterName, Grid, Precision, Timestamp};
+    use crate::{CounterName, Grid, Precision, Shard, Timestamp};
 
     fn batch(sequence: u64) -> Batch {
         let cell = Cell {
@@ -88,6 +93,7 @@ mod tests {
             count: sequence,
         };
         Batch {
+            shard: Shard::default(),
             fence: Fence { writer: WriterId::random(), sequence, after: sequence - 1 },
             cells: vec![cell],
             sketches: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Cleaned, Sample, Store};
 use crate::batch::{Batch, Part, Rejection, Verdict, WriterId};
-use crate::{Bucket, CounterName, DropReason, Error, Precision, Precisions, Sketch, Timestamp};
+use crate::{Bucket, CounterName, DropReason, Error, Precision, Precisions, Shard, Sketch, Timestamp};
 
 /// A store in the process: for tests, and for a site that wants numbers before it has a Redis.
 ///
@@ -56,11 +56,11 @@ impl Store for MemoryStore {
         Ok(self.kept().apply(batch))
     }
 
-    async fn clean(&self, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
+    async fn clean(&self, _: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
         Ok(self.kept().clean(now, kept))
     }
 
-    async fn adopt(&self, _: Option<String>, _: &Precisions) -> Result<Option<String>, Error> {
+    async fn adopt(&self, _: Shard, _: Option<String>, _: &Precisions) -> Result<Option<String>, Error> {
         Ok(None)
     }
 

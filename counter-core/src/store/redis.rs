@@ -1,25 +1,27 @@
+mod keys;
+mod connection;
+mod cluster;
+mod route;
+mod script;
 mod apply;
 mod clean;
-mod connection;
-mod keys;
 mod read;
 mod salt;
-mod script;
+mod builder;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use connection::ConnectError;
+pub use builder::{ConnectError, RedisBuilder};
 pub use keys::{Namespace, NamespaceError};
 
-use connection::Connection;
-use fred::clients::Client;
 use keys::Keys;
+use route::Route;
 use script::Script;
 
 use super::{Cleaned, Sample, Store};
 use crate::batch::{Batch, Verdict};
-use crate::{Bucket, CounterName, Error, Precision, Precisions, Sketch, Timestamp};
+use crate::{Bucket, CounterName, Error, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
 
 /// Counters in a Redis server, version 6.2 or later, or in a Valkey server.
 ///
@@ -48,8 +50,10 @@ pub struct RedisStore(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    connection: Connection,
-    keys: Keys,
+    route: Route,
+    shards: Shards,
+    /// By shard.
+    keys: Box<[Keys]>,
     apply: Script,
     clean: Script,
     adopt: Script,
@@ -57,10 +61,8 @@ struct Shared {
 }
 
 impl RedisStore {
-    /// Connects to the server of a `redis://` address. When it is not there after a second, this returns
-    /// all the same: then, and whenever it is away later, calls fail and connecting goes on.
-    ///
-    /// The connection is a task of the client `fred`, which ends with the last handle on this store.
+    /// Connects to an address: see [`RedisBuilder`] for those there are, and
+    /// [`connect`](RedisBuilder::connect) for what happens when nobody is there.
     ///
     /// # Errors
     /// When the address is not one that `fred` understands.
@@ -68,42 +70,65 @@ impl RedisStore {
     /// # Panics
     /// Outside of a Tokio runtime.
     pub async fn connect(url: &str, namespace: Namespace) -> Result<Self, ConnectError> {
-        Ok(Self::new(Connection::open(url).await?, namespace))
+        Self::builder().namespace(namespace).connect(url).await
     }
 
-    /// Uses a client of the user's own, which is or will be connected.
-    ///
-    /// Retries in the client are harmless, since batches are fenced; in a cluster,
-    /// `ConnectionConfig::max_redirections` must be 0, for fred 10.1 does not survive a redirection by
-    /// `ASK`.
-    #[must_use]
-    pub fn with_client(client: Client, namespace: Namespace) -> Self {
-        Self::new(Connection::of(client), namespace)
+    /// Settings that can be connected as they are.
+    pub fn builder() -> RedisBuilder {
+        RedisBuilder::default()
     }
 
-    fn new(connection: Connection, namespace: Namespace) -> Self {
+    fn new(route: Route, namespace: &Namespace, shards: Option<Shards>) -> Self {
+        let keys = match shards {
+            None => [Keys::whole(namespace)].into(),
+            Some(shards) => shards.iter().map(|shard| Keys::of(namespace, shard)).collect(),
+        };
         Self(Arc::new(Shared {
-            connection,
-            keys: Keys::new(namespace),
+            route,
+            shards: shards.unwrap_or(Shards::ONE),
+            keys,
             apply: Script::new(include_str!("redis/apply.lua")),
             clean: Script::new(include_str!("redis/clean.lua")),
             adopt: Script::new(include_str!("redis/adopt.lua")),
             salt: Script::new(include_str!("redis/salt.lua")),
         }))
     }
+
+    async fn wait(&self) {
+        self.0.route.wait().await;
+    }
+}
+
+impl Shared {
+    fn keys(&self, shard: Shard) -> &Keys {
+        &self.keys[shard.index()]
+    }
 }
 
 impl Store for RedisStore {
+    fn shards(&self) -> Shards {
+        self.0.shards
+    }
+
+    fn connections(&self) -> u64 {
+        self.0.route.connections()
+    }
+
     async fn apply(&self, batch: &Batch) -> Result<Verdict, Error> {
         apply::apply(&self.0, batch).await
     }
 
-    async fn clean(&self, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
-        clean::clean(&self.0, now, kept).await
+    async fn clean(&self, shard: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
+        clean::clean(&self.0, shard, now, kept).await
     }
 
-    async fn adopt(&self, cursor: Option<String>, kept: &Precisions) -> Result<Option<String>, Error> {
-        clean::adopt(&self.0, cursor, kept).await
+    async fn adopt(
+        &self,
+        shard: Shard,
+        cursor: Option<String>,
+        kept: &Precisions,
+    ) -> Result<Option<String>, Error> {
+        clean::adopt(&self.0, shard, cursor, kept).await
     }
 
     async fn samples(

@@ -4,6 +4,7 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::Shared;
+use super::keys::Keys;
 use super::script::Call;
 use crate::batch::{Batch, Part, Rejection, Verdict};
 use crate::{DropReason, Error, ErrorKind, Precision, Precisions};
@@ -12,9 +13,10 @@ use crate::{DropReason, Error, ErrorKind, Precision, Precisions};
 const FENCE_SECONDS: u32 = 7 * 86_400;
 
 pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Error> {
-    let fence = shared.keys.fence(batch.fence.writer);
-    let (word, rest): (String, Value) =
-        shared.apply.run(&shared.connection, encode(shared, batch, &fence)).await?;
+    let keys = shared.keys(batch.shard);
+    let fence = keys.fence(batch.fence.writer);
+    let call = encode(keys, batch, &fence);
+    let (word, rest): (String, Value) = shared.apply.run(&shared.route, call).await?;
     let verdict = match (word.as_str(), rest.as_u64(), rest.as_str()) {
         ("gap", Some(last), _) => Some(Verdict::Gap { last }),
         ("applied", _, Some(refused)) => decode(&refused).map(Verdict::Applied),
@@ -23,8 +25,7 @@ pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Err
     verdict.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))
 }
 
-fn encode(shared: &Shared, batch: &Batch, fence: &str) -> Call {
-    let keys = &shared.keys;
+fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     let mut call = Call::new([fence, &keys.known, &keys.due, &keys.scratch]);
     call.number(batch.fence.sequence);
     call.number(batch.fence.after);

@@ -1,5 +1,6 @@
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -15,71 +16,83 @@ use tokio::time::timeout;
 
 use crate::{Error, ErrorKind};
 
-/// An address that the Redis client does not understand.
-#[derive(Debug)]
-pub struct ConnectError(FredError);
-
-/// A client of fred, with the settings that keep its promises few and true: an attempt is an attempt,
-/// it ends in bounded time, and trying again is our own affair.
+/// The connection to one server, or to the master that sentinels tell of.
+///
+/// It is a client of fred, with the settings that keep its promises few and true: an attempt is an
+/// attempt, it ends in bounded time, and trying again is our own affair. A client whose task has ended
+/// or hangs, or whose server takes no writes any more, is replaced by a new one.
 pub(super) struct Connection {
-    client: Client,
+    /// What a new client is made of; nothing when the client is the user's own.
+    config: Option<Config>,
+    link: Mutex<Arc<Link>>,
     options: Options,
+    /// Connections made by clients that were replaced.
+    connections: AtomicU64,
+}
+
+struct Link {
+    client: Client,
     /// Why connecting fails is told nowhere else: commands only say that there is no connection.
     troubles: Mutex<broadcast::Receiver<(FredError, Option<Server>)>>,
+    /// Those that were made since this was last looked at, and those before.
+    connected: Mutex<(broadcast::Receiver<Server>, u64)>,
     /// The task of a client that was made here.
     task: Option<ConnectHandle>,
+    /// How many calls in a row had no answer.
+    unanswered: AtomicU32,
 }
 
 /// For one command, from the call to the answer. It must be longer than the time after which the
 /// client takes a silent server for dead.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// After so many calls in a row without an answer the client itself is taken for dead.
+const UNANSWERED: u32 = 3;
+
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
 impl Connection {
-    pub(super) async fn open(url: &str) -> Result<Self, ConnectError> {
-        let mut config = Config::from_url(url).map_err(ConnectError)?;
+    /// Begins to connect.
+    pub(super) fn open(mut config: Config) -> Result<Self, FredError> {
         // Otherwise a server that is away at the start would be given up.
         config.fail_fast = false;
-        let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
-        policy.set_jitter(50);
-        let client = Builder::from_config(config)
-            .with_connection_config(|connection| *connection = connection_config())
-            .set_policy(policy)
-            .build()
-            .map_err(ConnectError)?;
-        let mut connection = Self::of(client);
-        connection.task = Some(connection.client.connect());
-        // So that a service whose server is there does not begin with failures.
-        drop(timeout(FIRST_CONNECTION, connection.client.wait_for_connect()).await);
-        Ok(connection)
+        let link = Link::open(&config)?;
+        Ok(Self::new(Some(config), link))
     }
 
+    /// Uses a client of the user's own.
     pub(super) fn of(client: Client) -> Self {
-        let options = Options { fail_fast: true, timeout: Some(TIMEOUT), ..Options::default() };
-        let troubles = Mutex::new(client.error_rx());
-        Self { client, options, troubles, task: None }
+        Self::new(None, Link::new(client, None))
     }
 
-    /// Sends one command; `key` says which server of a cluster it goes to.
+    fn new(config: Option<Config>, link: Link) -> Self {
+        let options = Options { fail_fast: true, timeout: Some(TIMEOUT), ..Options::default() };
+        Self { config, link: Mutex::new(Arc::new(link)), options, connections: AtomicU64::new(0) }
+    }
+
+    /// Waits for the connection, a second at most, so that a service whose server is there does not
+    /// begin with failures.
+    pub(super) async fn wait(&self) {
+        let client = self.link().client.clone();
+        drop(timeout(FIRST_CONNECTION, client.wait_for_connect()).await);
+    }
+
+    /// How many connections were made.
+    pub(super) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed) + self.link().connections()
+    }
+
+    /// Sends one command; `key` says which server of a cluster a user's own client sends it to.
     pub(super) async fn call<R: FromValue>(
         &self,
         command: &'static str,
         key: &str,
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
-        self.try_call(command, key, arguments).await.map_err(|error| self.explain(error))
-    }
-
-    /// As [`call`](Self::call), with the client's own error.
-    pub(super) async fn try_call<R: FromValue>(
-        &self,
-        command: &'static str,
-        key: &str,
-        arguments: Vec<Value>,
-    ) -> Result<R, FredError> {
+        let link = self.link();
         let command = CustomCommand::new_static(command, slot(key), false);
-        self.client.with_options(&self.options).custom(command, arguments).await
+        let answer = link.client.with_options(&self.options).custom(command, arguments).await;
+        answer.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
     }
 
     /// Sends several commands at once, for answers in the same order.
@@ -89,17 +102,32 @@ impl Connection {
         key: &str,
         calls: Vec<Vec<Value>>,
     ) -> Result<Vec<R>, Error> {
-        let pipeline = self.client.pipeline();
+        let link = self.link();
+        let pipeline = link.client.pipeline();
         let with_options = pipeline.with_options(&self.options);
         for arguments in calls {
             let command = CustomCommand::new_static(command, slot(key), false);
             let queued: Result<(), _> = with_options.custom(command, arguments).await;
-            queued.map_err(|error| self.explain(error))?;
+            queued.map_err(|error| self.explain(&link, error))?;
         }
-        pipeline.all().await.map_err(|error| self.explain(error))
+        let answers = pipeline.all().await;
+        answers.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
     }
 
-    pub(super) fn explain(&self, error: FredError) -> Error {
+    /// The client of the moment, a new one if the task of the last has ended.
+    fn link(&self) -> Arc<Link> {
+        let link = Arc::clone(&self.lock());
+        if link.task.as_ref().is_some_and(ConnectHandle::is_finished) {
+            self.replace(&link);
+            return Arc::clone(&self.lock());
+        }
+        link
+    }
+
+    fn explain(&self, link: &Arc<Link>, error: FredError) -> Error {
+        if link.is_useless_after(&error) {
+            self.replace(link);
+        }
         let unreachable = matches!(
             error.kind(),
             FredKind::IO
@@ -111,8 +139,73 @@ impl Connection {
         if !unreachable {
             return Error::new(ErrorKind::Refused).caused_by(error);
         }
-        let cause = self.latest_trouble().unwrap_or(error);
+        let cause = link.latest_trouble().unwrap_or(error);
         Error::new(ErrorKind::Unavailable).caused_by(cause)
+    }
+
+    fn replace(&self, old: &Arc<Link>) {
+        let Some(config) = &self.config else { return };
+        let mut link = self.lock();
+        // Somebody else may have done it.
+        if !Arc::ptr_eq(&link, old) {
+            return;
+        }
+        match Link::open(config) {
+            Ok(new) => {
+                self.connections.fetch_add(link.connections(), Ordering::Relaxed);
+                *link = Arc::new(new);
+                tracing::warn!("the connection to the store is made anew");
+            }
+            Err(error) => tracing::error!(%error, "the connection to the store cannot be made anew"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Link>> {
+        self.link.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Link {
+    fn open(config: &Config) -> Result<Self, FredError> {
+        let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
+        policy.set_jitter(50);
+        let client = Builder::from_config(config.clone())
+            .with_connection_config(|connection| *connection = connection_config())
+            .set_policy(policy)
+            .build()?;
+        let mut link = Self::new(client, None);
+        link.task = Some(link.client.connect());
+        Ok(link)
+    }
+
+    fn new(client: Client, task: Option<ConnectHandle>) -> Self {
+        let troubles = Mutex::new(client.error_rx());
+        let connected = Mutex::new((client.reconnect_rx(), 0));
+        Self { client, troubles, connected, task, unanswered: AtomicU32::new(0) }
+    }
+
+    fn answered(&self) {
+        self.unanswered.store(0, Ordering::Relaxed);
+    }
+
+    fn is_useless_after(&self, error: &FredError) -> bool {
+        if *error.kind() == FredKind::Timeout {
+            return self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED;
+        }
+        self.answered();
+        // A master that became a replica: the next connection finds the new one, by sentinel or by name.
+        error.details().starts_with("READONLY")
+    }
+
+    fn connections(&self) -> u64 {
+        let (made, sum) = &mut *self.connected.lock().expect("nothing panics under this lock");
+        loop {
+            *sum += match made.try_recv() {
+                Ok(_) => 1,
+                Err(broadcast::error::TryRecvError::Lagged(missed)) => missed,
+                Err(_) => return *sum,
+            };
+        }
     }
 
     fn latest_trouble(&self) -> Option<FredError> {
@@ -128,7 +221,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for Link {
     fn drop(&mut self) {
         // The client's own `quit` waits for a server that may be away, and without this its task would
         // live on.
@@ -141,20 +234,14 @@ impl Drop for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // fred's own would print the password.
-        f.debug_struct("Connection").field("id", &self.client.id()).finish_non_exhaustive()
+        f.debug_struct("Connection").field("id", &self.lock().client.id()).finish_non_exhaustive()
     }
 }
 
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not the address of a Redis server, such as redis://127.0.0.1:6379")
-    }
-}
-
-impl std::error::Error for ConnectError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
-    }
+/// Whether an error is an answer of the server that begins like this.
+pub(super) fn says(error: &Error, beginning: &str) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<FredError>());
+    source.is_some_and(|source| source.details().starts_with(beginning))
 }
 
 fn connection_config() -> ConnectionConfig {

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Bucket, CounterName, Precision, WriterId};
+use crate::{Bucket, CounterName, Precision, Shard, WriterId};
 
 /// What every key begins with: at most 64 bytes without braces or control characters, possibly none.
 ///
@@ -55,7 +55,7 @@ impl fmt::Display for NamespaceError {
 
 impl std::error::Error for NamespaceError {}
 
-/// The names of the keys; the whole layout is here.
+/// The names of the keys of one shard; the whole layout is here.
 #[derive(Debug)]
 pub(super) struct Keys {
     /// Sorted set, score 0: members `{precision}:{counter}`.
@@ -64,46 +64,56 @@ pub(super) struct Keys {
     pub(super) due: String,
     /// Where a dense sketch lies within one script, for PFMERGE to find it.
     pub(super) scratch: String,
-    namespace: String,
+    prefix: String,
 }
 
 impl Keys {
-    pub(super) fn new(Namespace(namespace): Namespace) -> Self {
+    /// Those of a store that is all of one piece.
+    pub(super) fn whole(Namespace(namespace): &Namespace) -> Self {
+        Self::new(namespace.clone())
+    }
+
+    /// Those of one shard, which all lie in one slot of a cluster.
+    pub(super) fn of(Namespace(namespace): &Namespace, shard: Shard) -> Self {
+        Self::new(format!("{{{namespace}{shard}}}"))
+    }
+
+    fn new(prefix: String) -> Self {
         Self {
-            known: format!("{namespace}known:"),
-            due: format!("{namespace}due"),
-            scratch: format!("{namespace}scratch"),
-            namespace,
+            known: format!("{prefix}known:"),
+            due: format!("{prefix}due"),
+            scratch: format!("{prefix}scratch"),
+            prefix,
         }
     }
 
     /// String: the last sequence of a writer, and what keys refused of that batch.
     pub(super) fn fence(&self, writer: WriterId) -> String {
-        format!("{}fence:{writer}", self.namespace)
+        format!("{}fence:{writer}", self.prefix)
     }
 
     /// What the names of counts begin with: `{precision}:{counter}` follows.
     pub(super) fn counts(&self) -> String {
-        format!("{}count:", self.namespace)
+        format!("{}count:", self.prefix)
     }
 
     /// Hash: bucket start to count.
     pub(super) fn count(&self, precision: Precision, counter: &CounterName) -> String {
-        format!("{}count:{precision}:{counter}", self.namespace)
+        format!("{}count:{precision}:{counter}", self.prefix)
     }
 
     /// What the names of visitors begin with: `{precision}:{counter}:{start}` follows.
     pub(super) fn uniques(&self) -> String {
-        format!("{}unique:", self.namespace)
+        format!("{}unique:", self.prefix)
     }
 
     /// HyperLogLog: the visitors of one bucket.
     pub(super) fn unique(&self, counter: &CounterName, bucket: Bucket) -> String {
-        format!("{}unique:{}:{counter}:{}", self.namespace, bucket.precision, bucket.start)
+        format!("{}unique:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
     }
 
     /// String: the 16 bytes of an epoch's salt.
     pub(super) fn salt(&self, epoch: Bucket) -> String {
-        format!("{}salt:{}:{}", self.namespace, epoch.precision, epoch.start)
+        format!("{}salt:{}:{}", self.prefix, epoch.precision, epoch.start)
     }
 }

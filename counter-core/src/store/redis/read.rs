@@ -3,9 +3,10 @@ use std::ops::Range;
 
 use fred::bytes::Bytes;
 use fred::types::Value;
+use futures_util::future::try_join_all;
 
 use super::Shared;
-use crate::{Bucket, CounterName, Error, ErrorKind, Precision, Sample, Sketch, Timestamp};
+use crate::{Bucket, CounterName, Error, ErrorKind, Precision, Sample, Shard, Sketch, Timestamp};
 
 /// Sketches asked for at once: up to 200 KB an answer.
 const SKETCHES: usize = 16;
@@ -16,9 +17,8 @@ pub(super) async fn samples(
     precision: Precision,
     range: Range<Timestamp>,
 ) -> Result<Vec<Sample>, Error> {
-    let key = shared.keys.count(precision, counter);
-    let fields: HashMap<String, String> =
-        shared.connection.call("HGETALL", &key, vec![(&key).into()]).await?;
+    let key = shared.keys(shared.shards.of(counter)).count(precision, counter);
+    let fields: HashMap<String, String> = shared.route.call("HGETALL", &key, vec![(&key).into()]).await?;
     let mut samples = Vec::with_capacity(fields.len());
     for (start, count) in fields {
         let (Ok(start), Ok(count)) = (start.parse(), count.parse()) else {
@@ -38,23 +38,27 @@ pub(super) async fn visitors(
     counters: &[CounterName],
     buckets: &[Bucket],
 ) -> Result<Sketch, Error> {
-    let all = counters.iter().flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
-    let keys: Vec<_> = all.map(|(counter, bucket)| shared.keys.unique(counter, bucket)).collect();
     let mut union = Sketch::new();
-    for keys in keys.chunks(SKETCHES) {
-        let words = keys.iter().map(Value::from).collect();
-        let values: Vec<Option<Bytes>> = shared.connection.call("MGET", &keys[0], words).await?;
-        for (key, value) in keys.iter().zip(values) {
-            let Some(value) = value else { continue };
-            let sketch = Sketch::from_redis(&value);
-            union.merge(
-                &sketch.map_err(|error| {
-                    Error::new(ErrorKind::Malformed { key: key.clone() }).caused_by(error)
-                })?,
-            );
+    for (shard, counters) in shared.shards.split(counters) {
+        let all = counters.iter().flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
+        let names = shared.keys(shard);
+        let keys: Vec<_> = all.map(|(counter, bucket)| names.unique(counter, bucket)).collect();
+        for keys in keys.chunks(SKETCHES) {
+            merge(shared, keys, &mut union).await?;
         }
     }
     Ok(union)
+}
+
+async fn merge(shared: &Shared, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
+    let words = keys.iter().map(Value::from).collect();
+    let values: Vec<Option<Bytes>> = shared.route.call("MGET", &keys[0], words).await?;
+    for (key, value) in keys.iter().zip(values) {
+        let Some(value) = value else { continue };
+        let malformed = |error| Error::new(ErrorKind::Malformed { key: key.clone() }).caused_by(error);
+        union.merge(&Sketch::from_redis(&value).map_err(malformed)?);
+    }
+    Ok(())
 }
 
 pub(super) async fn known(
@@ -63,14 +67,25 @@ pub(super) async fn known(
     from: &str,
     limit: usize,
 ) -> Result<Vec<(CounterName, Precision)>, Error> {
-    let key = &shared.keys.known;
+    let pages = shared.shards.iter().map(|shard| page(shared, shard, precisions, from, limit));
+    Ok(try_join_all(pages).await?.concat())
+}
+
+async fn page(
+    shared: &Shared,
+    shard: Shard,
+    precisions: &[Precision],
+    from: &str,
+    limit: usize,
+) -> Result<Vec<(CounterName, Precision)>, Error> {
+    let key = &shared.keys(shard).known;
     let page = |precision: &Precision| {
         // `;` follows `:`, so this is all that begins with `{precision}:`.
         let (first, end) = (format!("[{precision}:{from}"), format!("({precision};"));
         [key, &first, &end, "LIMIT", "0", &limit.to_string()].map(Value::from).to_vec()
     };
     let calls: Vec<_> = precisions.iter().map(page).collect();
-    let pages: Vec<Vec<String>> = shared.connection.call_all("ZRANGEBYLEX", key, calls).await?;
+    let pages: Vec<Vec<String>> = shared.route.call_all("ZRANGEBYLEX", key, calls).await?;
     let members = pages.iter().zip(precisions).flat_map(|(page, p)| page.iter().map(move |m| (m, *p)));
     // Other programs may know names that are none here: they are not shown.
     Ok(members

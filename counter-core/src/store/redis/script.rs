@@ -1,7 +1,8 @@
 use fred::types::{FromValue, Value};
 use fred::util::sha1_hash;
 
-use super::connection::Connection;
+use super::connection::says;
+use super::route::Route;
 use crate::Error;
 
 /// A Lua script, sent by its digest, and whole when the server does not know it (any more).
@@ -23,14 +24,13 @@ impl Script {
         Self { source, digest: sha1_hash(source) }
     }
 
-    pub(super) async fn run<R: FromValue>(&self, connection: &Connection, call: Call) -> Result<R, Error> {
+    pub(super) async fn run<R: FromValue>(&self, route: &Route, call: Call) -> Result<R, Error> {
         let first = call.keys[0].clone();
-        let by_digest = connection.try_call("EVALSHA", &first, call.words(&self.digest)).await;
-        match by_digest {
-            Err(error) if error.details().starts_with("NOSCRIPT") => {
-                connection.call("EVAL", &first, call.words(self.source)).await
+        match route.call("EVALSHA", &first, call.words(&self.digest)).await {
+            Err(error) if says(&error, "NOSCRIPT") => {
+                route.call("EVAL", &first, call.words(self.source)).await
             }
-            by_digest => by_digest.map_err(|error| connection.explain(error)),
+            answer => answer,
         }
     }
 }

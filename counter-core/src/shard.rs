@@ -1,0 +1,114 @@
+use std::fmt;
+use std::num::NonZeroU16;
+
+use crate::CounterName;
+use crate::sketch;
+
+/// In how many parts a store keeps its counters: 1 to 1,024.
+///
+/// A counter belongs to one part for ever, by a hash of its name, so all the instances over one store
+/// have to say the same number, and changing it later begins new counters.
+///
+/// ```
+/// use counter_core::Shards;
+///
+/// let shards = Shards::try_from(16)?;
+/// assert_eq!(shards.of("hits"), shards.of("hits"));
+/// assert_eq!(shards.iter().count(), 16);
+/// assert!(Shards::try_from(0).is_err());
+/// # Ok::<(), counter_core::ShardsError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shards(NonZeroU16);
+
+/// One part of a store, which is written, cleaned and out of reach by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shard(u16);
+
+/// A number of shards that is not between 1 and 1,024.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardsError(u16);
+
+impl Shards {
+    /// The store is all of one piece.
+    pub const ONE: Self = Self(NonZeroU16::MIN);
+
+    const MOST: u16 = 1024;
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(self) -> usize {
+        self.0.get() as usize
+    }
+
+    /// All of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = Shard> {
+        (0..self.0.get()).map(Shard)
+    }
+
+    /// The one that a counter of this name belongs to.
+    #[must_use]
+    pub fn of(self, counter: &str) -> Shard {
+        let place = sketch::hash(counter.as_bytes()) % u64::from(self.0.get());
+        Shard(u16::try_from(place).expect("less than a u16"))
+    }
+
+    /// Those that these counters belong to, each with its counters.
+    pub(crate) fn split(self, counters: &[CounterName]) -> impl Iterator<Item = (Shard, Vec<&CounterName>)> {
+        let of = move |shard| counters.iter().filter(|counter| self.of(counter) == shard).collect::<Vec<_>>();
+        self.iter().map(move |shard| (shard, of(shard))).filter(|(_, counters)| !counters.is_empty())
+    }
+}
+
+impl Shard {
+    /// Its place among the others, from 0.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl TryFrom<u16> for Shards {
+    type Error = ShardsError;
+
+    fn try_from(count: u16) -> Result<Self, ShardsError> {
+        NonZeroU16::new(count).filter(|count| count.get() <= Self::MOST).map(Self).ok_or(ShardsError(count))
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for ShardsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} shards are not between 1 and 1024", self.0)
+    }
+}
+
+impl std::error::Error for ShardsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_a_name_is_the_same_in_every_version() {
+        let shards = Shards::try_from(16).expect("a good number");
+        let places = ["hits", "(other)", "/articles/{id}", ""].map(|name| shards.of(name).index());
+        assert_eq!(places, [2, 13, 0, 2]);
+        assert!(Shards::ONE.iter().eq([Shards::ONE.of("hits")]));
+    }
+
+    #[test]
+    fn names_spread_evenly() {
+        let shards = Shards::try_from(16).expect("a good number");
+        let mut counts = [0_u32; 16];
+        for n in 0..16_000 {
+            counts[shards.of(&format!("/page/{n}")).index()] += 1;
+        }
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+    }
+}

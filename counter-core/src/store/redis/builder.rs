@@ -1,0 +1,151 @@
+use std::borrow::Cow;
+use std::fmt;
+
+use fred::clients::Client;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::interfaces::ClientLike;
+use fred::types::config::{Config, ServerConfig};
+
+use super::cluster::Cluster;
+use super::connection::Connection;
+use super::route::Route;
+use super::{Namespace, RedisStore};
+use crate::Shards;
+
+/// The settings of a [`RedisStore`], and the ways to its server.
+///
+/// | address | what |
+/// |---|---|
+/// | `redis://user:password@host:port/database` | one server |
+/// | `redis-cluster://host:port?node=host:port` | a cluster; nodes that are not named are found |
+/// | `redis-sentinel://host:port/database?sentinelServiceName=name&node=host:port` | the master that sentinels tell of |
+/// | `redis+unix:///path/to/socket` | a socket, with the feature `unix-sockets` |
+/// | `rediss…://` of each but the last | the same over TLS, with the feature `rustls` or `native-tls` |
+///
+/// A user name or password may be left out. `redis+cluster` and `redis+sentinel` are understood as well.
+/// Certificates are checked against those that the system trusts; for a private authority or a
+/// certificate of the client's own, [`connect_with`](Self::connect_with) takes a configuration of
+/// `fred` with a TLS connector of one's own.
+///
+/// ```no_run
+/// use counter_core::{RedisStore, Shards};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::builder()
+///     .namespace("shop:".parse()?)
+///     .shards(Shards::try_from(64)?)
+///     .connect("redis-cluster://10.0.0.1:6379?node=10.0.0.2:6379")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct RedisBuilder {
+    namespace: Namespace,
+    shards: Option<Shards>,
+}
+
+/// An address or a configuration that the Redis client does not understand.
+#[derive(Debug)]
+pub struct ConnectError(FredError);
+
+/// Enough for a cluster of some nodes, and few enough to be read at once.
+const CLUSTER_SHARDS: u16 = 16;
+
+impl RedisBuilder {
+    /// What every key begins with. Default: `access:`.
+    pub fn namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// Splits the counters over so many hash tags, such as `{access:3}`, each of them in one slot of a
+    /// cluster. Default: 16 in a cluster, and elsewhere one without a tag.
+    ///
+    /// All the instances over one store must say the same number.
+    pub const fn shards(mut self, shards: Shards) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// Connects to an address. When nobody is there after a second, this returns all the same: then,
+    /// and whenever the server is away later, calls fail and connecting goes on.
+    ///
+    /// A connection is a task of the client `fred`, which ends with the last handle on this store. Where
+    /// that task dies or hangs, a new client takes its place.
+    ///
+    /// # Errors
+    /// When the address is not one of those above.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub async fn connect(self, url: &str) -> Result<RedisStore, ConnectError> {
+        self.connect_with(config(url).map_err(ConnectError)?).await
+    }
+
+    /// Connects in the same way by a configuration of the client.
+    ///
+    /// # Errors
+    /// When `fred` refuses the configuration.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
+        let (route, clustered) = match &config.server {
+            ServerConfig::Clustered { hosts, .. } => {
+                let seeds = hosts.clone();
+                (Cluster::open(config, seeds).map(Route::Cluster), true)
+            }
+            _ => (Connection::open(config).map(Route::One), false),
+        };
+        let store = self.store(route.map_err(ConnectError)?, clustered);
+        store.wait().await;
+        Ok(store)
+    }
+
+    /// Uses a client of the user's own, which is or will be connected.
+    ///
+    /// Retries in the client are harmless, since batches are fenced. It is not replaced when its task
+    /// ends. In a cluster, `ConnectionConfig::max_redirections` must be 0, for fred 10.1 does not survive
+    /// a redirection by `ASK`, and while one node is away it answers for none: there an address serves
+    /// better.
+    #[must_use]
+    pub fn client(self, client: Client) -> RedisStore {
+        let clustered = client.is_clustered();
+        self.store(Route::One(Connection::of(client)), clustered)
+    }
+
+    fn store(self, route: Route, clustered: bool) -> RedisStore {
+        let of_a_cluster = || Shards::try_from(CLUSTER_SHARDS).expect("between 1 and 1024");
+        let shards = self.shards.or_else(|| clustered.then(of_a_cluster));
+        RedisStore::new(route, &self.namespace, shards)
+    }
+}
+
+fn config(url: &str) -> Result<Config, FredError> {
+    let url = match url.split_once("://") {
+        Some((scheme, rest)) if ["+cluster", "+sentinel"].iter().any(|kind| scheme.ends_with(kind)) => {
+            Cow::Owned(format!("{}://{rest}", scheme.replace('+', "-")))
+        }
+        _ => Cow::Borrowed(url),
+    };
+    if !cfg!(any(feature = "rustls", feature = "native-tls")) && url.starts_with("rediss") {
+        // The client would send the password in the clear.
+        return Err(FredError::new(FredKind::Config, "TLS needs the feature `rustls` or `native-tls`"));
+    }
+    Config::from_url(&url)
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not the address of a Redis server, such as redis://127.0.0.1:6379")
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}

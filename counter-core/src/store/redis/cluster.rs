@@ -1,0 +1,199 @@
+//! A Redis Cluster as many single servers.
+//!
+//! fred's own cluster client answers nothing for any slot while one node is away, and an `ASK` ends its
+//! task. So every node has a client of its own here, which knows of no cluster, and the map from slots
+//! to nodes is ours. A node that is away holds up its own shards only.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::types::config::{Config, Server, ServerConfig};
+use fred::types::{FromValue, Value};
+use fred::util::redis_keyslot;
+use futures_util::future::{join_all, select_ok};
+
+use super::connection::{Connection, says};
+use crate::{Error, ErrorKind};
+
+#[derive(Debug)]
+pub(super) struct Cluster {
+    /// What each node's connection is made of, but for its address.
+    config: Config,
+    /// The nodes that the user named.
+    seeds: Vec<Server>,
+    map: Mutex<Map>,
+    /// One asks for the map at a time.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Map {
+    nodes: HashMap<Server, Arc<Connection>>,
+    /// Connections made to nodes that are no more.
+    gone: u64,
+    masters: Vec<(RangeInclusive<u16>, Server)>,
+    /// Goes up with every map that was read.
+    version: u64,
+    /// The version that something has shown to be out of date.
+    stale: Option<u64>,
+}
+
+impl Cluster {
+    /// Begins to connect to the nodes that the user named.
+    pub(super) fn open(config: Config, seeds: Vec<Server>) -> Result<Self, FredError> {
+        let mut map = Map { stale: Some(0), ..Map::default() };
+        for seed in &seeds {
+            map.nodes.insert(seed.clone(), connection(&config, seed)?);
+        }
+        Ok(Self { config, seeds, map: Mutex::new(map), asking: tokio::sync::Mutex::default() })
+    }
+
+    /// Waits for the first map and the masters in it, some seconds at most.
+    pub(super) async fn wait(&self) {
+        drop(self.refresh(0).await);
+        let nodes: Vec<_> = self.map().nodes.values().cloned().collect();
+        join_all(nodes.iter().map(|node| node.wait())).await;
+    }
+
+    pub(super) fn connections(&self) -> u64 {
+        let map = self.map();
+        map.gone + map.nodes.values().map(|node| node.connections()).sum::<u64>()
+    }
+
+    pub(super) async fn call<R: FromValue>(
+        &self,
+        command: &'static str,
+        key: &str,
+        arguments: Vec<Value>,
+    ) -> Result<R, Error> {
+        let (node, version) = self.owner(key).await?;
+        let answer = node.call(command, key, arguments.clone()).await;
+        match self.learn(version, answer) {
+            // It was not done, and who does it is known by the next map.
+            Err(error) if says(&error, "MOVED") => {
+                let (node, version) = self.owner(key).await?;
+                self.learn(version, node.call(command, key, arguments).await)
+            }
+            answer => answer,
+        }
+    }
+
+    pub(super) async fn call_all<R: FromValue>(
+        &self,
+        command: &'static str,
+        key: &str,
+        calls: Vec<Vec<Value>>,
+    ) -> Result<Vec<R>, Error> {
+        let (node, version) = self.owner(key).await?;
+        let answer = node.call_all(command, key, calls.clone()).await;
+        match self.learn(version, answer) {
+            Err(error) if says(&error, "MOVED") => {
+                let (node, version) = self.owner(key).await?;
+                self.learn(version, node.call_all(command, key, calls).await)
+            }
+            answer => answer,
+        }
+    }
+
+    /// The connection to the master of a key's slot, and the version of the map that says so.
+    async fn owner(&self, key: &str) -> Result<(Arc<Connection>, u64), Error> {
+        let stale = {
+            let map = self.map();
+            map.stale.filter(|stale| *stale == map.version)
+        };
+        if let Some(version) = stale {
+            // What is known may still be right for this key.
+            let refreshed = self.refresh(version).await;
+            if self.map().masters.is_empty() {
+                refreshed?;
+            }
+        }
+        let slot = redis_keyslot(key.as_bytes());
+        let map = self.map();
+        let master = map.masters.iter().find(|(slots, _)| slots.contains(&slot));
+        let node = master.and_then(|(_, server)| map.nodes.get(server)).cloned();
+        drop(map);
+        let version = self.map().version;
+        node.map(|node| (node, version)).ok_or_else(|| {
+            let words = format!("no node of the cluster has the slot {slot}");
+            Error::new(ErrorKind::Unavailable).caused_by(FredError::new(FredKind::Cluster, words))
+        })
+    }
+
+    /// Mistrusts the map when a node was away or knew better.
+    fn learn<T>(&self, version: u64, answer: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &answer {
+            let redirected = ["MOVED", "ASK", "CLUSTERDOWN", "READONLY"].iter().any(|word| says(error, word));
+            if redirected || *error.kind() == ErrorKind::Unavailable {
+                self.map().stale = Some(version);
+            }
+        }
+        answer
+    }
+
+    /// Asks all nodes for the map at once, and takes what the first one answers.
+    async fn refresh(&self, version: u64) -> Result<(), Error> {
+        let _asking = self.asking.lock().await;
+        let nodes: Vec<_> = {
+            let map = self.map();
+            if map.version > version {
+                return Ok(());
+            }
+            map.nodes.iter().map(|(server, node)| (server.clone(), Arc::clone(node))).collect()
+        };
+        let asked = nodes.iter().map(|(server, node)| Box::pin(ask(server, node)));
+        let (masters, _) = select_ok(asked).await?;
+        let mut map = self.map();
+        let mut wanted: Vec<_> = masters.iter().map(|(_, server)| server.clone()).collect();
+        wanted.extend(self.seeds.iter().cloned());
+        map.gone += map
+            .nodes
+            .extract_if(|server, _| !wanted.contains(server))
+            .map(|(_, node)| node.connections())
+            .sum::<u64>();
+        for server in wanted {
+            if let Entry::Vacant(place) = map.nodes.entry(server) {
+                let node = connection(&self.config, place.key());
+                place.insert(node.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))?);
+            }
+        }
+        map.masters = masters;
+        map.version += 1;
+        Ok(())
+    }
+
+    fn map(&self) -> MutexGuard<'_, Map> {
+        self.map.lock().expect("nothing panics under this lock")
+    }
+}
+
+async fn ask(server: &Server, node: &Connection) -> Result<Vec<(RangeInclusive<u16>, Server)>, Error> {
+    // One that was just met is given the time to connect.
+    node.wait().await;
+    let slots: Vec<Value> = node.call("CLUSTER", "", vec!["SLOTS".into()]).await?;
+    let masters: Option<Vec<_>> = slots.into_iter().map(|range| master(range, server)).collect();
+    masters.filter(|masters| !masters.is_empty()).ok_or_else(|| {
+        let words = "the cluster does not know its slots";
+        Error::new(ErrorKind::Unavailable).caused_by(FredError::new(FredKind::Cluster, words))
+    })
+}
+
+/// Reads one of the answers to `CLUSTER SLOTS`: first slot, last slot, master, replicas.
+fn master(range: Value, asked: &Server) -> Option<(RangeInclusive<u16>, Server)> {
+    let range = range.into_array();
+    let slot = |at: usize| range.get(at)?.as_u64().and_then(|slot| u16::try_from(slot).ok());
+    let node = range.get(2)?.clone().into_array();
+    let port = node.get(1)?.as_u64().and_then(|port| u16::try_from(port).ok())?;
+    // A node that does not know its own name means the one under which it was asked.
+    let name = node.first()?.as_string().filter(|name| !name.is_empty() && name != "?");
+    let server = Server::new(name.map_or_else(|| asked.host.clone(), Into::into), port);
+    Some((slot(0)?..=slot(1)?, server))
+}
+
+fn connection(config: &Config, server: &Server) -> Result<Arc<Connection>, FredError> {
+    let server = ServerConfig::Centralized { server: server.clone() };
+    Connection::open(Config { server, ..config.clone() }).map(Arc::new)
+}

@@ -1,0 +1,56 @@
+use fred::types::{FromValue, Value};
+
+use super::cluster::Cluster;
+use super::connection::Connection;
+use crate::Error;
+
+/// The way to the server that has a key.
+#[derive(Debug)]
+pub(super) enum Route {
+    One(Connection),
+    Cluster(Cluster),
+}
+
+impl Route {
+    /// Sends one command to the server of this key.
+    pub(super) async fn call<R: FromValue>(
+        &self,
+        command: &'static str,
+        key: &str,
+        arguments: Vec<Value>,
+    ) -> Result<R, Error> {
+        match self {
+            Self::One(server) => server.call(command, key, arguments).await,
+            Self::Cluster(cluster) => cluster.call(command, key, arguments).await,
+        }
+    }
+
+    /// Sends several commands at once to the server of this key, for answers in the same order.
+    pub(super) async fn call_all<R: FromValue>(
+        &self,
+        command: &'static str,
+        key: &str,
+        calls: Vec<Vec<Value>>,
+    ) -> Result<Vec<R>, Error> {
+        match self {
+            Self::One(server) => server.call_all(command, key, calls).await,
+            Self::Cluster(cluster) => cluster.call_all(command, key, calls).await,
+        }
+    }
+
+    /// Waits for the first connection, a few seconds at most.
+    pub(super) async fn wait(&self) {
+        match self {
+            Self::One(server) => server.wait().await,
+            Self::Cluster(cluster) => cluster.wait().await,
+        }
+    }
+
+    /// How many connections were made.
+    pub(super) fn connections(&self) -> u64 {
+        match self {
+            Self::One(server) => server.connections(),
+            Self::Cluster(cluster) => cluster.connections(),
+        }
+    }
+}
