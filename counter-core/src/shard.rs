@@ -1,7 +1,6 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-use crate::CounterName;
 use crate::sketch;
 
 /// In how many parts a store keeps its counters: 1 to 1,024.
@@ -51,12 +50,6 @@ impl Shards {
     pub fn of(self, counter: &str) -> Shard {
         let place = sketch::hash(counter.as_bytes()) % u64::from(self.0.get());
         Shard(u16::try_from(place).expect("less than a u16"))
-    }
-
-    /// Those that these counters belong to, each with its counters.
-    pub(crate) fn split(self, counters: &[CounterName]) -> impl Iterator<Item = (Shard, Vec<&CounterName>)> {
-        let of = move |shard| counters.iter().filter(|counter| self.of(counter) == shard).collect::<Vec<_>>();
-        self.iter().map(move |shard| (shard, of(shard))).filter(|(_, counters)| !counters.is_empty())
     }
 }
 

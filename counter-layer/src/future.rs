@@ -12,16 +12,18 @@ pin_project! {
     /// The response future of [`AccessCounter`](crate::AccessCounter).
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F> {
+    pub struct ResponseFuture<F: Future> {
         #[pin]
         inner: F,
         guard: Guard,
+        // What waits for the store to have its hit.
+        waiting: Option<F::Output>,
     }
 }
 
-impl<F> ResponseFuture<F> {
+impl<F: Future> ResponseFuture<F> {
     pub(crate) const fn new(inner: F, guard: Guard) -> Self {
-        Self { inner, guard }
+        Self { inner, guard, waiting: None }
     }
 }
 
@@ -34,17 +36,25 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let (guard, inner) = (this.guard, this.inner);
-        let mut result = ready!(guard.watch(|| inner.poll(cx)));
-        if let Ok(response) = &mut result
-            && let Some(cookie) = guard.cookie()
-        {
-            response.headers_mut().append(SET_COOKIE, cookie);
+        if this.waiting.is_none() {
+            let mut result = ready!(guard.watch(|| inner.poll(cx)));
+            if let Ok(response) = &mut result
+                && let Some(cookie) = guard.cookie()
+            {
+                response.headers_mut().append(SET_COOKIE, cookie);
+            }
+            // Now, and not when the connection drops the finished future.
+            guard.settle(match &result {
+                Ok(response) => Outcome::Answered(response.status()),
+                Err(_) => Outcome::Failed,
+            });
+            if guard.poll_confirmed(cx).is_ready() {
+                return Poll::Ready(result);
+            }
+            *this.waiting = Some(result);
+            return Poll::Pending;
         }
-        // Now, and not when the connection drops the finished future.
-        guard.settle(match &result {
-            Ok(response) => Outcome::Answered(response.status()),
-            Err(_) => Outcome::Failed,
-        });
-        Poll::Ready(result)
+        ready!(guard.poll_confirmed(cx));
+        Poll::Ready(this.waiting.take().expect("polled after completion"))
     }
 }

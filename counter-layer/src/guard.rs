@@ -1,6 +1,8 @@
 use std::fmt;
 use std::num::NonZeroU32;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use counter_core::{Counter, Recorder, Skip, VisitorId};
 use http::{HeaderValue, Request};
@@ -8,7 +10,7 @@ use http::{HeaderValue, Request};
 use crate::facet::{Facets, Traits};
 use crate::identity::{RequestHead, Visit, Visitors};
 use crate::request;
-use crate::{Decision, Outcome, Rules};
+use crate::{Decision, Delivery, Outcome, Rules};
 
 /// What one layer and its services share.
 pub(crate) struct Counting {
@@ -19,6 +21,7 @@ pub(crate) struct Counting {
     pub(crate) facets: Facets,
     pub(crate) wanted: Option<Arc<Wanted>>,
     pub(crate) at_arrival: bool,
+    pub(crate) delivery: Delivery,
     /// The counter of everything.
     pub(crate) hits: Counter,
 }
@@ -37,7 +40,11 @@ pub(crate) struct Guard {
     open: Option<Seen>,
     /// What is to be set in the response.
     cookie: Option<HeaderValue>,
+    confirmation: Option<Confirmation>,
 }
+
+/// Completes when the store has the hits of a request, or there was no time for it.
+struct Confirmation(Pin<Box<dyn Future<Output = bool> + Send>>);
 
 /// Dropped only when what is watched panics.
 struct Unwinding<'a>(&'a mut Guard);
@@ -72,7 +79,12 @@ impl Guard {
             visitor: visit.visitor,
             traits: counting.facets.traits(request.method(), request.headers()),
         };
-        let mut guard = Self { counting: Arc::clone(counting), open: Some(seen), cookie: visit.cookie };
+        let mut guard = Self {
+            counting: Arc::clone(counting),
+            open: Some(seen),
+            cookie: visit.cookie,
+            confirmation: None,
+        };
         if counting.at_arrival {
             guard.settle(Outcome::Arrived);
         }
@@ -98,8 +110,17 @@ impl Guard {
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if let Some(seen) = self.open.take() {
-            self.counting.count(seen, outcome);
+            self.confirmation = self.counting.count(seen, outcome);
         }
+    }
+
+    /// Whether the response may go out.
+    pub(crate) fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(Confirmation(confirmed)) = &mut self.confirmation {
+            ready!(confirmed.as_mut().poll(cx));
+            self.confirmation = None;
+        }
+        Poll::Ready(())
     }
 }
 
@@ -132,11 +153,11 @@ impl Counting {
         }
     }
 
-    fn count(&self, seen: Seen, outcome: Outcome) {
+    fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
         let page = match seen.page {
-            Err(skip) => return self.recorder.skip(skip),
+            Err(skip) => return self.skip(skip),
             Ok(_) if self.wanted.as_ref().is_some_and(|wanted| !wanted(outcome)) => {
-                return self.recorder.skip(Skip::Ignored);
+                return self.skip(Skip::Ignored);
             }
             // A rule may well be named `hits`, where the request counts anyway.
             Ok(page) => page.filter(|page| page.counter != self.hits),
@@ -151,7 +172,25 @@ impl Counting {
             hits[count] = hit;
             count += 1;
         }
-        self.recorder.request(&hits[..count]);
+        let hits = &hits[..count];
+        self.recorder.request(hits);
+        match self.delivery {
+            Delivery::BeforeResponse { timeout } if outcome != Outcome::Aborted => {
+                Some(Confirmation(Box::pin(self.recorder.confirmed(hits, timeout))))
+            }
+            _ => None,
+        }
+    }
+
+    fn skip(&self, skip: Skip) -> Option<Confirmation> {
+        self.recorder.skip(skip);
+        None
+    }
+}
+
+impl fmt::Debug for Confirmation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Confirmation")
     }
 }
 

@@ -7,7 +7,7 @@ use tower_layer::Layer;
 use crate::facet::Facets;
 use crate::guard::{Counting, Rest, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
-use crate::{AccessCounter, Facet, Outcome, RequestHead, Rules};
+use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules};
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
@@ -35,6 +35,7 @@ pub struct AccessCounterLayer {
     facets: Facets,
     wanted: Option<Arc<Wanted>>,
     at_arrival: bool,
+    delivery: Delivery,
 }
 
 impl AccessCounterLayer {
@@ -54,6 +55,7 @@ impl AccessCounterLayer {
             facets: Facets::default(),
             wanted: None,
             at_arrival: false,
+            delivery: Delivery::default(),
         }
     }
 
@@ -153,6 +155,23 @@ impl AccessCounterLayer {
         self
     }
 
+    /// Whether a response waits until the store has its hit. Default: it does not.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use counter_core::{Counters, MemoryStore};
+    /// # use counter_layer::{AccessCounterLayer, Delivery};
+    /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    /// let delivery = Delivery::BeforeResponse { timeout: Duration::from_millis(100) };
+    /// let layer = AccessCounterLayer::new(recorder).delivery(delivery);
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = delivery;
+        self
+    }
+
     /// Counts only requests that end in a way this closure wants; the others are `ignored` in the
     /// ledger. Without it every one counts.
     ///
@@ -185,8 +204,9 @@ impl<S> Layer<S> for AccessCounterLayer {
         // It fails only where there are no visitors: see `new`.
         let visitors = self.identity.bind(&recorder).unwrap_or_default();
         let (rules, facets, wanted) = (self.rules.clone(), self.facets.clone(), self.wanted.clone());
-        let (rest, at_arrival) = (self.rest.clone(), self.at_arrival);
-        let counting = Counting { recorder, visitors, rules, rest, facets, wanted, at_arrival, hits };
+        let (rest, at_arrival, delivery) = (self.rest.clone(), self.at_arrival, self.delivery);
+        let counting =
+            Counting { recorder, visitors, rules, rest, facets, wanted, at_arrival, delivery, hits };
         AccessCounter::new(inner, Arc::new(counting))
     }
 }

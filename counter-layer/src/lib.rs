@@ -39,6 +39,7 @@ mod identity;
 mod rules;
 mod outcome;
 mod facet;
+mod delivery;
 mod guard;
 mod future;
 mod service;
@@ -48,6 +49,7 @@ mod layer;
 pub mod admin;
 pub mod guide;
 
+pub use delivery::Delivery;
 pub use facet::Facet;
 pub use future::ResponseFuture;
 pub use identity::{

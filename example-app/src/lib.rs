@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use counter_core::{Recorder, Stats, Store};
+use counter_core::{Stats, Store};
 use counter_layer::AccessCounterLayer;
 use counter_layer::admin::{self, Access};
 
@@ -19,8 +19,8 @@ pub const ADMIN: &str = "/admin/stats";
 /// How long `/slow` takes to answer.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// The site, counted, with the admin pages and a health check, which are not.
-pub fn app<S: Store>(recorder: Recorder, stats: Stats<S>, access: Access, trusted_hops: usize) -> Router {
+/// The site, counted by this layer, with the admin pages and a health check, which are not.
+pub fn app<S: Store>(layer: AccessCounterLayer, stats: Stats<S>, access: Access) -> Router {
     let site = Router::new()
         .route("/", get(pages::home))
         .route("/articles", get(pages::articles))
@@ -30,7 +30,7 @@ pub fn app<S: Store>(recorder: Recorder, stats: Stats<S>, access: Access, truste
         .route("/slow", get(pages::slow))
         .route("/fail", get(pages::fail))
         .fallback(pages::not_found)
-        .layer(AccessCounterLayer::new(recorder).trusted_hops(trusted_hops));
+        .layer(layer);
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .nest(ADMIN, admin::router(stats, access))

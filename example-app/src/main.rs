@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Store};
 use counter_layer::admin::Access;
+use counter_layer::{AccessCounterLayer, Delivery};
 use example_app::{ADMIN, app};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +20,7 @@ struct Settings {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, env, default_value = "127.0.0.1:3000")]
     listen: SocketAddr,
-    /// A Redis address such as redis://127.0.0.1:6379; without one, counts live in the process.
+    /// A Redis address such as redis://127.0.0.1:6379 or redis-cluster://127.0.0.1:7000; without one, counts live in the process.
     #[arg(long, env = "REDIS_URL", hide_env_values = true)]
     redis: Option<String>,
     /// What the keys in Redis begin with.
@@ -34,6 +35,9 @@ struct Settings {
     /// How many proxies of one's own stand in front and write X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
+    /// Answer only when Redis has the hit, or after so many seconds; without it, at once.
+    #[arg(long, env, value_parser = seconds)]
+    confirm: Option<Duration>,
 }
 
 #[tokio::main]
@@ -64,7 +68,13 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
     let mut counters = Counters::builder(store).flush_interval(settings.flush_interval).build()?;
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let access = Access::bearer(&token)?;
-    let site = app(counters.recorder(), counters.stats(), access, settings.trust_hops);
+    let delivery = match settings.confirm {
+        Some(timeout) => Delivery::BeforeResponse { timeout },
+        None => Delivery::Background,
+    };
+    let layer =
+        AccessCounterLayer::new(counters.recorder()).trusted_hops(settings.trust_hops).delivery(delivery);
+    let site = app(layer, counters.stats(), access);
 
     let listener = TcpListener::bind(settings.listen).await?;
     announce(listener.local_addr()?, place, &token);

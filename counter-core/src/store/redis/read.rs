@@ -39,8 +39,9 @@ pub(super) async fn visitors(
     buckets: &[Bucket],
 ) -> Result<Sketch, Error> {
     let mut union = Sketch::new();
-    for (shard, counters) in shared.shards.split(counters) {
-        let all = counters.iter().flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
+    for shard in shared.shards.iter() {
+        let counters = counters.iter().filter(|counter| shared.shards.of(counter) == shard);
+        let all = counters.flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
         let names = shared.keys(shard);
         let keys: Vec<_> = all.map(|(counter, bucket)| names.unique(counter, bucket)).collect();
         for keys in keys.chunks(SKETCHES) {
