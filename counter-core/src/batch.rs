@@ -85,7 +85,7 @@ pub struct Rejection {
 }
 
 /// A part of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The cell with this index: at least one of its buckets refused the count.
     Cell(usize),

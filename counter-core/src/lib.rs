@@ -91,7 +91,7 @@ pub use error::{Error, ErrorKind};
 pub use flush::Flusher;
 pub use stats::{Known, Series, Stats, Uniques};
 #[cfg(feature = "redis")]
-pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisStore};
+pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
 pub use store::{Cleaned, MemoryStore, Sample, Store};
 
 #[cfg(feature = "redis")]

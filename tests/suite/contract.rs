@@ -31,6 +31,18 @@ macro_rules! every_store {
                 }
             )*
         }
+        mod redis_without_scripts {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    let server = super::RedisServer::start();
+                    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+                    let store = super::store(&server.url()).await;
+                    assert!(!store.server().await.expect("it answers").scripts);
+                    super::$fact(store).await;
+                }
+            )*
+        }
     };
 }
 

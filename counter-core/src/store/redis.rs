@@ -2,18 +2,23 @@ mod keys;
 mod connection;
 mod cluster;
 mod route;
+mod transaction;
 mod script;
 mod apply;
 mod clean;
+mod plain;
 mod read;
 mod salt;
+mod probe;
 mod builder;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use builder::{ConnectError, RedisBuilder};
 pub use keys::{Namespace, NamespaceError};
+pub use probe::RedisServer;
 
 use keys::Keys;
 use route::Route;
@@ -31,7 +36,8 @@ use crate::{Bucket, CounterName, Error, Precision, Precisions, Shard, Shards, Sk
 /// and the other way round.
 ///
 /// A batch is applied by a script that first writes the fence of its writer, so it counts once however
-/// often it is sent. What the server's own persistence loses when it is killed is lost; what it loses
+/// often it is sent. Where scripts are refused, a transaction that watches the fence does the same. What
+/// the server's own persistence loses when it is killed is lost; what it loses
 /// of batches it acknowledged less than a minute before, the [`Flusher`](crate::Flusher) sends again.
 /// Eviction must not take the fences: use the policy `noeviction` or `volatile-ttl`.
 ///
@@ -57,7 +63,8 @@ struct Shared {
     apply: Script,
     clean: Script,
     adopt: Script,
-    salt: Script,
+    /// Whether the server was seen to refuse scripts.
+    plain: AtomicBool,
 }
 
 impl RedisStore {
@@ -90,16 +97,41 @@ impl RedisStore {
             apply: Script::new(include_str!("redis/apply.lua")),
             clean: Script::new(include_str!("redis/clean.lua")),
             adopt: Script::new(include_str!("redis/adopt.lua")),
-            salt: Script::new(include_str!("redis/salt.lua")),
+            plain: AtomicBool::new(false),
         }))
     }
 
     async fn wait(&self) {
         self.0.route.wait().await;
+        probe::at_start(&self.0).await;
     }
 }
 
 impl Shared {
+    /// Whether a call was refused because it is a script.
+    fn refused_a_script<T>(&self, answer: &Result<T, Error>) -> bool {
+        let refused = answer.as_ref().is_err_and(probe::are_refused);
+        if refused {
+            self.refuse_scripts();
+        }
+        refused
+    }
+
+    fn refuse_scripts(&self) {
+        if !self.plain.swap(true, Ordering::Relaxed) {
+            tracing::info!("the server refuses scripts: batches go as transactions");
+        }
+    }
+
+    fn runs_scripts(&self) -> bool {
+        !self.plain.load(Ordering::Relaxed)
+    }
+
+    /// Whether every key says its shard.
+    fn is_tagged(&self) -> bool {
+        self.keys[0].known.starts_with('{')
+    }
+
     fn keys(&self, shard: Shard) -> &Keys {
         &self.keys[shard.index()]
     }
@@ -115,11 +147,23 @@ impl Store for RedisStore {
     }
 
     async fn apply(&self, batch: &Batch) -> Result<Verdict, Error> {
-        apply::apply(&self.0, batch).await
+        if self.0.runs_scripts() {
+            let answer = apply::apply(&self.0, batch).await;
+            if !self.0.refused_a_script(&answer) {
+                return answer;
+            }
+        }
+        plain::apply(&self.0, batch).await
     }
 
     async fn clean(&self, shard: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
-        clean::clean(&self.0, shard, now, kept).await
+        if self.0.runs_scripts() {
+            let answer = clean::clean(&self.0, shard, now, kept).await;
+            if !self.0.refused_a_script(&answer) {
+                return answer;
+            }
+        }
+        plain::clean(&self.0, shard, now, kept).await
     }
 
     async fn adopt(
@@ -128,7 +172,13 @@ impl Store for RedisStore {
         cursor: Option<String>,
         kept: &Precisions,
     ) -> Result<Option<String>, Error> {
-        clean::adopt(&self.0, shard, cursor, kept).await
+        if self.0.runs_scripts() {
+            let answer = clean::adopt(&self.0, shard, cursor, kept).await;
+            if !self.0.refused_a_script(&answer) {
+                return answer;
+            }
+        }
+        Ok(None)
     }
 
     async fn samples(

@@ -10,7 +10,7 @@ use crate::batch::{Batch, Part, Rejection, Verdict};
 use crate::{DropReason, Error, ErrorKind, Precision, Precisions};
 
 /// A writer that is silent for so long has ended: 7 days.
-const FENCE_SECONDS: u32 = 7 * 86_400;
+pub(super) const FENCE_SECONDS: u32 = 7 * 86_400;
 
 pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Error> {
     let keys = shared.keys(batch.shard);
@@ -78,7 +78,7 @@ fn place(set: &Precisions, finest: Precision) -> usize {
 }
 
 /// Reads `c0:type,v3:other,`.
-fn decode(refused: &str) -> Option<Vec<Rejection>> {
+pub(super) fn decode(refused: &str) -> Option<Vec<Rejection>> {
     refused.split_terminator(',').map(rejection).collect()
 }
 
@@ -101,6 +101,25 @@ fn rejection(text: &str) -> Option<Rejection> {
     Some(Rejection { part, reason })
 }
 
+/// The reverse of [`decode`].
+pub(super) fn encode_refusals(refused: &[Rejection]) -> String {
+    let encode = |refusal: &Rejection| {
+        let (kind, index) = match refusal.part {
+            Part::Cell(index) => ("c", index),
+            Part::Visitors(index) => ("v", index),
+            Part::Index => ("i", 0),
+        };
+        let reason = match refusal.reason {
+            DropReason::WrongType => "type",
+            DropReason::NotANumber => "number",
+            DropReason::OutOfRange => "range",
+            DropReason::Other => "other",
+        };
+        format!("{kind}{index}:{reason},")
+    };
+    refused.iter().map(encode).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,14 +127,14 @@ mod tests {
     #[test]
     fn refusals_are_read_and_nonsense_is_not() {
         assert_eq!(decode(""), Some(Vec::new()));
-        assert_eq!(
-            decode("c12:type,i0:other,v3:range,"),
-            Some(vec![
-                Rejection { part: Part::Cell(12), reason: DropReason::WrongType },
-                Rejection { part: Part::Index, reason: DropReason::Other },
-                Rejection { part: Part::Visitors(3), reason: DropReason::OutOfRange },
-            ])
-        );
+        let text = "c12:type,i0:other,v3:range,";
+        let refused = vec![
+            Rejection { part: Part::Cell(12), reason: DropReason::WrongType },
+            Rejection { part: Part::Index, reason: DropReason::Other },
+            Rejection { part: Part::Visitors(3), reason: DropReason::OutOfRange },
+        ];
+        assert_eq!(encode_refusals(&refused), text);
+        assert_eq!(decode(text), Some(refused));
         for nonsense in ["c:type", "x1:type", "c1", "é1:type"] {
             assert_eq!(decode(nonsense), None, "{nonsense}");
         }

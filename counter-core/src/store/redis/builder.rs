@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
@@ -96,9 +97,9 @@ impl RedisBuilder {
         let (route, clustered) = match &config.server {
             ServerConfig::Clustered { hosts, .. } => {
                 let seeds = hosts.clone();
-                (Cluster::open(config, seeds).map(Route::Cluster), true)
+                (Cluster::open(config, seeds).map(|cluster| Route::Cluster(Box::new(cluster))), true)
             }
-            _ => (Connection::open(config).map(Route::One), false),
+            _ => (Connection::open(config).map(|server| Route::One(Arc::new(server))), false),
         };
         let store = self.store(route.map_err(ConnectError)?, clustered);
         store.wait().await;
@@ -114,7 +115,7 @@ impl RedisBuilder {
     #[must_use]
     pub fn client(self, client: Client) -> RedisStore {
         let clustered = client.is_clustered();
-        self.store(Route::One(Connection::of(client)), clustered)
+        self.store(Route::One(Arc::new(Connection::of(client))), clustered)
     }
 
     fn store(self, route: Route, clustered: bool) -> RedisStore {

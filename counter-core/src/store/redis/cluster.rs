@@ -9,13 +9,13 @@ use std::collections::hash_map::Entry;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::error::Error as FredError;
 use fred::types::config::{Config, Server, ServerConfig};
 use fred::types::{FromValue, Value};
 use fred::util::redis_keyslot;
 use futures_util::future::{join_all, select_ok};
 
-use super::connection::{Connection, says};
+use super::connection::{Connection, explain, says, unavailable};
 use crate::{Error, ErrorKind};
 
 #[derive(Debug)]
@@ -35,16 +35,14 @@ struct Map {
     /// Connections made to nodes that are no more.
     gone: u64,
     masters: Vec<(RangeInclusive<u16>, Server)>,
-    /// Goes up with every map that was read.
-    version: u64,
-    /// The version that something has shown to be out of date.
-    stale: Option<u64>,
+    /// Whether something has shown it to be out of date.
+    stale: bool,
 }
 
 impl Cluster {
     /// Begins to connect to the nodes that the user named.
     pub(super) fn open(config: Config, seeds: Vec<Server>) -> Result<Self, FredError> {
-        let mut map = Map { stale: Some(0), ..Map::default() };
+        let mut map = Map { stale: true, ..Map::default() };
         for seed in &seeds {
             map.nodes.insert(seed.clone(), connection(&config, seed)?);
         }
@@ -53,7 +51,7 @@ impl Cluster {
 
     /// Waits for the first map and the masters in it, some seconds at most.
     pub(super) async fn wait(&self) {
-        drop(self.refresh(0).await);
+        drop(self.refresh().await);
         let nodes: Vec<_> = self.map().nodes.values().cloned().collect();
         join_all(nodes.iter().map(|node| node.wait())).await;
     }
@@ -69,13 +67,12 @@ impl Cluster {
         key: &str,
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
-        let (node, version) = self.owner(key).await?;
-        let answer = node.call(command, key, arguments.clone()).await;
-        match self.learn(version, answer) {
-            // It was not done, and who does it is known by the next map.
+        let node = self.owner(key).await?;
+        match self.learn(node.call(command, key, arguments.clone()).await) {
+            // It was not done, and the next map says who does it.
             Err(error) if says(&error, "MOVED") => {
-                let (node, version) = self.owner(key).await?;
-                self.learn(version, node.call(command, key, arguments).await)
+                let node = self.owner(key).await?;
+                self.learn(node.call(command, key, arguments).await)
             }
             answer => answer,
         }
@@ -87,26 +84,22 @@ impl Cluster {
         key: &str,
         calls: Vec<Vec<Value>>,
     ) -> Result<Vec<R>, Error> {
-        let (node, version) = self.owner(key).await?;
-        let answer = node.call_all(command, key, calls.clone()).await;
-        match self.learn(version, answer) {
+        let node = self.owner(key).await?;
+        match self.learn(node.call_all(command, key, calls.clone()).await) {
             Err(error) if says(&error, "MOVED") => {
-                let (node, version) = self.owner(key).await?;
-                self.learn(version, node.call_all(command, key, calls).await)
+                let node = self.owner(key).await?;
+                self.learn(node.call_all(command, key, calls).await)
             }
             answer => answer,
         }
     }
 
-    /// The connection to the master of a key's slot, and the version of the map that says so.
-    async fn owner(&self, key: &str) -> Result<(Arc<Connection>, u64), Error> {
-        let stale = {
-            let map = self.map();
-            map.stale.filter(|stale| *stale == map.version)
-        };
-        if let Some(version) = stale {
-            // What is known may still be right for this key.
-            let refreshed = self.refresh(version).await;
+    /// The connection to the master of a key's slot.
+    pub(super) async fn owner(&self, key: &str) -> Result<Arc<Connection>, Error> {
+        let stale = self.map().stale;
+        if stale {
+            let refreshed = self.refresh().await;
+            // What was known may still be right for this key.
             if self.map().masters.is_empty() {
                 refreshed?;
             }
@@ -115,31 +108,26 @@ impl Cluster {
         let map = self.map();
         let master = map.masters.iter().find(|(slots, _)| slots.contains(&slot));
         let node = master.and_then(|(_, server)| map.nodes.get(server)).cloned();
-        drop(map);
-        let version = self.map().version;
-        node.map(|node| (node, version)).ok_or_else(|| {
-            let words = format!("no node of the cluster has the slot {slot}");
-            Error::new(ErrorKind::Unavailable).caused_by(FredError::new(FredKind::Cluster, words))
-        })
+        node.ok_or_else(|| unavailable(format!("no node of the cluster has the slot {slot}")))
     }
 
     /// Mistrusts the map when a node was away or knew better.
-    fn learn<T>(&self, version: u64, answer: Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &answer {
             let redirected = ["MOVED", "ASK", "CLUSTERDOWN", "READONLY"].iter().any(|word| says(error, word));
             if redirected || *error.kind() == ErrorKind::Unavailable {
-                self.map().stale = Some(version);
+                self.map().stale = true;
             }
         }
         answer
     }
 
     /// Asks all nodes for the map at once, and takes what the first one answers.
-    async fn refresh(&self, version: u64) -> Result<(), Error> {
+    async fn refresh(&self) -> Result<(), Error> {
         let _asking = self.asking.lock().await;
         let nodes: Vec<_> = {
             let map = self.map();
-            if map.version > version {
+            if !map.stale {
                 return Ok(());
             }
             map.nodes.iter().map(|(server, node)| (server.clone(), Arc::clone(node))).collect()
@@ -157,11 +145,11 @@ impl Cluster {
         for server in wanted {
             if let Entry::Vacant(place) = map.nodes.entry(server) {
                 let node = connection(&self.config, place.key());
-                place.insert(node.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))?);
+                place.insert(node.map_err(explain)?);
             }
         }
         map.masters = masters;
-        map.version += 1;
+        map.stale = false;
         Ok(())
     }
 
@@ -175,10 +163,8 @@ async fn ask(server: &Server, node: &Connection) -> Result<Vec<(RangeInclusive<u
     node.wait().await;
     let slots: Vec<Value> = node.call("CLUSTER", "", vec!["SLOTS".into()]).await?;
     let masters: Option<Vec<_>> = slots.into_iter().map(|range| master(range, server)).collect();
-    masters.filter(|masters| !masters.is_empty()).ok_or_else(|| {
-        let words = "the cluster does not know its slots";
-        Error::new(ErrorKind::Unavailable).caused_by(FredError::new(FredKind::Cluster, words))
-    })
+    let masters = masters.filter(|masters| !masters.is_empty());
+    masters.ok_or_else(|| unavailable("the cluster does not know its slots"))
 }
 
 /// Reads one of the answers to `CLUSTER SLOTS`: first slot, last slot, master, replicas.

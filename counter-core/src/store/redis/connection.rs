@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,13 +26,16 @@ pub(super) struct Connection {
     /// What a new client is made of; nothing when the client is the user's own.
     config: Option<Config>,
     link: Mutex<Arc<Link>>,
-    options: Options,
+    /// For one transaction at a time.
+    pub(super) exclusive: tokio::sync::Mutex<Option<Link>>,
+    pub(super) options: Options,
     /// Connections made by clients that were replaced.
     connections: AtomicU64,
 }
 
-struct Link {
-    client: Client,
+/// A client.
+pub(super) struct Link {
+    pub(super) client: Client,
     /// Why connecting fails is told nowhere else: commands only say that there is no connection.
     troubles: Mutex<broadcast::Receiver<(FredError, Option<Server>)>>,
     /// Those that were made since this was last looked at, and those before.
@@ -67,7 +71,13 @@ impl Connection {
 
     fn new(config: Option<Config>, link: Link) -> Self {
         let options = Options { fail_fast: true, timeout: Some(TIMEOUT), ..Options::default() };
-        Self { config, link: Mutex::new(Arc::new(link)), options, connections: AtomicU64::new(0) }
+        Self {
+            config,
+            link: Mutex::new(Arc::new(link)),
+            exclusive: tokio::sync::Mutex::default(),
+            options,
+            connections: AtomicU64::new(0),
+        }
     }
 
     /// Waits for the connection, a second at most, so that a service whose server is there does not
@@ -90,8 +100,8 @@ impl Connection {
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
         let link = self.link();
-        let command = CustomCommand::new_static(command, slot(key), false);
-        let answer = link.client.with_options(&self.options).custom(command, arguments).await;
+        let answer =
+            link.client.with_options(&self.options).custom(self::command(command, key), arguments).await;
         answer.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
     }
 
@@ -106,12 +116,23 @@ impl Connection {
         let pipeline = link.client.pipeline();
         let with_options = pipeline.with_options(&self.options);
         for arguments in calls {
-            let command = CustomCommand::new_static(command, slot(key), false);
-            let queued: Result<(), _> = with_options.custom(command, arguments).await;
+            let queued: Result<(), _> = with_options.custom(self::command(command, key), arguments).await;
             queued.map_err(|error| self.explain(&link, error))?;
         }
         let answers = pipeline.all().await;
         answers.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
+    }
+
+    /// A connection that is not made again when it breaks.
+    pub(super) async fn connect_once(&self) -> Result<Link, Error> {
+        let mut config = self.config.clone().unwrap_or_else(|| self.link().client.client_config());
+        config.fail_fast = true;
+        let mut link = Link::open_by(&config, None).map_err(explain)?;
+        match timeout(TIMEOUT, link.client.init()).await {
+            Ok(connected) => link.task = Some(connected.map_err(explain)?),
+            Err(_) => return Err(unavailable("no connection for a transaction in time")),
+        }
+        Ok(link)
     }
 
     /// The client of the moment, a new one if the task of the last has ended.
@@ -128,19 +149,11 @@ impl Connection {
         if link.is_useless_after(&error) {
             self.replace(link);
         }
-        let unreachable = matches!(
-            error.kind(),
-            FredKind::IO
-                | FredKind::Timeout
-                | FredKind::Canceled
-                | FredKind::Routing
-                | FredKind::Backpressure
-        );
-        if !unreachable {
-            return Error::new(ErrorKind::Refused).caused_by(error);
+        let error = explain(error);
+        match link.latest_trouble() {
+            Some(trouble) if *error.kind() == ErrorKind::Unavailable => error.caused_by(trouble),
+            _ => error,
         }
-        let cause = link.latest_trouble().unwrap_or(error);
-        Error::new(ErrorKind::Unavailable).caused_by(cause)
     }
 
     fn replace(&self, old: &Arc<Link>) {
@@ -166,16 +179,22 @@ impl Connection {
 }
 
 impl Link {
+    /// Begins to connect, and does so again whenever the connection breaks.
     fn open(config: &Config) -> Result<Self, FredError> {
         let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
         policy.set_jitter(50);
-        let client = Builder::from_config(config.clone())
-            .with_connection_config(|connection| *connection = connection_config())
-            .set_policy(policy)
-            .build()?;
-        let mut link = Self::new(client, None);
+        let mut link = Self::open_by(config, Some(policy))?;
         link.task = Some(link.client.connect());
         Ok(link)
+    }
+
+    fn open_by(config: &Config, policy: Option<ReconnectPolicy>) -> Result<Self, FredError> {
+        let mut builder = Builder::from_config(config.clone());
+        builder.with_connection_config(|connection| *connection = connection_config());
+        if let Some(policy) = policy {
+            builder.set_policy(policy);
+        }
+        Ok(Self::new(builder.build()?, None))
     }
 
     fn new(client: Client, task: Option<ConnectHandle>) -> Self {
@@ -238,10 +257,14 @@ impl fmt::Debug for Connection {
     }
 }
 
+/// What the server or the client said, of an error that was made here.
+pub(super) fn answer_of(error: &Error) -> Option<&str> {
+    std::error::Error::source(error)?.downcast_ref::<FredError>().map(FredError::details)
+}
+
 /// Whether an error is an answer of the server that begins like this.
 pub(super) fn says(error: &Error, beginning: &str) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<FredError>());
-    source.is_some_and(|source| source.details().starts_with(beginning))
+    answer_of(error).is_some_and(|answer| answer.starts_with(beginning))
 }
 
 fn connection_config() -> ConnectionConfig {
@@ -266,6 +289,20 @@ fn connection_config() -> ConnectionConfig {
     }
 }
 
-fn slot(key: &str) -> ClusterHash {
-    ClusterHash::Custom(redis_keyslot(key.as_bytes()))
+/// A command for the server of a key, should the client know several.
+pub(super) fn command(name: &'static str, key: &str) -> CustomCommand {
+    CustomCommand::new_static(name, ClusterHash::Custom(redis_keyslot(key.as_bytes())), false)
+}
+
+pub(super) fn unavailable(words: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Unavailable).caused_by(FredError::new(FredKind::Unknown, words.into()))
+}
+
+pub(super) fn explain(error: FredError) -> Error {
+    let unreachable = matches!(
+        error.kind(),
+        FredKind::IO | FredKind::Timeout | FredKind::Canceled | FredKind::Routing | FredKind::Backpressure
+    );
+    let kind = if unreachable { ErrorKind::Unavailable } else { ErrorKind::Refused };
+    Error::new(kind).caused_by(error)
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use fred::types::{FromValue, Value};
 
 use super::cluster::Cluster;
@@ -7,8 +9,8 @@ use crate::Error;
 /// The way to the server that has a key.
 #[derive(Debug)]
 pub(super) enum Route {
-    One(Connection),
-    Cluster(Cluster),
+    One(Arc<Connection>),
+    Cluster(Box<Cluster>),
 }
 
 impl Route {
@@ -35,6 +37,22 @@ impl Route {
         match self {
             Self::One(server) => server.call_all(command, key, calls).await,
             Self::Cluster(cluster) => cluster.call_all(command, key, calls).await,
+        }
+    }
+
+    /// The server of this key.
+    pub(super) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
+        match self {
+            Self::One(server) => Ok(Arc::clone(server)),
+            Self::Cluster(cluster) => cluster.owner(key).await,
+        }
+    }
+
+    /// Takes to heart what an answer says about who has which key.
+    pub(super) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        match self {
+            Self::One(_) => answer,
+            Self::Cluster(cluster) => cluster.learn(answer),
         }
     }
 

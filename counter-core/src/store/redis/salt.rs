@@ -1,7 +1,7 @@
 use fred::bytes::Bytes;
+use fred::types::Value;
 
 use super::Shared;
-use super::script::Call;
 use crate::{Bucket, Error, ErrorKind, Shard, Timestamp};
 
 pub(super) async fn salt(
@@ -11,9 +11,13 @@ pub(super) async fn salt(
     expiry: Timestamp,
 ) -> Result<[u8; 16], Error> {
     let key = shared.keys(Shard::default()).salt(epoch);
-    let mut call = Call::new([&key]);
-    call.push(Bytes::copy_from_slice(&candidate));
-    call.number(expiry);
-    let kept: Bytes = shared.salt.run(&shared.route, call).await?;
+    let bytes = Bytes::copy_from_slice(&candidate);
+    let offer: Vec<Value> =
+        vec![(&key).into(), bytes.into(), "NX".into(), "EXAT".into(), expiry.to_string().into()];
+    // Two commands, since SET with NX and GET at once is of Redis 7 only.
+    let _: Value = shared.route.call("SET", &key, offer).await?;
+    let kept: Option<Bytes> = shared.route.call("GET", &key, vec![(&key).into()]).await?;
+    // Of an epoch that is over nothing is kept.
+    let Some(kept) = kept else { return Ok(candidate) };
     kept.as_ref().try_into().map_err(|_| Error::new(ErrorKind::Malformed { key }))
 }

@@ -1,0 +1,90 @@
+//! WATCH, MULTI and EXEC, for servers that refuse scripts.
+//!
+//! What is watched is watched by a connection. So a transaction has one of its own, which is used by
+//! one at a time and never connects again by itself: after anything that goes wrong it is thrown away,
+//! and with it whatever was under way.
+
+use fred::interfaces::ClientLike;
+use fred::types::{FromValue, Resp3Frame, Value};
+use tokio::sync::MutexGuard;
+
+use super::connection::{Connection, Link, command, explain, unavailable};
+use crate::Error;
+
+/// A connection that watches a key.
+pub(super) struct Transaction<'a> {
+    /// Where the connection goes when all went well.
+    place: MutexGuard<'a, Option<Link>>,
+    link: Link,
+    server: &'a Connection,
+}
+
+/// A command and its arguments.
+pub(super) type Command = (&'static str, Vec<Value>);
+
+impl Connection {
+    /// Watches a key: what is executed then is so only if nobody has changed it.
+    pub(super) async fn watch(&self, key: &str) -> Result<Transaction<'_>, Error> {
+        let mut place = self.exclusive.lock().await;
+        let link = match place.take() {
+            Some(link) => link,
+            None => self.connect_once().await?,
+        };
+        let transaction = Transaction { place, link, server: self };
+        let _: Value = transaction.call("WATCH", vec![key.into()]).await?;
+        Ok(transaction)
+    }
+}
+
+impl Transaction<'_> {
+    /// Sends one command before the transaction begins.
+    pub(super) async fn call<R: FromValue>(
+        &self,
+        name: &'static str,
+        arguments: Vec<Value>,
+    ) -> Result<R, Error> {
+        let client = self.link.client.with_options(&self.server.options);
+        client.custom(command(name, ""), arguments).await.map_err(explain)
+    }
+
+    /// Executes the commands at once, and answers for each what the server had against it, if anything;
+    /// `None` when the key was changed and nothing was done.
+    pub(super) async fn execute(
+        mut self,
+        commands: Vec<Command>,
+    ) -> Result<Option<Vec<Option<String>>>, Error> {
+        let pipeline = self.link.client.pipeline();
+        let with_options = pipeline.with_options(&self.server.options);
+        for (name, arguments) in [("MULTI", Vec::new())].into_iter().chain(commands) {
+            let queued: Result<(), _> = with_options.custom(command(name, ""), arguments).await;
+            queued.map_err(explain)?;
+        }
+        let _: Vec<Value> = pipeline.all().await.map_err(explain)?;
+        let client = self.link.client.with_options(&self.server.options);
+        let frame = client.custom_raw(command("EXEC", ""), Vec::<Value>::new()).await.map_err(explain)?;
+        let answers = match frame {
+            Resp3Frame::Null => None,
+            Resp3Frame::Array { data, .. } => Some(data.iter().map(refusal).collect()),
+            frame => {
+                return Err(unavailable(refusal(&frame).unwrap_or_else(|| "no answer to EXEC".to_owned())));
+            }
+        };
+        *self.place = Some(self.link);
+        Ok(answers)
+    }
+
+    /// Ends without executing anything.
+    pub(super) async fn abandon(mut self) -> Result<(), Error> {
+        let _: Value = self.call("UNWATCH", Vec::new()).await?;
+        *self.place = Some(self.link);
+        Ok(())
+    }
+}
+
+fn refusal(frame: &Resp3Frame) -> Option<String> {
+    match frame {
+        Resp3Frame::SimpleError { data, .. } => Some(data.to_string()),
+        Resp3Frame::BlobError { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
+        _ => None,
+    }
+}
