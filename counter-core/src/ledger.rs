@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 ///
 /// Two equations hold at every observation:
 ///
-/// - `requests.observed = requests.recorded + excluded + unmatched + ignored`, in requests;
+/// - `requests.observed = requests.recorded + excluded + unmatched + ignored.total()`, in requests;
 /// - `hits.recorded = hits.applied + pending + expired + dropped`, in hits by their weight. A request
 ///   that counts under its page and under `hits` makes two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,9 +28,31 @@ pub struct Requests {
     /// Those that no rule wants.
     pub unmatched: u64,
     /// Those left out for another reason.
-    pub ignored: u64,
+    pub ignored: Ignored,
+    /// Those in `recorded` that programs made.
+    pub bots: u64,
     /// Those in `recorded` whose response was to wait for the store and did not wait any longer.
     pub unconfirmed: u64,
+}
+
+/// Requests that no rule keeps out and that were left out all the same, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ignored {
+    /// They ended in a way that is not wanted.
+    pub outcome: u64,
+    /// They were made ahead of a visit that may never come.
+    pub prefetch: u64,
+}
+
+/// Who makes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Agent {
+    /// Somebody, as far as one can tell.
+    Human,
+    /// A program.
+    Bot,
 }
 
 /// Why a request made no hit.
@@ -41,8 +63,10 @@ pub enum Skip {
     Excluded,
     /// No rule wants it.
     Unmatched,
-    /// Another reason.
-    Ignored,
+    /// It ended in a way that is not wanted.
+    Outcome,
+    /// It was made ahead of a visit that may never come.
+    Prefetch,
 }
 
 /// Hits, by weight, by where they are.
@@ -94,20 +118,34 @@ pub enum DropReason {
 }
 
 impl Requests {
-    pub(crate) fn note(&mut self, skip: Option<Skip>) {
+    pub(crate) fn record(&mut self, agent: Agent) {
         self.observed += 1;
-        match skip {
-            None => self.recorded += 1,
-            Some(Skip::Excluded) => self.excluded += 1,
-            Some(Skip::Unmatched) => self.unmatched += 1,
-            Some(Skip::Ignored) => self.ignored += 1,
-        }
+        self.recorded += 1;
+        self.bots += u64::from(agent == Agent::Bot);
+    }
+
+    pub(crate) fn skip(&mut self, skip: Skip) {
+        self.observed += 1;
+        *match skip {
+            Skip::Excluded => &mut self.excluded,
+            Skip::Unmatched => &mut self.unmatched,
+            Skip::Outcome => &mut self.ignored.outcome,
+            Skip::Prefetch => &mut self.ignored.prefetch,
+        } += 1;
     }
 
     /// Whether the first equation of the ledger holds.
     #[must_use]
     pub const fn balance(&self) -> bool {
-        self.observed == self.recorded + self.excluded + self.unmatched + self.ignored
+        self.observed == self.recorded + self.excluded + self.unmatched + self.ignored.total()
+    }
+}
+
+impl Ignored {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.outcome + self.prefetch
     }
 }
 
@@ -142,7 +180,9 @@ impl AddAssign for Requests {
         self.recorded += other.recorded;
         self.excluded += other.excluded;
         self.unmatched += other.unmatched;
-        self.ignored += other.ignored;
+        self.ignored.outcome += other.ignored.outcome;
+        self.ignored.prefetch += other.ignored.prefetch;
+        self.bots += other.bots;
         self.unconfirmed += other.unconfirmed;
     }
 }

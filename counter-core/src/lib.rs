@@ -79,7 +79,7 @@ pub use timestamp::Timestamp;
 pub use visitor::{VisitorId, VisitorKey};
 
 pub use health::Health;
-pub use ledger::{DropReason, Dropped, Hits, Ledger, Requests, Skip};
+pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 
 pub use batch::{Batch, Cell, Fence, Part, Rejection, Verdict, VisitorCell, WriterId};
 pub use recorder::Recorder;

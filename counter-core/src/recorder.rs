@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ledger::{Ledger, Skip};
+use crate::ledger::{Agent, Ledger, Skip};
 use crate::salt::Salting;
 use crate::tally::Tally;
 use crate::{Counter, Hit, Salt, SaltError, Timestamp, VisitorId};
@@ -81,12 +81,12 @@ impl Recorder {
         at: Timestamp,
         weight: NonZeroU32,
     ) {
-        self.fold_if(self.tally.add(&[counter.hit().visitor(visitor).weight(weight)], at, false));
+        self.fold_if(self.tally.add(&[counter.hit().visitor(visitor).weight(weight)], at, None));
     }
 
-    /// Counts one request, now: these hits, and one request in the ledger.
-    pub fn request(&self, hits: &[Hit]) {
-        self.fold_if(self.tally.add(hits, Timestamp::now(), true));
+    /// Counts one request that this agent made, now: these hits, and one request in the ledger.
+    pub fn request(&self, hits: &[Hit], agent: Agent) {
+        self.fold_if(self.tally.add(hits, Timestamp::now(), Some(agent)));
     }
 
     /// Waits until the store has all that was recorded in the counters of these hits before this call,
@@ -98,7 +98,7 @@ impl Recorder {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_core::{Agent, Counters, MemoryStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -106,7 +106,7 @@ impl Recorder {
     /// let recorder = counters.recorder();
     /// let orders = [recorder.counter("orders").hit()];
     /// let order = async {
-    ///     recorder.request(&orders);
+    ///     recorder.request(&orders, Agent::Human);
     ///     recorder.confirmed(&orders, Duration::from_secs(1)).await
     /// };
     /// assert!(counters.run(async { assert!(order.await) }).await.is_ok());

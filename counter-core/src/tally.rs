@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::batch::{Batch, Fence, Part, Rejection, WriterId};
-use crate::ledger::{Hits, Ledger, Requests, Skip};
+use crate::ledger::{Agent, Hits, Ledger, Requests, Skip};
 use crate::pending::Pending;
 use crate::registers::Registers;
 use crate::registry::{OTHER, Registry};
@@ -119,8 +119,9 @@ impl Tally {
         self.registry.contains(name)
     }
 
-    /// Adds hits of one instant; `true` when it is time to [`fold`](Self::fold).
-    pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, request: bool) -> bool {
+    /// Adds hits of one instant, those of a request when there is an agent; `true` when it is time to
+    /// [`fold`](Self::fold).
+    pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
         let start = self.grid.counts.base().bucket(at).start;
         let bucket = self.grid.visitors.base().bucket(at).start;
         let mut local = self.stripe();
@@ -136,8 +137,8 @@ impl Tally {
                 local.slots[number as usize].raise(bucket, register, || self.open(number, bucket));
             }
         }
-        if request {
-            local.requests.note(None);
+        if let Some(agent) = agent {
+            local.requests.record(agent);
         }
         local.closed.len() >= CLOSED
     }
@@ -147,7 +148,7 @@ impl Tally {
     }
 
     pub(crate) fn skip(&self, skip: Skip) {
-        self.stripe().requests.note(Some(skip));
+        self.stripe().requests.skip(skip);
     }
 
     /// Empties the stripes into the backlog and keeps that small.

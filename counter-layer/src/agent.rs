@@ -1,35 +1,163 @@
-//! Who says of itself to be a program.
+//! Who makes a request: a person with a browser, or a program.
 
-use http::{HeaderMap, header};
+use aho_corasick::{AhoCorasick, MatchKind};
+use counter_core::Agent;
+use http::{HeaderMap, HeaderValue, header};
 
-const BOTS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"slurp", b"monitor", b"http"];
+use crate::RequestHead;
 
-/// Whether the user agent has a word of those, in any case, or is missing. Googlebot has its own
-/// address in it, and so have most: that is what `http` finds.
-pub(crate) fn is_bot(headers: &HeaderMap) -> bool {
-    let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
-    let says = |word: &&[u8]| agent.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
-    agent.is_empty() || BOTS.iter().any(says)
+/// What tells who makes a request.
+pub(crate) type Agents = dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync;
+
+/// What programs call themselves, and where they say that one can read about them.
+const PROGRAMS: [&str; 17] = [
+    "bot",
+    "crawl",
+    "spider",
+    "http",
+    "www.",
+    "@",
+    "headless",
+    "lighthouse",
+    "preview",
+    "monitor",
+    "check",
+    "inspect",
+    "synthetic",
+    "ptst",
+    "pingdom",
+    "google-",
+    "-user/",
+];
+
+/// Engines of browsers, old ones too, and what apps are built on. The last is a make of phones: it stands
+/// left of the `bot` in it, so that one is never looked at.
+const BROWSERS: [&str; 20] = [
+    "gecko",
+    "webkit",
+    "msie",
+    "trident",
+    "opera",
+    "presto",
+    "konqueror",
+    "links (",
+    "lynx",
+    "w3m",
+    "dillo",
+    "netsurf",
+    "cfnetwork",
+    "dalvik",
+    "icab",
+    "netfront",
+    "mosaic",
+    "omniweb",
+    "goanna",
+    "cubot",
+];
+
+/// No more of a user agent is looked at.
+const LOOKED_AT: usize = 1024;
+
+/// By the words in the user agent.
+pub(crate) fn by_words() -> impl Fn(&RequestHead<'_>) -> Agent + Send + Sync {
+    let words = AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .match_kind(MatchKind::LeftmostFirst)
+        .build(PROGRAMS.iter().chain(&BROWSERS))
+        .expect("an automaton of a few short words is small");
+    move |head| agent(&words, user_agent(head.headers))
+}
+
+/// Without a word of either kind it is a program: all browsers name their engine.
+fn agent(words: &AhoCorasick, user_agent: &[u8]) -> Agent {
+    let mut agent = Agent::Bot;
+    for found in words.find_iter(&user_agent[..user_agent.len().min(LOOKED_AT)]) {
+        if found.pattern().as_usize() < PROGRAMS.len() {
+            return Agent::Bot;
+        }
+        agent = Agent::Human;
+    }
+    agent
+}
+
+fn user_agent(headers: &HeaderMap) -> &[u8] {
+    headers.get(header::USER_AGENT).map_or(b"", HeaderValue::as_bytes)
 }
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
-    #[test]
-    fn a_bot_is_who_says_so() {
-        for (agent, bot) in [
-            ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", false),
-            ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Safari/604.1", false),
-            ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", true),
-            ("SomeSPIDER 1.0", true),
-            ("python-httpx/0.28", true),
-            ("", true),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::USER_AGENT, agent.parse().expect("a value"));
-            assert_eq!(is_bot(&headers), bot, "{agent}");
+    const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+
+    fn check(user_agents: &[&str], expected: Agent) {
+        let agent = by_words();
+        for user_agent in user_agents {
+            let request = Request::get("/").header(header::USER_AGENT, *user_agent).body(());
+            let found = agent(&RequestHead::of(&request.expect("a request")));
+            assert_eq!(found, expected, "{user_agent}");
         }
-        assert!(is_bot(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn people_come_with_browsers_and_apps() {
+        let people = [
+            FIREFOX,
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Edg/138.0.0.0",
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Safari/605.1.15",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1",
+            "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 9; CUBOT_X19 Build/PPR1.180610.011; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/119.0.0.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Windows NT 10.0; WOW64; Trident/7.0; rv:11.0) like Gecko",
+            "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)",
+            "Opera/9.80 (Windows NT 6.1; WOW64) Presto/2.12.388 Version/12.18",
+            "Links (2.29; Linux 6.1.0-13-amd64 x86_64; GNU C 12.2; text)",
+            "Lynx/2.9.0 libwww-FM/2.14 SSL-MM/1.4.1 OpenSSL/3.2.1",
+            "Dalvik/2.1.0 (Linux; U; Android 14; Pixel 8 Build/UQ1A.240105.004)",
+            "News/1234 CFNetwork/1494.0.7 Darwin/23.4.0",
+        ];
+        check(&people, Agent::Human);
+    }
+
+    #[test]
+    fn bots_say_so_or_name_no_engine() {
+        let bots = [
+            "",
+            "Mozilla/5.0",
+            "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; BINGBOT/2.0) Chrome/116.0.1938.76 Safari/537.36",
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Claude-User/1.0; +Claude-User@anthropic.com)",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/138.0.0.0 Safari/537.36",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.7204.168 Safari/537.36 DatadogSynthetics",
+            "Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)",
+            "facebookexternalhit/1.1",
+            "WhatsApp/2.23.20.0",
+            "curl/8.5.0",
+            "Wget/1.21.4",
+            "python-requests/2.32.3",
+            "Go-http-client/2.0",
+            "okhttp/4.12.0",
+            "kube-probe/1.30",
+            "SomeSPIDER 1.0",
+        ];
+        check(&bots, Agent::Bot);
+    }
+
+    #[test]
+    fn who_sends_no_user_agent_is_a_bot() {
+        let request = Request::get("/").body(()).expect("a request");
+        assert_eq!(by_words()(&RequestHead::of(&request)), Agent::Bot);
+    }
+
+    #[test]
+    fn no_more_than_a_kibibyte_of_a_user_agent_is_looked_at() {
+        let (near, far) = ("x".repeat(1024 - "gecko".len()), "x".repeat(1024));
+        check(&[&format!("{near}gecko"), &format!("{FIREFOX}{far}bot")], Agent::Human);
+        check(&[&format!("{near}xgecko"), &format!("{far}gecko")], Agent::Bot);
     }
 }

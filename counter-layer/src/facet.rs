@@ -1,8 +1,7 @@
-use counter_core::{Counter, Recorder};
-use http::{HeaderMap, Method};
+use counter_core::{Agent, Counter, Recorder};
+use http::Method;
 
 use crate::Outcome;
-use crate::agent::is_bot;
 
 /// A second view of all requests, kept beside `hits` as series of its own with fixed names.
 ///
@@ -13,9 +12,8 @@ use crate::agent::is_bot;
 /// | `Agent` | `agent:human`, `agent:bot` |
 ///
 /// Every counted request is in exactly one counter of each facet, so each facet sums to `hits` (but for
-/// the status of requests that are counted at arrival). A bot
-/// is who says so: a user agent with `bot`, `crawl`, `spider`, `slurp`, `monitor` or `http` in it, or
-/// none at all.
+/// the status of requests that are counted at arrival). [Bots](crate::guide::visitors#bots) are told from
+/// others by their user agents, unless [`agents`](crate::AccessCounterLayer::agents) says something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Facet {
@@ -23,7 +21,7 @@ pub enum Facet {
     Status,
     /// By the method.
     Method,
-    /// By bots and all others.
+    /// By who makes them: bots, and all others.
     Agent,
 }
 
@@ -33,13 +31,6 @@ pub(crate) struct Facets {
     status: Option<[Counter; STATUSES.len()]>,
     method: Option<[Counter; METHODS.len()]>,
     agent: Option<[Counter; AGENTS.len()]>,
-}
-
-/// What of a request the facets want to know when it ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Traits {
-    method: usize,
-    agent: usize,
 }
 
 const STATUSES: [&str; 7] =
@@ -55,6 +46,7 @@ const METHODS: [&str; 8] = [
     "method:other",
 ];
 const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
+
 impl Facets {
     pub(crate) fn of(recorder: &Recorder, chosen: &[Facet]) -> Self {
         Self {
@@ -64,21 +56,19 @@ impl Facets {
         }
     }
 
-    /// Reads no more of a request than the chosen facets need.
-    pub(crate) fn traits(&self, method: &Method, headers: &HeaderMap) -> Traits {
-        Traits {
-            method: self.method.map_or(0, |_| method_place(method)),
-            agent: self.agent.map_or(0, |_| usize::from(is_bot(headers))),
-        }
+    /// The counter of a method.
+    pub(crate) fn method(&self, method: &Method) -> Option<Counter> {
+        self.method.map(|counters| counters[method_place(method)])
     }
 
-    /// The counters of a request.
-    pub(crate) fn counters(&self, traits: Traits, outcome: Outcome) -> [Option<Counter>; 3] {
-        [
-            self.status.zip(status_place(outcome)).map(|(counters, place)| counters[place]),
-            self.method.map(|counters| counters[traits.method]),
-            self.agent.map(|counters| counters[traits.agent]),
-        ]
+    /// The counter of an agent.
+    pub(crate) fn agent(&self, agent: Agent) -> Option<Counter> {
+        self.agent.map(|counters| counters[usize::from(agent == Agent::Bot)])
+    }
+
+    /// The counter of an outcome.
+    pub(crate) fn status(&self, outcome: Outcome) -> Option<Counter> {
+        self.status.zip(status_place(outcome)).map(|(counters, place)| counters[place])
     }
 }
 

@@ -4,11 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use counter_core::{Counter, Recorder, Skip, VisitorId};
+use counter_core::{Agent, Counter, Recorder, Skip, VisitorId};
 use http::{HeaderValue, Request};
 
-use crate::facet::{Facets, Traits};
+use crate::agent::Agents;
+use crate::facet::Facets;
 use crate::identity::{RequestHead, Visit, Visitors};
+use crate::prefetch::is_prefetch;
 use crate::request;
 use crate::{Decision, Delivery, Outcome, Rules};
 
@@ -16,6 +18,8 @@ use crate::{Decision, Delivery, Outcome, Rules};
 pub(crate) struct Counting {
     pub(crate) recorder: Recorder,
     pub(crate) visitors: Visitors,
+    pub(crate) agents: Arc<Agents>,
+    pub(crate) bots_are_visitors: bool,
     pub(crate) rules: Option<Arc<Rules>>,
     pub(crate) rest: Option<Arc<Rest>>,
     pub(crate) facets: Facets,
@@ -37,7 +41,7 @@ pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
 #[derive(Debug)]
 pub(crate) struct Guard {
     counting: Arc<Counting>,
-    open: Option<Seen>,
+    open: Option<Result<Seen, Skip>>,
     /// What is to be set in the response.
     cookie: Option<HeaderValue>,
     confirmation: Option<Confirmation>,
@@ -52,9 +56,11 @@ struct Unwinding<'a>(&'a mut Guard);
 /// What there is to know of a request before it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    page: Result<Option<Page>, Skip>,
+    page: Option<Page>,
+    agent: Agent,
     visitor: Option<VisitorId>,
-    traits: Traits,
+    /// That of the facet.
+    method: Option<Counter>,
 }
 
 /// Where a request counts besides `hits`.
@@ -68,23 +74,11 @@ struct Page {
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
-        let page = counting.page(request);
-        // Who is not to be told apart is not, and is given no cookie.
-        let visit = match page {
-            Err(_) | Ok(Some(Page { visitors: false, .. })) => Visit::default(),
-            Ok(_) => counting.visitors.visit(&RequestHead::of(request)),
+        let (seen, cookie) = match counting.look(&RequestHead::of(request)) {
+            Ok((seen, cookie)) => (Ok(seen), cookie),
+            Err(skip) => (Err(skip), None),
         };
-        let seen = Seen {
-            page,
-            visitor: visit.visitor,
-            traits: counting.facets.traits(request.method(), request.headers()),
-        };
-        let mut guard = Self {
-            counting: Arc::clone(counting),
-            open: Some(seen),
-            cookie: visit.cookie,
-            confirmation: None,
-        };
+        let mut guard = Self { counting: Arc::clone(counting), open: Some(seen), cookie, confirmation: None };
         if counting.at_arrival {
             guard.settle(Outcome::Arrived);
         }
@@ -110,7 +104,7 @@ impl Guard {
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if let Some(seen) = self.open.take() {
-            self.confirmation = self.counting.count(seen, outcome);
+            self.confirmation = self.counting.settle(seen, outcome);
         }
     }
 
@@ -137,14 +131,30 @@ impl Drop for Unwinding<'_> {
 }
 
 impl Counting {
-    fn page<B>(&self, request: &Request<B>) -> Result<Option<Page>, Skip> {
-        let route = request::route(request.extensions());
+    /// What there is to know of a request, and what to set in its response.
+    fn look(&self, head: &RequestHead<'_>) -> Result<(Seen, Option<HeaderValue>), Skip> {
+        let page = self.page(head)?;
+        let excludes_prefetch = self.rules.as_ref().is_some_and(|rules| rules.excludes_prefetch());
+        if excludes_prefetch && is_prefetch(head.headers) {
+            return Err(Skip::Prefetch);
+        }
+        let agent = (self.agents)(head);
+        let told_apart =
+            page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.bots_are_visitors);
+        // Who is not to be told apart is not, and is given no cookie.
+        let visit = if told_apart { self.visitors.visit(head) } else { Visit::default() };
+        let method = self.facets.method(head.method);
+        Ok((Seen { page, agent, visitor: visit.visitor, method }, visit.cookie))
+    }
+
+    fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
+        let route = request::route(head.extensions);
         let of = |counter| Page { counter, weight: NonZeroU32::MIN, visitors: true };
-        let rest = || self.rest.as_ref().and_then(|rest| rest(&RequestHead::of(request))).map(of);
+        let rest = || self.rest.as_ref().and_then(|rest| rest(head)).map(of);
         let Some(rules) = &self.rules else {
             return Ok(route.map(|route| of(self.recorder.counter(route))).or_else(rest));
         };
-        match rules.decide(request.method(), request.uri().path(), route) {
+        match rules.decide(head.method, head.uri.path(), route) {
             Decision::Excluded => Err(Skip::Excluded),
             Decision::Unmatched => rest().map(Some).ok_or(Skip::Unmatched),
             Decision::Count { counter, weight, visitors } => {
@@ -153,18 +163,22 @@ impl Counting {
         }
     }
 
+    fn settle(&self, seen: Result<Seen, Skip>, outcome: Outcome) -> Option<Confirmation> {
+        match seen {
+            Err(skip) => self.skip(skip),
+            Ok(_) if self.wanted.as_ref().is_some_and(|wanted| !wanted(outcome)) => self.skip(Skip::Outcome),
+            Ok(seen) => self.count(seen, outcome),
+        }
+    }
+
     fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
-        let page = match seen.page {
-            Err(skip) => return self.skip(skip),
-            Ok(_) if self.wanted.as_ref().is_some_and(|wanted| !wanted(outcome)) => {
-                return self.skip(Skip::Ignored);
-            }
-            // A rule may well be named `hits`, where the request counts anyway.
-            Ok(page) => page.filter(|page| page.counter != self.hits),
-        };
-        let all = self.hits.hit().visitor(seen.visitor);
+        let Seen { page, agent, visitor, method } = seen;
+        // A rule may well be named `hits`, where the request counts anyway.
+        let page = page.filter(|page| page.counter != self.hits);
+        let all = self.hits.hit().visitor(visitor);
         let page = page.map(|page| all.on(page.counter).weight(page.weight));
-        let facets = self.facets.counters(seen.traits, outcome).map(|facet| facet.map(Counter::hit));
+        let facets = [self.facets.status(outcome), method, self.facets.agent(agent)];
+        let facets = facets.map(|facet| facet.map(Counter::hit));
         // No more than five: nothing is allocated for them.
         let mut hits = [all; 5];
         let mut count = 1;
@@ -173,7 +187,7 @@ impl Counting {
             count += 1;
         }
         let hits = &hits[..count];
-        self.recorder.request(hits);
+        self.recorder.request(hits, agent);
         match self.delivery {
             Delivery::BeforeResponse { timeout } if outcome != Outcome::Aborted => {
                 Some(Confirmation(Box::pin(self.recorder.confirmed(hits, timeout))))

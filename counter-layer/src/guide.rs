@@ -11,8 +11,9 @@
 //!
 //! # What happens to a request
 //!
-//! 1. It arrives. The rules decide which counter it feeds, and its visitor is made out of what the
-//!    request says. Both happen in memory, before the inner service sees the request.
+//! 1. It arrives. The rules decide which counter it feeds; what the request says tells whether a person
+//!    or a program makes it, and, of a person, makes the visitor. All of that happens in memory, before the
+//!    inner service sees the request.
 //! 2. The inner service answers, fails or panics, or the client goes away. Each of them is an
 //!    [`Outcome`](crate::Outcome), and with it the request is settled, once; or it was settled before, by
 //!    [`at_arrival`](crate::AccessCounterLayer::at_arrival).
@@ -55,7 +56,7 @@
 //! let requests = counters.stats().ledger().requests;
 //! assert_eq!(requests.observed, 5);
 //! assert_eq!(requests.recorded, 2); // the articles
-//! assert_eq!(requests.ignored, 1); // the outcome was not wanted
+//! assert_eq!(requests.ignored.outcome, 1); // the outcome was not wanted
 //! assert_eq!(requests.excluded, 1); // the feed
 //! assert_eq!(requests.unmatched, 1); // no rule for /about
 //! # Ok(())

@@ -1,9 +1,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use counter_core::{Counter, Recorder, VisitorKey};
+use counter_core::{Agent, Counter, Recorder, VisitorKey};
 use tower_layer::Layer;
 
+use crate::agent::{self, Agents};
 use crate::facet::Facets;
 use crate::guard::{Counting, Rest, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
@@ -22,6 +23,7 @@ use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules};
 /// which the server must leave in the request: axum does with
 /// `into_make_service_with_connect_info::<SocketAddr>()`, others insert a
 /// [`SocketAddr`](std::net::SocketAddr) extension. Without one a request counts without a visitor.
+/// So does that of a bot, unless [`bots_are_visitors`](Self::bots_are_visitors) is said.
 ///
 /// See the [crate](crate) for an example.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub struct AccessCounterLayer {
     /// Named first of all, so that nothing else can take its place.
     hits: Counter,
     identity: Identity,
+    agents: Arc<Agents>,
+    bots_are_visitors: bool,
     rules: Option<Arc<Rules>>,
     rest: Option<Arc<Rest>>,
     facets: Facets,
@@ -50,6 +54,8 @@ impl AccessCounterLayer {
             hits: recorder.counter("hits"),
             recorder,
             identity: Identity::default(),
+            agents: Arc::new(agent::by_words()),
+            bots_are_visitors: false,
             rules: None,
             rest: None,
             facets: Facets::default(),
@@ -85,6 +91,38 @@ impl AccessCounterLayer {
     #[must_use]
     pub fn trusted_hops(mut self, hops: usize) -> Self {
         self.identity.replace(Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(hops).into());
+        self
+    }
+
+    /// Tells visitors apart among bots as among people. By default a bot's requests are hits as all others
+    /// are, but it is no visitor, and is given no [`IssuedCookie`](crate::IssuedCookie).
+    ///
+    /// Where a cookie is issued, each request of a bot that does not keep cookies is then a new visitor.
+    #[must_use]
+    pub const fn bots_are_visitors(mut self) -> Self {
+        self.bots_are_visitors = true;
+        self
+    }
+
+    /// Asks a closure who makes a request, instead of
+    /// [looking for words](crate::guide::visitors#bots) in its user agent. It is asked once about each
+    /// request that the rules do not leave out, before that is served.
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// # use counter_layer::AccessCounterLayer;
+    /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    /// use counter_core::Agent;
+    ///
+    /// // What the proxy in front found out.
+    /// let layer = AccessCounterLayer::new(recorder).agents(|head| {
+    ///     if head.headers.contains_key("x-bot") { Agent::Bot } else { Agent::Human }
+    /// });
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn agents(mut self, agent: impl Fn(&RequestHead<'_>) -> Agent + Send + Sync + 'static) -> Self {
+        self.agents = Arc::new(agent);
         self
     }
 
@@ -172,8 +210,8 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Counts only requests that end in a way this closure wants; the others are `ignored` in the
-    /// ledger. Without it every one counts.
+    /// Counts only requests that end in a way this closure wants; the others are
+    /// `ignored.outcome` in the ledger. Without it every one counts.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -199,14 +237,22 @@ impl<S> Layer<S> for AccessCounterLayer {
     type Service = AccessCounter<S>;
 
     fn layer(&self, inner: S) -> AccessCounter<S> {
-        let recorder = self.recorder.clone();
-        let hits = self.hits;
+        let (recorder, hits) = (self.recorder.clone(), self.hits);
         // It fails only where there are no visitors: see `new`.
         let visitors = self.identity.bind(&recorder).unwrap_or_default();
-        let (rules, facets, wanted) = (self.rules.clone(), self.facets.clone(), self.wanted.clone());
-        let (rest, at_arrival, delivery) = (self.rest.clone(), self.at_arrival, self.delivery);
-        let counting =
-            Counting { recorder, visitors, rules, rest, facets, wanted, at_arrival, delivery, hits };
+        let counting = Counting {
+            recorder,
+            visitors,
+            agents: Arc::clone(&self.agents),
+            bots_are_visitors: self.bots_are_visitors,
+            rules: self.rules.clone(),
+            rest: self.rest.clone(),
+            facets: self.facets.clone(),
+            wanted: self.wanted.clone(),
+            at_arrival: self.at_arrival,
+            delivery: self.delivery,
+            hits,
+        };
         AccessCounter::new(inner, Arc::new(counting))
     }
 }

@@ -34,8 +34,9 @@
 //! - `serde`: rules that can be read from configuration.
 
 mod request;
-mod agent;
+mod prefetch;
 mod identity;
+mod agent;
 mod rules;
 mod outcome;
 mod facet;

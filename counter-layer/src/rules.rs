@@ -116,6 +116,7 @@ pub struct Rules {
     other_methods: Table,
     by_matched_path: bool,
     otherwise: Option<String>,
+    exclude_prefetch: bool,
 }
 
 /// What a rule says about the requests it matches.
@@ -150,6 +151,9 @@ impl Rules {
     }
 
     /// Decides the same, and tells why.
+    ///
+    /// What [`exclude_prefetch`](RulesBuilder::exclude_prefetch) keeps out is said by a request's headers,
+    /// of which neither knows.
     #[must_use]
     pub fn explain<'a>(
         &'a self,
@@ -166,6 +170,10 @@ impl Rules {
     pub fn counters(&self) -> impl Iterator<Item = &str> {
         let named = self.rules.iter().map(|rule| &*rule.counter);
         named.chain(self.otherwise.as_deref())
+    }
+
+    pub(crate) const fn excludes_prefetch(&self) -> bool {
+        self.exclude_prefetch
     }
 
     fn reason<'a>(

@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use counter_core::{Counters, MemoryStore, STANDARD_ERROR, Store, Timestamp, VisitorId, VisitorKey};
+use counter_core::{
+    Agent, Counters, MemoryStore, STANDARD_ERROR, Skip, Store, Timestamp, VisitorId, VisitorKey,
+};
 use counter_layer::admin::{self, Access};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
@@ -142,14 +144,21 @@ async fn the_list_of_counters_has_pages_that_miss_none_and_repeat_none() {
 async fn the_ledger_has_every_number_by_its_name() {
     let mut site = site();
     let counter = site.recorder().counter("hits");
-    site.recorder().request(&[counter.hit()]);
+    site.recorder().request(&[counter.hit()], Agent::Human);
     site.counters.flush().await.expect("memory takes all");
-    site.recorder().request(&[counter.hit()]);
-    site.recorder().skip(counter_core::Skip::Excluded);
+    site.recorder().request(&[counter.hit()], Agent::Bot);
+    for (times, skip) in [(1, Skip::Excluded), (2, Skip::Unmatched), (3, Skip::Outcome), (4, Skip::Prefetch)]
+    {
+        (0..times).for_each(|_| site.recorder().skip(skip));
+    }
     site.recorder().record_at(counter, None, Timestamp::from_unix(0), NonZeroU32::new(5).expect("not 0"));
     site.recorder().record(site.recorder().counter(""), None);
     let expected = json!({
-        "requests": {"observed": 3, "recorded": 2, "excluded": 1, "unmatched": 0, "ignored": 0},
+        "requests": {
+            "observed": 12, "recorded": 2, "excluded": 1, "unmatched": 2,
+            "ignored": {"outcome": 3, "prefetch": 4},
+            "bots": 1,
+        },
         "hits": {
             "recorded": 8, "applied": 1, "pending": 7, "expired": 0,
             "dropped": {"wrong_type": 0, "not_a_number": 0, "out_of_range": 0, "other": 0},
@@ -430,7 +439,7 @@ async fn open_is_open() {
 #[tokio::test]
 async fn without_the_store_reads_say_so_in_time_with_what_is_known_here() {
     let (_redis, site) = site_without_redis().await;
-    site.recorder().request(&[site.recorder().counter("hits").hit()]);
+    site.recorder().request(&[site.recorder().counter("hits").hit()], Agent::Human);
     let reads = [
         "counters",
         "series?counter=hits&precision=60",

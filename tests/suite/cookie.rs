@@ -11,7 +11,7 @@ use http::header::{COOKIE, SET_COOKIE, USER_AGENT};
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{name, precision};
+use crate::support::{BOT, BROWSER, name, precision};
 
 struct Site {
     counters: Counters<MemoryStore>,
@@ -57,13 +57,13 @@ fn id(cookie: &str) -> &str {
 #[tokio::test]
 async fn a_visitor_is_given_a_cookie_once_and_known_by_it() {
     let mut site = site(Identity::issued_cookie("visitor"));
-    let cookie = site.visit("Firefox", "theme=dark").await.expect("a new visitor");
+    let cookie = site.visit(BROWSER, "theme=dark").await.expect("a new visitor");
     let (pair, attributes) = cookie.split_once("; ").expect("attributes");
     let value = pair.strip_prefix("visitor=").expect("its name");
     assert!(value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit()), "{value}");
     assert_eq!(attributes, "Max-Age=31536000; Path=/; HttpOnly; SameSite=Lax; Secure");
     for _ in 0..5 {
-        assert_eq!(site.visit("Firefox", &format!("theme=dark; {pair}")).await, None);
+        assert_eq!(site.visit(BROWSER, &format!("theme=dark; {pair}")).await, None);
     }
     assert_eq!(site.visitors().await, 1);
 }
@@ -73,7 +73,7 @@ async fn every_new_visitor_has_another_cookie() {
     let mut site = site(Identity::issued_cookie("visitor").insecure().max_age(Duration::from_secs(60)));
     let mut ids = BTreeSet::new();
     for _ in 0..20 {
-        let cookie = site.visit("Firefox", "").await.expect("a new visitor");
+        let cookie = site.visit(BROWSER, "").await.expect("a new visitor");
         assert!(cookie.ends_with("; Max-Age=60; Path=/; HttpOnly; SameSite=Lax"), "{cookie}");
         ids.insert(id(&cookie).to_owned());
     }
@@ -84,7 +84,7 @@ async fn every_new_visitor_has_another_cookie() {
 async fn what_is_no_cookie_of_the_layer_is_replaced() {
     let site = site(Identity::issued_cookie("visitor"));
     for forged in ["visitor=1", "visitor=", "visitor=ZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZ", "visitors=0"] {
-        assert!(site.visit("Firefox", forged).await.is_some(), "{forged}");
+        assert!(site.visit(BROWSER, forged).await.is_some(), "{forged}");
     }
 }
 
@@ -92,7 +92,7 @@ async fn what_is_no_cookie_of_the_layer_is_replaced() {
 async fn a_bot_has_no_visitor_and_is_given_no_cookie() {
     let mut site = site(Identity::issued_cookie("visitor"));
     for _ in 0..5 {
-        assert_eq!(site.visit("Googlebot/2.1", "").await, None);
+        assert_eq!(site.visit(BOT, "").await, None);
     }
     assert_eq!(site.visitors().await, 0);
     assert_eq!(site.counters.recorder().ledger().requests.recorded, 5);
@@ -103,7 +103,7 @@ async fn who_counts_nowhere_is_given_no_cookie() {
     let mut site = site(Identity::issued_cookie("visitor"));
     let nothing = Rules::builder().exclude("/page").build().expect("one pattern");
     site.layer = site.layer.rules(nothing);
-    assert_eq!(site.visit("Firefox", "").await, None);
+    assert_eq!(site.visit(BROWSER, "").await, None);
 }
 
 #[test]

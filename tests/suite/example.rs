@@ -11,6 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
 
+use crate::support::BROWSER;
+
 const TOKEN: &str = "a-token";
 
 /// How long anything here may take that needs no waiting for a dead server.
@@ -98,7 +100,7 @@ async fn the_numbers_are_those_of_the_visits_without_the_health_check_and_the_ad
 async fn visitors_behind_a_trusted_proxy_are_told_apart() {
     let site = Site::start(&["--flush-interval", "0.05", "--trust-hops", "1"]).await;
     for forwarded in ["192.0.2.1", "192.0.2.2", "198.51.100.1, 192.0.2.1"] {
-        get(site.address, "/", &[("X-Forwarded-For", forwarded)]).await;
+        get(site.address, "/", &[("X-Forwarded-For", forwarded), ("User-Agent", BROWSER)]).await;
     }
     site.until_flushed(6).await;
     assert_eq!(site.ask("uniques?counter=hits&precision=86400").await["uniques"], 2);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counter_core::{Counters, Namespace, RedisStore, Stats, Timestamp};
+use counter_core::{Agent, Counters, Namespace, RedisStore, Stats, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 
 use crate::support::{name, precision, store};
@@ -43,7 +43,7 @@ async fn totals_are_exact_through_lost_replies_lost_requests_and_killed_connecti
                 let mut recorded = 0_u64;
                 while !done.load(Ordering::Relaxed) {
                     for _ in 0..5 {
-                        recorder.request(&[page.hit(), hits.hit()]);
+                        recorder.request(&[page.hit(), hits.hit()], Agent::Human);
                         recorded += 1;
                     }
                     tokio::time::sleep(Duration::from_millis(1)).await;

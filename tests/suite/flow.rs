@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counter_core::{
-    BuildError, Counters, ErrorKind, MemoryStore, Precision, Recorder, RedisStore, Skip, Stats, Store,
+    Agent, BuildError, Counters, ErrorKind, MemoryStore, Precision, Recorder, RedisStore, Skip, Stats, Store,
     Timestamp,
 };
 use tests::{RedisServer, until};
 
 use crate::support::{name, precision, store};
+
+const SKIPS: [Skip; 4] = [Skip::Excluded, Skip::Unmatched, Skip::Outcome, Skip::Prefetch];
 
 fn over<S: Store>(store: S) -> Counters<S> {
     let fast = Duration::from_millis(20);
@@ -139,9 +141,9 @@ async fn both_equations_hold_at_every_observation() {
                     for n in 0..60_000_u64 {
                         let counter = recorder.counter(&format!("c{}", n % 50));
                         match (n + writer) % 5 {
-                            0 => recorder.request(&[counter.hit(), recorder.counter("hits").hit()]),
-                            1 => recorder
-                                .skip([Skip::Excluded, Skip::Unmatched, Skip::Ignored][(n % 3) as usize]),
+                            0 => recorder
+                                .request(&[counter.hit(), recorder.counter("hits").hit()], Agent::Human),
+                            1 => recorder.skip(SKIPS[(n % 4) as usize]),
                             2 => recorder.record_at(counter, None, now.minus(n * 200), one()),
                             _ => recorder.record(counter, None),
                         }

@@ -13,7 +13,7 @@ use http::{Request, Response};
 use tests::{RedisServer, until};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::{name, precision, store};
+use crate::support::{BROWSER, name, precision, store};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -214,7 +214,7 @@ fn layer<S: Store>(counters: &Counters<S>, identity: impl Into<Identity>) -> Acc
 
 fn request(address: &str) -> Request<()> {
     let request = Request::builder()
-        .header("user-agent", "a browser")
+        .header("user-agent", BROWSER)
         .header("cookie", format!("visitor={address}"))
         .header("x-forwarded-for", address)
         .header("forwarded", format!("for={address};proto=https"))

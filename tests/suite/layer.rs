@@ -16,7 +16,7 @@ use counter_layer::AccessCounterLayer;
 use http::{Extensions, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{counted, name, precision};
+use crate::support::{BROWSER, counted, name, precision};
 
 #[test]
 fn a_counted_request_allocates_nothing() {
@@ -28,11 +28,7 @@ fn a_counted_request_allocates_nothing() {
             .map(|n| {
                 let forwarded = format!("10.0.{}.{}", n / 250, n % 250);
                 let request = Request::builder().header("x-forwarded-for", forwarded);
-                request
-                    .header("user-agent", "a browser")
-                    .extension(peer("10.0.0.1"))
-                    .body(())
-                    .expect("a request")
+                request.header("user-agent", BROWSER).extension(peer("10.0.0.1")).body(()).expect("a request")
             })
             .collect();
         let allocations = allocation_counter::measure(|| {
@@ -242,12 +238,12 @@ async fn what_stands_beside_the_layer_is_not_counted() {
 #[tokio::test]
 async fn a_visitor_is_an_address_with_a_user_agent() {
     let visits = [
-        ("192.0.2.1:1000", "firefox", 1),
-        ("192.0.2.1:2000", "firefox", 1), // another connection
-        ("192.0.2.2:1000", "firefox", 2), // another address
-        ("192.0.2.1:1000", "lynx", 3),    // another agent
-        ("[2001:db8::1]:1000", "lynx", 4),
-        ("[2001:db8::2]:1000", "lynx", 4), // the same network
+        ("192.0.2.1:1000", BROWSER, 1),
+        ("192.0.2.1:2000", BROWSER, 1), // another connection
+        ("192.0.2.2:1000", BROWSER, 2), // another address
+        ("192.0.2.1:1000", "Lynx", 3),  // another agent
+        ("[2001:db8::1]:1000", "Lynx", 4),
+        ("[2001:db8::2]:1000", "Lynx", 4), // the same network
     ];
     let connect_info: Peer = |extensions, peer| extensions.insert(ConnectInfo(peer)).is_none();
     let plain: Peer = |extensions, peer| extensions.insert(peer).is_none();
@@ -302,7 +298,8 @@ async fn a_page_has_the_visitors_that_came_to_it_and_hits_has_all() {
     let mut counters = counters();
     let site = site(&counters.recorder());
     for (path, address) in [("/", "192.0.2.1"), ("/articles/7", "192.0.2.2"), ("/articles/8", "192.0.2.3")] {
-        let mut request = Request::get(path).body(Body::empty()).expect("a path");
+        let request = Request::get(path).header("user-agent", BROWSER);
+        let mut request = request.body(Body::empty()).expect("a path");
         request.extensions_mut().insert(peer(address));
         site.clone().oneshot(request).await.expect("a router answers");
     }
@@ -424,12 +421,14 @@ fn site(recorder: &Recorder) -> Router {
 }
 
 async fn visit(site: &Router, path: &str) -> StatusCode {
-    let request = Request::get(path).body(Body::empty()).expect("a path");
+    let request = Request::get(path).header("user-agent", BROWSER);
+    let request = request.body(Body::empty()).expect("a path");
     site.clone().oneshot(request).await.expect("a router answers").status()
 }
 
 async fn visit_through<S: Service<Request<()>>>(service: S, forwarded: &str) {
-    let request = Request::builder().header("x-forwarded-for", forwarded).extension(peer("10.0.0.1"));
+    let request = Request::builder().header("user-agent", BROWSER).header("x-forwarded-for", forwarded);
+    let request = request.extension(peer("10.0.0.1"));
     let response = service.oneshot(request.body(()).expect("a request")).await;
     assert!(response.is_ok(), "it answers");
 }

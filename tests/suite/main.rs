@@ -6,6 +6,7 @@ mod contract;
 mod visitors;
 mod clean;
 mod book;
+mod bots;
 mod flow;
 mod faults;
 mod layer;

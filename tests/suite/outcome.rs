@@ -16,7 +16,7 @@ use http::{Method, Request, Response, StatusCode};
 use proptest::prelude::*;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::counted;
+use crate::support::{BOT, BROWSER, counted};
 
 /// What a request is told to end in.
 #[derive(Clone, Copy, Debug)]
@@ -63,15 +63,15 @@ async fn every_end_of_a_request_is_counted_as_what_it_is() {
     let mut counters = counters();
     let layer = layer(&counters);
     for (method, agent, end) in [
-        (Method::GET, "Firefox", End::Status(StatusCode::OK)),
-        (Method::HEAD, "Firefox", End::Status(StatusCode::OK)),
-        (Method::GET, "Googlebot", End::Status(StatusCode::SWITCHING_PROTOCOLS)),
-        (Method::POST, "Firefox", End::Status(StatusCode::SEE_OTHER)),
-        (Method::GET, "Firefox", End::Status(StatusCode::NOT_FOUND)),
-        (Method::GET, "Firefox", End::Status(StatusCode::BAD_GATEWAY)),
-        (Method::GET, "Firefox", End::Error),
-        (Method::OPTIONS, "Firefox", End::Panic),
-        (Method::GET, "Firefox", End::Never),
+        (Method::GET, BROWSER, End::Status(StatusCode::OK)),
+        (Method::HEAD, BROWSER, End::Status(StatusCode::OK)),
+        (Method::GET, BOT, End::Status(StatusCode::SWITCHING_PROTOCOLS)),
+        (Method::POST, BROWSER, End::Status(StatusCode::SEE_OTHER)),
+        (Method::GET, BROWSER, End::Status(StatusCode::NOT_FOUND)),
+        (Method::GET, BROWSER, End::Status(StatusCode::BAD_GATEWAY)),
+        (Method::GET, BROWSER, End::Error),
+        (Method::OPTIONS, BROWSER, End::Panic),
+        (Method::GET, BROWSER, End::Never),
     ] {
         visit(&layer, method, agent, end);
     }
@@ -98,7 +98,7 @@ async fn every_end_of_a_request_is_counted_as_what_it_is() {
 async fn without_facets_there_are_none() {
     let mut counters = counters();
     let layer = AccessCounterLayer::new(counters.recorder());
-    visit(&layer, Method::GET, "Firefox", End::Status(StatusCode::OK));
+    visit(&layer, Method::GET, BROWSER, End::Status(StatusCode::OK));
     assert_eq!(counted(&mut counters).await, expected(&[("hits", 1)]));
 }
 
@@ -107,10 +107,10 @@ async fn what_a_closure_does_not_want_is_ignored_and_in_the_ledger() {
     let mut counters = counters();
     let layer = AccessCounterLayer::new(counters.recorder()).count_if(|outcome| outcome.is_success());
     for end in [End::Status(StatusCode::OK), End::Status(StatusCode::NOT_FOUND), End::Error, End::Never] {
-        visit(&layer, Method::GET, "Firefox", end);
+        visit(&layer, Method::GET, BROWSER, end);
     }
     let requests = counters.recorder().ledger().requests;
-    assert_eq!((requests.observed, requests.recorded, requests.ignored), (4, 1, 3));
+    assert_eq!((requests.observed, requests.recorded, requests.ignored.outcome), (4, 1, 3));
     assert_eq!(counted(&mut counters).await, expected(&[("hits", 1)]));
 }
 
@@ -121,7 +121,7 @@ async fn a_closure_is_told_how_a_request_ended() {
     let layer =
         AccessCounterLayer::new(counters.recorder()).count_if(move |outcome| told.send(outcome).is_ok());
     for end in [End::Status(StatusCode::IM_A_TEAPOT), End::Error, End::Panic, End::Never] {
-        visit(&layer, Method::GET, "Firefox", end);
+        visit(&layer, Method::GET, BROWSER, end);
     }
     let teapot = Outcome::Answered(StatusCode::IM_A_TEAPOT);
     let all = [teapot, Outcome::Failed, Outcome::Panicked, Outcome::Aborted];
@@ -133,7 +133,7 @@ async fn at_arrival_a_request_is_counted_before_anybody_knows_how_it_ends() {
     let mut counters = counters();
     let layer = layer(&counters).at_arrival();
     let inner = service_fn(|_: Request<()>| pending::<Result<Response<()>, Infallible>>());
-    let request = Request::get("/").header("user-agent", "Firefox").body(()).expect("a request");
+    let request = Request::get("/").header("user-agent", BROWSER).body(()).expect("a request");
     let never = layer.layer(inner).call(request);
     let arrived = expected(&[("agent:human", 1), ("hits", 1), ("method:GET", 1)]);
     assert_eq!(counted(&mut counters).await, arrived);
@@ -185,11 +185,11 @@ proptest! {
             };
             failed += u64::from(matches!(end, End::Error));
             let method = [Method::GET, Method::DELETE, Method::TRACE][*method].clone();
-            visit(&strict, method, ["Firefox", "a bot", ""][*agent], end);
+            visit(&strict, method, [BROWSER, BOT, ""][*agent], end);
         }
         let ledger = counters.recorder().ledger();
         prop_assert!(ledger.requests.balance() && ledger.hits.balance(), "{:?}", ledger);
-        prop_assert_eq!((ledger.requests.observed, ledger.requests.ignored), (ends.len() as u64, failed));
+        prop_assert_eq!((ledger.requests.observed, ledger.requests.ignored.outcome), (ends.len() as u64, failed));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let counted = runtime.block_on(counted(&mut counters));
         for facet in ["status:", "method:", "agent:", "hits"] {

@@ -14,7 +14,7 @@ use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
 use http::{Method, Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{name, precision};
+use crate::support::{BROWSER, name, precision};
 
 fn counters() -> Counters<MemoryStore> {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
@@ -35,7 +35,8 @@ fn rules() -> Arc<Rules> {
 async fn visit(layer: &AccessCounterLayer, method: Method, path: &str) {
     let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
     let address = std::net::SocketAddr::from(([192, 0, 2, 1], 1000));
-    let request = Request::builder().method(method).uri(path).extension(address).body(()).expect("a request");
+    let request = Request::builder().method(method).uri(path).header("user-agent", BROWSER);
+    let request = request.extension(address).body(()).expect("a request");
     layer.layer(inner).oneshot(request).await.expect("it answers");
 }
 

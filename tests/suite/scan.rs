@@ -101,7 +101,7 @@ proptest! {
         }
         let requests = counters.recorder().ledger().requests;
         prop_assert!(requests.balance(), "{:?}", requests);
-        let seen = [requests.recorded, requests.excluded, requests.unmatched, requests.ignored];
+        let seen = [requests.recorded, requests.excluded, requests.unmatched, requests.ignored.total()];
         prop_assert_eq!(seen, [hits, excluded, unmatched, 0]);
         runtime.block_on(counters.flush()).expect("memory takes all");
         let counted = runtime.block_on(counted(&mut counters));

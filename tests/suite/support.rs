@@ -8,6 +8,12 @@ use std::time::Duration;
 use counter_core::{CounterName, Counters, MemoryStore, Namespace, Precision, RedisStore, Store, Timestamp};
 use tests::until;
 
+/// The user agent of somebody.
+pub(crate) const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+
+/// The user agent of a program.
+pub(crate) const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+
 pub(crate) fn name(text: &str) -> CounterName {
     CounterName::new(text).expect("a counter's name")
 }

@@ -71,7 +71,14 @@ struct Requests {
     recorded: u64,
     excluded: u64,
     unmatched: u64,
-    ignored: u64,
+    ignored: Ignored,
+    bots: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Ignored {
+    outcome: u64,
+    prefetch: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -229,7 +236,8 @@ impl From<counter_core::Ledger> for Ledger {
                 recorded: requests.recorded,
                 excluded: requests.excluded,
                 unmatched: requests.unmatched,
-                ignored: requests.ignored,
+                ignored: Ignored { outcome: requests.ignored.outcome, prefetch: requests.ignored.prefetch },
+                bots: requests.bots,
             },
             hits: Hits {
                 recorded: hits.recorded,

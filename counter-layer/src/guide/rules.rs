@@ -165,6 +165,47 @@
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!
+//! # Health checks and prefetches
+//!
+//! What asks for a page without anybody looking at it can be left out. A health check has a path of its
+//! own, which is excluded, and the ledger has it as `excluded`. A browser that fetches a page ahead of a
+//! visit says so in a header, `Sec-Purpose: prefetch`, or one of the older `Purpose`, `X-Purpose` and
+//! `X-Moz`: [`exclude_prefetch`](crate::RulesBuilder::exclude_prefetch) leaves out what would count
+//! otherwise, and the ledger has it as `ignored.prefetch`.
+//!
+//! ```
+//! # use std::convert::Infallible;
+//! # use counter_core::{Counters, MemoryStore};
+//! # use counter_layer::{AccessCounterLayer, Rules};
+//! # use http::{Request, Response};
+//! # use tower::{Layer, ServiceExt, service_fn};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let rules = Rules::builder().exclude("/healthz").exclude_prefetch().otherwise("pages").build()?;
+//! let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
+//!
+//! for (path, header, value) in [
+//!     ("/articles/7", "accept", "text/html"), // a visit
+//!     ("/healthz", "accept", "*/*"),
+//!     ("/articles/8", "sec-purpose", "prefetch"),
+//!     ("/articles/9", "sec-purpose", "prefetch;prerender"),
+//!     ("/", "x-purpose", "preview"),
+//! ] {
+//!     let request = Request::get(path).header(header, value).body(())?;
+//! #     let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
+//! #     service.oneshot(request).await?;
+//! }
+//!
+//! let requests = counters.stats().ledger().requests;
+//! assert_eq!((requests.recorded, requests.excluded, requests.ignored.prefetch), (1, 1, 3));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A page that was fetched ahead and is then looked at comes out of the browser's cache, mostly without
+//! another request: such a visit is in no counter then.
+//!
 //! # Paths
 //!
 //! Before it is compared, a path is brought into one form: path parameters are cut off, needless
@@ -234,7 +275,8 @@
 //! # Why this counter
 //!
 //! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the
-//! rules only: what `rest` or `count_if` of the layer make of a request is not in it.
+//! rules only: what `rest` or `count_if` of the layer make of a request is not in it, nor what its headers
+//! say of a prefetch.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};

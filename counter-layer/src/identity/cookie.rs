@@ -6,13 +6,12 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::{RequestHead, Secret, Visit};
-use crate::agent::is_bot;
 
 /// A visitor is who sends back a cookie that the layer itself set, with a random id of 128 bits.
 ///
 /// It is `HttpOnly`, `SameSite=Lax`, for the whole site, and `Secure` unless
-/// [`insecure`](Self::insecure) is said. A request without it counts as a new visitor, but not that of
-/// a bot, which would be new each time: it has no visitor, and is given no cookie.
+/// [`insecure`](Self::insecure) is said. A request without it counts as a new visitor. A bot is given
+/// none, unless [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) is said.
 ///
 /// The cookie makes somebody's visits linkable for as long as it lives, which may need consent. A
 /// response that sets it should not be kept by a shared cache.
@@ -68,7 +67,7 @@ impl IssuedCookie {
         }
         let mut random = [0; 16];
         // Without randomness there is no new visitor, and the request is served all the same.
-        if is_bot(head.headers) || getrandom::fill(&mut random).is_err() {
+        if getrandom::fill(&mut random).is_err() {
             return Visit::default();
         }
         let id = format!("{:032x}", u128::from_le_bytes(random));

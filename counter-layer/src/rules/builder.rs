@@ -16,6 +16,7 @@ use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
 /// # #[cfg(feature = "serde")] {
 /// let rules: counter_layer::RulesBuilder = serde_json::from_str(r#"{
 ///     "exclude": ["/healthz"],
+///     "exclude_prefetch": true,
 ///     "rules": [
 ///         {"counter": "articles", "patterns": ["/articles/{id}"], "methods": ["GET"]},
 ///         {"counter": "api", "patterns": ["/api/*"], "weight": 10, "visitors": false}
@@ -33,6 +34,7 @@ use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
 #[must_use]
 pub struct RulesBuilder {
     exclude: Vec<String>,
+    exclude_prefetch: bool,
     rules: Vec<Rule>,
     by_matched_path: bool,
     otherwise: Option<String>,
@@ -48,6 +50,17 @@ impl RulesBuilder {
     /// Excludes what the pattern matches, by any method; it wins over every rule.
     pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
         self.exclude.push(pattern.into());
+        self
+    }
+
+    /// Leaves out what a browser asks for ahead of a visit: requests
+    /// whose `Sec-Purpose` is `prefetch`, alone or with `prerender`, or whose older `Purpose`, `X-Purpose`
+    /// or `X-Moz` is that or `preview`. They are `ignored.prefetch` in the ledger.
+    ///
+    /// Most such pages are never looked at. One that is comes out of the browser's cache, mostly without
+    /// another request, so that visit is not counted either.
+    pub const fn exclude_prefetch(mut self) -> Self {
+        self.exclude_prefetch = true;
         self
     }
 
@@ -69,7 +82,7 @@ impl RulesBuilder {
     /// When a pattern can never match, two of them match the same requests with the same right, or a
     /// counter cannot have its name. Both patterns and both counters are named.
     pub fn build(self) -> Result<Rules, RulesError> {
-        let Self { exclude, rules: given, by_matched_path, otherwise } = self;
+        let Self { exclude, exclude_prefetch, rules: given, by_matched_path, otherwise } = self;
         let mut excluded = Table::default();
         let mut exclusions: Vec<Pattern> = Vec::new();
         for text in exclude {
@@ -113,6 +126,7 @@ impl RulesBuilder {
             other_methods,
             by_matched_path,
             otherwise,
+            exclude_prefetch,
         })
     }
 }

@@ -227,6 +227,15 @@ fn what_makes_no_rule_is_an_error_that_names_it() {
 
 #[cfg(feature = "serde")]
 #[test]
+fn configuration_excludes_prefetches_where_it_says_so() {
+    for (text, excludes) in [("{}", false), (r#"{"exclude_prefetch": true}"#, true)] {
+        let rules = serde_json::from_str::<RulesBuilder>(text).expect("a configuration").build();
+        assert_eq!(rules.expect("no pattern").excludes_prefetch(), excludes, "{text}");
+    }
+}
+
+#[cfg(feature = "serde")]
+#[test]
 fn configuration_with_an_unknown_word_is_refused() {
     let read = serde_json::from_str::<RulesBuilder>;
     assert!(read("{}").is_ok());
