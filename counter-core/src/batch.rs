@@ -102,6 +102,11 @@ impl Batch {
         self.cells.iter().map(|cell| cell.count).sum()
     }
 
+    /// How many cells and sketches there are.
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len() + self.sketches.len()
+    }
+
     /// The buckets that a cell adds to.
     pub fn buckets(&self, cell: &Cell) -> impl Iterator<Item = (Bucket, Retention)> {
         buckets(self.grid.counts.iter(), cell.finest, cell.start)

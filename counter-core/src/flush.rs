@@ -1,4 +1,6 @@
 mod backoff;
+#[cfg(feature = "metrics")]
+mod export;
 mod grace;
 mod lane;
 mod sharing;
@@ -46,6 +48,8 @@ impl<S: Store> Flusher<S> {
     ) -> Self {
         let lane = |shard| Lane::new(Arc::clone(&tally), store.clone(), shard);
         let lanes = store.shards().iter().map(lane).collect();
+        #[cfg(feature = "metrics")]
+        export::describe();
         Self { tally, store, lanes, sharing: Sharing::new(salting), interval, shutdown_timeout }
     }
 
@@ -60,6 +64,7 @@ impl<S: Store> Flusher<S> {
     /// again by the next call.
     pub async fn flush(&mut self) -> Result<(), Error> {
         let sent = join_all(self.lanes.iter_mut().map(Lane::flush)).await;
+        publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
         // Hits are worth more than agreement on who visits, so trouble with this is only logged.
         self.sharing.share(&self.store, Timestamp::now()).await;
@@ -92,6 +97,7 @@ impl<S: Store> Flusher<S> {
         let sharing = async {
             loop {
                 self.sharing.share(&self.store, Timestamp::now()).await;
+                publish(&self.tally, &self.store);
                 sleep(interval).await;
             }
         };
@@ -118,4 +124,12 @@ impl<S: Store> Flusher<S> {
             }
         }
     }
+}
+
+/// Tells the `metrics` facade, if it is there.
+fn publish(tally: &Tally, store: &impl Store) {
+    #[cfg(feature = "metrics")]
+    export::publish(&tally.ledger(), &tally.health(store.connections()));
+    #[cfg(not(feature = "metrics"))]
+    let _ = (tally, store);
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub struct Health {
     /// Hits that the store has not acknowledged.
     pub pending: u64,
+    /// Counts and sketches in memory that the store has not acknowledged.
+    pub pending_cells: usize,
     /// Memory taken by batches that were acknowledged a short while ago, in case they have to be sent
     /// again: about so many bytes, 16 MiB for each shard at most.
     pub retained_bytes: usize,

@@ -42,6 +42,24 @@
 //! # Features
 //!
 //! - `redis` (default): [`RedisStore`], on the client `fred`, which is re-exported.
+//! - `rustls`, `native-tls`: `rediss://` addresses; `unix-sockets`: `redis+unix://`; `sentinel-auth` and
+//!   `credential-provider`: those of `fred`.
+//! - `metrics`: what [`Ledger`] and [`Health`] say, through the `metrics` facade at every flush:
+//!
+//!   | metric | labels | what |
+//!   |---|---|---|
+//!   | `access_counter_requests_total` | `decision` | requests by what was decided about them; the sum is `observed` |
+//!   | `access_counter_hits_total` | `state` | hits by what became of them; the sum and the pending ones are `recorded` |
+//!   | `access_counter_bot_requests_total` | | those recorded that programs made |
+//!   | `access_counter_unconfirmed_requests_total` | | those whose response did not wait any longer |
+//!   | `access_counter_overflow_hits_total` | | hits that went to `(other)` |
+//!   | `access_counter_lost_by_server_hits_total` | | applied hits that the store lost |
+//!   | `access_counter_pending_hits` | | hits not acknowledged yet |
+//!   | `access_counter_pending_cells` | | counts and sketches in memory that wait |
+//!   | `access_counter_retained_bytes` | | acknowledged batches kept for a replay |
+//!   | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
+//!   | `access_counter_failing_seconds` | | how long no flush has succeeded; 0 when all is well |
+//!   | `access_counter_connections_total` | | connections made to servers |
 
 mod timestamp;
 mod precision;

@@ -78,8 +78,9 @@ struct Waiting {
     pending: Pending,
     /// Fold what has aged once this many wait.
     high_water: usize,
-    /// Hits in batches that are not acknowledged.
+    /// Hits and cells in batches that are not acknowledged.
     sent: u64,
+    sent_cells: usize,
     acknowledged: Option<Instant>,
     /// Memory for batches that might have to be sent again.
     retained: usize,
@@ -181,6 +182,7 @@ impl Tally {
             })
             .collect();
         waiting.sent += batches.iter().map(Batch::hits).sum::<u64>();
+        waiting.sent_cells += batches.iter().map(Batch::len).sum::<usize>();
         batches
     }
 
@@ -190,6 +192,7 @@ impl Tally {
         let waiting = &mut backlog.waiting[batch.shard.index()];
         let hits = batch.hits();
         waiting.sent -= hits;
+        waiting.sent_cells -= batch.len();
         waiting.acknowledged = Some(Instant::now());
         backlog.settled.applied += hits;
         for rejection in rejections {
@@ -234,11 +237,14 @@ impl Tally {
 
     pub(crate) fn health(&self, connections: u64) -> Health {
         let pending = self.ledger().hits.pending;
+        let in_stripes = self.stripes.iter().map(|stripe| stripe.lock().cells()).sum::<usize>();
         let shards = &self.backlog().waiting;
         let failing =
             shards.iter().filter_map(|shard| shard.failing.as_ref()).min_by_key(|(since, _)| *since);
         Health {
             pending,
+            pending_cells: in_stripes
+                + shards.iter().map(|shard| shard.sent_cells + shard.pending.len()).sum::<usize>(),
             connections,
             retained_bytes: shards.iter().map(|shard| shard.retained).sum(),
             since_acknowledged: shards
@@ -314,6 +320,11 @@ impl Stripe {
 }
 
 impl Local {
+    /// How many counts there are.
+    fn cells(&self) -> usize {
+        self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
+    }
+
     fn count(&mut self, number: u32, start: Timestamp, weight: u64) {
         let index = number as usize;
         if index >= self.slots.len() {

@@ -157,7 +157,7 @@ async fn the_ledger_has_every_number_by_its_name() {
         "requests": {
             "observed": 12, "recorded": 2, "excluded": 1, "unmatched": 2,
             "ignored": {"outcome": 3, "prefetch": 4},
-            "bots": 1,
+            "bots": 1, "unconfirmed": 0,
         },
         "hits": {
             "recorded": 8, "applied": 1, "pending": 7, "expired": 0,
@@ -176,13 +176,14 @@ async fn health_is_what_is_pending_and_since_when() {
     let mut site = site();
     site.recorder().record(site.recorder().counter("hits"), None);
     let expected = json!({
-        "status": "ok", "pending": 1, "seconds_since_acknowledged": null,
+        "status": "ok", "pending": 1, "pending_cells": 1, "retained_bytes": 0, "connections": 0, "seconds_since_acknowledged": null,
         "failing_for_seconds": null, "last_error": null,
     });
     check(&site.router, "health", expected).await;
     site.counters.flush().await.expect("memory takes all");
     let health = ask(&site.router, "health").await.json();
-    assert_eq!(health["pending"], 0);
+    assert_eq!((&health["pending"], &health["pending_cells"]), (&json!(0), &json!(0)));
+    assert!(health["retained_bytes"].as_u64().is_some_and(|bytes| (100..1000).contains(&bytes)), "{health}");
     assert!(health["seconds_since_acknowledged"].as_f64().is_some_and(|seconds| seconds < 60.0), "{health}");
 }
 

@@ -73,6 +73,7 @@ struct Requests {
     unmatched: u64,
     ignored: Ignored,
     bots: u64,
+    unconfirmed: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,6 +105,9 @@ struct Dropped {
 pub(super) struct Health {
     status: &'static str,
     pending: u64,
+    pending_cells: usize,
+    retained_bytes: usize,
+    connections: u64,
     seconds_since_acknowledged: Option<f64>,
     failing_for_seconds: Option<f64>,
     last_error: Option<String>,
@@ -238,6 +242,7 @@ impl From<counter_core::Ledger> for Ledger {
                 unmatched: requests.unmatched,
                 ignored: Ignored { outcome: requests.ignored.outcome, prefetch: requests.ignored.prefetch },
                 bots: requests.bots,
+                unconfirmed: requests.unconfirmed,
             },
             hits: Hits {
                 recorded: hits.recorded,
@@ -262,6 +267,9 @@ impl From<counter_core::Health> for Health {
         Self {
             status: if health.failing_for.is_some() { "failing" } else { "ok" },
             pending: health.pending,
+            pending_cells: health.pending_cells,
+            retained_bytes: health.retained_bytes,
+            connections: health.connections,
             seconds_since_acknowledged: health.since_acknowledged.map(|since| since.as_secs_f64()),
             failing_for_seconds: health.failing_for.map(|since| since.as_secs_f64()),
             last_error: health.last_error,

@@ -1,0 +1,69 @@
+//! The ledger and the health of the process through the `metrics` facade.
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+
+use crate::{Health, Ledger};
+
+const REQUESTS: &str = "access_counter_requests_total";
+const HITS: &str = "access_counter_hits_total";
+const PENDING: &str = "access_counter_pending_hits";
+const CELLS: &str = "access_counter_pending_cells";
+const RETAINED: &str = "access_counter_retained_bytes";
+const SILENCE: &str = "access_counter_unacknowledged_seconds";
+const FAILING: &str = "access_counter_failing_seconds";
+const CONNECTIONS: &str = "access_counter_connections_total";
+
+/// Says what each of them means, to the recorder of the moment.
+pub(super) fn describe() {
+    describe_counter!(REQUESTS, Unit::Count, "Requests by what was decided about them");
+    describe_counter!(HITS, Unit::Count, "Hits by what became of them");
+    describe_gauge!(PENDING, Unit::Count, "Hits that the store has not acknowledged");
+    describe_gauge!(CELLS, Unit::Count, "Counts and sketches in memory that wait for the store");
+    describe_gauge!(RETAINED, Unit::Bytes, "Acknowledged batches kept in case the store loses them");
+    describe_gauge!(SILENCE, Unit::Seconds, "Time since the store acknowledged a batch");
+    describe_gauge!(
+        FAILING,
+        Unit::Seconds,
+        "Time since when no flush has succeeded, 0 when the last one did"
+    );
+    describe_counter!(CONNECTIONS, Unit::Count, "Connections made to servers of the store");
+}
+
+pub(super) fn publish(ledger: &Ledger, health: &Health) {
+    let Ledger { requests, hits } = ledger;
+    for (decision, count) in [
+        ("recorded", requests.recorded),
+        ("excluded", requests.excluded),
+        ("unmatched", requests.unmatched),
+        ("ignored_outcome", requests.ignored.outcome),
+        ("ignored_prefetch", requests.ignored.prefetch),
+    ] {
+        counter!(REQUESTS, "decision" => decision).absolute(count);
+    }
+    for (state, count) in [
+        ("applied", hits.applied),
+        ("expired", hits.expired),
+        ("dropped_wrong_type", hits.dropped.wrong_type),
+        ("dropped_not_a_number", hits.dropped.not_a_number),
+        ("dropped_out_of_range", hits.dropped.out_of_range),
+        ("dropped_other", hits.dropped.other),
+    ] {
+        counter!(HITS, "state" => state).absolute(count);
+    }
+    for (name, count) in [
+        ("access_counter_bot_requests_total", requests.bots),
+        ("access_counter_unconfirmed_requests_total", requests.unconfirmed),
+        ("access_counter_overflow_hits_total", hits.overflow),
+        ("access_counter_lost_by_server_hits_total", hits.lost_by_server),
+    ] {
+        counter!(name).absolute(count);
+    }
+    gauge!(PENDING).set(hits.pending as f64);
+    gauge!(CELLS).set(health.pending_cells as f64);
+    gauge!(RETAINED).set(health.retained_bytes as f64);
+    if let Some(since) = health.since_acknowledged {
+        gauge!(SILENCE).set(since.as_secs_f64());
+    }
+    gauge!(FAILING).set(health.failing_for.unwrap_or_default().as_secs_f64());
+    counter!(CONNECTIONS).absolute(health.connections);
+}
