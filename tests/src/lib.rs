@@ -10,11 +10,15 @@ pub mod process;
 pub mod proxy;
 pub mod http;
 pub mod redis;
+pub mod cluster;
+pub mod sentinel;
 pub mod resp;
 pub mod until;
 
+pub use cluster::RedisCluster;
 pub use process::Process;
 pub use proxy::FaultProxy;
 pub use redis::RedisServer;
 pub use resp::Value;
+pub use sentinel::RedisSentinel;
 pub use until::until;

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -25,7 +26,8 @@ const PORTS: usize = 5;
 /// A `redis-server` on a free port of the loopback address, its data in a folder of its own.
 ///
 /// It persists nothing unless told so ([`start_with`](Self::start_with)), and is gone when this
-/// is dropped. Its methods block and go straight to the server, never through a proxy.
+/// is dropped. Its methods block and go straight to the server, never through a proxy: they use
+/// the socket in its folder, whatever the port speaks.
 #[derive(Debug)]
 pub struct RedisServer {
     // Before the folder: fields are dropped in this order, and the server writes there.
@@ -54,12 +56,18 @@ impl RedisServer {
     /// As [`start`](Self::start), also when the server does not like the arguments.
     #[must_use]
     pub fn start_with(arguments: &[&str]) -> Self {
-        let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        Self::start_on(free_port, |_, port| plain(port).chain(owned(arguments)).collect())
+    }
+
+    /// Starts a server on a port that `port` chooses, with the arguments that `arguments` makes of
+    /// its folder and the port.
+    pub(crate) fn start_on(port: impl Fn() -> u16, arguments: impl Fn(&Path, u16) -> Vec<String>) -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         for _ in 0..PORTS {
-            let port = free_port();
+            let port = port();
+            let arguments = arguments(folder.path(), port);
             // Between the look and the start somebody else may have taken the port.
-            if let Some(child) = launch(folder.path(), port, &arguments) {
+            if let Some(child) = launch(folder.path(), &arguments) {
                 return Self { child, folder, port, arguments };
             }
         }
@@ -82,6 +90,12 @@ impl RedisServer {
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
+    }
+
+    /// The socket in the file system, where it listens as well; the same for life.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        socket(self.folder.path())
     }
 
     /// Stops the server cleanly, by SIGTERM, and waits until it is gone.
@@ -113,7 +127,7 @@ impl RedisServer {
         let deadline = Instant::now() + LIMIT;
         loop {
             // A client that connects anywhere may hold the port for a moment as its own end.
-            if let Some(child) = launch(self.folder.path(), self.port, &self.arguments) {
+            if let Some(child) = launch(self.folder.path(), &self.arguments) {
                 self.child = child;
                 return;
             }
@@ -132,7 +146,18 @@ impl RedisServer {
     ///
     /// When there is no answer.
     pub fn command(&self, words: &[impl AsRef<[u8]>]) -> Value {
-        ask(self.port, words).expect("a server that runs answers")
+        self.try_command(words).expect("a server that runs answers")
+    }
+
+    /// As [`command`](Self::command), for a server that may be gone.
+    pub(crate) fn try_command(&self, words: &[impl AsRef<[u8]>]) -> io::Result<Value> {
+        ask(&self.socket(), &resp::encode(words), 1)
+    }
+
+    /// As [`command`](Self::command), said right after `ASKING`: of a slot that is on its way here.
+    pub(crate) fn command_asking(&self, words: &[impl AsRef<[u8]>]) -> Value {
+        let both = [resp::encode(&["ASKING"]), resp::encode(words)].concat();
+        ask(&self.socket(), &both, 2).expect("a server that runs answers")
     }
 
     /// The integer that a command answers, or the decimal one in the string that it answers.
@@ -190,25 +215,51 @@ impl RedisServer {
     }
 }
 
+/// The arguments of a server that listens on `port` and keeps its data in memory only.
+pub(crate) fn plain(port: u16) -> impl Iterator<Item = String> {
+    owned(&["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]).chain([port.to_string()])
+}
+
+/// The words, each as a string of its own.
+pub(crate) fn owned(words: &[&str]) -> impl Iterator<Item = String> {
+    words.iter().map(|&word| word.to_owned())
+}
+
+/// A port that was free just now.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind(address(0))
+        .and_then(|listener| listener.local_addr())
+        .expect("the loopback address has a free port")
+        .port()
+}
+
+/// The address of that port.
+pub(crate) fn address(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
 /// Starts a server and waits until it answers; `None` when it ends before that.
-fn launch(folder: &Path, port: u16, arguments: &[String]) -> Option<OwnedChild> {
+fn launch(folder: &Path, arguments: &[String]) -> Option<OwnedChild> {
     let output = File::create(log_path(folder)).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
     let mut child = OwnedChild::spawn(
         Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .arg("--port")
-            .arg(port.to_string())
+            .args(arguments)
             .arg("--dir")
             .arg(folder)
-            .args(arguments)
+            .arg("--unixsocket")
+            .arg(socket(folder))
             .stdout(output)
             .stderr(errors),
     )
     .expect("redis-server is on the PATH: tests/run installs it");
     let deadline = Instant::now() + LIMIT;
     while child.status().is_none() {
-        if is_up(port, child.process().id()) {
+        // The socket is ours alone, and a server that answers there has got its port before.
+        if matches!(
+            ask(&socket(folder), &resp::encode(&["PING"]), 1),
+            Ok(Value::Simple(answer)) if answer == "PONG"
+        ) {
             return Some(child);
         }
         assert!(Instant::now() < deadline, "redis-server does not answer:\n{}", log(folder));
@@ -217,48 +268,32 @@ fn launch(folder: &Path, port: u16, arguments: &[String]) -> Option<OwnedChild> 
     None
 }
 
-/// Whether the server with this process id serves that port.
-fn is_up(port: u16, process: u32) -> bool {
-    if !matches!(ask(port, &["PING"]), Ok(Value::Simple(answer)) if answer == "PONG") {
-        return false;
-    }
-    // Whoever took the port from us may be another Redis, which answers PING as well.
-    let Some(facts) = ask(port, &["INFO", "server"]).ok().and_then(|facts| facts.text()) else {
-        return false;
-    };
-    facts.lines().any(|line| line == format!("process_id:{process}"))
-}
-
-/// Sends one command on a connection of its own, and returns the answer.
-fn ask(port: u16, words: &[impl AsRef<[u8]>]) -> io::Result<Value> {
-    let mut server = TcpStream::connect_timeout(&address(port), LIMIT)?;
-    server.set_nodelay(true)?;
+/// Sends so many commands on a connection of its own, and returns the last answer.
+fn ask(socket: &Path, commands: &[u8], count: usize) -> io::Result<Value> {
+    let mut server = UnixStream::connect(socket)?;
     server.set_read_timeout(Some(LIMIT))?;
-    server.write_all(&resp::encode(words))?;
-    let mut answer = Vec::new();
+    server.write_all(commands)?;
+    let mut answers = Vec::new();
+    let mut left = count;
     let mut piece = [0; 16 * 1024];
     loop {
         let length = server.read(&mut piece)?;
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        answer.extend_from_slice(&piece[..length]);
-        if let Some((value, _)) = resp::decode(&answer).map_err(io::Error::other)? {
-            return Ok(value);
+        answers.extend_from_slice(&piece[..length]);
+        while let Some((value, length)) = resp::decode(&answers).map_err(io::Error::other)? {
+            left -= 1;
+            if left == 0 {
+                return Ok(value);
+            }
+            answers.drain(..length);
         }
     }
 }
 
-fn address(port: u16) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, port).into()
-}
-
-/// A port that was free just now.
-fn free_port() -> u16 {
-    TcpListener::bind(address(0))
-        .and_then(|listener| listener.local_addr())
-        .expect("the loopback address has a free port")
-        .port()
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("redis.sock")
 }
 
 fn log_path(folder: &Path) -> PathBuf {
@@ -271,7 +306,9 @@ fn log(folder: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{RedisServer, Value, ask};
+    use std::net::TcpStream;
+
+    use super::{RedisServer, Value};
 
     #[test]
     fn a_command_is_answered_by_its_value() {
@@ -320,9 +357,9 @@ mod tests {
     #[test]
     fn a_dropped_server_is_gone() {
         let redis = RedisServer::start();
-        let (port, folder) = (redis.port(), redis.folder.path().to_owned());
+        let (address, folder) = (redis.address(), redis.folder.path().to_owned());
         drop(redis);
-        assert!(ask(port, &["PING"]).is_err());
+        assert!(TcpStream::connect(address).is_err());
         assert!(!folder.exists());
     }
 }

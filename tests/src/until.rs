@@ -1,6 +1,7 @@
 //! Waiting for a condition, with a limit.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tokio::time;
 
@@ -23,11 +24,20 @@ pub async fn until(what: &str, limit: Duration, mut condition: impl AsyncFnMut()
     }
 }
 
+/// As [`until`], for those who block.
+pub(crate) fn block_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited {limit:?} in vain until {what}");
+        thread::sleep(PAUSE);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::until;
+    use super::{block_until, until};
 
     #[tokio::test]
     async fn it_asks_again_until_the_answer_is_yes() {
@@ -44,5 +54,11 @@ mod tests {
     #[should_panic(expected = "waited 20ms in vain until pigs fly")]
     async fn it_says_what_never_came() {
         until("pigs fly", Duration::from_millis(20), async || false).await;
+    }
+
+    #[test]
+    #[should_panic(expected = "waited 20ms in vain until pigs fly")]
+    fn it_says_so_to_those_who_block() {
+        block_until("pigs fly", Duration::from_millis(20), || false);
     }
 }
