@@ -9,6 +9,8 @@ mod book;
 mod bots;
 mod flow;
 mod faults;
+mod cluster;
+mod sentinel;
 mod layer;
 mod rules;
 mod identity;
