@@ -87,6 +87,9 @@ mod clean;
 mod stats;
 mod counters;
 
+#[cfg(feature = "redis")]
+pub mod guide;
+
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use name::{CounterName, CounterNameError};
 pub use precision::{Bucket, Precision, PrecisionError};

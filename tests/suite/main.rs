@@ -11,6 +11,7 @@ mod flow;
 mod faults;
 mod cluster;
 mod sentinel;
+mod connections;
 mod layer;
 mod rules;
 mod identity;

@@ -1,6 +1,6 @@
 -- Walks over known counters and puts those that other programs wrote under the cleaner's care.
 --
--- KEYS  known, due
+-- KEYS  known, due, scratch (see apply.lua)
 -- ARGV  lower bound of the walk, members to look at, budget of fields to read, prefix of counts,
 --       samples of other precisions, then pairs: precision, samples
 --

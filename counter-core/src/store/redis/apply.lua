@@ -1,6 +1,7 @@
 -- Applies a batch once.
 --
--- KEYS  fence, known, due, scratch
+-- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
+--       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle)
 -- ARGV  sequence, after, seconds the fence lives, prefix of counts, prefix of visitors,
 --       n, then n times: precision, samples                           (counts)
 --       n, then n times: precision, samples                           (visitors)

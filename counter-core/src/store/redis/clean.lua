@@ -1,6 +1,6 @@
 -- Removes samples that left retention, of the counters whose turn it is, up to a budget of work.
 --
--- KEYS  known, due
+-- KEYS  known, due, scratch (see apply.lua)
 -- ARGV  now, budget, prefix of counts, samples of other precisions, then pairs: precision, samples
 --
 -- Answers {samples removed, counters removed, 1 if more is due}.

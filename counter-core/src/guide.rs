@@ -1,0 +1,3 @@
+//! How to run it.
+
+pub mod redis;

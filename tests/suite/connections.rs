@@ -1,0 +1,136 @@
+//! The ways to a server that people have.
+
+use std::time::Duration;
+
+use counter_core::fred::interfaces::ClientLike;
+use counter_core::fred::prelude::{Builder, Config};
+use counter_core::{Agent, Counters, RedisStore, Store, Timestamp, VisitorKey};
+use tests::cluster::RedisCluster;
+use tests::{RedisServer, until};
+
+use crate::support::{name, precision};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The guide's page, of which the line for `ACL SETUSER` is tested as it stands there.
+const PAGE: &str = include_str!("../../counter-core/src/guide/redis.rs");
+
+/// Counts, cleans and reads with this store, and sees that nothing was refused.
+async fn assert_it_counts(store: RedisStore) {
+    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    until("the store is connected", LIMIT, there).await;
+    let counters = Counters::builder(store.clone()).build().expect("good settings");
+    let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::random());
+    let salt = recorder.salt().expect("an hour and a day");
+    let (mut flusher, mut cleaner) = counters.into_upkeep();
+    let counter = recorder.counter("hits");
+    for n in 0..500_u32 {
+        recorder.request(&[counter.hit().visitor(key.visitor(&[&n.to_le_bytes()]))], Agent::Human);
+    }
+    _ = salt.visitor(&[b"ann"]);
+    flusher.flush().await.expect("it takes batches");
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.applied, hits.dropped.total()), (500, 0), "{hits:?}");
+    let now = Timestamp::now();
+    let range = now.minus(2 * 86_400)..now.plus(1);
+    let total = stats.total(&name("hits"), precision(86_400), range.clone()).await;
+    assert_eq!(total.expect("readable"), 500);
+    let uniques = stats.uniques(&[name("hits")], precision(86_400), range).await.expect("readable");
+    assert!((490..=510).contains(&uniques.visitors), "{uniques:?}");
+    let cleaned = cleaner.clean_once(now.plus(400 * 86_400)).await.expect("it cleans");
+    assert_eq!(cleaned.counters, 7);
+}
+
+/// The words of the first line of the guide that begins like this.
+fn line_of_the_guide(beginning: &str) -> Vec<String> {
+    let lines = PAGE.lines().map(|line| line.trim_start_matches("//!").trim());
+    let line = lines.into_iter().find(|line| line.starts_with(beginning)).expect("the guide has it");
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
+    let server = RedisServer::start();
+    for beginning in ["ACL SETUSER counter", "ACL SETUSER plain"] {
+        let words = line_of_the_guide(beginning);
+        assert_eq!(server.command(&words).text().as_deref(), Some("OK"), "{words:?}");
+        let user = &words[2];
+        let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());
+        let builder = RedisStore::builder();
+        assert_it_counts(builder.connect(&url).await.expect("an address")).await;
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_database_has_a_number() {
+    let server = RedisServer::start();
+    let url = format!("{}/3", server.url());
+    let store = RedisStore::builder().connect(&url).await.expect("an address");
+    let mut counters = Counters::builder(store).build().expect("good settings");
+    counters.recorder().record(counters.recorder().counter("hits"), None);
+    counters.flush().await.expect("it takes batches");
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+    let keyspace = server.command(&["INFO", "keyspace"]).text().expect("a text");
+    assert!(keyspace.contains("db3:keys="), "{keyspace}");
+}
+
+#[tokio::test]
+async fn a_socket_is_an_address() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("redis.sock");
+    let socket = socket.to_str().expect("UTF-8");
+    let _server = RedisServer::start_with(&["--unixsocket", socket]);
+    let url = format!("redis+unix://{socket}");
+    assert_it_counts(RedisStore::builder().connect(&url).await.expect("an address")).await;
+}
+
+#[tokio::test]
+async fn a_configuration_and_a_client_of_ones_own_will_do() {
+    let server = RedisServer::start();
+    let config = Config::from_url(&server.url()).expect("an address");
+    assert_it_counts(RedisStore::builder().connect_with(config.clone()).await.expect("good")).await;
+    server.command(&["FLUSHALL"]);
+    let client = Builder::from_config(config).build().expect("good");
+    client.init().await.expect("it is there");
+    assert_it_counts(RedisStore::builder().client(client.clone())).await;
+    server.command(&["FLUSHALL"]);
+    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+    assert_it_counts(RedisStore::builder().client(client)).await;
+}
+
+#[tokio::test]
+async fn a_cluster_is_found_from_any_of_its_nodes_and_by_either_spelling() {
+    let cluster = RedisCluster::start();
+    for scheme in ["redis-cluster", "redis+cluster"] {
+        let url = format!("{scheme}://{}", cluster.node(2).address());
+        assert_it_counts(RedisStore::builder().connect(&url).await.expect("an address")).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_is_and_can_do_is_told() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder().connect(&server.url()).await.expect("an address");
+    let facts = store.server().await.expect("it answers");
+    assert!(facts.version.as_deref().is_some_and(|version| version.contains('.')), "{facts:?}");
+    assert_eq!((facts.cluster, facts.scripts), (Some(false), true));
+    server.command(&["ACL", "SETUSER", "default", "-eval", "-evalsha", "-info"]);
+    let facts = store.server().await.expect("it answers");
+    assert_eq!((facts.version, facts.cluster, facts.scripts), (None, None, false));
+    let cluster = RedisCluster::start();
+    let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
+    assert_eq!(store.server().await.expect("it answers").cluster, Some(true));
+}
+
+#[tokio::test]
+async fn what_is_no_address_is_refused_and_its_password_is_not_repeated() {
+    for url in
+        ["", "127.0.0.1:6379", "http://127.0.0.1", "redis-sentinel://127.0.0.1:1", "redis://:secret@:x"]
+    {
+        let error = RedisStore::builder().connect(url).await.expect_err("no address");
+        let cause = std::error::Error::source(&error).expect("fred says why");
+        let words = format!("{error}: {cause} {error:?}");
+        assert!(!words.contains("secret"), "{words}");
+    }
+}
