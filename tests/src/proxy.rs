@@ -20,7 +20,8 @@ use self::faults::Faults;
 
 /// A proxy in front of a Redis server, on a free port of the loopback address.
 ///
-/// It starts faithful. A *script call* below is a request whose command is `EVAL` or `EVALSHA`.
+/// It starts faithful. A *call* below is a request whose command is `EVAL` or `EVALSHA`, or the
+/// `EXEC` of a transaction; what a transaction queues is no call of its own.
 /// Everything works with pipelining; all connections are cut when this is dropped.
 #[derive(Debug)]
 pub struct FaultProxy {
@@ -40,8 +41,8 @@ impl FaultProxy {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the loopback address has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let faults = Arc::new(Faults::default());
-        let acceptor = tokio::spawn(accept(listener, upstream, Arc::clone(&faults)));
+        let faults = Arc::new(Faults::new(upstream));
+        let acceptor = tokio::spawn(accept(listener, Arc::clone(&faults)));
         Self { address, faults, acceptor }
     }
 
@@ -57,21 +58,36 @@ impl FaultProxy {
         format!("redis://{}", self.address)
     }
 
-    /// Loses the next `replies` replies to script calls: the server has run the script, the reply
-    /// is not passed on, and the connection is closed.
+    /// Passes the connections that are made from now on to another server. Those that are there
+    /// stay with theirs.
+    pub fn retarget(&self, upstream: SocketAddr) {
+        self.faults.retarget(upstream);
+    }
+
+    /// Loses the next `replies` replies to calls: the server has run the script or transaction,
+    /// the reply is not passed on, and the connection is closed.
     ///
-    /// A `NOSCRIPT` reply passes and is not counted: nothing has been run. The call replaces what
-    /// is left of an earlier one.
+    /// A `NOSCRIPT` or `EXECABORT` reply passes and is not counted: nothing has been run. This
+    /// replaces what is left of an earlier one.
     pub fn swallow_replies(&self, replies: u64) {
         self.faults.to_swallow.set(replies);
     }
 
-    /// Loses the next `requests` script calls: the server never sees them, and the connection is
-    /// closed, once the requests before them have been answered (for a second at most).
+    /// Loses the next `requests` calls: the server never sees them, and the connection is closed,
+    /// once the requests before them have been answered (for a second at most).
     ///
-    /// The call replaces what is left of an earlier one.
+    /// This replaces what is left of an earlier one.
     pub fn drop_requests(&self, requests: u64) {
         self.faults.to_drop.set(requests);
+    }
+
+    /// Answers the next `calls` calls itself, by an error such as `LOADING Redis is loading`: the
+    /// server never sees them. A transaction is discarded.
+    ///
+    /// This replaces what is left of an earlier one.
+    pub fn reply_with(&self, calls: u64, error: &str) {
+        self.faults.set_answer(format!("-{error}\r\n").into_bytes());
+        self.faults.to_answer.set(calls);
     }
 
     /// While on, connections are cut, and new ones closed as soon as they are made.
@@ -83,6 +99,21 @@ impl FaultProxy {
     /// connections that were in it are closed, since some of their bytes may be gone.
     pub fn black_hole(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.black_hole = on);
+    }
+
+    /// While on, nothing is read from clients: they may connect, and write until the buffers of the
+    /// kernel are full: about four megabytes, nearly all in the client's own. Replies still pass.
+    /// When it ends, all that they wrote is passed on.
+    pub fn stop_reading(&self, on: bool) {
+        self.faults.conduct.send_modify(|conduct| conduct.stop_reading = on);
+    }
+
+    /// Forgets the connections that are there: nothing passes on them any more, and neither end
+    /// hears of it, as after the timeout of an address translator. New connections work. Those
+    /// forgotten are closed by [`refuse`](Self::refuse) or with the proxy.
+    pub fn forget(&self) {
+        let there = self.connections();
+        self.faults.conduct.send_modify(|conduct| conduct.forgotten = there);
     }
 
     /// Passes replies on so much later than they came; replies that came together stay together.
@@ -102,6 +133,12 @@ impl FaultProxy {
         self.faults.to_drop.spent()
     }
 
+    /// How many calls the proxy has answered itself.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.faults.to_answer.spent()
+    }
+
     /// How many connections have been made, refused ones included.
     #[must_use]
     pub fn connections(&self) -> u64 {
@@ -116,14 +153,14 @@ impl Drop for FaultProxy {
     }
 }
 
-async fn accept(listener: TcpListener, upstream: SocketAddr, faults: Arc<Faults>) {
+async fn accept(listener: TcpListener, faults: Arc<Faults>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { continue };
-                faults.count_connection();
-                connections.spawn(connection::carry(client, upstream, Arc::clone(&faults)));
+                let number = faults.count_connection();
+                connections.spawn(connection::carry(client, number, Arc::clone(&faults)));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -241,6 +278,105 @@ mod tests {
         client.send(&[&INCREMENT]).await;
         while client.reply().await.is_some() {}
         assert_eq!(proxy.swallowed(), 1);
+    }
+
+    const TRANSACTION: [&[&str]; 3] = [&["MULTI"], &INCREMENT, &["EXEC"]];
+
+    #[tokio::test]
+    async fn a_transaction_is_one_call() {
+        let (redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        proxy.swallow_replies(1);
+        client.send(&TRANSACTION).await;
+        assert_eq!(client.reply().await, Some(Value::Simple("OK".to_owned())));
+        assert_eq!(client.reply().await, Some(Value::Simple("QUEUED".to_owned())));
+        assert_eq!(client.reply().await, None);
+        assert_eq!((redis.int(&["GET", "n"]), proxy.swallowed()), (1, 1));
+
+        let mut client = Client::connect(proxy.address()).await;
+        proxy.drop_requests(1);
+        client.send(&TRANSACTION).await;
+        assert!(client.reply().await.is_some());
+        assert!(client.reply().await.is_some());
+        assert_eq!(client.reply().await, None);
+        assert_eq!((redis.int(&["GET", "n"]), proxy.dropped()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_the_proxy_answers_has_not_been_applied() {
+        let (redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        let refused = Some(Value::Error("LOADING Redis is loading".to_owned()));
+        proxy.reply_with(2, "LOADING Redis is loading");
+        client.send(&[&["PING"], &INCREMENT, &["PING"]]).await;
+        assert_eq!(client.reply().await, Some(Value::Simple("PONG".to_owned())));
+        assert_eq!(client.reply().await, refused);
+        assert_eq!(client.reply().await, Some(Value::Simple("PONG".to_owned())));
+        client.send(&TRANSACTION).await;
+        assert!(client.reply().await.is_some());
+        assert!(client.reply().await.is_some());
+        assert_eq!(client.reply().await, refused);
+        assert_eq!((redis.bytes(&["GET", "n"]), proxy.answered()), (None, 2));
+        client.send(&[&INCREMENT]).await;
+        assert_eq!(client.reply().await, Some(Value::Int(1)));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_not_read_cannot_write_for_long() {
+        let (_redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        client.send(&[&["PING"]]).await;
+        assert!(client.reply().await.is_some());
+        proxy.stop_reading(true);
+        let long = "x".repeat(20_000_000);
+        let echo = encode(&["ECHO", &long]);
+        let mut written = 0;
+        let blocked = timeout(Duration::from_millis(300), async {
+            while written < echo.len() {
+                written += client.requests.write(&echo[written..]).await.expect("an open connection");
+            }
+        });
+        assert!(blocked.await.is_err());
+        let mut other = Client::connect(proxy.address()).await;
+        other.send(&[&["PING"]]).await;
+        assert!(timeout(Duration::from_millis(50), other.replies.next()).await.is_err());
+        proxy.stop_reading(false);
+        assert!(other.reply().await.is_some());
+        assert!(written < 8_000_000, "{written} bytes");
+    }
+
+    #[tokio::test]
+    async fn a_forgotten_connection_is_silent_and_a_new_one_works() {
+        let (redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        client.send(&[&["PING"]]).await;
+        assert!(client.reply().await.is_some());
+        proxy.forget();
+        client.send(&[&INCREMENT]).await;
+        assert!(timeout(Duration::from_millis(50), client.replies.next()).await.is_err());
+        let mut new = Client::connect(proxy.address()).await;
+        new.send(&[&INCREMENT]).await;
+        assert_eq!(new.reply().await, Some(Value::Int(1)));
+        let connected = redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
+        assert_eq!(connected, 3, "both, and the one that asks");
+        proxy.refuse(true);
+        assert_eq!(client.reply().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_proxy_may_turn_to_another_server() {
+        let (redis, proxy) = servers().await;
+        let other = RedisServer::start();
+        let mut client = Client::connect(proxy.address()).await;
+        client.send(&[&INCREMENT]).await;
+        assert!(client.reply().await.is_some());
+        proxy.retarget(other.address());
+        client.send(&[&INCREMENT]).await;
+        assert_eq!(client.reply().await, Some(Value::Int(2)));
+        let mut new = Client::connect(proxy.address()).await;
+        new.send(&[&INCREMENT]).await;
+        assert_eq!(new.reply().await, Some(Value::Int(1)));
+        assert_eq!((redis.int(&["GET", "n"]), other.int(&["GET", "n"])), (2, 1));
     }
 
     #[tokio::test]

@@ -92,6 +92,12 @@ impl RedisServer {
         format!("redis://{}", self.address())
     }
 
+    /// The socket as `fred` takes it: `redis+unix:///PATH`.
+    #[must_use]
+    pub fn socket_url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
     /// The socket in the file system, where it listens as well; the same for life.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
@@ -314,6 +320,8 @@ mod tests {
     fn a_command_is_answered_by_its_value() {
         let redis = RedisServer::start();
         assert_eq!(redis.url(), format!("redis://127.0.0.1:{}", redis.port()));
+        assert_eq!(redis.socket_url(), format!("redis+unix://{}", redis.socket().display()));
+        assert!(redis.socket().exists());
         assert_eq!(redis.command(&["SET", "number", "7"]), Value::Simple("OK".to_owned()));
         assert_eq!(redis.int(&["GET", "number"]), 7);
         assert_eq!(redis.int(&["SADD", "set", "member"]), 1);

@@ -1,27 +1,43 @@
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{self, AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::net::tcp::ReadHalf;
 use tokio::sync::mpsc;
 use tokio::time;
 
 use super::faults::Faults;
-use super::frames::Frames;
+use super::frames::{Frame, Frames};
+use crate::resp;
 
 /// How long the requests before a dropped one may take to be answered.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// What the kernel takes in, in bytes, of a client that is not read.
+const UNREAD: usize = 4 * 1024;
+
+/// What it takes in once the client is read again.
+const READ: usize = 1024 * 1024;
+
 /// Carries one connection, to its end or to the fault that ends it.
-pub(super) async fn carry(mut client: TcpStream, upstream: SocketAddr, faults: Arc<Faults>) {
-    // In this order, so that a connection made during a fault never reaches the server.
-    let in_black_hole = tokio::select! {
-        biased;
-        () = faults.until(|conduct| conduct.refuse) => false,
-        () = faults.until(|conduct| conduct.black_hole) => true,
-        () = pass(&mut client, upstream, &faults) => false,
+pub(super) async fn carry(mut client: TcpStream, number: u64, faults: Arc<Faults>) {
+    let in_black_hole = {
+        let mut passing = pin!(pass(&mut client, &faults));
+        // In this order, so that a connection made during a fault never reaches the server.
+        tokio::select! {
+            biased;
+            () = faults.until(|conduct| conduct.refuse) => false,
+            () = faults.until(|conduct| conduct.forgotten >= number) => {
+                // Both ends stay open, with nobody between them.
+                faults.until(|conduct| conduct.refuse).await;
+                false
+            }
+            () = faults.until(|conduct| conduct.black_hole) => true,
+            () = &mut passing => false,
+        }
     };
     if in_black_hole {
         let mut nowhere = io::sink();
@@ -33,8 +49,8 @@ pub(super) async fn carry(mut client: TcpStream, upstream: SocketAddr, faults: A
 }
 
 /// Passes frames both ways until either side is gone or something was lost.
-async fn pass(client: &mut TcpStream, upstream: SocketAddr, faults: &Faults) {
-    let Ok(mut server) = TcpStream::connect(upstream).await else {
+async fn pass(client: &mut TcpStream, faults: &Faults) {
+    let Ok(mut server) = TcpStream::connect(faults.upstream()).await else {
         return;
     };
     for stream in [&*client, &server] {
@@ -64,25 +80,80 @@ enum Ended {
     Dropped,
 }
 
-/// Passes requests on, and says of each to `asked`, before the server can answer it, whether it
-/// calls a script.
+/// A request, for the one who passes the reply on.
+enum Asked {
+    /// It is no call, and its reply passes.
+    Other,
+    /// It calls a script or executes a transaction.
+    Call,
+    /// The server is asked something else, and these bytes stand for its reply.
+    Replaced(Vec<u8>),
+    /// The server is not asked: these bytes are the reply.
+    Answered(Vec<u8>),
+}
+
+/// What a client asks, request by request.
+#[derive(Default)]
+struct Dialogue {
+    in_transaction: bool,
+}
+
+impl Dialogue {
+    /// Whether the request calls a script or executes a transaction. What a transaction queues is
+    /// neither.
+    fn is_call(&mut self, request: &Frame) -> bool {
+        let is_exec = request.is_any_of(&["EXEC"]);
+        if is_exec || request.is_any_of(&["DISCARD"]) {
+            self.in_transaction = false;
+        } else if request.is_any_of(&["MULTI"]) {
+            self.in_transaction = true;
+        }
+        is_exec || !self.in_transaction && request.is_any_of(&["EVAL", "EVALSHA"])
+    }
+}
+
+/// Passes requests on, and says of each to `asked`, before the server can answer it, what becomes
+/// of its reply.
 async fn pass_requests(
-    client: impl AsyncRead + Unpin,
+    client: ReadHalf<'_>,
     mut server: impl AsyncWrite + Unpin,
-    asked: mpsc::UnboundedSender<bool>,
+    asked: mpsc::UnboundedSender<Asked>,
     faults: &Faults,
 ) -> Ended {
     let mut requests = Frames::new(client);
-    while let Some(request) = requests.next().await {
-        let is_script_call = request.is_script_call();
-        if is_script_call && faults.to_drop.spend() {
+    let mut dialogue = Dialogue::default();
+    loop {
+        let request = tokio::select! {
+            biased;
+            () = faults.until(|conduct| conduct.stop_reading) => {
+                let socket = SockRef::from(requests.reader().as_ref());
+                // Only how soon the client notices depends on these.
+                drop(socket.set_recv_buffer_size(UNREAD));
+                faults.until(|conduct| !conduct.stop_reading).await;
+                drop(socket.set_recv_buffer_size(READ));
+                continue;
+            }
+            request = requests.next() => request,
+        };
+        let Some(request) = request else { return Ended::Gone };
+        let is_call = dialogue.is_call(&request);
+        if is_call && faults.to_drop.spend() {
             return Ended::Dropped;
         }
-        if asked.send(is_script_call).is_err() || server.write_all(&request.bytes).await.is_err() {
+        let (becomes, bytes) = if !is_call {
+            (Asked::Other, request.bytes)
+        } else if !faults.to_answer.spend() {
+            (Asked::Call, request.bytes)
+        } else if request.is_any_of(&["EXEC"]) {
+            // The server must not stay in the transaction.
+            (Asked::Replaced(faults.answer()), resp::encode(&["DISCARD"]))
+        } else {
+            (Asked::Answered(faults.answer()), Vec::new())
+        };
+        if asked.send(becomes).is_err() || server.write_all(&bytes).await.is_err() {
             return Ended::Gone;
         }
     }
-    Ended::Gone
 }
 
 /// Passes replies on until the server is gone, or one is swallowed, or there are no more requests
@@ -90,33 +161,39 @@ async fn pass_requests(
 async fn pass_replies(
     server: impl AsyncRead + Unpin,
     mut client: impl AsyncWrite + Unpin,
-    mut unanswered: mpsc::UnboundedReceiver<bool>,
+    mut unanswered: mpsc::UnboundedReceiver<Asked>,
     faults: &Faults,
 ) {
     let mut replies = Frames::new(server);
-    // Whether the request that is to be answered next calls a script.
+    // The request that is to be answered next.
     let mut awaited = None;
     loop {
-        let reply = tokio::select! {
+        let (bytes, received) = tokio::select! {
             // In this order: a reply is read after the request that it answers.
             biased;
-            asked = unanswered.recv(), if awaited.is_none() => {
-                let Some(is_script_call) = asked else { return };
-                awaited = Some(is_script_call);
-                continue;
+            asked = unanswered.recv(), if awaited.is_none() => match asked {
+                None => return,
+                Some(Asked::Answered(bytes)) => (bytes, time::Instant::now()),
+                Some(asked) => {
+                    awaited = Some(asked);
+                    continue;
+                }
+            },
+            reply = replies.next() => {
+                let Some(reply) = reply else { return };
+                let request = if reply.is_push() { None } else { awaited.take() };
+                match request {
+                    Some(Asked::Call) if !reply.is_not_run() && faults.to_swallow.spend() => return,
+                    Some(Asked::Replaced(bytes)) => (bytes, reply.received),
+                    _ => (reply.bytes, reply.received),
+                }
             }
-            reply = replies.next() => reply,
         };
-        let Some(reply) = reply else { return };
-        let is_of_script = !reply.is_push() && awaited.take() == Some(true);
-        if is_of_script && !reply.is_unknown_script() && faults.to_swallow.spend() {
-            return;
-        }
         let delay = faults.delay();
         if !delay.is_zero() {
-            time::sleep_until(reply.received + delay).await;
+            time::sleep_until(received + delay).await;
         }
-        if client.write_all(&reply.bytes).await.is_err() {
+        if client.write_all(&bytes).await.is_err() {
             return;
         }
     }

@@ -1,14 +1,19 @@
+use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 /// What a proxy does wrong at the moment, and what it has done wrong.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Faults {
+    upstream: Mutex<SocketAddr>,
     pub(super) conduct: watch::Sender<Conduct>,
     pub(super) to_swallow: Budget,
     pub(super) to_drop: Budget,
+    pub(super) to_answer: Budget,
+    answer: Mutex<Vec<u8>>,
     connections: AtomicU64,
 }
 
@@ -17,10 +22,42 @@ pub(super) struct Faults {
 pub(super) struct Conduct {
     pub(super) refuse: bool,
     pub(super) black_hole: bool,
+    pub(super) stop_reading: bool,
+    /// How many of the connections, in the order in which they were made, have been forgotten.
+    pub(super) forgotten: u64,
     pub(super) delay: Duration,
 }
 
 impl Faults {
+    pub(super) fn new(upstream: SocketAddr) -> Self {
+        Self {
+            upstream: Mutex::new(upstream),
+            conduct: watch::Sender::default(),
+            to_swallow: Budget::default(),
+            to_drop: Budget::default(),
+            to_answer: Budget::default(),
+            answer: Mutex::default(),
+            connections: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn upstream(&self) -> SocketAddr {
+        *self.upstream.lock().expect("nothing panics under this lock")
+    }
+
+    pub(super) fn retarget(&self, upstream: SocketAddr) {
+        *self.upstream.lock().expect("nothing panics under this lock") = upstream;
+    }
+
+    /// The proxy's own answer, as bytes.
+    pub(super) fn answer(&self) -> Vec<u8> {
+        self.answer.lock().expect("nothing panics under this lock").clone()
+    }
+
+    pub(super) fn set_answer(&self, answer: Vec<u8>) {
+        *self.answer.lock().expect("nothing panics under this lock") = answer;
+    }
+
     /// Waits until the conduct is such.
     pub(super) async fn until(&self, such: impl FnMut(&Conduct) -> bool) {
         let mut conduct = self.conduct.subscribe();
@@ -31,8 +68,9 @@ impl Faults {
         self.conduct.borrow().delay
     }
 
-    pub(super) fn count_connection(&self) {
-        self.connections.fetch_add(1, Relaxed);
+    /// Counts a connection, and returns its number: the first is 1.
+    pub(super) fn count_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Relaxed) + 1
     }
 
     pub(super) fn connections(&self) -> u64 {

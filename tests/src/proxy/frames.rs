@@ -13,15 +13,15 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Whether it calls a script.
-    pub(super) fn is_script_call(&self) -> bool {
+    /// Whether it is a request by one of these commands.
+    pub(super) fn is_any_of(&self, commands: &[&str]) -> bool {
         let Value::Array(words) = &self.value else {
             return false;
         };
-        let Some(Value::Bulk(command)) = words.first() else {
+        let Some(Value::Bulk(word)) = words.first() else {
             return false;
         };
-        command.eq_ignore_ascii_case(b"EVAL") || command.eq_ignore_ascii_case(b"EVALSHA")
+        commands.iter().any(|command| word.eq_ignore_ascii_case(command.as_bytes()))
     }
 
     /// Whether it comes unasked, which RESP3 marks by a type of its own.
@@ -29,9 +29,13 @@ impl Frame {
         self.bytes.starts_with(b">")
     }
 
-    /// Whether the server says that it does not know the script, and so has not run it.
-    pub(super) fn is_unknown_script(&self) -> bool {
-        matches!(&self.value, Value::Error(text) if text.starts_with("NOSCRIPT"))
+    /// Whether the server says that it has not run what was called: the script is not known, or
+    /// the transaction was no good.
+    pub(super) fn is_not_run(&self) -> bool {
+        let Value::Error(text) = &self.value else {
+            return false;
+        };
+        text.starts_with("NOSCRIPT") || text.starts_with("EXECABORT")
     }
 }
 
@@ -47,6 +51,11 @@ pub(super) struct Frames<R> {
 impl<R: AsyncRead + Unpin> Frames<R> {
     pub(super) fn new(reader: R) -> Self {
         Self { reader, buffer: Vec::new(), received: Instant::now() }
+    }
+
+    /// Where they come from.
+    pub(super) fn reader(&self) -> &R {
+        &self.reader
     }
 
     /// The next frame; `None` when the stream is over, broken or not RESP.
