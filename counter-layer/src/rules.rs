@@ -97,7 +97,8 @@ pub use rule::Rule;
 ///   `/a`.
 /// - Percent-encodings of unreserved characters are decoded, once: `/%61` is `/a`. All others stay, in
 ///   upper case, so `%2F` separates nothing, and what is not UTF-8 is compared as it is encoded. A
-///   character that may not stand in a path is encoded. An invalid encoding stays as it is.
+///   character that may not stand in a path is encoded, and so is the percent sign of an invalid
+///   encoding: `/100%` is `/100%25`.
 /// - Several slashes become one; then `.` and `..` are resolved, and never lead above the root.
 ///
 /// A slash at the end is significant, except under a prefix. A path of more than 8,192 bytes is

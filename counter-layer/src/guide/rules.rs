@@ -228,7 +228,7 @@
 //!     ("/a%2fb", Some("/a%2Fb")), // no separator
 //!     ("/caf\u{e9}", Some("/caf%C3%A9")),
 //!     ("/%ff", Some("/%FF")), // not UTF-8
-//!     ("/100%", Some("/100%")), // no encoding at all
+//!     ("/100%", Some("/100%25")), // no encoding at all
 //!     ("*", None), // OPTIONS * has no path
 //! ] {
 //!     assert_eq!(rules.explain(&Method::GET, path, None).path.as_deref(), compared, "{path}");

@@ -1,0 +1,279 @@
+//! Headers of any bytes, from clients and from the proxies in front of the service.
+//!
+//! An input is read line by line. The first sign of a line says what the rest of it is:
+//!
+//! | sign | the rest |
+//! |---|---|
+//! | `f` `x` `r` | a value that the client sends as `Forwarded`, `X-Forwarded-For`, `X-Real-IP` |
+//! | `c` `u` | a value that it sends as `Cookie`, `User-Agent` |
+//! | `p` | the peer of the connection |
+//! | `h` | how many hops are trusted |
+//! | `n` | a network that is trusted |
+//! | `>` | what one more trusted proxy writes: a sign that says how, and the text of a parameter |
+//!
+//! Whatever the client sends, the visitor is the one whom the outermost trusted proxy heard from.
+#![no_main]
+
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use counter_core::{Counters, MemoryStore, Precision, Timestamp, VisitorKey};
+use counter_layer::ipnet::IpNet;
+use counter_layer::{AccessCounterLayer, Forwarded, Identity};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
+use libfuzzer_sys::fuzz_target;
+use tower::{Layer, ServiceExt, service_fn};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+/// Beyond these an input says nothing new, and only takes longer.
+const MOST: usize = 16;
+
+struct Input<'a> {
+    headers: HeaderMap,
+    peer: IpAddr,
+    hops: usize,
+    networks: Vec<IpNet>,
+    proxies: Vec<Proxy<'a>>,
+}
+
+/// How a proxy writes its entry.
+#[derive(Clone, Copy)]
+struct Proxy<'a> {
+    style: u8,
+    text: &'a [u8],
+}
+
+fuzz_target!(|input: &[u8]| {
+    let input = Input::read(input);
+    nothing_panics(&input);
+    the_issued_cookie_is_taken_back(&input);
+    if !input.proxies.is_empty() {
+        the_client_changes_nothing(&input, &header::FORWARDED, &Forwarded::RFC7239, Proxy::parameters);
+        the_client_changes_nothing(&input, &X_FORWARDED_FOR, &Forwarded::X_FORWARDED_FOR, Proxy::address);
+    }
+});
+
+fn nothing_panics(input: &Input<'_>) {
+    let mut seen = Visitors::new();
+    let request = request(input.peer, &input.headers);
+    for header in [Forwarded::RFC7239, Forwarded::X_FORWARDED_FOR, Forwarded::header(X_REAL_IP)] {
+        let forwarded = Identity::forwarded(header);
+        seen.visit(forwarded.clone().trusted_hops(input.hops), request.clone());
+        seen.visit(forwarded.trusted_networks(input.networks.iter().copied()), request.clone());
+    }
+    seen.visit(Identity::cookie("visitor"), request.clone());
+    seen.visit(Identity::header(header::COOKIE), request);
+}
+
+fn the_issued_cookie_is_taken_back(input: &Input<'_>) {
+    let mut seen = Visitors::new();
+    let Some(cookie) = seen.visit(Identity::issued_cookie("visitor"), request(input.peer, &input.headers))
+    else {
+        return;
+    };
+    let pair = cookie.as_bytes().split(|byte| *byte == b';').next().expect("there is a first");
+    let mut headers = HeaderMap::new();
+    headers.insert(header::COOKIE, HeaderValue::from_bytes(pair).expect("a part of a value"));
+    let second = seen.visit(Identity::issued_cookie("visitor"), request(input.peer, &headers));
+    assert_eq!((second, seen.count()), (None, 1));
+}
+
+/// Whether one and the same is seen with what the client sent, without it, and when it comes itself.
+fn the_client_changes_nothing<'a>(
+    input: &Input<'a>,
+    name: &HeaderName,
+    header: &Forwarded,
+    write: impl Fn(Proxy<'a>, IpAddr) -> Vec<u8>,
+) {
+    let agent =
+        HeaderValue::from_static("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0");
+    let plain = HeaderMap::from_iter([(header::USER_AGENT, agent)]);
+    let client = input.proxies[0].client();
+    let (mut spoofed, mut honest) = (plain.clone(), plain.clone());
+    for value in input.headers.get_all(name) {
+        spoofed.append(name, value.clone());
+    }
+    let mut heard_from = client;
+    for (number, proxy) in (1..).zip(&input.proxies) {
+        let entry = write(*proxy, heard_from);
+        for headers in [&mut spoofed, &mut honest] {
+            append(headers, name, &entry, proxy.on_its_own_line());
+        }
+        heard_from = Ipv4Addr::new(10, 0, 0, number).into();
+    }
+    let mut seen = Visitors::new();
+    seen.visit(Identity::peer(), request(client, &plain));
+    for headers in [&spoofed, &honest] {
+        let forwarded = Identity::forwarded(header.clone());
+        let ours = "10.0.0.0/8".parse().expect("a network");
+        seen.visit(forwarded.clone().trusted_networks([ours]), request(heard_from, headers));
+        seen.visit(forwarded.trusted_hops(input.proxies.len()), request(heard_from, headers));
+    }
+    assert_eq!(seen.count(), 1, "{client} sends {spoofed:?}");
+}
+
+/// Adds an entry on the right, as proxies do.
+fn append(headers: &mut HeaderMap, name: &HeaderName, entry: &[u8], own_line: bool) {
+    let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).expect("what may stand in a header");
+    let lines = headers.get_all(name).iter().count();
+    match headers.get_all(name).iter().next_back() {
+        Some(last) if !own_line => {
+            let joined = value(&[last.as_bytes(), b", ", entry].concat());
+            let others: Vec<_> = headers.get_all(name).iter().take(lines - 1).cloned().collect();
+            headers.remove(name);
+            for line in others.into_iter().chain([joined]) {
+                headers.append(name, line);
+            }
+        }
+        _ => {
+            headers.append(name, value(entry));
+        }
+    }
+}
+
+fn request(peer: IpAddr, headers: &HeaderMap) -> Request<()> {
+    let mut request = Request::new(());
+    *request.headers_mut() = headers.clone();
+    request.extensions_mut().insert(SocketAddr::new(peer, 1000));
+    request
+}
+
+/// How many visitors there were, told apart by the same key.
+struct Visitors(Counters<MemoryStore>);
+
+impl Visitors {
+    fn new() -> Self {
+        Self(Counters::builder(MemoryStore::new()).build().expect("the defaults are fine"))
+    }
+
+    /// Makes a request, and gives the cookie that the answer sets.
+    fn visit(&mut self, identity: impl Into<Identity>, request: Request<()>) -> Option<HeaderValue> {
+        let layer = AccessCounterLayer::new(self.0.recorder()).visitor_key(VisitorKey::new([7; 16]));
+        let layer = layer.identity(identity).expect("its cookies have names");
+        let service = layer.layer(service_fn(async |_| Ok::<_, Infallible>(Response::new(()))));
+        let answer = ready(service.oneshot(request)).expect("infallible");
+        answer.headers().get(header::SET_COOKIE).cloned()
+    }
+
+    fn count(&mut self) -> u64 {
+        ready(self.0.flush()).expect("memory takes all");
+        let day = Precision::try_from(86_400).expect("not 0");
+        let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(86_400);
+        let hits = ["hits".parse().expect("a name")];
+        ready(self.0.stats().uniques(&hits, day, range)).expect("days are kept").visitors
+    }
+}
+
+/// What a future gives that waits for nothing.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("there is nothing to wait for"),
+    }
+}
+
+impl<'a> Input<'a> {
+    fn read(bytes: &'a [u8]) -> Self {
+        let mut input = Self {
+            headers: HeaderMap::new(),
+            peer: Ipv4Addr::LOCALHOST.into(),
+            hops: 1,
+            networks: Vec::new(),
+            proxies: Vec::new(),
+        };
+        for line in bytes.split(|byte| *byte == b'\n').take(MOST) {
+            if let Some((sign, rest)) = line.split_first() {
+                input.read_line(*sign, rest);
+            }
+        }
+        input
+    }
+
+    fn read_line(&mut self, sign: u8, rest: &'a [u8]) {
+        let text = str::from_utf8(rest).unwrap_or_default();
+        let name = match sign {
+            b'f' => header::FORWARDED,
+            b'x' => X_FORWARDED_FOR,
+            b'r' => X_REAL_IP,
+            b'c' => header::COOKIE,
+            b'u' => header::USER_AGENT,
+            b'p' => return self.peer = text.parse().unwrap_or(self.peer),
+            b'h' => return self.hops = text.parse().unwrap_or(self.hops),
+            b'n' => return self.networks.extend(text.parse::<IpNet>()),
+            b'>' => {
+                if let Some((style, text)) = rest.split_first() {
+                    self.proxies.push(Proxy { style: *style, text });
+                }
+                return;
+            }
+            _ => return,
+        };
+        if let Ok(value) = HeaderValue::from_bytes(rest) {
+            self.headers.append(name, value);
+        }
+    }
+}
+
+/// RFC 7239, section 4, and what is usual in `X-Forwarded-For`.
+impl Proxy<'_> {
+    fn client(self) -> IpAddr {
+        if self.is(0) {
+            Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7).into()
+        } else {
+            Ipv4Addr::new(192, 0, 2, 7).into()
+        }
+    }
+
+    const fn on_its_own_line(self) -> bool {
+        self.is(1)
+    }
+
+    fn address(self, address: IpAddr) -> Vec<u8> {
+        let port = if self.is(2) { ":4711" } else { "" };
+        let text = match address {
+            IpAddr::V6(address) if self.is(2) || self.is(3) => format!("[{address}]{port}"),
+            IpAddr::V6(address) => address.to_string(),
+            IpAddr::V4(address) => format!("{address}{port}"),
+        };
+        if self.is(4) { format!(" {text}\t").into() } else { text.into() }
+    }
+
+    fn parameters(self, address: IpAddr) -> Vec<u8> {
+        let port = if self.is(2) { ":4711" } else { "" };
+        let node = match address {
+            IpAddr::V6(address) => format!("[{address}]{port}"),
+            IpAddr::V4(address) => format!("{address}{port}"),
+        };
+        let token = address.is_ipv4() && port.is_empty() && !self.is(3);
+        let node = if token { node.into() } else { self.quoted(node.as_bytes()) };
+        let host = [b"host=", &*self.quoted(self.text)].concat();
+        let name = if self.is(4) { b"For=" } else { b"for=" };
+        let node = [name, &*node].concat();
+        if self.is(5) {
+            [&host, &b";"[..], &node].concat()
+        } else {
+            [&node, &b";proto=https;"[..], &host].concat()
+        }
+    }
+
+    /// The text between quotation marks, with backslashes where they must stand, or everywhere.
+    fn quoted(self, text: &[u8]) -> Vec<u8> {
+        let mut quoted = vec![b'"'];
+        for byte in text.iter().filter(|byte| **byte == b'\t' || **byte >= 0x20 && **byte != 0x7f) {
+            if self.is(6) || matches!(byte, b'"' | b'\\') {
+                quoted.push(b'\\');
+            }
+            quoted.push(*byte);
+        }
+        quoted.push(b'"');
+        quoted
+    }
+
+    const fn is(self, bit: u8) -> bool {
+        self.style >> bit & 1 == 1
+    }
+}

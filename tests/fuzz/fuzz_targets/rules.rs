@@ -1,0 +1,214 @@
+//! Rules of any text, asked about any path and method.
+//!
+//! An input is read line by line. The first sign of a line says what the rest of it is:
+//!
+//! | sign | the rest |
+//! |---|---|
+//! | `=` | the counter of a new rule, to which the lines below belong |
+//! | `+` | a pattern of that rule |
+//! | `@` | a method of that rule |
+//! | `#` | the weight of that rule |
+//! | `!` | nothing: that rule counts no visitors |
+//! | `-` | an excluded pattern |
+//! | `_` | the counter of what nothing else matches |
+//! | `$` | nothing: the router's template counts |
+//! | `>` | the method of the requests |
+//! | `<` | the router's template of the requests |
+//! | `&` | a path, repeated until it is too long to be matched |
+//!
+//! Any other line is a path.
+#![no_main]
+
+use std::num::NonZeroU32;
+
+use counter_layer::{Decision, Rule, Rules, RulesBuilder, RulesError};
+use http::Method;
+use libfuzzer_sys::fuzz_target;
+
+/// Beyond these an input says nothing new, and only takes longer.
+const MOST: usize = 8;
+
+/// Longer paths are not matched.
+const LONGEST: usize = 8192;
+
+#[derive(Default)]
+struct Input<'a> {
+    given: Given<'a>,
+    method: Method,
+    template: Option<&'a str>,
+    paths: Vec<String>,
+}
+
+#[derive(Clone, Default)]
+struct Given<'a> {
+    rules: Vec<GivenRule<'a>>,
+    excluded: Vec<&'a str>,
+    by_matched_path: bool,
+    otherwise: Option<&'a str>,
+}
+
+#[derive(Clone)]
+struct GivenRule<'a> {
+    counter: &'a str,
+    patterns: Vec<&'a str>,
+    methods: Vec<Method>,
+    weight: NonZeroU32,
+    visitors: bool,
+}
+
+fuzz_target!(|input: &[u8]| {
+    let text = String::from_utf8_lossy(input);
+    let Input { given, method, template, paths } = Input::read(&text);
+    let built = given.build();
+    assert_eq!(built.is_ok(), given.reversed().build().is_ok(), "the order decides whether it builds");
+    let given = match built {
+        Ok(_) => given,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            given.compatible()
+        }
+    };
+    let rules = given.build().expect("each of them was tried");
+    let reversed = given.reversed().build().expect("the same in another order");
+    for path in &paths {
+        check(&rules, &method, path, template);
+        let (one, other) =
+            (rules.explain(&method, path, template), reversed.explain(&method, path, template));
+        assert_eq!(one, other, "the order decides");
+    }
+});
+
+fn check(rules: &Rules, method: &Method, path: &str, template: Option<&str>) {
+    let explained = rules.explain(method, path, template);
+    assert!(!explained.to_string().is_empty());
+    assert_eq!(explained.decision(), rules.decide(method, path, template));
+    if let Decision::Count { counter, .. } = explained.decision() {
+        let named = rules.counters().any(|name| name == counter) || template == Some(counter);
+        assert!(named, "nobody named the counter {counter:?}");
+    }
+    // Encoded, a path may be too long to be asked about.
+    let Some(normal) = explained.path.as_ref().filter(|path| path.len() <= LONGEST) else { return };
+    let again = rules.explain(method, normal, template);
+    assert_eq!(again.path.as_ref(), Some(normal), "the normal form of {path:?} has another one");
+    assert_eq!(again.reason, explained.reason);
+
+    if path.contains(['?', '#']) || path.len() * 3 + 4 > LONGEST {
+        return;
+    }
+    let with_a_parameter = format!("{path};a=b");
+    assert_eq!(rules.explain(method, &with_a_parameter, template), explained);
+    if !path.contains('%') {
+        let encoded = percent_encoded(path);
+        assert_eq!(rules.explain(method, &encoded, template), explained);
+    }
+}
+
+fn percent_encoded(path: &str) -> String {
+    path.bytes().fold(String::new(), |text, byte| match byte {
+        b'/' | b';' => text + if byte == b'/' { "/" } else { ";" },
+        // Sub-delimiters mean something else when they are encoded.
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@' => {
+            text + char::from(byte).encode_utf8(&mut [0; 4])
+        }
+        _ => text + &format!("%{byte:02x}"),
+    })
+}
+
+impl<'a> Input<'a> {
+    fn read(text: &'a str) -> Self {
+        let mut input = Self::default();
+        for line in text.split('\n') {
+            input.read_line(line);
+        }
+        input
+    }
+
+    fn read_line(&mut self, line: &'a str) {
+        let sign = line.chars().next().unwrap_or_default();
+        let rest = &line[sign.len_utf8().min(line.len())..];
+        let given = &mut self.given;
+        let room = given.rules.len() < MOST;
+        match (sign, given.rules.last_mut()) {
+            ('=', _) if room => given.rules.push(GivenRule::new(rest)),
+            ('+', Some(rule)) if rule.patterns.len() < MOST => rule.patterns.push(rest),
+            ('@', Some(rule)) if rule.methods.len() < MOST => {
+                rule.methods.extend(Method::from_bytes(rest.as_bytes()));
+            }
+            ('#', Some(rule)) => rule.weight = rest.parse().unwrap_or(rule.weight),
+            ('!', Some(rule)) => rule.visitors = false,
+            ('-', _) if given.excluded.len() < MOST => given.excluded.push(rest),
+            ('_', _) => given.otherwise = Some(rest),
+            ('$', _) => given.by_matched_path = true,
+            ('>', _) => self.method = Method::from_bytes(rest.as_bytes()).unwrap_or_default(),
+            ('<', _) => self.template = Some(rest),
+            ('&', _) if !rest.is_empty() && self.paths.len() < MOST => {
+                self.paths.push(rest.repeat(LONGEST / rest.len() + 1));
+            }
+            _ if self.paths.len() < MOST => self.paths.push(line.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+impl Given<'_> {
+    fn build(&self) -> Result<Rules, RulesError> {
+        let mut builder = Rules::builder();
+        for rule in &self.rules {
+            builder = builder.rule(rule.rule());
+        }
+        builder = self.excluded.iter().copied().fold(builder, RulesBuilder::exclude);
+        if self.by_matched_path {
+            builder = builder.by_matched_path();
+        }
+        if let Some(counter) = self.otherwise {
+            builder = builder.otherwise(counter);
+        }
+        builder.build()
+    }
+
+    fn reversed(&self) -> Self {
+        let mut reversed = self.clone();
+        reversed.rules.reverse();
+        reversed.excluded.reverse();
+        for rule in &mut reversed.rules {
+            rule.patterns.reverse();
+            rule.methods.reverse();
+        }
+        reversed
+    }
+
+    /// As much of it as can stand together.
+    fn compatible(self) -> Self {
+        let mut kept = Self { by_matched_path: self.by_matched_path, ..Self::default() };
+        kept.otherwise = self.otherwise;
+        if kept.build().is_err() {
+            kept.otherwise = None;
+        }
+        for rule in self.rules {
+            kept.rules.push(rule);
+            if kept.build().is_err() {
+                kept.rules.pop();
+            }
+        }
+        for pattern in self.excluded {
+            kept.excluded.push(pattern);
+            if kept.build().is_err() {
+                kept.excluded.pop();
+            }
+        }
+        kept
+    }
+}
+
+impl<'a> GivenRule<'a> {
+    const fn new(counter: &'a str) -> Self {
+        Self { counter, patterns: Vec::new(), methods: Vec::new(), weight: NonZeroU32::MIN, visitors: true }
+    }
+
+    fn rule(&self) -> Rule {
+        let rule = Rule::counter(self.counter).weight(self.weight);
+        let rule = self.patterns.iter().copied().fold(rule, Rule::pattern);
+        let rule = self.methods.iter().cloned().fold(rule, Rule::method);
+        if self.visitors { rule } else { rule.without_visitors() }
+    }
+}
