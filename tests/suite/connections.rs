@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use counter_core::fred::interfaces::ClientLike;
-use counter_core::fred::prelude::{Builder, Config};
+use counter_core::fred::prelude::{Builder, Config, TlsConnector};
+use counter_core::fred::rustls::pki_types::pem::PemObject;
+use counter_core::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use counter_core::fred::rustls::{ClientConfig, RootCertStore};
 use counter_core::{Agent, Counters, RedisStore, Store, Timestamp, VisitorKey};
 use tests::cluster::RedisCluster;
+use tests::tls::{Certificates, TlsRedis};
 use tests::{RedisServer, until};
 
 use crate::support::{name, precision};
@@ -36,7 +40,7 @@ async fn assert_it_counts(store: RedisStore) {
     let total = stats.total(&name("hits"), precision(86_400), range.clone()).await;
     assert_eq!(total.expect("readable"), 500);
     let uniques = stats.uniques(&[name("hits")], precision(86_400), range).await.expect("readable");
-    assert!((490..=510).contains(&uniques.visitors), "{uniques:?}");
+    assert!((485..=515).contains(&uniques.visitors), "{uniques:?}");
     let cleaned = cleaner.clean_once(now.plus(400 * 86_400)).await.expect("it cleans");
     assert_eq!(cleaned.counters, 7);
 }
@@ -77,12 +81,56 @@ async fn a_database_has_a_number() {
 
 #[tokio::test]
 async fn a_socket_is_an_address() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("redis.sock");
-    let socket = socket.to_str().expect("UTF-8");
-    let _server = RedisServer::start_with(&["--unixsocket", socket]);
-    let url = format!("redis+unix://{socket}");
-    assert_it_counts(RedisStore::builder().connect(&url).await.expect("an address")).await;
+    let server = RedisServer::start();
+    let store = RedisStore::builder().connect(&server.socket_url()).await.expect("an address");
+    assert_it_counts(store).await;
+}
+
+/// As the guide shows it: an authority of one's own, and perhaps a certificate of the client's.
+fn over_tls(url: &str, certificates: &Certificates, own: bool) -> Config {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(certificates.authority()).expect("a file") {
+        roots.add(authority.expect("a certificate")).expect("good");
+    }
+    let tls = ClientConfig::builder().with_root_certificates(roots);
+    let tls = if own {
+        let chain = vec![CertificateDer::from_pem_file(certificates.client()).expect("a certificate")];
+        let key = PrivateKeyDer::from_pem_file(certificates.client_key()).expect("a key");
+        tls.with_client_auth_cert(chain, key).expect("they belong together")
+    } else {
+        tls.with_no_client_auth()
+    };
+    let mut config = Config::from_url(url).expect("an address");
+    config.tls = Some(TlsConnector::from(tls).into());
+    config
+}
+
+#[tokio::test]
+async fn tls_trusts_an_authority_of_ones_own_and_shows_a_certificate() {
+    for (server, own) in [(TlsRedis::start(), false), (TlsRedis::start_mutual(), true)] {
+        let config = over_tls(&server.url(), server.certificates(), own);
+        assert_it_counts(RedisStore::builder().connect_with(config).await.expect("good")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_to_be_trusted_gets_no_hit_and_the_reason_is_told() {
+    let server = TlsRedis::start();
+    let strangers = Certificates::make();
+    let by_strangers = over_tls(&server.url(), &strangers, false);
+    let by_the_system = Config::from_url(&server.url()).expect("an address");
+    for config in [by_strangers, by_the_system] {
+        let store = RedisStore::builder().connect_with(config).await.expect("good");
+        let mut counters = Counters::builder(store).build().expect("good settings");
+        counters.recorder().record(counters.recorder().counter("hits"), None);
+        let stats = counters.stats();
+        let told = async || {
+            assert!(counters.flush().await.is_err());
+            stats.health().last_error.is_some_and(|error| error.contains("Certificate"))
+        };
+        until("the reason is told", LIMIT, told).await;
+        assert_eq!((stats.ledger().hits.pending, server.server().int(&["DBSIZE"])), (1, 0));
+    }
 }
 
 #[tokio::test]
@@ -104,7 +152,8 @@ async fn a_cluster_is_found_from_any_of_its_nodes_and_by_either_spelling() {
     let cluster = RedisCluster::start();
     for scheme in ["redis-cluster", "redis+cluster"] {
         let url = format!("{scheme}://{}", cluster.node(2).address());
-        assert_it_counts(RedisStore::builder().connect(&url).await.expect("an address")).await;
+        let builder = RedisStore::builder().namespace(format!("{scheme}:").parse().expect("a namespace"));
+        assert_it_counts(builder.connect(&url).await.expect("an address")).await;
     }
 }
 

@@ -1,4 +1,5 @@
 mod keys;
+mod link;
 mod connection;
 mod cluster;
 mod route;

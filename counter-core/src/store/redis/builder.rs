@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use crate::Shards;
 /// | `redis+unix:///path/to/socket` | a socket, with the feature `unix-sockets` |
 /// | `rediss…://` of each but the last | the same over TLS, with the feature `rustls` or `native-tls` |
 ///
-/// A user name or password may be left out. `redis+cluster` and `redis+sentinel` are understood as well.
+/// A user name or password may be left out. `valkey` may stand for `redis`, and `+` for `-`.
 /// Certificates are checked against those that the system trusts; for a private authority or a
 /// certificate of the client's own, [`connect_with`](Self::connect_with) takes a configuration of
 /// `fred` with a TLS connector of one's own.
@@ -78,7 +77,7 @@ impl RedisBuilder {
     /// that task dies or hangs, a new client takes its place.
     ///
     /// # Errors
-    /// When the address is not one of those above.
+    /// When the address is not one of those above, or needs a feature that is not there.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
@@ -126,17 +125,25 @@ impl RedisBuilder {
 }
 
 fn config(url: &str) -> Result<Config, FredError> {
-    let url = match url.split_once("://") {
-        Some((scheme, rest)) if ["+cluster", "+sentinel"].iter().any(|kind| scheme.ends_with(kind)) => {
-            Cow::Owned(format!("{}://{rest}", scheme.replace('+', "-")))
+    let no = |words| Err(FredError::new(FredKind::Config, words));
+    // The client itself would take any scheme for that of one server, without TLS.
+    let Some((scheme, rest)) = url.split_once("://") else { return no("there is no scheme") };
+    let (protocol, kind) = scheme.split_once(['+', '-']).unwrap_or((scheme, ""));
+    match (protocol, kind) {
+        ("redis" | "valkey", "" | "cluster" | "sentinel") => {}
+        ("rediss" | "valkeys", "" | "cluster" | "sentinel") => {
+            if !cfg!(any(feature = "rustls", feature = "native-tls")) {
+                return no("TLS needs the feature `rustls` or `native-tls`");
+            }
         }
-        _ => Cow::Borrowed(url),
-    };
-    if !cfg!(any(feature = "rustls", feature = "native-tls")) && url.starts_with("rediss") {
-        // The client would send the password in the clear.
-        return Err(FredError::new(FredKind::Config, "TLS needs the feature `rustls` or `native-tls`"));
+        ("redis" | "valkey", "unix") => return Config::from_url(&format!("{protocol}+unix://{rest}")),
+        _ => return no("the scheme is unknown"),
     }
-    Config::from_url(&url)
+    if kind.is_empty() {
+        Config::from_url(url)
+    } else {
+        Config::from_url(&format!("{protocol}-{kind}://{rest}"))
+    }
 }
 
 impl fmt::Display for ConnectError {

@@ -1,20 +1,18 @@
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
-use fred::interfaces::{ClientLike, EventInterface};
-use fred::types::config::{
-    Config, ConnectionConfig, Options, ReconnectPolicy, Server, TcpConfig, UnresponsiveConfig,
-};
-use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, FromValue, Value};
+use fred::interfaces::ClientLike;
+use fred::types::config::{Config, Options};
+use fred::types::{ClusterHash, ConnectHandle, CustomCommand, FromValue, Value};
 use fred::util::redis_keyslot;
-use tokio::sync::broadcast;
 use tokio::time::timeout;
 
+use super::link::Link;
 use crate::{Error, ErrorKind};
 
 /// The connection to one server, or to the master that sentinels tell of.
@@ -33,25 +31,9 @@ pub(super) struct Connection {
     connections: AtomicU64,
 }
 
-/// A client.
-pub(super) struct Link {
-    pub(super) client: Client,
-    /// Why connecting fails is told nowhere else: commands only say that there is no connection.
-    troubles: Mutex<broadcast::Receiver<(FredError, Option<Server>)>>,
-    /// Those that were made since this was last looked at, and those before.
-    connected: Mutex<(broadcast::Receiver<Server>, u64)>,
-    /// The task of a client that was made here.
-    task: Option<ConnectHandle>,
-    /// How many calls in a row had no answer.
-    unanswered: AtomicU32,
-}
-
 /// For one command, from the call to the answer. It must be longer than the time after which the
 /// client takes a silent server for dead.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// After so many calls in a row without an answer the client itself is taken for dead.
-const UNANSWERED: u32 = 3;
 
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
@@ -178,78 +160,6 @@ impl Connection {
     }
 }
 
-impl Link {
-    /// Begins to connect, and does so again whenever the connection breaks.
-    fn open(config: &Config) -> Result<Self, FredError> {
-        let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
-        policy.set_jitter(50);
-        let mut link = Self::open_by(config, Some(policy))?;
-        link.task = Some(link.client.connect());
-        Ok(link)
-    }
-
-    fn open_by(config: &Config, policy: Option<ReconnectPolicy>) -> Result<Self, FredError> {
-        let mut builder = Builder::from_config(config.clone());
-        builder.with_connection_config(|connection| *connection = connection_config());
-        if let Some(policy) = policy {
-            builder.set_policy(policy);
-        }
-        Ok(Self::new(builder.build()?, None))
-    }
-
-    fn new(client: Client, task: Option<ConnectHandle>) -> Self {
-        let troubles = Mutex::new(client.error_rx());
-        let connected = Mutex::new((client.reconnect_rx(), 0));
-        Self { client, troubles, connected, task, unanswered: AtomicU32::new(0) }
-    }
-
-    fn answered(&self) {
-        self.unanswered.store(0, Ordering::Relaxed);
-    }
-
-    fn is_useless_after(&self, error: &FredError) -> bool {
-        if *error.kind() == FredKind::Timeout {
-            return self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED;
-        }
-        self.answered();
-        // A master that became a replica: the next connection finds the new one, by sentinel or by name.
-        error.details().starts_with("READONLY")
-    }
-
-    fn connections(&self) -> u64 {
-        let (made, sum) = &mut *self.connected.lock().expect("nothing panics under this lock");
-        loop {
-            *sum += match made.try_recv() {
-                Ok(_) => 1,
-                Err(broadcast::error::TryRecvError::Lagged(missed)) => missed,
-                Err(_) => return *sum,
-            };
-        }
-    }
-
-    fn latest_trouble(&self) -> Option<FredError> {
-        let mut troubles = self.troubles.lock().expect("nothing panics under this lock");
-        let mut latest = None;
-        loop {
-            match troubles.try_recv() {
-                Ok((error, _)) => latest = Some(error),
-                Err(broadcast::error::TryRecvError::Lagged(_)) => {}
-                Err(_) => return latest,
-            }
-        }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        // The client's own `quit` waits for a server that may be away, and without this its task would
-        // live on.
-        if let Some(task) = &self.task {
-            task.abort();
-        }
-    }
-}
-
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // fred's own would print the password.
@@ -265,28 +175,6 @@ pub(super) fn answer_of(error: &Error) -> Option<&str> {
 /// Whether an error is an answer of the server that begins like this.
 pub(super) fn says(error: &Error, beginning: &str) -> bool {
     answer_of(error).is_some_and(|answer| answer.starts_with(beginning))
-}
-
-fn connection_config() -> ConnectionConfig {
-    ConnectionConfig {
-        connection_timeout: Duration::from_secs(2),
-        internal_command_timeout: Duration::from_secs(2),
-        // A redirection by ASK would end the client's task for ever; without, it costs one error.
-        max_redirections: 0,
-        unresponsive: UnresponsiveConfig {
-            max_timeout: Some(Duration::from_secs(3)),
-            interval: Duration::from_millis(500),
-        },
-        // A wrong password may become right: the server's owner rotates it.
-        reconnect_on_auth_error: true,
-        tcp: TcpConfig {
-            nodelay: Some(true),
-            #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-            user_timeout: Some(Duration::from_secs(5)),
-            ..TcpConfig::default()
-        },
-        ..ConnectionConfig::default()
-    }
 }
 
 /// A command for the server of a key, should the client know several.

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use fred::types::{FromValue, Value};
 use fred::util::sha1_hash;
 
@@ -6,7 +8,6 @@ use super::route::Route;
 use crate::Error;
 
 /// A Lua script, sent by its digest, and whole when the server does not know it (any more).
-#[derive(Debug)]
 pub(super) struct Script {
     source: &'static str,
     digest: String,
@@ -32,6 +33,12 @@ impl Script {
             }
             answer => answer,
         }
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script").field("digest", &self.digest).finish_non_exhaustive()
     }
 }
 

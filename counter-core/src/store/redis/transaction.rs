@@ -8,7 +8,8 @@ use fred::interfaces::ClientLike;
 use fred::types::{FromValue, Resp3Frame, Value};
 use tokio::sync::MutexGuard;
 
-use super::connection::{Connection, Link, command, explain, unavailable};
+use super::connection::{Connection, command, explain, unavailable};
+use super::link::Link;
 use crate::Error;
 
 /// A connection that watches a key.

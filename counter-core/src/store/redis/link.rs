@@ -1,0 +1,132 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::interfaces::{ClientLike, EventInterface};
+use fred::types::config::{Config, ConnectionConfig, ReconnectPolicy, Server, TcpConfig, UnresponsiveConfig};
+use fred::types::{Builder, ConnectHandle};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::TryRecvError;
+
+/// A client of fred and what it tells.
+pub(super) struct Link {
+    pub(super) client: Client,
+    /// The task of a client that was made here.
+    pub(super) task: Option<ConnectHandle>,
+    told: Mutex<Told>,
+    /// How many calls in a row had no answer.
+    unanswered: AtomicU32,
+}
+
+/// Why connecting fails is told nowhere else: commands only say that there is no connection.
+struct Told {
+    troubles: Receiver<(FredError, Option<Server>)>,
+    connected: Receiver<Server>,
+    /// The last of the troubles since a command was answered.
+    trouble: Option<FredError>,
+    connections: u64,
+}
+
+/// After so many calls in a row without an answer the client itself is taken for dead.
+const UNANSWERED: u32 = 3;
+
+impl Link {
+    /// Begins to connect, and does so again whenever the connection breaks.
+    pub(super) fn open(config: &Config) -> Result<Self, FredError> {
+        let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
+        policy.set_jitter(50);
+        let mut link = Self::open_by(config, Some(policy))?;
+        link.task = Some(link.client.connect());
+        Ok(link)
+    }
+
+    pub(super) fn open_by(config: &Config, policy: Option<ReconnectPolicy>) -> Result<Self, FredError> {
+        let mut builder = Builder::from_config(config.clone());
+        builder.with_connection_config(|connection| *connection = connection_config());
+        if let Some(policy) = policy {
+            builder.set_policy(policy);
+        }
+        Ok(Self::new(builder.build()?, None))
+    }
+
+    pub(super) fn new(client: Client, task: Option<ConnectHandle>) -> Self {
+        let (troubles, connected) = (client.error_rx(), client.reconnect_rx());
+        let told = Mutex::new(Told { troubles, connected, trouble: None, connections: 0 });
+        Self { client, task, told, unanswered: AtomicU32::new(0) }
+    }
+
+    pub(super) fn answered(&self) {
+        self.unanswered.store(0, Ordering::Relaxed);
+        self.told().trouble = None;
+    }
+
+    pub(super) fn is_useless_after(&self, error: &FredError) -> bool {
+        if *error.kind() == FredKind::Timeout {
+            return self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED;
+        }
+        self.unanswered.store(0, Ordering::Relaxed);
+        // A master that became a replica: the next connection finds the new one, by sentinel or by name.
+        error.details().starts_with("READONLY")
+    }
+
+    pub(super) fn connections(&self) -> u64 {
+        self.told().connections
+    }
+
+    pub(super) fn latest_trouble(&self) -> Option<FredError> {
+        self.told().trouble.clone()
+    }
+
+    /// All that was told until now.
+    fn told(&self) -> MutexGuard<'_, Told> {
+        let mut told = self.told.lock().expect("nothing panics under this lock");
+        loop {
+            match told.troubles.try_recv() {
+                Ok((error, _)) => told.trouble = Some(error),
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(_) => break,
+            }
+        }
+        loop {
+            told.connections += match told.connected.try_recv() {
+                Ok(_) => 1,
+                Err(TryRecvError::Lagged(missed)) => missed,
+                Err(_) => return told,
+            };
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The client's own `quit` waits for a server that may be away, and without this its task would
+        // live on.
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+fn connection_config() -> ConnectionConfig {
+    ConnectionConfig {
+        connection_timeout: Duration::from_secs(2),
+        internal_command_timeout: Duration::from_secs(2),
+        // A redirection by ASK would end the client's task for ever; without, it costs one error.
+        max_redirections: 0,
+        unresponsive: UnresponsiveConfig {
+            max_timeout: Some(Duration::from_secs(3)),
+            interval: Duration::from_millis(500),
+        },
+        // A wrong password may become right: the server's owner rotates it.
+        reconnect_on_auth_error: true,
+        tcp: TcpConfig {
+            nodelay: Some(true),
+            #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+            user_timeout: Some(Duration::from_secs(5)),
+            ..TcpConfig::default()
+        },
+        ..ConnectionConfig::default()
+    }
+}
