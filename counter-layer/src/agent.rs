@@ -1,5 +1,8 @@
 //! Who makes a request: a person with a browser, or a program.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use aho_corasick::{AhoCorasick, MatchKind};
 use counter_core::Agent;
 use http::{HeaderMap, HeaderValue, header};
@@ -65,7 +68,40 @@ pub(crate) fn by_words() -> impl Fn(&RequestHead<'_>) -> Agent + Send + Sync {
         .match_kind(MatchKind::LeftmostFirst)
         .build(PROGRAMS.iter().chain(&BROWSERS))
         .expect("an automaton of a few short words is small");
-    move |head| agent(&words, user_agent(head.headers))
+    let answers = Answers::new();
+    move |head| answers.of(user_agent(head.headers), |user_agent| agent(&words, user_agent))
+}
+
+/// The answers about user agents that came lately: the words of one take ten times as long as its hash,
+/// and most requests come with one of a few.
+struct Answers {
+    hasher: RandomState,
+    /// In each place the hash of a user agent, its lowest bit replaced by whether that is a bot. A wrong
+    /// answer would take two user agents with the same 63 bits, under a secret that nobody knows.
+    places: Box<[AtomicU64]>,
+}
+
+const PLACES: usize = 256;
+
+impl Answers {
+    fn new() -> Self {
+        // Nothing hashes to a place that is not its own, so 0 in it is not taken for an answer; in the
+        // first place it could be, and so begins as one that belongs elsewhere.
+        let empty = |place| AtomicU64::new(if place == 0 { u64::MAX } else { 0 });
+        Self { hasher: RandomState::new(), places: (0..PLACES).map(empty).collect() }
+    }
+
+    fn of(&self, user_agent: &[u8], find: impl FnOnce(&[u8]) -> Agent) -> Agent {
+        let hash = self.hasher.hash_one(user_agent);
+        let place = &self.places[usize::from(hash.to_be_bytes()[0])];
+        let known = place.load(Ordering::Relaxed);
+        if known | 1 == hash | 1 {
+            return if known & 1 == 1 { Agent::Bot } else { Agent::Human };
+        }
+        let agent = find(user_agent);
+        place.store(hash & !1 | u64::from(agent == Agent::Bot), Ordering::Relaxed);
+        agent
+    }
 }
 
 /// Without a word of either kind it is a program: all browsers name their engine.
@@ -146,6 +182,22 @@ mod tests {
             "SomeSPIDER 1.0",
         ];
         check(&bots, Agent::Bot);
+    }
+
+    #[test]
+    fn an_answer_is_found_again_and_never_that_about_another() {
+        let (answers, mut asked) = (Answers::new(), 0);
+        let mut ask = |n: u32| {
+            answers.of(&n.to_le_bytes(), |_| {
+                asked += 1;
+                if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human }
+            })
+        };
+        for n in 0..100_000 {
+            let expected = if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human };
+            assert_eq!([ask(n), ask(n), ask(n / 2 * 2)], [expected, expected, Agent::Bot]);
+        }
+        assert!(asked < 200_000, "{asked}");
     }
 
     #[test]

@@ -6,7 +6,6 @@ mod table;
 mod explanation;
 mod builder;
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use http::Method;
@@ -113,7 +112,8 @@ pub struct Rules {
     excluded: Table,
     rules: Vec<Resolved>,
     patterns: Vec<Included>,
-    by_method: HashMap<Method, Table>,
+    /// Few: looking through them is faster than hashing.
+    by_method: Vec<(Method, Table)>,
     other_methods: Table,
     by_matched_path: bool,
     otherwise: Option<String>,
@@ -196,7 +196,8 @@ impl Rules {
             let Pattern { text, kind, .. } = &self.exclusions[number];
             return Some(Reason::Excluded { pattern: text, kind: *kind });
         }
-        let table = self.by_method.get(method).unwrap_or(&self.other_methods);
+        let of_method = self.by_method.iter().find(|(of, _)| of == method);
+        let table = of_method.map_or(&self.other_methods, |(_, table)| table);
         let Included { pattern, rule } = &self.patterns[table.find(path)?];
         let Resolved { counter, weight, visitors } = &self.rules[*rule];
         let (weight, visitors) = (*weight, *visitors);

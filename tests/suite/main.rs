@@ -12,6 +12,7 @@ mod faults;
 mod cluster;
 mod sentinel;
 mod connections;
+mod metrics;
 mod layer;
 mod rules;
 mod identity;

@@ -6,6 +6,10 @@ use crate::{Health, Ledger};
 
 const REQUESTS: &str = "access_counter_requests_total";
 const HITS: &str = "access_counter_hits_total";
+const BOTS: &str = "access_counter_bot_requests_total";
+const UNCONFIRMED: &str = "access_counter_unconfirmed_requests_total";
+const OVERFLOW: &str = "access_counter_overflow_hits_total";
+const LOST: &str = "access_counter_lost_by_server_hits_total";
 const PENDING: &str = "access_counter_pending_hits";
 const CELLS: &str = "access_counter_pending_cells";
 const RETAINED: &str = "access_counter_retained_bytes";
@@ -17,6 +21,10 @@ const CONNECTIONS: &str = "access_counter_connections_total";
 pub(super) fn describe() {
     describe_counter!(REQUESTS, Unit::Count, "Requests by what was decided about them");
     describe_counter!(HITS, Unit::Count, "Hits by what became of them");
+    describe_counter!(BOTS, Unit::Count, "Recorded requests that programs made");
+    describe_counter!(UNCONFIRMED, Unit::Count, "Recorded requests whose response did not wait any longer");
+    describe_counter!(OVERFLOW, Unit::Count, "Hits that went to the counter (other)");
+    describe_counter!(LOST, Unit::Count, "Applied hits that the store lost");
     describe_gauge!(PENDING, Unit::Count, "Hits that the store has not acknowledged");
     describe_gauge!(CELLS, Unit::Count, "Counts and sketches in memory that wait for the store");
     describe_gauge!(RETAINED, Unit::Bytes, "Acknowledged batches kept in case the store loses them");
@@ -50,14 +58,10 @@ pub(super) fn publish(ledger: &Ledger, health: &Health) {
     ] {
         counter!(HITS, "state" => state).absolute(count);
     }
-    for (name, count) in [
-        ("access_counter_bot_requests_total", requests.bots),
-        ("access_counter_unconfirmed_requests_total", requests.unconfirmed),
-        ("access_counter_overflow_hits_total", hits.overflow),
-        ("access_counter_lost_by_server_hits_total", hits.lost_by_server),
-    ] {
-        counter!(name).absolute(count);
-    }
+    counter!(BOTS).absolute(requests.bots);
+    counter!(UNCONFIRMED).absolute(requests.unconfirmed);
+    counter!(OVERFLOW).absolute(hits.overflow);
+    counter!(LOST).absolute(hits.lost_by_server);
     gauge!(PENDING).set(hits.pending as f64);
     gauge!(CELLS).set(health.pending_cells as f64);
     gauge!(RETAINED).set(health.retained_bytes as f64);

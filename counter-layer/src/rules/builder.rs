@@ -1,5 +1,3 @@
-use std::collections::HashMap;
-
 use counter_core::CounterName;
 use http::Method;
 
@@ -106,12 +104,16 @@ impl RulesBuilder {
         }
 
         let table = |method: Option<&Method>| table(&given, &patterns, method);
-        let mut by_method = HashMap::new();
-        for method in given.iter().flat_map(|rule| &rule.methods) {
-            by_method.insert(method.clone(), table(Some(method))?);
+        let mut methods: Vec<_> = given.iter().flat_map(|rule| &rule.methods).cloned().collect();
+        if methods.contains(&Method::GET) {
+            methods.push(Method::HEAD);
         }
-        if by_method.contains_key(&Method::GET) {
-            by_method.insert(Method::HEAD, table(Some(&Method::HEAD))?);
+        let mut by_method = Vec::new();
+        for method in methods {
+            if !by_method.iter().any(|(known, _)| *known == method) {
+                let table = table(Some(&method))?;
+                by_method.push((method, table));
+            }
         }
         let other_methods = table(None)?;
 

@@ -21,7 +21,7 @@ pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
         return Err(Unusable::TooLong(path.len()));
     }
     let below_root = path.strip_prefix('/').ok_or(Unusable::NotAPath)?;
-    if is_normal(below_root) {
+    if is_plain(path) || is_normal(below_root) {
         return Ok(Cow::Borrowed(path));
     }
     let mut normal = String::with_capacity(path.len());
@@ -57,6 +57,27 @@ pub(super) fn respell(text: &str) -> String {
 pub(super) fn is_misspelt(text: &str) -> bool {
     Spelling(text.as_bytes()).any(|character| character.raw.len() > 1 && !character.is_normal())
 }
+
+/// Whether one look at every byte shows that the path is normal already, as that of nearly every
+/// request is.
+fn is_plain(path: &str) -> bool {
+    let mut after_slash = false;
+    path.bytes().all(|byte| {
+        let odd = after_slash && matches!(byte, b'/' | b'.');
+        after_slash = byte == b'/';
+        PLAIN[usize::from(byte)] && !odd
+    })
+}
+
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        plain[byte as usize] = may_stand_in_a_path(byte) && byte != b';';
+        byte += 1;
+    }
+    plain
+};
 
 fn is_normal(below_root: &str) -> bool {
     let mut segments = below_root.split('/').peekable();

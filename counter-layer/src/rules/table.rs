@@ -53,7 +53,8 @@ impl Table {
 
     /// The pattern that decides about a normal path.
     pub(super) fn find(&self, path: &str) -> Option<usize> {
-        let exact = self.exact.get(path).copied();
+        // An empty map would hash all the same.
+        let exact = if self.exact.is_empty() { None } else { self.exact.get(path).copied() };
         exact
             .or_else(|| Some(*self.templates.at(path).ok()?.value))
             .or_else(|| self.find_prefix(path))
