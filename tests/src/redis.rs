@@ -1,5 +1,7 @@
 //! A real Redis server of a test's own.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -244,12 +246,17 @@ pub(crate) fn address(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
+/// The server: `redis-server`, or the program that `COUNTER_REDIS_SERVER` names.
+fn program() -> OsString {
+    env::var_os("COUNTER_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 /// Starts a server and waits until it answers; `None` when it ends before that.
 fn launch(folder: &Path, arguments: &[String]) -> Option<OwnedChild> {
     let output = File::create(log_path(folder)).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
     let mut child = OwnedChild::spawn(
-        Command::new("redis-server")
+        Command::new(program())
             .args(arguments)
             .arg("--dir")
             .arg(folder)

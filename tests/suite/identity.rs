@@ -13,7 +13,7 @@ use http::{Request, Response};
 use tests::{RedisServer, until};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::{BROWSER, name, precision, store};
+use crate::support::{BROWSER, expiry, name, precision, store};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -89,8 +89,7 @@ async fn the_shared_salt_expires_an_epoch_after_its_own() {
     for key in &keys {
         let start: u64 = key.strip_prefix("access:salt:86400:").expect(key).parse().expect("a start");
         assert!(start >= before.as_unix() && start.is_multiple_of(86_400), "{key}");
-        let expiry = server.int(&["EXPIRETIME", key]);
-        assert_eq!(u64::try_from(expiry), Ok(start + 2 * 86_400), "{key}");
+        assert_eq!(expiry(&server, key), start + 2 * 86_400, "{key}");
         assert_eq!(server.int(&["STRLEN", key]), 16, "{key}");
     }
 }

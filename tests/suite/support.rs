@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use counter_core::{CounterName, Counters, MemoryStore, Namespace, Precision, RedisStore, Store, Timestamp};
-use tests::until;
+use tests::{RedisServer, until};
 
 /// The user agent of somebody.
 pub(crate) const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -24,6 +24,16 @@ pub(crate) fn precision(seconds: u32) -> Precision {
 
 pub(crate) fn unix(seconds: u64) -> Timestamp {
     Timestamp::from_unix(seconds)
+}
+
+/// The Unix second at which a key expires. Redis 6.2 does not know `EXPIRETIME`.
+pub(crate) fn expiry(server: &RedisServer, key: &str) -> u64 {
+    let time = server.strings(&["TIME"]);
+    let now = Duration::from_secs(time[0].parse().expect("seconds"))
+        + Duration::from_micros(time[1].parse().expect("microseconds"));
+    let left = u64::try_from(server.int(&["PTTL", key])).expect("it expires");
+    // Between the two answers some milliseconds pass.
+    (now + Duration::from_millis(left + 500)).as_secs()
 }
 
 /// All the time there is.

@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 use tests::{RedisServer, Value};
 use tower::{Layer, Service, service_fn};
 
-use crate::support::{name, precision, store};
+use crate::support::{expiry, name, precision, store};
 
 fn add(server: &RedisServer, key: &str, elements: impl Iterator<Item = Vec<u8>>) {
     let elements: Vec<_> = elements.collect();
@@ -139,9 +139,8 @@ async fn a_visitor_bucket_lives_to_the_end_of_its_retention() {
     site.visits(0..5).await;
     site.visits(5..9000).await;
     for width in [3600_u32, 86_400] {
-        let expiry = precision(width).bucket(site.hour).start.plus(120 * u64::from(width));
-        let at = site.server.int(&["EXPIRETIME", &site.key(precision(width))]);
-        assert_eq!(u64::try_from(at), Ok(expiry.as_unix()));
+        let end = precision(width).bucket(site.hour).start.plus(120 * u64::from(width));
+        assert_eq!(expiry(&site.server, &site.key(precision(width))), end.as_unix());
     }
 }
 
