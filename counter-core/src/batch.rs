@@ -91,7 +91,8 @@ pub enum Part {
     Cell(usize),
     /// The visitors with this index: at least one of their buckets refused them.
     Visitors(usize),
-    /// The list of known counters, or that of what is due: the counts themselves are applied.
+    /// The list of known counters, that of what is due, or the lifetime totals: the counts themselves are
+    /// applied.
     Index,
 }
 

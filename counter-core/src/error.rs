@@ -39,6 +39,11 @@ pub enum ErrorKind {
         /// Buckets at most.
         most: u64,
     },
+    /// More counters than one read may look at.
+    TooManyCounters {
+        /// Counters at most.
+        most: u64,
+    },
     /// The deadline of a shutdown passed with hits that the store has not acknowledged.
     Unflushed {
         /// How many.
@@ -89,6 +94,9 @@ impl fmt::Display for Error {
             ErrorKind::EmptyRange => f.write_str("the range ends where it begins, or before"),
             ErrorKind::TooManyBuckets { asked, most } => {
                 write!(f, "{asked} buckets are more than one read may touch: {most}")
+            }
+            ErrorKind::TooManyCounters { most } => {
+                write!(f, "there are more counters than one read may look at: {most}")
             }
             ErrorKind::Unflushed { hits } => {
                 write!(f, "{hits} hits were not acknowledged by the store before the deadline")

@@ -67,6 +67,10 @@ pub struct Known {
 
 /// Buckets that one read may touch, over all its counters.
 const BUCKETS: u64 = 10_000;
+/// Samples that one read may return, over all its counters.
+const SAMPLES: u64 = 300_000;
+/// Counters that a ranking may have to look at.
+const COUNTERS: u64 = 10_000;
 /// Sketches that one read may touch: 12 MB from the store at most.
 const SKETCHES: u64 = 1000;
 /// Counters on a page.
@@ -89,8 +93,77 @@ impl<S: Store> Stats<S> {
         range: Range<Timestamp>,
     ) -> Result<Series, Error> {
         check(&self.tally.grid.counts, precision, &range, 1, BUCKETS)?;
-        let samples = self.store.samples(counter, precision, range.clone()).await?;
+        let series = self.several(std::slice::from_ref(counter), precision, range.clone()).await?;
+        let samples = series.into_iter().next().map_or_else(Vec::new, |series| series.samples);
         Ok(Series { precision, range, samples })
+    }
+
+    /// The samples of several counters, in their order, by one exchange with each shard.
+    ///
+    /// # Errors
+    /// When the precision is not kept, the range is empty, counters times buckets are more than 300,000,
+    /// or the store cannot be read.
+    pub async fn several(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Series>, Error> {
+        check(&self.tally.grid.counts, precision, &range, counters.len() as u64, SAMPLES)?;
+        let all = self.store.samples(counters, precision, range.clone()).await?;
+        Ok(all.into_iter().map(|samples| Series { precision, range: range.clone(), samples }).collect())
+    }
+
+    /// All that each of these counters ever counted, also of what has left retention.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
+        self.store.lifetimes(counters).await
+    }
+
+    /// The counters with the most hits in the buckets that start in `range`, of those that `wanted`
+    /// accepts: at most `limit` of them, the first first, and by name where they are equal. Exact, since
+    /// it looks at every counter.
+    ///
+    /// # Errors
+    /// When there are more than 10,000 counters, or as [`several`](Self::several).
+    pub async fn top(
+        &self,
+        precision: Precision,
+        range: Range<Timestamp>,
+        limit: usize,
+        wanted: impl Fn(&CounterName) -> bool,
+    ) -> Result<Vec<(CounterName, u64)>, Error> {
+        let mut sums = Vec::new();
+        let (mut after, mut seen) = (None, 0);
+        loop {
+            let page = self.known(after.as_ref(), PAGE).await?;
+            seen += page.counters.len() as u64;
+            if seen > COUNTERS {
+                return Err(Error::new(ErrorKind::TooManyCounters { most: COUNTERS }));
+            }
+            let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&wanted).collect();
+            let series = self.several(&names, precision, range.clone()).await?;
+            sums.extend(names.into_iter().zip(series).map(|(name, series)| (name, series.total())));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        sums.retain(|(_, sum)| *sum > 0);
+        sums.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
+        sums.truncate(limit);
+        Ok(sums)
+    }
+
+    /// Removes a counter: samples, visitors, and its lifetime total. Hits that come later begin it anew,
+    /// and so do those that some instance has not flushed yet.
+    ///
+    /// # Errors
+    /// When the store does not take it; call again.
+    pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
+        self.store.forget(counter, &self.tally.grid, Timestamp::now()).await
     }
 
     /// The sum of the samples of a counter whose buckets start in `range`.

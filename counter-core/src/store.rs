@@ -9,7 +9,7 @@ use std::ops::Range;
 pub use memory::MemoryStore;
 
 use crate::batch::{Batch, Verdict};
-use crate::{Bucket, CounterName, Error, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
+use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
 
 /// A place where counts are kept: shared by many writers, readers and cleaners.
 ///
@@ -60,16 +60,37 @@ pub trait Store: Clone + Send + Sync + 'static {
         kept: &Precisions,
     ) -> impl Future<Output = Result<Option<String>, Error>> + Send;
 
-    /// The samples of a counter whose start lies in `range`, ascending; empty buckets are left out.
+    /// For each of these counters the samples whose start lies in `range`, ascending; empty buckets are
+    /// left out.
     ///
     /// # Errors
     /// When the store cannot be read.
     fn samples(
         &self,
-        counter: &CounterName,
+        counters: &[CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> impl Future<Output = Result<Vec<Sample>, Error>> + Send;
+    ) -> impl Future<Output = Result<Vec<Vec<Sample>>, Error>> + Send;
+
+    /// For each of these counters all that it ever counted; cleaning takes nothing of it.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn lifetimes(&self, counters: &[CounterName]) -> impl Future<Output = Result<Vec<u64>, Error>> + Send;
+
+    /// Removes everything of a counter that the grid keeps at `now`, its lifetime included.
+    ///
+    /// # Errors
+    /// When the store cannot do it now; call again.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may have removed a part.
+    fn forget(
+        &self,
+        counter: &CounterName,
+        grid: &Grid,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// The union of the visitors of these counters in these buckets.
     ///

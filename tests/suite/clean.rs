@@ -95,8 +95,8 @@ async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
             assert_eq!((known, due), (fields > 0, fields > 0), "{member} has {fields} samples");
         }
     }
-    let days = store(&server.url()).await.samples(&name("c3"), precision(86_400), always()).await;
-    assert_eq!(days.expect("readable").iter().map(|sample| sample.count).sum::<u64>(), 150);
+    let days = store(&server.url()).await.samples(&[name("c3")], precision(86_400), always()).await;
+    assert_eq!(days.expect("readable").concat().iter().map(|sample| sample.count).sum::<u64>(), 150);
     cleaner.clean_once(now.plus(200 * 86_400)).await.expect("cleans");
     assert_eq!(server.int(&["EXISTS", "access:known:", "access:due", "access:count:86400:c3"]), 0);
 }

@@ -62,6 +62,9 @@ every_store! {
     counts_of_days_are_kept_when_those_of_seconds_go
     the_salt_of_an_epoch_is_the_first_that_was_offered
     a_salt_that_expired_is_forgotten
+    a_lifetime_is_the_sum_of_all_and_outlives_cleaning
+    a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew
+    several_counters_are_read_in_their_order_however_wide_the_range
 }
 
 const T: u64 = 1_585_908_965;
@@ -94,8 +97,8 @@ async fn send(store: &impl Store, batch: &Batch) {
 }
 
 async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
-    let samples = store.samples(&name(counter), precision(width), always()).await.expect("readable");
-    samples.into_iter().map(|Sample { start, count }| (start.as_unix(), count)).collect()
+    let samples = store.samples(&[name(counter)], precision(width), always()).await.expect("readable");
+    samples.concat().into_iter().map(|Sample { start, count }| (start.as_unix(), count)).collect()
 }
 
 async fn uniques(store: &impl Store, counters: &[&str], buckets: &[(u32, u64)]) -> u64 {
@@ -213,9 +216,9 @@ async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store) {
     let cells = (0..100).rev().map(|second| cell("a", T + second, 1, second + 1)).collect();
     send(&store, &batch(WriterId::random(), 1, cells)).await;
     let range = unix(T + 10)..unix(T + 13);
-    let samples = store.samples(&name("a"), precision(1), range).await.expect("readable");
+    let samples = store.samples(&[name("a")], precision(1), range).await.expect("readable");
     let expected = [10, 11, 12].map(|second| Sample { start: unix(T + second), count: second + 1 });
-    assert_eq!(samples, expected);
+    assert_eq!(samples.concat(), expected);
 }
 
 async fn known_counters_come_in_pages_by_name(store: impl Store) {
@@ -314,4 +317,60 @@ async fn a_salt_that_expired_is_forgotten(store: impl Store) {
 
 fn unix_now() -> u64 {
     Timestamp::now().as_unix()
+}
+
+async fn lifetimes(store: &impl Store, counters: &[&str]) -> Vec<u64> {
+    let counters: Vec<_> = counters.iter().map(|counter| name(counter)).collect();
+    store.lifetimes(&counters).await.expect("readable")
+}
+
+async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store) {
+    let writer = WriterId::random();
+    let batch = batch(writer, 1, vec![cell("a", T, 1, 5), cell("a", T + 86_400, 1, 7), cell("b", T, 1, 11)]);
+    send(&store, &batch).await;
+    send(&store, &batch).await;
+    assert_eq!(lifetimes(&store, &["b", "nobody", "a"]).await, [11, 0, 12]);
+    clean(&store, T + 1000 * 86_400).await;
+    assert!(known(&store).await.is_empty());
+    assert_eq!(lifetimes(&store, &["a", "b"]).await, [12, 11]);
+}
+
+async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: impl Store) {
+    // Visitors of long ago are not kept at all.
+    let now = Timestamp::now();
+    let t = now.as_unix();
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", t, 1, 5), cell("b", t, 1, 7)])).await;
+    send(&store, &visits(writer, 2, vec![seen("a", t, 0..10), seen("b", t, 0..20)])).await;
+    store.forget(&name("a"), &Grid::default(), now).await.expect("the store is there");
+    assert!(known(&store).await.iter().all(|member| member.ends_with(":b")));
+    assert_eq!(lifetimes(&store, &["a", "b"]).await, [0, 7]);
+    for width in [1, 3600, 86_400] {
+        assert_eq!(samples(&store, "a", width).await, []);
+        assert_eq!(samples(&store, "b", width).await.len(), 1);
+    }
+    let day = t / 86_400 * 86_400;
+    assert_eq!(uniques(&store, &["a"], &[(86_400, day)]).await, 0);
+    assert_eq!(uniques(&store, &["b"], &[(86_400, day)]).await, 20);
+    send(&store, &batch(writer, 3, vec![cell("a", t + 1, 1, 3)])).await;
+    assert_eq!(lifetimes(&store, &["a"]).await, [3]);
+    assert!(known(&store).await.contains("86400:a"));
+    assert_eq!(samples(&store, "a", 86_400).await, [(day, 3)]);
+}
+
+async fn several_counters_are_read_in_their_order_however_wide_the_range(store: impl Store) {
+    let cells = (0..60).flat_map(|n| [cell("b", T + n, 1, 1), cell("a", T + n, 1, 2)]);
+    let mut cells: Vec<_> = cells.collect();
+    cells.sort_by(|one, other| one.counter.cmp(&other.counter));
+    send(&store, &batch(WriterId::random(), 1, cells)).await;
+    let counters = ["b", "nobody", "a"].map(name);
+    for width in [1, 10, 60, 100_000] {
+        let range = unix(T)..unix(T + width);
+        let series = store.samples(&counters, precision(1), range).await.expect("readable");
+        let sums: Vec<u64> =
+            series.iter().map(|samples| samples.iter().map(|sample| sample.count).sum()).collect();
+        let seconds = width.min(60);
+        assert_eq!(sums, [seconds, 0, 2 * seconds], "{width} s");
+        assert!(series.iter().all(|samples| samples.is_sorted()));
+    }
 }

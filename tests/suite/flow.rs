@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counter_core::{
-    Agent, BuildError, Counters, ErrorKind, MemoryStore, Precision, Recorder, RedisStore, Skip, Stats, Store,
-    Timestamp,
+    Agent, BuildError, Counters, ErrorKind, MemoryStore, Precision, Recorder, RedisStore, Shards, Skip,
+    Stats, Store, Timestamp,
 };
 use tests::{RedisServer, until};
 
@@ -213,8 +213,8 @@ async fn a_million_hits_are_as_many_commands_as_one() {
         counters.flush().await.expect("flushes");
         calls.push(server.command_calls() - before);
     }
-    // The first one makes the samples; after it, 7 increments, the fence twice and the script.
-    assert_eq!(calls[1..], [10, 10]);
+    // The first one makes the samples; after it, 7 increments and that of the lifetime, the fence twice and the script.
+    assert_eq!(calls[1..], [11, 11]);
     assert_eq!(total(&counters.stats(), "a", precision(86_400)).await, 1_000_002);
 }
 
@@ -303,6 +303,52 @@ fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
     // Between two flushes there may have been a moment with nothing pending.
     if let Err(error) = result {
         assert!(matches!(error.kind(), ErrorKind::Unflushed { hits: 1.. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_top_is_exact_and_only_of_what_is_wanted() {
+    let server = RedisServer::start();
+    for shards in [None, Some(8)] {
+        let builder = RedisStore::builder();
+        let builder = match shards {
+            Some(shards) => builder.shards(Shards::try_from(shards).expect("a good number")),
+            None => builder,
+        };
+        let mut counters = Counters::builder(builder.connect(&server.url()).await.expect("an address"))
+            .build()
+            .expect("good");
+        let (recorder, stats) = (counters.recorder(), counters.stats());
+        let now = Timestamp::now();
+        for n in 0..1500_u32 {
+            let weight = NonZeroU32::new(1 + n % 700).expect("not 0");
+            recorder.record_at(recorder.counter(&format!("/page/{n:04}")), None, now, weight);
+        }
+        recorder.record_at(recorder.counter("hits"), None, now, NonZeroU32::new(100_000).expect("not 0"));
+        recorder.record_at(
+            recorder.counter("/old"),
+            None,
+            now.minus(86_400),
+            NonZeroU32::new(5000).expect("not 0"),
+        );
+        counters.flush().await.expect("the server is there");
+        let range = precision(3600).bucket(now).start..now.plus(1);
+        let top =
+            stats.top(precision(3600), range, 3, |counter| counter.starts_with('/')).await.expect("readable");
+        let top: Vec<_> = top.iter().map(|(counter, count)| (&**counter, *count)).collect();
+        assert_eq!(top, [("/page/0699", 700), ("/page/1399", 700), ("/page/0698", 699)]);
+        let lifetimes = stats.lifetimes(&[name("/old"), name("/page/0001")]).await.expect("readable");
+        assert_eq!(lifetimes, [5000, 2]);
+        stats.forget(&name("/page/0699")).await.expect("the server is there");
+        assert!(
+            !stats
+                .known(None, 1000)
+                .await
+                .expect("readable")
+                .counters
+                .iter()
+                .any(|(c, _)| &**c == "/page/0699")
+        );
     }
 }
 

@@ -161,7 +161,7 @@ impl Warned {
             Part::Visitors(index) => {
                 (&mut self.visitors, "visitors", batch.sketches.get(index).map(|cell| &cell.counter))
             }
-            Part::Index => (&mut self.index, "an entry of its index", None),
+            Part::Index => (&mut self.index, "an entry of its lists", None),
         };
         if !std::mem::replace(warned, true) {
             let (reason, counter) = (rejection.reason, counter.map_or("", |name| name));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Cleaned, Sample, Store};
 use crate::batch::{Batch, Part, Rejection, Verdict, WriterId};
-use crate::{Bucket, CounterName, DropReason, Error, Precision, Precisions, Shard, Sketch, Timestamp};
+use crate::{Bucket, CounterName, DropReason, Error, Grid, Precision, Precisions, Shard, Sketch, Timestamp};
 
 /// A store in the process: for tests, and for a site that wants numbers before it has a Redis.
 ///
@@ -18,6 +18,7 @@ pub struct MemoryStore(Arc<Mutex<Kept>>);
 struct Kept {
     fences: HashMap<WriterId, Applied>,
     counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
+    totals: HashMap<CounterName, u64>,
     visitors: HashMap<(CounterName, Bucket), Visitors>,
     salts: HashMap<Bucket, Salt>,
 }
@@ -66,14 +67,30 @@ impl Store for MemoryStore {
 
     async fn samples(
         &self,
-        counter: &CounterName,
+        counters: &[CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Result<Vec<Sample>, Error> {
+    ) -> Result<Vec<Vec<Sample>>, Error> {
         let kept = self.kept();
-        let buckets = kept.counts.get(&(precision, counter.clone()));
-        let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
-        Ok(inside.map(|(&start, &count)| Sample { start, count }).collect())
+        let samples = |counter: &CounterName| {
+            let buckets = kept.counts.get(&(precision, counter.clone()));
+            let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
+            inside.map(|(&start, &count)| Sample { start, count }).collect()
+        };
+        Ok(counters.iter().map(samples).collect())
+    }
+
+    async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
+        let totals = &self.kept().totals;
+        Ok(counters.iter().map(|counter| totals.get(counter).copied().unwrap_or_default()).collect())
+    }
+
+    async fn forget(&self, counter: &CounterName, _: &Grid, _: Timestamp) -> Result<(), Error> {
+        let kept = &mut *self.kept();
+        kept.counts.retain(|(_, name), _| name != counter);
+        kept.visitors.retain(|(name, _), _| name != counter);
+        kept.totals.remove(counter);
+        Ok(())
     }
 
     async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {
@@ -142,6 +159,8 @@ impl Kept {
                     None => fits = false,
                 }
             }
+            let total = self.totals.entry(cell.counter.clone()).or_default();
+            *total = total.saturating_add(cell.count);
             if !fits {
                 let reason = DropReason::OutOfRange;
                 applied.rejections.push(Rejection { part: Part::Cell(index), reason });

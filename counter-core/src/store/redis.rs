@@ -7,6 +7,7 @@ mod transaction;
 mod script;
 mod apply;
 mod clean;
+mod forget;
 mod plain;
 mod read;
 mod salt;
@@ -27,7 +28,7 @@ use script::Script;
 
 use super::{Cleaned, Sample, Store};
 use crate::batch::{Batch, Verdict};
-use crate::{Bucket, CounterName, Error, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
+use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
 
 /// Counters in a Redis server, version 6.2 or later, or in a Valkey server.
 ///
@@ -184,11 +185,19 @@ impl Store for RedisStore {
 
     async fn samples(
         &self,
-        counter: &CounterName,
+        counters: &[CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Result<Vec<Sample>, Error> {
-        read::samples(&self.0, counter, precision, range).await
+    ) -> Result<Vec<Vec<Sample>>, Error> {
+        read::samples(&self.0, counters, precision, range).await
+    }
+
+    async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
+        read::lifetimes(&self.0, counters).await
+    }
+
+    async fn forget(&self, counter: &CounterName, grid: &Grid, now: Timestamp) -> Result<(), Error> {
+        forget::forget(&self.0, counter, grid, now).await
     }
 
     async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {

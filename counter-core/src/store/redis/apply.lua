@@ -1,7 +1,7 @@
 -- Applies a batch once.
 --
 -- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
---       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle)
+--       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total
 -- ARGV  sequence, after, seconds the fence lives, prefix of counts, prefix of visitors,
 --       n, then n times: precision, samples                           (counts)
 --       n, then n times: precision, samples                           (visitors)
@@ -82,6 +82,7 @@ for _ = 1, tonumber(take()) do
         try('i0', 'ZADD', KEYS[3], 'LT', expiry, member)
       end
     end
+    try('i0', 'HINCRBY', KEYS[5], counter, count)
     cell = cell + 1
   end
 end

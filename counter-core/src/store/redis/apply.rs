@@ -26,7 +26,7 @@ pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Err
 }
 
 fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
-    let mut call = Call::new([fence, &keys.known, &keys.due, &keys.scratch]);
+    let mut call = Call::new([fence, &keys.known, &keys.due, &keys.scratch, &keys.total]);
     call.number(batch.fence.sequence);
     call.number(batch.fence.after);
     call.number(FENCE_SECONDS);

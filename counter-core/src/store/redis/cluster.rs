@@ -15,7 +15,7 @@ use fred::types::{FromValue, Value};
 use fred::util::redis_keyslot;
 use futures_util::future::{join_all, select_ok};
 
-use super::connection::{Connection, explain, says, unavailable};
+use super::connection::{Command, Connection, explain, says, unavailable};
 use crate::{Error, ErrorKind};
 
 #[derive(Debug)]
@@ -80,15 +80,14 @@ impl Cluster {
 
     pub(super) async fn call_all<R: FromValue>(
         &self,
-        command: &'static str,
         key: &str,
-        calls: Vec<Vec<Value>>,
+        calls: Vec<Command>,
     ) -> Result<Vec<R>, Error> {
         let node = self.owner(key).await?;
-        match self.learn(node.call_all(command, key, calls.clone()).await) {
+        match self.learn(node.call_all(key, calls.clone()).await) {
             Err(error) if says(&error, "MOVED") => {
                 let node = self.owner(key).await?;
-                self.learn(node.call_all(command, key, calls).await)
+                self.learn(node.call_all(key, calls).await)
             }
             answer => answer,
         }

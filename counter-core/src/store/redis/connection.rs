@@ -31,6 +31,9 @@ pub(super) struct Connection {
     connections: AtomicU64,
 }
 
+/// The name of a command and its arguments.
+pub(super) type Command = (&'static str, Vec<Value>);
+
 /// For one command, from the call to the answer. It must be longer than the time after which the
 /// client takes a silent server for dead.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,15 +93,14 @@ impl Connection {
     /// Sends several commands at once, for answers in the same order.
     pub(super) async fn call_all<R: FromValue>(
         &self,
-        command: &'static str,
         key: &str,
-        calls: Vec<Vec<Value>>,
+        calls: Vec<Command>,
     ) -> Result<Vec<R>, Error> {
         let link = self.link();
         let pipeline = link.client.pipeline();
         let with_options = pipeline.with_options(&self.options);
-        for arguments in calls {
-            let queued: Result<(), _> = with_options.custom(self::command(command, key), arguments).await;
+        for (name, arguments) in calls {
+            let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
             queued.map_err(|error| self.explain(&link, error))?;
         }
         let answers = pipeline.all().await;

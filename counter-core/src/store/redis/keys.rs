@@ -62,6 +62,8 @@ pub(super) struct Keys {
     pub(super) known: String,
     /// Sorted set: the same members, and when the oldest sample of each leaves retention.
     pub(super) due: String,
+    /// Hash: counter to everything it ever counted.
+    pub(super) total: String,
     /// Where a dense sketch lies within one script, for PFMERGE to find it.
     pub(super) scratch: String,
     prefix: String,
@@ -82,6 +84,7 @@ impl Keys {
         Self {
             known: format!("{prefix}known:"),
             due: format!("{prefix}due"),
+            total: format!("{prefix}total"),
             scratch: format!("{prefix}scratch"),
             prefix,
         }

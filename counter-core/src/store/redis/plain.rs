@@ -11,9 +11,8 @@ use fred::types::Value;
 
 use super::Shared;
 use super::apply::{FENCE_SECONDS, decode, encode_refusals};
-use super::connection::{Connection, says, unavailable};
+use super::connection::{Command, Connection, says, unavailable};
 use super::keys::Keys;
-use super::transaction::Command;
 use crate::batch::{Batch, Part, Rejection, Verdict};
 use crate::{Bucket, Cleaned, DropReason, Error, ErrorKind, Precision, Precisions, Shard, Timestamp};
 
@@ -80,6 +79,8 @@ fn counts(keys: &Keys, batch: &Batch, commands: &mut Vec<(Part, Command)>) {
             commands.push((Part::Index, ("ZADD", words([&keys.known, "0", &member]))));
             commands.push((Part::Index, ("ZADD", words([&keys.due, "LT", &expiry, &member]))));
         }
+        let total = words([&keys.total, &cell.counter, &cell.count.to_string()]);
+        commands.push((Part::Index, ("HINCRBY", total)));
     }
 }
 

@@ -6,31 +6,109 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::Shared;
+use super::keys::Keys;
 use crate::{Bucket, CounterName, Error, ErrorKind, Precision, Sample, Shard, Sketch, Timestamp};
+
+/// Buckets of a counter that are asked for one by one; for more it is cheaper to ask for all there are.
+const FIELDS: u64 = 30;
 
 /// Sketches asked for at once: up to 200 KB an answer.
 const SKETCHES: usize = 16;
 
 pub(super) async fn samples(
     shared: &Shared,
-    counter: &CounterName,
+    counters: &[CounterName],
     precision: Precision,
     range: Range<Timestamp>,
-) -> Result<Vec<Sample>, Error> {
-    let key = shared.keys(shared.shards.of(counter)).count(precision, counter);
-    let fields: HashMap<String, String> = shared.route.call("HGETALL", &key, vec![(&key).into()]).await?;
-    let mut samples = Vec::with_capacity(fields.len());
-    for (start, count) in fields {
-        let (Ok(start), Ok(count)) = (start.parse(), count.parse()) else {
-            return Err(Error::new(ErrorKind::Malformed { key }));
-        };
-        let start = Timestamp::from_unix(start);
-        if range.contains(&start) {
-            samples.push(Sample { start, count });
+) -> Result<Vec<Vec<Sample>>, Error> {
+    let groups = by_shard(shared, counters);
+    let asked = groups.iter().map(|group| samples_of(shared, group, precision, &range));
+    Ok(in_order(&groups, try_join_all(asked).await?))
+}
+
+async fn samples_of(
+    shared: &Shared,
+    group: &Group<'_>,
+    precision: Precision,
+    range: &Range<Timestamp>,
+) -> Result<Vec<Vec<Sample>>, Error> {
+    let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
+    let few = seconds / u64::from(precision.as_seconds()) < FIELDS;
+    let starts = few.then(|| precision.starts(range.start, range.end).collect::<Vec<_>>());
+    let keys: Vec<_> = group.counters.iter().map(|counter| group.keys.count(precision, counter)).collect();
+    let call = |key: &String| match &starts {
+        Some(starts) => {
+            let fields = starts.iter().map(|start| Value::from(start.to_string()));
+            ("HMGET", [Value::from(key)].into_iter().chain(fields).collect())
         }
-    }
+        None => ("HGETALL", vec![key.into()]),
+    };
+    let answers: Vec<Value> = shared.route.call_all(&keys[0], keys.iter().map(call).collect()).await?;
+    let read = |(key, answer)| {
+        let samples = match &starts {
+            Some(starts) => some_samples(starts, answer),
+            None => all_samples(answer, range),
+        };
+        samples.ok_or(Error::new(ErrorKind::Malformed { key }))
+    };
+    keys.into_iter().zip(answers).map(read).collect()
+}
+
+/// The answer to HMGET.
+fn some_samples(starts: &[Timestamp], answer: Value) -> Option<Vec<Sample>> {
+    let counts: Vec<Option<u64>> = answer.convert().ok()?;
+    let samples =
+        starts.iter().zip(counts).filter_map(|(&start, count)| Some(Sample { start, count: count? }));
+    Some(samples.collect())
+}
+
+/// The answer to HGETALL.
+fn all_samples(answer: Value, range: &Range<Timestamp>) -> Option<Vec<Sample>> {
+    let fields: HashMap<String, String> = answer.convert().ok()?;
+    let sample = |(start, count): (String, String)| {
+        Some(Sample { start: Timestamp::from_unix(start.parse().ok()?), count: count.parse().ok()? })
+    };
+    let mut samples = fields.into_iter().map(sample).collect::<Option<Vec<_>>>()?;
+    samples.retain(|sample| range.contains(&sample.start));
     samples.sort_unstable();
-    Ok(samples)
+    Some(samples)
+}
+
+pub(super) async fn lifetimes(shared: &Shared, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
+    let groups = by_shard(shared, counters);
+    let asked = groups.iter().map(|group| lifetimes_of(shared, group));
+    Ok(in_order(&groups, try_join_all(asked).await?))
+}
+
+async fn lifetimes_of(shared: &Shared, group: &Group<'_>) -> Result<Vec<u64>, Error> {
+    let key = &group.keys.total;
+    let fields = group.counters.iter().map(|counter| Value::from(&***counter));
+    let words = [Value::from(key)].into_iter().chain(fields).collect();
+    let totals: Vec<Option<u64>> = shared.route.call("HMGET", key, words).await?;
+    Ok(totals.into_iter().map(Option::unwrap_or_default).collect())
+}
+
+/// Some counters that are of one shard, and their places among all that were asked for.
+struct Group<'a> {
+    keys: &'a Keys,
+    counters: Vec<&'a CounterName>,
+    places: Vec<usize>,
+}
+
+fn by_shard<'a>(shared: &'a Shared, counters: &'a [CounterName]) -> Vec<Group<'a>> {
+    let group = |shard| {
+        let of_it = counters.iter().enumerate().filter(|(_, counter)| shared.shards.of(counter) == shard);
+        let (places, counters) = of_it.unzip();
+        Group { keys: shared.keys(shard), counters, places }
+    };
+    shared.shards.iter().map(group).filter(|group| !group.places.is_empty()).collect()
+}
+
+fn in_order<T>(groups: &[Group<'_>], answers: Vec<Vec<T>>) -> Vec<T> {
+    let places = groups.iter().flat_map(|group| &group.places);
+    let mut answers: Vec<_> = places.zip(answers.into_iter().flatten()).collect();
+    answers.sort_unstable_by_key(|(place, _)| **place);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 pub(super) async fn visitors(
@@ -83,10 +161,10 @@ async fn page(
     let page = |precision: &Precision| {
         // `;` follows `:`, so this is all that begins with `{precision}:`.
         let (first, end) = (format!("[{precision}:{from}"), format!("({precision};"));
-        [key, &first, &end, "LIMIT", "0", &limit.to_string()].map(Value::from).to_vec()
+        ("ZRANGEBYLEX", [key, &first, &end, "LIMIT", "0", &limit.to_string()].map(Value::from).to_vec())
     };
     let calls: Vec<_> = precisions.iter().map(page).collect();
-    let pages: Vec<Vec<String>> = shared.route.call_all("ZRANGEBYLEX", key, calls).await?;
+    let pages: Vec<Vec<String>> = shared.route.call_all(key, calls).await?;
     let members = pages.iter().zip(precisions).flat_map(|(page, p)| page.iter().map(move |m| (m, *p)));
     // Other programs may know names that are none here: they are not shown.
     Ok(members

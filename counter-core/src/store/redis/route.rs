@@ -3,7 +3,7 @@ use std::sync::Arc;
 use fred::types::{FromValue, Value};
 
 use super::cluster::Cluster;
-use super::connection::Connection;
+use super::connection::{Command, Connection};
 use crate::Error;
 
 /// The way to the server that has a key.
@@ -30,13 +30,12 @@ impl Route {
     /// Sends several commands at once to the server of this key, for answers in the same order.
     pub(super) async fn call_all<R: FromValue>(
         &self,
-        command: &'static str,
         key: &str,
-        calls: Vec<Vec<Value>>,
+        calls: Vec<Command>,
     ) -> Result<Vec<R>, Error> {
         match self {
-            Self::One(server) => server.call_all(command, key, calls).await,
-            Self::Cluster(cluster) => cluster.call_all(command, key, calls).await,
+            Self::One(server) => server.call_all(key, calls).await,
+            Self::Cluster(cluster) => cluster.call_all(key, calls).await,
         }
     }
 

@@ -8,7 +8,7 @@ use fred::interfaces::ClientLike;
 use fred::types::{FromValue, Resp3Frame, Value};
 use tokio::sync::MutexGuard;
 
-use super::connection::{Connection, command, explain, unavailable};
+use super::connection::{Command, Connection, command, explain, unavailable};
 use super::link::Link;
 use crate::Error;
 
@@ -19,9 +19,6 @@ pub(super) struct Transaction<'a> {
     link: Link,
     server: &'a Connection,
 }
-
-/// A command and its arguments.
-pub(super) type Command = (&'static str, Vec<Value>);
 
 impl Connection {
     /// Watches a key: what is executed then is so only if nobody has changed it.
