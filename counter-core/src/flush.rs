@@ -106,7 +106,7 @@ impl<S: Store> Flusher<S> {
     }
 
     async fn finish(&mut self, deadline: Instant) -> Result<(), Error> {
-        let mut backoff = Backoff::new(self.interval);
+        let mut backoff = Backoff::new();
         let mut cause = None;
         loop {
             let hits = self.tally.ledger().hits.pending;

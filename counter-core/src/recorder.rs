@@ -115,7 +115,7 @@ impl Recorder {
     /// # }
     /// ```
     pub fn confirmed(&self, hits: &[Hit], timeout: Duration) -> impl Future<Output = bool> + Send + use<> {
-        let receipt = self.tally.turns.receipt(hits.iter().map(|hit| hit.counter.shard));
+        let receipt = self.tally.receipt(hits);
         let tally = Arc::clone(&self.tally);
         async move {
             let arrived = tokio::time::timeout(timeout, receipt.arrived()).await.is_ok();

@@ -16,7 +16,7 @@ use crate::ledger::{Agent, Hits, Ledger, Requests, Skip};
 use crate::pending::Pending;
 use crate::registers::Registers;
 use crate::registry::{OTHER, Registry};
-use crate::turns::Turns;
+use crate::turns::{Receipt, Turns};
 use crate::{Counter, Grid, Health, Hit, Register, Shard, Shards, Timestamp};
 
 #[derive(Debug)]
@@ -127,9 +127,7 @@ impl Tally {
         let bucket = self.grid.visitors.base().bucket(at).start;
         let mut local = self.stripe();
         for hit in hits {
-            // A counter of another tally has no place here; its hit is not lost for that.
-            let ours = hit.counter.tally == self.writer;
-            let number = if ours { hit.counter.number } else { OTHER };
+            let number = self.own(hit.counter).number;
             let weight = u64::from(hit.weight.get());
             local.recorded += weight;
             local.overflow += if number == OTHER { weight } else { 0 };
@@ -142,6 +140,11 @@ impl Tally {
             local.requests.record(agent);
         }
         local.closed.len() >= CLOSED
+    }
+
+    /// For what was added to the counters of these hits before this call.
+    pub(crate) fn receipt(&self, hits: &[Hit]) -> Receipt {
+        self.turns.receipt(hits.iter().map(|hit| self.own(hit.counter).shard))
     }
 
     pub(crate) fn unconfirmed(&self) {
@@ -291,6 +294,11 @@ impl Tally {
                 backlog.settled.expired += shard.coarsen(now, &self.grid);
             }
         }
+    }
+
+    /// A counter of another tally has no place here; its hits are not lost for that.
+    fn own(&self, counter: Counter) -> Counter {
+        if counter.tally == self.writer { counter } else { self.registry.other() }
     }
 
     fn open(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {

@@ -1,5 +1,6 @@
 //! The example as a program: what it serves, what it counts, and how it ends.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tests::{Process, RedisServer, process, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
+use tokio::time::sleep;
 
 use crate::support::BROWSER;
 
@@ -208,6 +210,34 @@ async fn a_sigterm_waits_for_the_answer_that_is_under_way_and_counts_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_times_killed_under_load_no_answered_hit_is_missing_and_none_is_doubled() {
+    let redis = RedisServer::start();
+    let random = RandomState::new();
+    let (mut before, mut received) = (0, 0);
+    for round in 0..50_u64 {
+        let mut site = Site::start(&["--redis", &redis.url(), "--confirm", "5"]).await;
+        let load = Load::start(site.address, CONNECTIONS, PAGES);
+        sleep(Duration::from_millis(20 + random.hash_one(round) % 150)).await;
+        site.process.kill();
+        until("all connections are closed", LIMIT, async || load.has_ended()).await;
+        // What it still sent to Redis is applied before Redis forgets the connection.
+        let clients = || redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
+        until("Redis has seen the end", LIMIT, async || clients() == 1).await;
+        let counted = total(&redis, 86_400) - before;
+        assert!(
+            (load.received()..=load.asked()).contains(&counted),
+            "round {round}: {counted} counted, {} received, {} asked",
+            load.received(),
+            load.asked()
+        );
+        before += counted;
+        received += load.received();
+        assert_eq!(total(&redis, 1), before);
+    }
+    assert!(received > 1000, "{received}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_is_stopped_and_started_in_the_middle_of_a_load_has_every_hit() {
     check_restart(&["--appendonly", "yes"], RedisServer::stop).await;
 }
@@ -284,7 +314,9 @@ impl Site {
 /// The program, without what the environment of the tests may say to it.
 async fn command() -> Command {
     let mut command = Command::new(process::example().await);
-    for variable in ["LISTEN", "REDIS_URL", "NAMESPACE", "ADMIN_TOKEN", "FLUSH_INTERVAL", "TRUST_HOPS"] {
+    for variable in
+        ["LISTEN", "REDIS_URL", "NAMESPACE", "ADMIN_TOKEN", "FLUSH_INTERVAL", "TRUST_HOPS", "CONFIRM"]
+    {
         command.env_remove(variable);
     }
     command

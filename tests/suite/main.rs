@@ -9,6 +9,7 @@ mod book;
 mod bots;
 mod flow;
 mod faults;
+mod delivery;
 mod cluster;
 mod sentinel;
 mod connections;

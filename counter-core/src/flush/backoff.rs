@@ -3,19 +3,19 @@ use std::time::Duration;
 
 /// Pauses between attempts that double up to a bound, each shortened by up to a half at random, so
 /// that many instances do not return to a store at the same moment.
+///
+/// The bound does not grow with the interval: somebody may wait for the store to be back.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
-    most: Duration,
 }
 
 const FIRST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(2);
 
 impl Backoff {
-    /// For attempts that come every `interval` when all is well.
-    pub(super) fn new(interval: Duration) -> Self {
-        Self { next: FIRST, most: MOST.max(interval) }
+    pub(super) const fn new() -> Self {
+        Self { next: FIRST }
     }
 
     pub(super) fn reset(&mut self) {
@@ -24,9 +24,24 @@ impl Backoff {
 
     pub(super) fn next(&mut self) -> Duration {
         let pause = self.next;
-        self.next = (2 * pause).min(self.most);
+        self.next = (2 * pause).min(MOST);
         // A fresh `RandomState` is as random as a jitter needs to be.
         let random = RandomState::new().hash_one(pause) % 512;
         pause.mul_f64(1.0 - random as f64 / 1024.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_two_seconds_and_no_further_and_begin_again_after_a_success() {
+        let mut backoff = Backoff::new();
+        let pauses: Vec<_> = (0..20).map(|_| backoff.next()).collect();
+        assert!(pauses[0] <= FIRST && pauses[19] >= MOST / 2, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| (FIRST / 2..=MOST).contains(pause)), "{pauses:?}");
+        backoff.reset();
+        assert!(backoff.next() <= FIRST);
     }
 }

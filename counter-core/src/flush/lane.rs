@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backoff::Backoff;
@@ -64,7 +65,7 @@ impl<S: Store> Lane<S> {
 
     /// Flushes at every interval, and at once when somebody waits for it.
     pub(super) async fn flush_for_ever(&mut self, interval: Duration) {
-        let mut backoff = Backoff::new(interval);
+        let mut backoff = Backoff::new();
         loop {
             let began = Instant::now();
             match self.flush().await {
@@ -72,7 +73,9 @@ impl<S: Store> Lane<S> {
                     backoff.reset();
                     tokio::select! {
                         () = sleep_until(began + interval) => {}
-                        () = self.tally.turns.wanted(self.shard) => {}
+                        // The requests that came together with the first that waits are served first,
+                        // so that all of them share one batch.
+                        () = self.tally.turns.wanted(self.shard) => yield_now().await,
                     }
                 }
                 Err(_) => sleep(backoff.next()).await,

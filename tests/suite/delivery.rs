@@ -1,0 +1,345 @@
+//! Responses that wait until the store has their hits.
+
+use std::convert::Infallible;
+use std::future::{pending, ready};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use counter_core::{Counters, Flusher, Ledger, MemoryStore, Recorder, RedisStore, Shards, Store};
+use counter_layer::{AccessCounterLayer, Delivery, Rule, Rules};
+use http::{Request, Response, StatusCode};
+use tests::{FaultProxy, RedisServer, until};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::support::{precision, store};
+
+/// How long anything here may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// No flush comes by itself.
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn a_response_is_there_when_the_store_has_its_hit() {
+    let place = Place::open().await;
+    let delay = Duration::from_millis(200);
+    place.proxy.delay_replies(delay);
+    let began = Instant::now();
+    assert_eq!(visit(&place.layer(LIMIT)).await, StatusCode::OK);
+    assert_eq!(place.counted("hits"), 1);
+    assert!(began.elapsed() >= delay, "{:?}", began.elapsed());
+    let ledger = place.ledger();
+    assert_eq!((ledger.hits.applied, ledger.hits.pending, ledger.requests.unconfirmed), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn the_flush_begins_with_the_first_that_waits_and_not_at_the_interval() {
+    let place = Place::open().await;
+    let background = AccessCounterLayer::new(place.recorder.clone());
+    assert_eq!(visit(&background).await, StatusCode::OK);
+    assert_eq!(place.ledger().hits.pending, 1);
+    assert_eq!(visit(&place.layer(LIMIT)).await, StatusCode::OK);
+    assert_eq!((place.counted("hits"), place.ledger().hits.pending), (2, 0));
+}
+
+#[tokio::test]
+async fn after_the_timeout_the_response_goes_out_unchanged_and_its_hit_comes_later() {
+    let place = Place::open().await;
+    place.proxy.delay_replies(Duration::from_millis(500));
+    let answering = service_fn(async |_: Request<()>| {
+        let response = Response::builder().status(StatusCode::CREATED).header("x-order", "7");
+        response.body("the body")
+    });
+    let service = place.layer(Duration::from_millis(50)).layer(answering);
+    let response = service.oneshot(Request::new(())).await.expect("it answers");
+    assert_eq!((response.status(), *response.body()), (StatusCode::CREATED, "the body"));
+    assert_eq!(response.headers().len(), 1);
+    assert_eq!(response.headers()["x-order"], "7");
+    let ledger = place.ledger();
+    assert_eq!((ledger.requests.unconfirmed, ledger.hits.pending), (1, 1));
+    place.until_applied(1).await;
+    assert_eq!((place.counted("hits"), place.ledger().requests.unconfirmed), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_flushes_every_response_comes_after_the_timeout() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let recorder = counters.recorder();
+    let limit = Duration::from_secs(3);
+    let began = Instant::now();
+    visit(&waiting(&recorder, limit)).await;
+    assert_eq!((began.elapsed(), recorder.ledger().requests.unconfirmed), (limit, 1));
+}
+
+#[tokio::test]
+async fn requests_that_wait_at_the_same_time_share_a_call() {
+    let place = Place::open().await;
+    let layer = place.layer(LIMIT);
+    // The server learns the script.
+    visit(&layer).await;
+    place.proxy.delay_replies(Duration::from_millis(20));
+    let before = place.script_calls();
+    let mut clients = JoinSet::new();
+    for _ in 0..64 {
+        let layer = layer.clone();
+        clients.spawn(async move {
+            for _ in 0..10 {
+                visit(&layer).await;
+            }
+        });
+    }
+    clients.join_all().await;
+    let calls = place.script_calls() - before;
+    assert_eq!(place.counted("hits"), 641);
+    assert_eq!(place.ledger().requests.unconfirmed, 0);
+    // Ten rounds, and some more where clients fall out of step.
+    assert!((10..=40).contains(&calls), "{calls}");
+}
+
+#[tokio::test]
+async fn who_goes_away_while_waiting_is_counted_once() {
+    let place = Place::open().await;
+    place.proxy.delay_replies(Duration::from_millis(300));
+    let gone = timeout(Duration::from_millis(50), visit(&place.layer(LIMIT))).await;
+    assert!(gone.is_err(), "{gone:?}");
+    place.until_applied(1).await;
+    visit(&place.layer(LIMIT)).await;
+    let requests = place.ledger().requests;
+    assert_eq!((requests.recorded, requests.unconfirmed, place.counted("hits")), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn the_error_of_a_service_waits_and_passes_unchanged() {
+    #[derive(Debug, PartialEq)]
+    struct Failure(&'static str);
+
+    let place = Place::open().await;
+    let failing = service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(Failure("the disk is full"))));
+    let answer = place.layer(LIMIT).layer(failing).oneshot(Request::new(())).await;
+    assert_eq!(answer.expect_err("it fails"), Failure("the disk is full"));
+    assert_eq!(place.counted("hits"), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_makes_no_hit_does_not_wait() {
+    let place = Place::open().await;
+    let before = place.script_calls();
+    let rules = Rules::builder().rule(Rule::counter("page").pattern("/page")).exclude("/healthz").build();
+    let layer =
+        place.layer(LIMIT).rules(rules.expect("good rules")).count_if(|outcome| !outcome.is_success());
+    for path in ["/healthz", "/nowhere", "/page"] {
+        let request = Request::get(path).body(()).expect("a path");
+        let mut answer = pin!(layer.layer(service_fn(ok)).oneshot(request));
+        assert!(poll(answer.as_mut()).is_ready(), "{path}");
+    }
+    let requests = place.ledger().requests;
+    assert_eq!((requests.excluded, requests.unmatched, requests.ignored.outcome), (1, 1, 1));
+    assert_eq!(place.script_calls(), before);
+}
+
+#[tokio::test]
+async fn a_hit_counted_at_arrival_is_on_its_way_while_the_request_is_served() {
+    let place = Place::open().await;
+    let finish = Notify::new();
+    let serving = service_fn(|_: Request<()>| async {
+        finish.notified().await;
+        Ok::<_, Infallible>(Response::new(()))
+    });
+    let mut answer = pin!(place.layer(LIMIT).at_arrival().layer(serving).oneshot(Request::new(())));
+    assert!(poll(answer.as_mut()).is_pending());
+    place.until_applied(1).await;
+    finish.notify_one();
+    assert!(poll(answer.as_mut()).is_ready());
+    assert_eq!(place.counted("hits"), 1);
+}
+
+#[tokio::test]
+async fn a_response_counted_at_arrival_waits_for_the_store_too() {
+    let place = Place::open().await;
+    let service = place.layer(LIMIT).at_arrival().layer(service_fn(ok));
+    let mut answer = pin!(service.oneshot(Request::new(())));
+    assert!(poll(answer.as_mut()).is_pending());
+    assert!(answer.await.is_ok());
+    assert_eq!(place.counted("hits"), 1);
+}
+
+#[tokio::test]
+async fn a_response_waits_for_every_shard_that_it_counts_in() {
+    let shards = Shards::try_from(8).expect("a good number");
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let store = RedisStore::builder().shards(shards).connect(&proxy.url()).await.expect("an address");
+    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    until("the store is connected", LIMIT, there).await;
+    let place = Place::over(server, proxy, store);
+    // The page is in a later shard than `hits`, and so much waits there that it takes several calls.
+    let hits = shards.of("hits");
+    let later = |name: &String| shards.of(name) > hits;
+    let page = (0..).map(|n| format!("/{n}")).find(later).expect("names go everywhere");
+    let full = shards.of(&page);
+    let beside = |name: &String| shards.of(name) == full;
+    for name in (0..).map(|n| format!("beside {n}")).filter(beside).take(500) {
+        place.recorder.record(place.recorder.counter(&name), None);
+    }
+    place.proxy.delay_replies(Duration::from_millis(50));
+    let before = place.script_calls();
+    let site = Router::new().route(&page, get(async || ())).layer(place.layer(LIMIT));
+    let request = Request::get(&page).body(Body::empty()).expect("a path");
+    site.oneshot(request).await.expect("a router answers");
+    assert_eq!((place.counted_in(hits, "hits"), place.counted_in(full, &page)), (1, 1));
+    let hits = place.ledger().hits;
+    assert_eq!((hits.applied, hits.pending), (502, 0));
+    assert!(place.script_calls() - before > 3, "one call after the other");
+}
+
+#[tokio::test]
+async fn a_lost_reply_makes_the_response_late_and_the_count_is_right() {
+    let place = Place::open().await;
+    visit(&place.layer(LIMIT)).await;
+    place.proxy.swallow_replies(1);
+    visit(&place.layer(LIMIT)).await;
+    assert_eq!((place.proxy.swallowed(), place.counted("hits")), (1, 2));
+    let ledger = place.ledger();
+    assert_eq!((ledger.hits.applied, ledger.requests.unconfirmed), (2, 0));
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_responses_are_late_and_when_it_is_back_all_hits_are_there() {
+    let mut place = Place::open().await;
+    place.server.stop();
+    for _ in 0..4 {
+        visit(&place.layer(Duration::from_millis(50))).await;
+    }
+    assert_eq!(place.ledger().requests.unconfirmed, 4);
+    place.server.restart();
+    visit(&place.layer(LIMIT)).await;
+    assert_eq!((place.counted("hits"), place.ledger().requests.unconfirmed), (5, 4));
+}
+
+#[tokio::test]
+async fn the_answer_to_a_panic_is_made_further_out_and_does_not_wait() {
+    let place = Place::open().await;
+    place.proxy.black_hole(true);
+    let panicking = service_fn(async |request: Request<&str>| {
+        assert!(request.body().is_empty(), "the service's own panic");
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    });
+    let service = CatchPanicLayer::new().layer(place.layer(LIMIT).layer(panicking));
+    let mut answer = pin!(service.oneshot(Request::new("a body")));
+    assert!(poll(answer.as_mut()).is_ready());
+    assert_eq!(place.ledger().requests.recorded, 1);
+}
+
+#[tokio::test]
+async fn a_counter_of_other_counters_with_more_shards_is_waited_for_as_other() {
+    let sharded = {
+        let server = RedisServer::start();
+        let shards = Shards::try_from(1024).expect("a good number");
+        let store = RedisStore::builder().shards(shards).connect(&server.url()).await.expect("an address");
+        Counters::builder(store).build().expect("the defaults are fine")
+    };
+    let foreign = sharded.recorder().counter("foreign").hit();
+    let (recorder, flusher) = (Counters::builder(MemoryStore::new()).flush_interval(HOUR))
+        .build()
+        .map(|counters| (counters.recorder(), counters.into_upkeep().0))
+        .expect("the defaults are fine");
+    tokio::spawn(flush(flusher));
+    recorder.record(recorder.counter("own"), None);
+    recorder.request(&[foreign], counter_core::Agent::Human);
+    assert!(recorder.confirmed(&[foreign], LIMIT).await);
+    let hits = recorder.ledger().hits;
+    assert_eq!((hits.applied, hits.overflow), (2, 1));
+}
+
+/// A Redis behind a network that fails on command, and the flusher of a process at work.
+struct Place {
+    server: RedisServer,
+    proxy: FaultProxy,
+    recorder: Recorder,
+}
+
+impl Place {
+    async fn open() -> Self {
+        let server = RedisServer::start();
+        let proxy = FaultProxy::start(server.address()).await;
+        let store = store(&proxy.url()).await;
+        Self::over(server, proxy, store)
+    }
+
+    fn over(server: RedisServer, proxy: FaultProxy, store: RedisStore) -> Self {
+        let counters = Counters::builder(store).flush_interval(HOUR).build().expect("good settings");
+        let recorder = counters.recorder();
+        // Without the cleaner, which calls scripts too.
+        tokio::spawn(flush(counters.into_upkeep().0));
+        Self { server, proxy, recorder }
+    }
+
+    fn layer(&self, timeout: Duration) -> AccessCounterLayer {
+        waiting(&self.recorder, timeout)
+    }
+
+    /// The ledger, of which both equations hold.
+    #[track_caller]
+    fn ledger(&self) -> Ledger {
+        let ledger = self.recorder.ledger();
+        assert!(ledger.requests.balance() && ledger.hits.balance(), "{ledger:?}");
+        ledger
+    }
+
+    async fn until_applied(&self, hits: u64) {
+        until("the store has the hits", LIMIT, async || self.ledger().hits.applied == hits).await;
+    }
+
+    /// What Redis has of a counter of today, and of yesterday if it is midnight.
+    fn counted(&self, counter: &str) -> u64 {
+        self.sum(&format!("access:count:86400:{counter}"))
+    }
+
+    fn counted_in(&self, shard: counter_core::Shard, counter: &str) -> u64 {
+        self.sum(&format!("{{access:{shard}}}count:86400:{counter}"))
+    }
+
+    fn sum(&self, key: &str) -> u64 {
+        let counts = self.server.strings(&["HVALS", key]);
+        counts.iter().map(|count| count.parse::<u64>().expect("counts are integers")).sum()
+    }
+
+    /// How often Redis was asked to run a script.
+    fn script_calls(&self) -> u64 {
+        let statistics = self.server.command(&["INFO", "commandstats"]);
+        let statistics = statistics.text().expect("INFO answers text");
+        let calls = statistics.lines().filter_map(|line| line.strip_prefix("cmdstat_eval"));
+        let calls = calls.filter_map(|line| line.split_once(":calls=")?.1.split_once(','));
+        calls.map(|(calls, _)| calls.parse::<u64>().expect("calls are counted in integers")).sum()
+    }
+}
+
+async fn flush<S: Store>(mut flusher: Flusher<S>) {
+    drop(flusher.run(pending()).await);
+}
+
+fn waiting(recorder: &Recorder, timeout: Duration) -> AccessCounterLayer {
+    AccessCounterLayer::new(recorder.clone()).delivery(Delivery::BeforeResponse { timeout })
+}
+
+async fn ok(_: Request<()>) -> Result<Response<()>, Infallible> {
+    Ok(Response::new(()))
+}
+
+/// One request to a service that answers at once.
+async fn visit(layer: &AccessCounterLayer) -> StatusCode {
+    let answer = layer.layer(service_fn(ok)).oneshot(Request::new(())).await;
+    answer.expect("it answers").status()
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
