@@ -193,7 +193,7 @@ mod tests {
                 if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human }
             })
         };
-        for n in 0..100_000 {
+        for n in 0..100_000_u32 {
             let expected = if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human };
             assert_eq!([ask(n), ask(n), ask(n / 2 * 2)], [expected, expected, Agent::Bot]);
         }
