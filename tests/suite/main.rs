@@ -9,6 +9,7 @@ mod book;
 mod bots;
 mod flow;
 mod faults;
+mod outage;
 mod cluster;
 mod sentinel;
 mod connections;
