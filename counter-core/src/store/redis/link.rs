@@ -66,6 +66,8 @@ impl Link {
         answer: impl Future<Output = Result<T, FredError>>,
     ) -> Result<T, FredError> {
         let mut troubles = self.client.error_rx();
+        // In a box, since fred's futures are deep, and rustc follows those of one task to a depth of 128.
+        let answer = Box::pin(answer);
         tokio::select! {
             biased;
             answer = answer => answer,
