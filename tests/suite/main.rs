@@ -10,6 +10,7 @@ mod bots;
 mod flow;
 mod faults;
 mod delivery;
+mod outage;
 mod cluster;
 mod sentinel;
 mod connections;

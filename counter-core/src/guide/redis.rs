@@ -25,3 +25,137 @@
 //!
 //! A right that is missing inside of a script drops the hits of that key, with the reason `other` in the
 //! ledger and an error in the log.
+//!
+//! # TLS
+//!
+//! An address that begins with `rediss://` is enough where the system trusts the server's certificate;
+//! it needs the feature `rustls` or `native-tls`. An authority of one's own, and a certificate that the
+//! client shows, are a configuration of the client, which this crate exports:
+//!
+//! ```no_run
+//! # #[cfg(feature = "rustls")]
+//! # async fn connect() -> Result<counter_core::RedisStore, Box<dyn std::error::Error>> {
+//! use counter_core::RedisStore;
+//! use counter_core::fred::prelude::{Config, TlsConnector};
+//! use counter_core::fred::rustls::pki_types::pem::PemObject;
+//! use counter_core::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+//! use counter_core::fred::rustls::{ClientConfig, RootCertStore};
+//!
+//! let mut roots = RootCertStore::empty();
+//! for authority in CertificateDer::pem_file_iter("authority.pem")? {
+//!     roots.add(authority?)?;
+//! }
+//! let chain = vec![CertificateDer::from_pem_file("client.pem")?];
+//! let key = PrivateKeyDer::from_pem_file("client.key")?;
+//! // Where the server wants no certificate: `with_no_client_auth()`.
+//! let tls = ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key)?;
+//!
+//! let mut config = Config::from_url("rediss://redis.internal:6379")?;
+//! config.tls = Some(TlsConnector::from(tls).into());
+//! let store = RedisStore::builder().connect_with(config).await?;
+//! # Ok(store)
+//! # }
+//! ```
+//!
+//! # Sentinel
+//!
+//! The address names sentinels and the service:
+//! `redis-sentinel://10.0.0.1:26379?sentinelServiceName=main&node=10.0.0.2:26379`. They are asked for the
+//! master at each connection. Sentinels that want a password of their own need the feature
+//! `sentinel-auth`. `min-replicas-to-write 1` keeps a master that is alone from taking what is lost
+//! later; the hits wait meanwhile.
+//!
+//! # A cluster, and shards
+//!
+//! In a cluster the counters are split over 16 hash tags, `{access:0}` to `{access:15}`, each of them
+//! in one slot; [`RedisBuilder::shards`](crate::RedisBuilder::shards) sets another number. All the instances over one
+//! store, those that only read included, must say the same one: a counter is looked for where that
+//! number puts it. So it cannot be changed for data that is there.
+//!
+//! # A socket
+//!
+//! `redis+unix:///run/redis/redis.sock` needs the feature `unix-sockets`.
+//!
+//! # A client of one's own
+//!
+//! A client that the application has already can be shared. It keeps its own settings of connecting
+//! again, is not replaced when its task ends, and in a cluster has to be set up as
+//! [`RedisBuilder::client`](crate::RedisBuilder::client) says.
+//!
+//! ```no_run
+//! # #[cfg(feature = "redis")]
+//! # async fn connect() -> Result<counter_core::RedisStore, Box<dyn std::error::Error>> {
+//! use counter_core::RedisStore;
+//! use counter_core::fred::prelude::*;
+//!
+//! let client = Builder::from_config(Config::from_url("redis://127.0.0.1:6379")?)
+//!     .with_connection_config(|connection| connection.max_redirections = 0)
+//!     .build()?;
+//! client.init().await?;
+//! let store = RedisStore::builder().client(client);
+//! # Ok(store)
+//! # }
+//! ```
+//!
+//! # When things go wrong
+//!
+//! Whatever happens to the server, requests are not touched by it: they count in memory. Hits wait
+//! there, each for its own buckets, and arrive once, when the server takes them. Meanwhile
+//! [`Health::failing_for`](crate::Health::failing_for) says for how long,
+//! [`last_error`](crate::Health::last_error) why, [`Hits::pending`](crate::Hits::pending) in the ledger
+//! how many, and the log has one warning when it begins, `the store does not take batches`, and one line
+//! when it ends. Reading fails with [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or
+//! [`Refused`](crate::ErrorKind::Refused), as a 503 on the admin pages.
+//!
+//! | what happens | what is done | what `last_error` says, and what else is seen |
+//! |---|---|---|
+//! | the server is away, at the start or later | the service starts and goes on; connecting goes on | `Connection refused`, at once |
+//! | its name does not resolve | the same | `failed to lookup address information` |
+//! | the password is wrong, at the start or after a rotation | the same; it is tried again, for it may become right | `WRONGPASS`; a rotation is seen when the connection breaks, since the server leaves those that are there alone |
+//! | its certificate is not to be trusted | the same; nothing is sent | what is wrong with the certificate |
+//! | nothing answers: a black hole, a forgotten or half-open connection, a peer that does not read | after 3 s of silence the connection is closed and made again | `Unresponsive connection`, or a timeout; one more of `connections` |
+//! | replies are slow, or `CLIENT PAUSE` | they are waited for, as long as there are less than 3 s of silence | nothing but more that is pending |
+//! | the client's task ends, or 3 calls in a row have no answer | a new client takes its place | `the connection to the store is made anew` in the log; one more of `connections` |
+//! | `LOADING`: the server reads its data | batches are sent again | `LOADING` |
+//! | `OOM`, `NOREPLICAS`, `MISCONF` when saving fails, `BUSY` with a long script | nothing was applied; batches are sent again | these words |
+//! | `READONLY`: the master became a replica | the connection is made anew, and finds the new master by Sentinel or by name | `READONLY` |
+//! | `SCRIPT FLUSH`, a restart | the script is sent whole, once | nothing |
+//! | scripts are not allowed | transactions are used instead, for good | [`RedisServer::scripts`](crate::RedisServer::scripts) is `false` |
+//! | a failover loses what was acknowledged | the batches of the last minute, 16 MiB at most, are sent again | a warning with how many; what is older is [`lost_by_server`](crate::Hits::lost_by_server) |
+//! | the data set is lost or flushed | counting begins anew; nothing is sent again | nothing |
+//! | a node of a cluster is away | its shards wait, the others go on; reading what it has fails | the trouble of the shard that has failed for longest |
+//! | a slot moves to another node | its shard waits until its keys are together again; until then reading it fails | `TRYAGAIN`, `ASK` or `MOVED`, for that time |
+//! | a key holds something else (`WRONGTYPE`, no number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
+//! | keys are evicted (`allkeys-*`) | what was evicted is gone; without its fence, a batch whose reply was lost counts twice | nothing: so the policy has to be another |
+//! | the clock steps to and fro | each hit counts in the buckets of the time that the clock showed, those of the future included; these are cleaned when their own time is over | a gap and a bulge in the series |
+//! | the process is killed | what the server has not acknowledged is gone: the hits of a second, `flush_interval`, or of the whole outage | the ledger begins anew with the process |
+//! | the process is told to end | what is pending is sent for 10 s, `shutdown_timeout` | [`Unflushed`](crate::ErrorKind::Unflushed) with the number of hits that are left |
+//!
+//! ## How much memory an outage takes
+//!
+//! Hits take none: what waits are counts, one for each counter and start of a bucket, and as a bucket
+//! leaves the retention of a fine precision its count goes into the coarser ones. What no precision wants
+//! any more is [`expired`](crate::Hits::expired). So a counter has at most about two counts for each
+//! sample that is kept, 2 × 7 × 120 by default, of about 64 bytes:
+//!
+//! | outage | counts of a counter with hits in every second | memory | of 2,000 counters |
+//! |---|---|---|---|
+//! | 2 minutes | 120 | 8 KB | 16 MB |
+//! | 10 minutes | 120 + 480 s / 5 s = 216 | 14 KB | 28 MB |
+//! | a day | about 440 | 28 KB | 56 MB |
+//! | for ever | 1,680 at most | 108 KB at most | 216 MB at most |
+//!
+//! Counts that are not folded yet come on top: at most as many again as there are, or 4,096 for each
+//! shard and each thread. With visitors, a counter has 16 KB of registers for each visitor bucket that is open (two by
+//! default, an hour and a day, share one), outage or not, and at most as much for each hour that waits.
+//! [`Health::pending_cells`](crate::Health::pending_cells) counts all of them.
+//!
+//! ## How long things take
+//!
+//! | what | how long |
+//! |---|---|
+//! | a call, from the command to the answer | 5 s at most |
+//! | silence after which a connection is taken for dead | 3 s, looked at each half second |
+//! | connecting, and the first exchange on a connection | 2 s each at most |
+//! | between two attempts to connect | 50 ms, doubled up to 2 s |
+//! | between two attempts to flush | 50 ms, doubled up to 2 s or `flush_interval`, each up to a half shorter at random |

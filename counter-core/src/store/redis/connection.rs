@@ -85,8 +85,8 @@ impl Connection {
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
         let link = self.link();
-        let answer =
-            link.client.with_options(&self.options).custom(self::command(command, key), arguments).await;
+        let client = link.client.with_options(&self.options);
+        let answer = link.unless_broken(client.custom(self::command(command, key), arguments)).await;
         answer.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
     }
 
@@ -103,7 +103,7 @@ impl Connection {
             let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
             queued.map_err(|error| self.explain(&link, error))?;
         }
-        let answers = pipeline.all().await;
+        let answers = link.unless_broken(pipeline.all()).await;
         answers.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
     }
 
@@ -189,10 +189,38 @@ pub(super) fn unavailable(words: impl Into<Cow<'static, str>>) -> Error {
 }
 
 pub(super) fn explain(error: FredError) -> Error {
-    let unreachable = matches!(
-        error.kind(),
-        FredKind::IO | FredKind::Timeout | FredKind::Canceled | FredKind::Routing | FredKind::Backpressure
-    );
+    let unreachable = match error.kind() {
+        FredKind::IO
+        | FredKind::Timeout
+        | FredKind::Canceled
+        | FredKind::Routing
+        | FredKind::Backpressure => true,
+        // Of most servers' answers as well as of what the client says itself.
+        FredKind::Unknown => !is_answer(error.details()),
+        _ => false,
+    };
     let kind = if unreachable { ErrorKind::Unavailable } else { ErrorKind::Refused };
     Error::new(kind).caused_by(error)
+}
+
+/// Whether these are a server's words: they begin with a code such as `ERR` or `READONLY`.
+fn is_answer(words: &str) -> bool {
+    let code = words.split(' ').next().unwrap_or_default();
+    !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_refuses_is_not_what_the_client_could_not_send() {
+        let kind = |words: &'static str| explain(FredError::new(FredKind::Unknown, words)).kind().clone();
+        for words in ["ERR no", "READONLY You can't write against a read only replica.", "OOM"] {
+            assert_eq!(kind(words), ErrorKind::Refused, "{words}");
+        }
+        for words in ["Failed to route command.", "Client is not initialized.", ""] {
+            assert_eq!(kind(words), ErrorKind::Unavailable, "{words}");
+        }
+    }
 }

@@ -57,6 +57,27 @@ impl Link {
         Self { client, task, told, unanswered: AtomicU32::new(0) }
     }
 
+    /// The answer, or that the connection broke, or could not be made, before it came.
+    ///
+    /// `fail_fast` alone does not tell: between a break and the first attempt to connect again the client
+    /// still takes commands, and only their timeout ends them.
+    pub(super) async fn unless_broken<T>(
+        &self,
+        answer: impl Future<Output = Result<T, FredError>>,
+    ) -> Result<T, FredError> {
+        let mut troubles = self.client.error_rx();
+        // In a box, since fred's futures are deep, and rustc follows those of one task to a depth of 128.
+        let answer = Box::pin(answer);
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            // In a cluster a user's own client has several connections, of which another may break.
+            _ = troubles.recv(), if self.task.is_some() => {
+                Err(FredError::new(FredKind::IO, "the connection broke"))
+            }
+        }
+    }
+
     pub(super) fn answered(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
         self.told().trouble = None;
