@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use counter_core::{
-    Agent, Batch, Bucket, Cleaned, CounterName, Counters, Error, ErrorKind, MemoryStore, Namespace,
+    Agent, Batch, Bucket, Cleaned, CounterName, Counters, Error, ErrorKind, Grid, MemoryStore, Namespace,
     Precision, Precisions, Recorder, RedisStore, Sample, Shard, Sketch, Stats, Store, Timestamp, Verdict,
     VisitorKey,
 };
@@ -60,11 +60,19 @@ impl Store for Away {
 
     async fn samples(
         &self,
-        counter: &CounterName,
+        counters: &[CounterName],
         precision: Precision,
         range: std::ops::Range<Timestamp>,
-    ) -> Result<Vec<Sample>, Error> {
-        self.inner.samples(counter, precision, range).await
+    ) -> Result<Vec<Vec<Sample>>, Error> {
+        self.inner.samples(counters, precision, range).await
+    }
+
+    async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
+        self.inner.lifetimes(counters).await
+    }
+
+    async fn forget(&self, counter: &CounterName, grid: &Grid, now: Timestamp) -> Result<(), Error> {
+        self.inner.forget(counter, grid, now).await
     }
 
     async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {
@@ -99,8 +107,8 @@ fn buckets(seconds: &Seconds, precision: Precision) -> Vec<(u64, u64)> {
 }
 
 async fn stored<S: Store>(store: &S, counter: &str, precision: Precision) -> Vec<(u64, u64)> {
-    let samples = store.samples(&name(counter), precision, always()).await.expect("readable");
-    samples.iter().map(|sample| (sample.start.as_unix(), sample.count)).collect()
+    let samples = store.samples(&[name(counter)], precision, always()).await.expect("readable");
+    samples.concat().iter().map(|sample| (sample.start.as_unix(), sample.count)).collect()
 }
 
 /// Hits that go on all the time, each noted by its second, while they are flushed in the background.
@@ -531,7 +539,7 @@ async fn a_client_that_hangs_is_replaced() {
         async move {
             while !done.load(Ordering::Relaxed) {
                 let store = store.clone();
-                let read = async move { drop(store.samples(&name("hits"), precision(1), always()).await) };
+                let read = async move { drop(store.samples(&[name("hits")], precision(1), always()).await) };
                 tokio::spawn(read);
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }

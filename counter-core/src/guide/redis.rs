@@ -158,4 +158,4 @@
 //! | silence after which a connection is taken for dead | 3 s, looked at each half second |
 //! | connecting, and the first exchange on a connection | 2 s each at most |
 //! | between two attempts to connect | 50 ms, doubled up to 2 s |
-//! | between two attempts to flush | 50 ms, doubled up to 2 s or `flush_interval`, each up to a half shorter at random |
+//! | between two attempts to flush | 50 ms, doubled up to 2 s, each up to a half shorter at random |
