@@ -12,6 +12,8 @@ mod faults;
 mod cluster;
 mod sentinel;
 mod connections;
+mod chaos;
+mod shutdown;
 mod layer;
 mod rules;
 mod identity;

@@ -138,7 +138,7 @@ impl Connection {
     /// The client of the moment, a new one if the task of the last has ended.
     fn link(&self) -> Arc<Link> {
         let link = Arc::clone(&self.lock());
-        if link.task.as_ref().is_some_and(ConnectHandle::is_finished) {
+        if link.has_ended() {
             self.replace(&link);
             return Arc::clone(&self.lock());
         }
@@ -201,6 +201,11 @@ impl Link {
         let troubles = Mutex::new(client.error_rx());
         let connected = Mutex::new((client.reconnect_rx(), 0));
         Self { client, troubles, connected, task, unanswered: AtomicU32::new(0) }
+    }
+
+    /// Whether nobody works at its connection any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.task.as_ref().is_some_and(ConnectHandle::is_finished)
     }
 
     fn answered(&self) {
