@@ -46,7 +46,7 @@ pub enum ErrorKind {
     },
     /// The deadline of a shutdown passed with hits that the store has not acknowledged.
     Unflushed {
-        /// How many.
+        /// How many, with those that it had acknowledged and lost again.
         hits: u64,
     },
 }

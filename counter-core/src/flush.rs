@@ -78,7 +78,7 @@ impl<S: Store> Flusher<S> {
     ///
     /// # Errors
     /// [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`; they remain here
-    /// and in the ledger.
+    /// and in the ledger: among the `pending`, and those that the store had and lost among the `applied`.
     ///
     /// # Cancel safety
     /// As with [`flush`](Self::flush); `run` can be called again.
@@ -109,7 +109,9 @@ impl<S: Store> Flusher<S> {
         let mut backoff = Backoff::new();
         let mut cause = None;
         loop {
-            let hits = self.tally.ledger().hits.pending;
+            // The ledger has what is sent again among the applied.
+            let replaying = self.lanes.iter().map(Lane::replaying).sum::<u64>();
+            let hits = self.tally.ledger().hits.pending + replaying;
             if hits == 0 && self.lanes.iter().all(Lane::is_empty) {
                 return Ok(());
             }

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tests::http::{Load, Response, get};
@@ -207,6 +207,28 @@ async fn a_sigterm_waits_for_the_answer_that_is_under_way_and_counts_it() {
     client.read_to_string(&mut answers).await.expect("both answers are text");
     assert!(answers.contains("That took a second"), "{answers}");
     assert_eq!(total(&redis, 86_400), 2);
+}
+
+#[tokio::test]
+async fn a_sigterm_in_an_outage_ends_in_time_and_says_how_many_hits_did_not_arrive() {
+    let mut redis = RedisServer::start();
+    let mut site = Site::start(&["--redis", &redis.url(), "--flush-interval", "0.05"]).await;
+    site.get("/").await;
+    site.until_flushed(2).await;
+    redis.stop();
+    for _ in 0..7 {
+        site.get("/").await;
+    }
+    let asked = Instant::now();
+    site.process.terminate();
+    let status = site.process.wait(LIMIT).await;
+    // Ten seconds are what a shutdown waits for the store, unless it is told otherwise.
+    assert!(asked.elapsed() < Duration::from_secs(13), "{:?}\n{}", asked.elapsed(), site.process);
+    assert_eq!(status.code(), Some(1), "{}", site.process);
+    // Each is a hit of the page, and one of all pages.
+    let words = "example-app: 14 hits were not acknowledged by the store before the deadline: ";
+    let said = async || site.process.to_string().contains(words);
+    until("it says so", LIMIT, said).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

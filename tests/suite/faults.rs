@@ -260,6 +260,28 @@ async fn a_server_that_never_answers_costs_time_and_no_hit() {
 }
 
 #[tokio::test]
+async fn a_transaction_after_the_connection_broke_waits_for_no_connection_that_is_dead() {
+    let server = RedisServer::start();
+    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+    let mut counters = over(store(&server.url()).await);
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let counter = recorder.counter("a");
+    for _ in 0..3 {
+        recorder.record(counter, None);
+        flushed(&mut counters).await;
+        // While nobody uses the connection of transactions.
+        let connections = stats.health().connections;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        until("the store is connected", LIMIT, async || stats.health().connections > connections).await;
+        recorder.record(counter, None);
+        let began = std::time::Instant::now();
+        flushed(&mut counters).await;
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    }
+    assert_eq!(total(&stats, "a", 86_400).await, 6);
+}
+
+#[tokio::test]
 async fn a_store_that_is_dropped_leaves_no_connection() {
     let server = RedisServer::start();
     let connected = || server.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();

@@ -15,6 +15,8 @@ mod cluster;
 mod sentinel;
 mod connections;
 mod metrics;
+mod chaos;
+mod shutdown;
 mod layer;
 mod rules;
 mod identity;

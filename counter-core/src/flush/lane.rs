@@ -57,6 +57,11 @@ impl<S: Store> Lane<S> {
         self.outgoing.is_empty()
     }
 
+    /// Hits that the store acknowledged and lost, and that it has not acknowledged again.
+    pub(super) fn replaying(&self) -> u64 {
+        self.outgoing.iter().filter(|one| one.replay).map(|one| one.batch.hits()).sum()
+    }
+
     pub(super) async fn flush(&mut self) -> Result<(), Error> {
         let sent = self.send().await;
         self.note(sent.as_ref().err());

@@ -8,7 +8,7 @@ use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Options};
-use fred::types::{ClusterHash, ConnectHandle, CustomCommand, FromValue, Value};
+use fred::types::{ClusterHash, CustomCommand, FromValue, Value};
 use fred::util::redis_keyslot;
 use tokio::time::timeout;
 
@@ -122,7 +122,7 @@ impl Connection {
     /// The client of the moment, a new one if the task of the last has ended.
     fn link(&self) -> Arc<Link> {
         let link = Arc::clone(&self.lock());
-        if link.task.as_ref().is_some_and(ConnectHandle::is_finished) {
+        if link.has_ended() {
             self.replace(&link);
             return Arc::clone(&self.lock());
         }

@@ -78,6 +78,11 @@ impl Link {
         }
     }
 
+    /// Whether nobody works at its connection any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.task.as_ref().is_some_and(ConnectHandle::is_finished)
+    }
+
     pub(super) fn answered(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
         self.told().trouble = None;

@@ -24,9 +24,10 @@ impl Connection {
     /// Watches a key: what is executed then is so only if nobody has changed it.
     pub(super) async fn watch(&self, key: &str) -> Result<Transaction<'_>, Error> {
         let mut place = self.exclusive.lock().await;
+        // One that broke while it was not used would be noticed by its silence alone, seconds later.
         let link = match place.take() {
-            Some(link) => link,
-            None => self.connect_once().await?,
+            Some(link) if !link.has_ended() => link,
+            _ => self.connect_once().await?,
         };
         let transaction = Transaction { place, link, server: self };
         let _: Value = transaction.call("WATCH", vec![key.into()]).await?;

@@ -1,0 +1,133 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use counter_core::{Cleaner, Counters, Error, Recorder, RedisStore, Stats, Timestamp};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::LIMIT;
+use super::random::Random;
+use super::record::Record;
+
+const WRITERS: usize = 2;
+
+/// A process of a service, but for the process: with its own connection, writers, flusher and cleaner,
+/// and somebody who looks at its ledger all the time.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    recorder: Recorder,
+    stats: Stats<RedisStore>,
+    writers: Vec<JoinHandle<Record>>,
+    auditor: JoinHandle<u64>,
+    upkeep: JoinHandle<Result<(), Error>>,
+    done: Arc<AtomicBool>,
+    stop: oneshot::Sender<()>,
+}
+
+impl Instance {
+    pub(crate) fn start(store: RedisStore, random: &mut Random) -> Self {
+        let mut counters = Counters::builder(store)
+            .flush_interval(Duration::from_millis(10))
+            .clean_interval(Duration::from_millis(50))
+            .shutdown_timeout(LIMIT)
+            .build()
+            .expect("good settings");
+        let (recorder, stats) = (counters.recorder(), counters.stats());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+        let done = Arc::new(AtomicBool::new(false));
+        let writer = |random| tokio::spawn(write(recorder.clone(), random, Arc::clone(&done)));
+        let writers = (0..WRITERS).map(|_| writer(random.fork())).collect();
+        let auditor = tokio::spawn(audit(recorder.clone(), Arc::clone(&done)));
+        Self { recorder, stats, writers, auditor, upkeep, done, stop }
+    }
+
+    pub(crate) fn applied(&self) -> u64 {
+        self.stats.ledger().hits.applied
+    }
+
+    /// Ends as a service does: first what records, then the counters. All has arrived then.
+    pub(crate) async fn end(self) -> Record {
+        self.done.store(true, Ordering::Relaxed);
+        let mut record = Record::default();
+        for writer in self.writers {
+            record.add(writer.await.expect("no panic"));
+        }
+        let looks = self.auditor.await.expect("the ledger is right at every look");
+        assert!(looks > 100, "{looks} looks");
+        // A server tells what it lost when the next batch comes.
+        record.write_everywhere(&self.recorder);
+        drop(self.stop);
+        let ended = timeout(2 * LIMIT, self.upkeep).await.expect("the shutdown ends");
+        ended.expect("no panic").expect("all is flushed");
+        let ledger = self.stats.ledger();
+        let (requests, hits) = (ledger.requests, ledger.hits);
+        assert!(requests.balance() && hits.balance(), "{ledger:?}");
+        assert_eq!((hits.recorded, hits.applied), (record.hits, record.hits), "{ledger:?}");
+        assert_eq!((hits.dropped.total(), hits.expired, hits.lost_by_server), (0, 0, 0), "{ledger:?}");
+        assert_eq!(requests.observed, record.requests + record.skipped, "{ledger:?}");
+        record
+    }
+}
+
+async fn write(recorder: Recorder, mut random: Random, done: Arc<AtomicBool>) -> Record {
+    let mut record = Record::default();
+    while !done.load(Ordering::Relaxed) {
+        for _ in 0..random.among(1..12) {
+            record.write(&recorder, &mut random);
+        }
+        sleep(random.millis(1..5)).await;
+    }
+    record
+}
+
+async fn audit(recorder: Recorder, done: Arc<AtomicBool>) -> u64 {
+    let (mut looks, mut recorded) = (0, 0);
+    while !done.load(Ordering::Relaxed) {
+        let ledger = recorder.ledger();
+        let hits = ledger.hits;
+        assert!(ledger.requests.balance() && hits.balance(), "{ledger:?}");
+        assert!(hits.recorded >= recorded, "{ledger:?}");
+        assert_eq!((hits.dropped.total(), hits.expired, hits.lost_by_server), (0, 0, 0), "{ledger:?}");
+        (looks, recorded) = (looks + 1, hits.recorded);
+        sleep(Duration::from_millis(2)).await;
+    }
+    looks
+}
+
+/// A cleaner that runs apart from any recorder.
+#[derive(Debug)]
+pub(crate) struct Cleaning {
+    cleaning: JoinHandle<u64>,
+    done: Arc<AtomicBool>,
+}
+
+impl Cleaning {
+    pub(crate) fn start(store: RedisStore) -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let cleaning = tokio::spawn(clean(cleaner(store), Arc::clone(&done)));
+        Self { cleaning, done }
+    }
+
+    /// Ends, and tells how many samples it removed.
+    pub(crate) async fn end(self) -> u64 {
+        self.done.store(true, Ordering::Relaxed);
+        timeout(LIMIT, self.cleaning).await.expect("it ends").expect("no panic")
+    }
+}
+
+pub(crate) fn cleaner(store: RedisStore) -> Cleaner<RedisStore> {
+    Counters::builder(store).build().expect("good settings").into_upkeep().1
+}
+
+async fn clean(mut cleaner: Cleaner<RedisStore>, done: Arc<AtomicBool>) -> u64 {
+    let mut removed = 0;
+    while !done.load(Ordering::Relaxed) {
+        // What an answer that was lost would have told is missing here.
+        removed += cleaner.clean_once(Timestamp::now()).await.map_or(0, |cleaned| cleaned.samples);
+        sleep(Duration::from_millis(20)).await;
+    }
+    removed
+}

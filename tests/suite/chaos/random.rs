@@ -1,0 +1,65 @@
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::time::Duration;
+
+/// What chance decides, all of it from one seed: SplitMix64.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A seed that nobody chose.
+    pub(crate) fn seed() -> u64 {
+        RandomState::new().hash_one(0)
+    }
+
+    /// A source of its own, for a task.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn among(&mut self, range: Range<u64>) -> u64 {
+        range.start + self.next() % (range.end - range.start)
+    }
+
+    pub(crate) fn millis(&mut self, range: Range<u64>) -> Duration {
+        Duration::from_millis(self.among(range))
+    }
+
+    pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        let place = self.next() % all.len() as u64;
+        all[usize::try_from(place).expect("a place in a slice")]
+    }
+}
+
+/// Numbers from 0 on, each once in every round, so that none is left out for long.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    count: u64,
+    left: Vec<u64>,
+}
+
+impl Rounds {
+    pub(crate) fn of(count: u64) -> Self {
+        Self { count, left: Vec::new() }
+    }
+
+    pub(crate) fn next(&mut self, random: &mut Random) -> u64 {
+        if self.left.is_empty() {
+            self.left = (0..self.count).collect();
+        }
+        let place = random.among(0..self.left.len() as u64);
+        self.left.swap_remove(usize::try_from(place).expect("a place in a list"))
+    }
+}

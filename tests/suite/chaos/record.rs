@@ -1,0 +1,199 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+use counter_core::{
+    Agent, CounterName, Precision, Precisions, Recorder, RedisStore, Sketch, Skip, Store, Timestamp,
+    VisitorId, VisitorKey,
+};
+use tests::Value;
+
+use super::random::Random;
+use super::servers::Servers;
+use crate::support::{always, name, precision};
+
+/// So many that each of 16 shards has some.
+const PAGES: usize = 40;
+
+/// Those after the pages, which are written in the past alone, so that cleaners take them away whole.
+const PAST: usize = 4;
+
+/// Where requests count, by the clock of the recorder.
+const HITS: &str = "hits";
+
+/// The precisions of visitors.
+const HOUR: u32 = 3600;
+const DAY: u32 = 86_400;
+
+/// What was recorded, as one who makes no mistakes would have it.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    counts: BTreeMap<(usize, Timestamp), u64>,
+    /// By the hour.
+    visitors: BTreeMap<(usize, Timestamp), BTreeSet<u32>>,
+    pub(crate) requests: u64,
+    pub(crate) skipped: u64,
+    /// By weight.
+    pub(crate) hits: u64,
+}
+
+impl Record {
+    /// Records something.
+    pub(crate) fn write(&mut self, recorder: &Recorder, random: &mut Random) {
+        let now = Timestamp::now();
+        let page = usize::try_from(random.among(0..PAGES as u64)).expect("small");
+        match random.among(0..200) {
+            0..100 => {
+                let visitor = u32::try_from(random.among(0..3000)).expect("small");
+                self.hit(recorder, page, now, Some(visitor), weight(random.among(1..4)));
+            }
+            100..140 => self.hit(recorder, page, now, None, weight(1)),
+            140..170 => {
+                // Its second, its five seconds or its minute leaves retention soon.
+                let widths = [1, 1, 5, 60].map(precision);
+                let kept = Precisions::default().retention(random.one_of(&widths)).expect("by default");
+                let at = kept.oldest(now).plus(random.among(0..8));
+                let counter = if random.among(0..2) == 0 { page } else { PAGES + page % PAST };
+                self.hit(recorder, counter, at, None, weight(1));
+            }
+            170..190 => {
+                recorder.request(&[recorder.counter(HITS).hit()], Agent::Human);
+                (self.requests, self.hits) = (self.requests + 1, self.hits + 1);
+            }
+            190..199 => {
+                recorder.skip(random.one_of(&[Skip::Excluded, Skip::Unmatched]));
+                self.skipped += 1;
+            }
+            _ => {
+                // More than travel as single elements.
+                let first = u32::try_from(random.among(0..100_000)).expect("small");
+                for visitor in first..first + 700 {
+                    self.hit(recorder, page, now, Some(visitor), weight(1));
+                }
+            }
+        }
+    }
+
+    /// Records a hit in each page, and so in each shard.
+    pub(crate) fn write_everywhere(&mut self, recorder: &Recorder) {
+        for page in 0..PAGES {
+            self.hit(recorder, page, Timestamp::now(), None, weight(1));
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        for (place, count) in other.counts {
+            *self.counts.entry(place).or_default() += count;
+        }
+        for (place, visitors) in other.visitors {
+            self.visitors.entry(place).or_default().extend(visitors);
+        }
+        self.requests += other.requests;
+        self.skipped += other.skipped;
+        self.hits += other.hits;
+    }
+
+    /// Compares every sample and every bucket of visitors with what a store has that was cleaned at
+    /// `now`; `began` is when the first request was recorded.
+    pub(crate) async fn compare(
+        &self,
+        store: &RedisStore,
+        servers: &impl Servers,
+        began: Timestamp,
+        now: Timestamp,
+    ) {
+        let mut known = BTreeSet::new();
+        for kept in Precisions::default().iter() {
+            let width = kept.precision;
+            for counter in 0..PAGES + PAST {
+                let mut expected = BTreeMap::<_, u64>::new();
+                for ((_, at), count) in
+                    self.counts.range((counter, Timestamp::MIN)..=(counter, Timestamp::MAX))
+                {
+                    let start = width.bucket(*at).start;
+                    if start >= kept.oldest(now) {
+                        *expected.entry(start).or_default() += count;
+                    }
+                }
+                let samples = store.samples(&title(counter), width, always()).await.expect("readable");
+                let samples: BTreeMap<_, _> =
+                    samples.iter().map(|sample| (sample.start, sample.count)).collect();
+                assert_eq!(samples, expected, "{} by {width} s at {now}", title(counter));
+                if !expected.is_empty() {
+                    known.insert((title(counter), width));
+                }
+            }
+            let samples = store.samples(&name(HITS), width, always()).await.expect("readable");
+            if kept.oldest(now) <= began {
+                let sum = samples.iter().map(|sample| sample.count).sum::<u64>();
+                assert_eq!(sum, self.requests, "requests by {width} s");
+            }
+            if !samples.is_empty() {
+                known.insert((name(HITS), width));
+            }
+        }
+        let widths: Vec<_> = Precisions::default().iter().map(|kept| kept.precision).collect();
+        let found = store.known(&widths, "", 10_000).await.expect("readable");
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), known);
+        for width in [HOUR, DAY].map(precision) {
+            self.compare_visitors(store, servers, width).await;
+        }
+    }
+
+    async fn compare_visitors(&self, store: &RedisStore, servers: &impl Servers, width: Precision) {
+        let mut buckets = BTreeMap::<_, BTreeSet<u32>>::new();
+        for ((page, hour), visitors) in &self.visitors {
+            buckets.entry((*page, width.bucket(*hour))).or_default().extend(visitors);
+        }
+        assert!(buckets.len() >= PAGES);
+        for ((page, bucket), visitors) in buckets {
+            let page = title(page);
+            let reference = servers.key(&page, "reference");
+            servers.command(&reference, &[b"DEL".to_vec(), reference.clone().into()]);
+            let ids: Vec<_> = visitors.iter().map(|n| visitor(*n).as_bytes().to_vec()).collect();
+            for ids in ids.chunks(1000) {
+                let words = [b"PFADD".to_vec(), reference.clone().into()];
+                servers.command(&reference, &[&words, ids].concat());
+            }
+            let ours = servers.key(&page, &format!("unique:{width}:{page}:{}", bucket.start));
+            let count = |key: &str| servers.command(key, &[b"PFCOUNT".to_vec(), key.into()]);
+            assert_eq!(count(&ours), count(&reference), "visitors of {page} by {width} s");
+            let Value::Bulk(reference) =
+                servers.command(&reference, &[b"GET".to_vec(), reference.clone().into()])
+            else {
+                panic!("the reference is there");
+            };
+            let reference = Sketch::from_redis(&reference).expect("a HyperLogLog");
+            let sketch = store.visitors(&[page], &[bucket]).await.expect("readable");
+            assert_eq!(sketch, reference, "every register is that of the visitors");
+        }
+    }
+
+    fn hit(
+        &mut self,
+        recorder: &Recorder,
+        counter: usize,
+        at: Timestamp,
+        visitor: Option<u32>,
+        weight: NonZeroU32,
+    ) {
+        recorder.record_at(recorder.counter(&title(counter)), visitor.map(self::visitor), at, weight);
+        *self.counts.entry((counter, at)).or_default() += u64::from(weight.get());
+        self.hits += u64::from(weight.get());
+        if let Some(visitor) = visitor {
+            let hour = precision(HOUR).bucket(at).start;
+            self.visitors.entry((counter, hour)).or_default().insert(visitor);
+        }
+    }
+}
+
+fn title(counter: usize) -> CounterName {
+    name(&format!("/page/{counter}"))
+}
+
+fn visitor(n: u32) -> VisitorId {
+    VisitorKey::new([9; 16]).visitor(&[&n.to_le_bytes()])
+}
+
+fn weight(weight: u64) -> NonZeroU32 {
+    u32::try_from(weight).ok().and_then(NonZeroU32::new).expect("small, and not 0")
+}

@@ -1,0 +1,351 @@
+use std::time::Duration;
+
+use counter_core::{CounterName, Shards};
+use tests::{FaultProxy, RedisCluster, RedisSentinel, RedisServer, Value, until};
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use super::LIMIT;
+use super::random::Random;
+
+/// Servers that something happens to.
+pub(crate) trait Servers {
+    /// Whether they may lose what they acknowledged.
+    const FORGET: bool;
+
+    /// How many kinds of faults there are, the frequent ones more than once.
+    const FAULTS: u64;
+
+    /// Where clients find them.
+    fn url(&self) -> String;
+
+    /// In how many parts their keys are split, if the keys say it.
+    fn shards(&self) -> Option<Shards>;
+
+    /// Does a fault to them, of that kind, and says what.
+    async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str;
+
+    /// Ends what goes wrong, and waits until all is well and copied.
+    async fn heal(&mut self);
+
+    /// What the server of a key answers.
+    fn command(&self, key: &str, words: &[Vec<u8>]) -> Value;
+
+    /// All keys like this.
+    fn keys(&self, pattern: &str) -> Vec<String>;
+
+    /// The full name of a key that belongs to a counter.
+    fn key(&self, counter: &CounterName, key: &str) -> String {
+        match self.shards() {
+            Some(shards) => format!("{{access:{}}}{key}", shards.of(counter)),
+            None => format!("access:{key}"),
+        }
+    }
+}
+
+/// One server that syncs every write, behind a proxy.
+#[derive(Debug)]
+pub(crate) struct One {
+    server: RedisServer,
+    pub(crate) proxy: FaultProxy,
+    scripts: bool,
+}
+
+/// What a server may say that has not done it.
+const REFUSALS: [&str; 5] = [
+    "LOADING Redis is loading the dataset in memory",
+    "BUSY Redis is busy running a script.",
+    "OOM command not allowed when used memory > 'maxmemory'.",
+    "READONLY You can't write against a read only replica.",
+    "TRYAGAIN Multiple keys request during rehashing of slot",
+];
+
+impl One {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[], true).await
+    }
+
+    /// One that refuses scripts, also after a restart.
+    pub(crate) async fn start_without_scripts() -> Self {
+        let user = ["--user", "default", "on", "nopass", "~*", "&*", "+@all", "-@scripting"];
+        Self::start_with(&user, false).await
+    }
+
+    async fn start_with(arguments: &[&str], scripts: bool) -> Self {
+        let durable = ["--appendonly", "yes", "--appendfsync", "always"];
+        let server = RedisServer::start_with(&[&durable, arguments].concat());
+        let proxy = FaultProxy::start(server.address()).await;
+        Self { server, proxy, scripts }
+    }
+}
+
+impl Servers for One {
+    const FORGET: bool = false;
+    const FAULTS: u64 = 20;
+
+    fn url(&self) -> String {
+        self.proxy.url()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        Shards::try_from(4).ok()
+    }
+
+    async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
+        let proxy = &self.proxy;
+        match kind {
+            0..4 => {
+                proxy.swallow_replies(random.among(1..4));
+                "replies to lose"
+            }
+            4..7 => {
+                proxy.drop_requests(random.among(1..4));
+                "requests to lose"
+            }
+            7..10 => {
+                proxy.reply_with(random.among(1..4), random.one_of(&REFUSALS));
+                "calls to refuse"
+            }
+            10..12 => {
+                proxy.refuse(true);
+                sleep(random.millis(5..150)).await;
+                proxy.refuse(false);
+                "refused connections"
+            }
+            12..14 => {
+                proxy.delay_replies(random.millis(1..40));
+                sleep(random.millis(20..200)).await;
+                proxy.delay_replies(Duration::ZERO);
+                "delay"
+            }
+            14 => {
+                proxy.black_hole(true);
+                sleep(random.millis(20..300)).await;
+                proxy.black_hole(false);
+                "black hole"
+            }
+            // Seldom, for whoever waits for such a connection waits for five seconds.
+            17 if random.among(0..3) == 0 => {
+                proxy.forget();
+                "forgotten connections"
+            }
+            18 if self.scripts => {
+                self.server.command(&["SCRIPT", "FLUSH"]);
+                "forgotten scripts"
+            }
+            19 => {
+                restart(&mut self.server, random).await;
+                "restart"
+            }
+            _ => {
+                self.server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+                "killed clients"
+            }
+        }
+    }
+
+    async fn heal(&mut self) {
+        self.proxy.swallow_replies(0);
+        self.proxy.drop_requests(0);
+        self.proxy.reply_with(0, "");
+    }
+
+    fn command(&self, _: &str, words: &[Vec<u8>]) -> Value {
+        self.server.command(words)
+    }
+
+    fn keys(&self, pattern: &str) -> Vec<String> {
+        self.server.strings(&["KEYS", pattern])
+    }
+}
+
+async fn restart(server: &mut RedisServer, random: &mut Random) {
+    if random.among(0..2) == 0 {
+        block_in_place(|| server.kill());
+    } else {
+        block_in_place(|| server.stop());
+    }
+    sleep(random.millis(0..200)).await;
+    block_in_place(|| server.restart());
+}
+
+/// A master and a replica that change places.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    servers: RedisSentinel,
+    copies: u64,
+    /// Batches that a master had acknowledged, and the next one did not have.
+    pub(crate) lost: u64,
+}
+
+impl Pair {
+    pub(crate) fn start() -> Self {
+        Self { servers: block_in_place(RedisSentinel::start), copies: 0, lost: 0 }
+    }
+
+    /// Makes the replica the master, and lets the old one go on for a while: it takes what it will lose.
+    async fn fail_over(&mut self, random: &mut Random) {
+        block_in_place(|| self.servers.failover());
+        sleep(random.millis(100..1000)).await;
+        let (old, new) = (self.servers.other_server(), self.servers.master_server());
+        for fence in old.strings(&["KEYS", "*fence:*"]) {
+            self.lost += sequence(old, &fence).saturating_sub(sequence(new, &fence));
+        }
+        self.heal().await;
+    }
+
+    fn on_master(&self, words: &[&str]) {
+        self.servers.master_server().command(words);
+    }
+}
+
+impl Servers for Pair {
+    const FORGET: bool = true;
+    const FAULTS: u64 = 12;
+
+    fn url(&self) -> String {
+        self.servers.url()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        None
+    }
+
+    async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
+        // A storm without one would be none.
+        let kind = if self.lost == 0 { 10 } else { kind };
+        match kind {
+            0..4 => {
+                self.on_master(&["CLIENT", "KILL", "TYPE", "normal"]);
+                "killed clients"
+            }
+            4..7 => {
+                self.on_master(&["SCRIPT", "FLUSH"]);
+                "forgotten scripts"
+            }
+            7..10 => {
+                self.on_master(&["CLIENT", "PAUSE", &random.among(10..200).to_string()]);
+                "pause"
+            }
+            10 => {
+                self.fail_over(random).await;
+                "failover"
+            }
+            _ => {
+                block_in_place(|| self.servers.kill_master());
+                sleep(random.millis(0..500)).await;
+                block_in_place(|| self.servers.restart_old());
+                self.heal().await;
+                "killed master"
+            }
+        }
+    }
+
+    async fn heal(&mut self) {
+        block_in_place(|| self.servers.until_replicated());
+        self.copies += 1;
+        let copy = self.copies.to_string();
+        self.on_master(&["SET", "copied", &copy]);
+        until("all is copied", LIMIT, async || {
+            self.servers.other_server().bytes(&["GET", "copied"]) == Some(copy.clone().into())
+        })
+        .await;
+    }
+
+    fn command(&self, _: &str, words: &[Vec<u8>]) -> Value {
+        self.servers.master_server().command(words)
+    }
+
+    fn keys(&self, pattern: &str) -> Vec<String> {
+        self.servers.master_server().strings(&["KEYS", pattern])
+    }
+}
+
+/// The last batch of a writer that a server has.
+fn sequence(server: &RedisServer, fence: &str) -> u64 {
+    let fence = server.command(&["GET", fence]).text().unwrap_or_default();
+    fence.split(' ').next().and_then(|sequence| sequence.parse().ok()).unwrap_or(0)
+}
+
+/// Three masters that sync every write.
+#[derive(Debug)]
+pub(crate) struct Three(RedisCluster);
+
+impl Three {
+    pub(crate) fn start() -> Self {
+        Self(block_in_place(RedisCluster::start))
+    }
+
+    fn some_node(&self, random: &mut Random) -> usize {
+        usize::try_from(random.among(0..self.0.nodes().len() as u64)).expect("few nodes")
+    }
+
+    /// Takes the keys of a shard from one node to another, some at a time.
+    async fn move_slot(&self, random: &mut Random) {
+        let tag = format!("{{access:{}}}", random.among(0..16));
+        let slot = self.0.slot_of(format!("{tag}known:"));
+        let from = self.0.master_of(slot);
+        let migration = self.0.begin_migration(slot, (from + random.one_of(&[1, 2])) % self.0.nodes().len());
+        sleep(random.millis(0..50)).await;
+        let keys = self.0.node(from).strings(&["KEYS", &format!("{tag}*")]);
+        for some in keys.chunks(7) {
+            block_in_place(|| self.0.move_keys(migration, some));
+            sleep(random.millis(0..5)).await;
+        }
+        sleep(random.millis(0..50)).await;
+        block_in_place(|| self.0.end_migration(migration));
+    }
+}
+
+impl Servers for Three {
+    const FORGET: bool = false;
+    const FAULTS: u64 = 12;
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        Shards::try_from(16).ok()
+    }
+
+    async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
+        let node = self.some_node(random);
+        match kind {
+            0..3 => {
+                self.0.node(node).command(&["CLIENT", "KILL", "TYPE", "normal"]);
+                "killed clients"
+            }
+            3..5 => {
+                self.0.node(node).command(&["SCRIPT", "FLUSH"]);
+                "forgotten scripts"
+            }
+            5..7 => {
+                self.0.node(node).command(&["CLIENT", "PAUSE", &random.among(10..200).to_string()]);
+                "pause"
+            }
+            7..11 => {
+                self.move_slot(random).await;
+                "moved slot"
+            }
+            _ => {
+                block_in_place(|| self.0.kill_node(node));
+                sleep(random.millis(0..1500)).await;
+                block_in_place(|| self.0.restart_node(node));
+                "restarted node"
+            }
+        }
+    }
+
+    async fn heal(&mut self) {
+        block_in_place(|| self.0.until_whole());
+    }
+
+    fn command(&self, key: &str, words: &[Vec<u8>]) -> Value {
+        self.0.command_on_owner(key, words)
+    }
+
+    fn keys(&self, pattern: &str) -> Vec<String> {
+        self.0.keys(pattern)
+    }
+}
