@@ -71,7 +71,8 @@ impl<S: Store> Flusher<S> {
         Ok(())
     }
 
-    /// Flushes at every interval until `shutdown` completes, and then until nothing is pending.
+    /// Flushes at every interval until `shutdown` completes, and then until nothing is pending and the
+    /// store says that it still has what it acknowledged of the last minute.
     ///
     /// An error is logged when the trouble begins and when it ends; attempts are repeated with growing
     /// pauses, and only `shutdown` ends the loop.
@@ -107,12 +108,16 @@ impl<S: Store> Flusher<S> {
 
     async fn finish(&mut self, deadline: Instant) -> Result<(), Error> {
         let mut backoff = Backoff::new();
-        let mut cause = None;
+        let (mut cause, mut asked) = (None, false);
         loop {
             // The ledger has what is sent again among the applied.
             let replaying = self.lanes.iter().map(Lane::replaying).sum::<u64>();
             let hits = self.tally.ledger().hits.pending + replaying;
-            if hits == 0 && self.lanes.iter().all(Lane::is_empty) {
+            let done = hits == 0 && !self.lanes.iter().any(Lane::owes);
+            if done && !std::mem::replace(&mut asked, true) {
+                self.lanes.iter_mut().for_each(Lane::ask);
+            }
+            if done && (self.lanes.iter().all(Lane::is_empty) || Instant::now() >= deadline) {
                 return Ok(());
             }
             // Not by a timer alone: a store that never waits for anything would never let it ring.

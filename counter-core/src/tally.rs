@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::batch::{Batch, Fence, Part, Rejection, WriterId};
 use crate::ledger::{Agent, Hits, Ledger, Requests, Skip};
-use crate::pending::Pending;
+use crate::pending::{Chunk, Pending};
 use crate::registers::Registers;
 use crate::registry::{OTHER, Registry};
 use crate::turns::{Receipt, Turns};
@@ -170,23 +170,27 @@ impl Tally {
             return Vec::new();
         }
         let chunks = waiting.pending.take(&self.registry.names(), &self.grid);
-        let batches: Vec<_> = chunks
-            .into_iter()
-            .map(|chunk| {
-                let after = *sequence;
-                *sequence += 1;
-                Batch {
-                    shard,
-                    fence: Fence { writer: self.writer, sequence: *sequence, after },
-                    cells: chunk.cells,
-                    sketches: chunk.sketches,
-                    grid: Arc::clone(&self.grid),
-                }
-            })
-            .collect();
+        let batches: Vec<_> = chunks.into_iter().map(|chunk| self.batch(shard, sequence, chunk)).collect();
         waiting.sent += batches.iter().map(Batch::hits).sum::<u64>();
         waiting.sent_cells += batches.iter().map(Batch::len).sum::<usize>();
         batches
+    }
+
+    /// A batch without anything in it.
+    pub(crate) fn nothing(&self, shard: Shard, sequence: &mut u64) -> Batch {
+        self.batch(shard, sequence, Chunk::default())
+    }
+
+    fn batch(&self, shard: Shard, sequence: &mut u64, chunk: Chunk) -> Batch {
+        let after = *sequence;
+        *sequence += 1;
+        Batch {
+            shard,
+            fence: Fence { writer: self.writer, sequence: *sequence, after },
+            cells: chunk.cells,
+            sketches: chunk.sketches,
+            grid: Arc::clone(&self.grid),
+        }
     }
 
     /// The store has the batch, but for what it rejected.

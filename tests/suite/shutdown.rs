@@ -205,6 +205,17 @@ async fn an_outage_that_ends_before_the_deadline_costs_no_hit() {
 /// Fifty batches of one hit, of which the server loses the last thirty; and one hit more, by which
 /// that shows. Each reply takes a while, so that the replay does.
 async fn in_the_middle_of_a_replay(deadline: Duration) -> (RedisServer, FaultProxy, Running) {
+    let (server, proxy, counters) = after_a_failover(deadline).await;
+    proxy.delay_replies(Duration::from_millis(50));
+    let running = Running::begin(counters);
+    running.record(1);
+    let replayed = async || there(&server) > 22;
+    until("the replay has begun", LIMIT, replayed).await;
+    (server, proxy, running)
+}
+
+/// Counters of which the server has 20 hits, and has acknowledged 50.
+async fn after_a_failover(deadline: Duration) -> (RedisServer, FaultProxy, Counters<RedisStore>) {
     let mut server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await, deadline);
@@ -219,12 +230,28 @@ async fn in_the_middle_of_a_replay(deadline: Duration) -> (RedisServer, FaultPro
     server.kill();
     server.restart();
     assert_eq!(there(&server), 20);
-    proxy.delay_replies(Duration::from_millis(50));
+    (server, proxy, counters)
+}
+
+#[tokio::test]
+async fn a_shutdown_finds_out_what_the_store_lost_though_nothing_new_was_recorded() {
+    let (_server, _proxy, counters) = after_a_failover(LIMIT).await;
     let running = Running::begin(counters);
-    running.record(1);
-    let replayed = async || there(&server) > 22;
-    until("the replay has begun", LIMIT, replayed).await;
-    (server, proxy, running)
+    let stats = running.stats.clone();
+    running.end().await.1.expect("all is flushed");
+    assert_eq!(total(&stats).await, 50);
+}
+
+#[tokio::test]
+async fn a_shutdown_without_its_store_is_not_held_up_when_nothing_is_owed() {
+    let server = RedisServer::start();
+    let mut counters = over(store(&server.url()).await, Duration::from_millis(300));
+    counters.recorder().record(counters.recorder().counter("a"), None);
+    counters.flush().await.expect("the server takes it");
+    drop(server);
+    let began = Instant::now();
+    counters.run(async {}).await.expect("nothing is owed");
+    assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -57,6 +57,20 @@ impl<S: Store> Lane<S> {
         self.outgoing.is_empty()
     }
 
+    /// Whether something is under way that the store should have.
+    pub(super) fn owes(&self) -> bool {
+        self.outgoing.iter().any(|one| one.batch.len() > 0)
+    }
+
+    /// Has the store say whether it still has what it acknowledged lately: an empty batch is answered like
+    /// any other, and nothing else will follow.
+    pub(super) fn ask(&mut self) {
+        if self.grace.bytes() > 0 {
+            let batch = self.tally.nothing(self.shard, &mut self.sequence);
+            self.outgoing.push_back(Outgoing { batch, replay: false });
+        }
+    }
+
     /// Hits that the store acknowledged and lost, and that it has not acknowledged again.
     pub(super) fn replaying(&self) -> u64 {
         self.outgoing.iter().filter(|one| one.replay).map(|one| one.batch.hits()).sum()

@@ -114,17 +114,17 @@ impl Record {
                         *expected.entry(start).or_default() += count;
                     }
                 }
-                let samples = store.samples(&title(counter), width, always()).await.expect("readable");
+                let samples = store.samples(&[title(counter)], width, always()).await.expect("readable");
                 let samples: BTreeMap<_, _> =
-                    samples.iter().map(|sample| (sample.start, sample.count)).collect();
+                    samples.concat().iter().map(|sample| (sample.start, sample.count)).collect();
                 assert_eq!(samples, expected, "{} by {width} s at {now}", title(counter));
                 if !expected.is_empty() {
                     known.insert((title(counter), width));
                 }
             }
-            let samples = store.samples(&name(HITS), width, always()).await.expect("readable");
+            let samples = store.samples(&[name(HITS)], width, always()).await.expect("readable");
             if kept.oldest(now) <= began {
-                let sum = samples.iter().map(|sample| sample.count).sum::<u64>();
+                let sum = samples.concat().iter().map(|sample| sample.count).sum::<u64>();
                 assert_eq!(sum, self.requests, "requests by {width} s");
             }
             if !samples.is_empty() {
