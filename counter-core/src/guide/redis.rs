@@ -122,7 +122,7 @@
 //! | `SCRIPT FLUSH`, a restart | the script is sent whole, once | nothing |
 //! | scripts are not allowed | transactions are used instead, for good | [`RedisServer::scripts`](crate::RedisServer::scripts) is `false` |
 //! | a failover loses what was acknowledged | the batches of the last minute, 16 MiB at most, are sent again | a warning with how many; what is older is [`lost_by_server`](crate::Hits::lost_by_server) |
-//! | the data set is lost or flushed | counting begins anew; nothing is sent again | nothing |
+//! | the data set is lost or flushed, or a replica takes over that had nothing of this process yet | counting begins anew; nothing is sent again | nothing |
 //! | a node of a cluster is away | its shards wait, the others go on; reading what it has fails | the trouble of the shard that has failed for longest |
 //! | a slot moves to another node | its shard waits until its keys are together again; until then reading it fails | `TRYAGAIN`, `ASK` or `MOVED`, for that time |
 //! | a key holds something else (`WRONGTYPE`, no number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
