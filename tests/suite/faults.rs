@@ -186,7 +186,7 @@ async fn a_server_that_lost_acknowledged_batches_is_sent_them_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_lost_everything_counts_on_from_there() {
+async fn a_server_that_lost_everything_is_sent_the_last_minute_again() {
     let mut server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
@@ -199,7 +199,9 @@ async fn a_server_that_lost_everything_counts_on_from_there() {
     server.restart();
     recorder.record(counter, None);
     flushed(&mut counters).await;
-    assert_eq!(total(&stats, "a", 86_400).await, 1);
+    assert_eq!(total(&stats, "a", 86_400).await, 6);
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.applied, hits.lost_by_server, hits.balance()), (6, 0, true));
 }
 
 #[tokio::test]
