@@ -197,7 +197,7 @@ fn whole(seconds: u32) -> Precision {
     Precision::try_from(seconds).expect("the default widths are not 0")
 }
 
-fn gcd(a: u32, b: u32) -> u32 {
+pub(crate) const fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
