@@ -22,24 +22,49 @@
 //! | path | parameters | answer |
 //! |---|---|---|
 //! | `/` | | these paths |
-//! | `/api/counters` | `after`, `limit` | a page of the known counters and their precisions |
-//! | `/api/series` | `counter`, `precision`, `from`, `to`, `fill` | samples, ascending; with `fill=zero` one for every bucket |
+//! | `/api/counters` | `after`, `limit` | a page of the known counters, their precisions and lifetime totals |
+//! | `DELETE /api/counters` | `counter` | 204 when the counter is forgotten, also when there was none |
+//! | `/api/series` | `counter` (also several), `precision`, `from`, `to`, `fill` | samples, ascending; with `fill=zero` one for every bucket; of several counters as a list under `series` |
 //! | `/api/total` | `counter`, `precision`, `from`, `to` | the sum of those samples |
-//! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors |
+//! | `/api/lifetimes` | `counter` (also several) | everything they ever counted |
+//! | `/api/top` | `precision`, `from`, `to`, `limit`, `prefix` | the counters with the most hits, of those whose names begin with `prefix` |
+//! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors of them all together |
 //! | `/api/ledger` | | what happened to everything this process has seen |
 //! | `/api/health` | | how this process's way to the store is doing; 503 while it fails |
 //!
 //! [`explain`] is a route of its own: it tells which rule decides about a request.
 //!
 //! Times are Unix seconds. A range takes the buckets that start at or after `from` and before `to`;
-//! without `from` it begins with retention, and without `to` it ends with the current bucket.
+//! without `from` it begins with retention, and without `to` it ends with the current bucket. A request
+//! names 100 counters at most.
 //!
-//! What cannot be understood is answered by 400 and names the parameter, its value and what is allowed;
-//! an unknown counter by 404; and when the store cannot be read, 503 with what this process knows.
+//! # Access
+//!
+//! [`Access`] has no default: a bearer token, which a link exchanges for a cookie; a name and a password; a
+//! closure over the request; or everybody. All of them read; who is to forget counters is told so by
+//! [`Access::may_forget`]. Every answer has a strict `Content-Security-Policy` and cannot be framed.
+//!
+//! # Problems
+//!
+//! What is not answered is an `application/problem+json` (RFC 9457) with `type`, `title`, `status` and
+//! `detail`. What cannot be understood is a 400 with `parameter`, its `value` and what is `allowed`;
+//! an unknown counter a 404; and when the store cannot be read, a 503 with the `health` and the `ledger` of
+//! this process.
+//!
+//! # Caches
+//!
+//! An answer about a range has an `ETag` made of what it says. While a bucket of the range is not over,
+//! caches have to ask each time. A bucket that is over changes only when hits arrive late, as they do after an
+//! outage, or when its counter is forgotten: then a cache may do without asking for a tenth of the time
+//! since the range ended, an hour at most. Nothing else may be kept.
 
-mod access;
+mod shape;
 mod problem;
+mod headers;
+mod attempts;
+mod access;
 mod query;
+mod fresh;
 mod api;
 mod explain;
 
@@ -68,13 +93,16 @@ pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
 pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
     let routes = Router::new()
         .route("/", get(api::index))
-        .route("/api/counters", get(api::counters))
+        .route("/api/counters", get(api::counters).delete(api::forget))
         .route("/api/series", get(api::series))
         .route("/api/total", get(api::total))
+        .route("/api/lifetimes", get(api::lifetimes))
+        .route("/api/top", get(api::top))
         .route("/api/uniques", get(api::uniques))
         .route("/api/ledger", get(api::ledger))
         .route("/api/health", get(api::health))
         .fallback(api::nothing_here)
+        .method_not_allowed_fallback(api::wrong_method)
         .with_state(stats);
     access.guard(routes)
 }

@@ -25,5 +25,6 @@ mod outcome;
 mod stacks;
 mod scan;
 mod admin;
+mod admin_access;
 mod example;
 mod tidy;

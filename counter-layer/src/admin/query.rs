@@ -6,6 +6,9 @@ use http::Method;
 
 use super::problem::Problem;
 
+/// Counters that one request may name.
+pub(super) const COUNTERS: usize = 100;
+
 /// The parameters of a request.
 #[derive(Debug)]
 pub(super) struct Query(Vec<(String, String)>);
@@ -17,19 +20,30 @@ impl Query {
         let pairs: Vec<(String, String)> = pairs.collect();
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, value)) => {
-                Err(Problem::parameter("there is no such parameter", name, Some(value), known.join(", ")))
+                // What is called a token may be one, and is not said again.
+                let value = (name != "token").then_some(&**value);
+                Err(Problem::parameter("there is no such parameter", name, value, known.join(", ")))
             }
             None => Ok(Self(pairs)),
         }
     }
 
-    /// The counters asked for: at least one.
+    /// The counters asked for: at least one, and not too many.
     pub(super) fn counters(&self) -> Result<Vec<CounterName>, Problem> {
         let values = self.0.iter().filter(|(name, _)| name == "counter").map(|(_, value)| value);
         let counters: Result<Vec<_>, _> = values.map(|value| name("counter", value)).collect();
         match counters {
             Ok(none) if none.is_empty() => {
                 Err(Problem::parameter("a parameter is missing", "counter", None, "the name of a counter"))
+            }
+            Ok(many) if many.len() > COUNTERS => {
+                let allowed = format!("at most {COUNTERS} counters");
+                Err(Problem::parameter(
+                    "too many counters",
+                    "counter",
+                    Some(&many.len().to_string()),
+                    allowed,
+                ))
             }
             counters => counters,
         }
@@ -61,9 +75,14 @@ impl Query {
         self.one("after")?.map(|value| name("after", value)).transpose()
     }
 
-    pub(super) fn limit(&self) -> Result<usize, Problem> {
+    /// What the names of the counters asked for begin with.
+    pub(super) fn prefix(&self) -> Result<&str, Problem> {
+        Ok(self.one("prefix")?.unwrap_or_default())
+    }
+
+    pub(super) fn limit(&self, usual: usize) -> Result<usize, Problem> {
         match self.one("limit")? {
-            None => Ok(100),
+            None => Ok(usual),
             Some(value) => value.parse().ok().filter(|limit| (1..=1000).contains(limit)).ok_or_else(|| {
                 Problem::parameter("not a number of counters", "limit", Some(value), "1 to 1000")
             }),
