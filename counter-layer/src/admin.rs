@@ -29,6 +29,7 @@
 //! | `/api/lifetimes` | `counter` (also several) | everything they ever counted |
 //! | `/api/top` | `precision`, `from`, `to`, `limit`, `prefix` | the counters with the most hits, of those whose names begin with `prefix` |
 //! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors of them all together |
+//! | `/api/live` | `counter` (also several), `precision` | samples as they change: server-sent events |
 //! | `/api/ledger` | | what happened to everything this process has seen |
 //! | `/api/health` | | how this process's way to the store is doing; 503 while it fails |
 //!
@@ -51,6 +52,26 @@
 //! an unknown counter a 404; and when the store cannot be read, a 503 with the `health` and the `ledger` of
 //! this process.
 //!
+//! # Live
+//!
+//! `/api/live` answers with server-sent events:
+//!
+//! | event | data | when |
+//! |---|---|---|
+//! | `series` | as `/api/series` of one counter, with those samples only that are new or have changed | at first all that is kept, then once a second what changed; every 10 s also what changed in buckets that are long over |
+//! | `status` | `ledger` and `health`, as `/api/ledger` and `/api/health` | every 5 s |
+//! | `trouble` | a problem | a read failed; the next one follows |
+//! | a comment | | every 15 s |
+//!
+//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not be there
+//! yet. The `id` of an event is the start of the oldest bucket that changes as a rule: those that ended less than
+//! a minute ago do. Who comes again with it as `Last-Event-ID`, as browsers do, gets the samples from there
+//! on; what an outage delivered late into older ones while he was away he gets without.
+//!
+//! Each listener costs the store one read a second at most. There are 64 of them at most, and 503 for more;
+//! [`Options`] set another number. The answer has no end: a server that stops gracefully wants
+//! [`Options::live_until`].
+//!
 //! # Caches
 //!
 //! An answer about a range has an `ETag` made of what it says. While a bucket of the range is not over,
@@ -65,7 +86,9 @@ mod attempts;
 mod access;
 mod query;
 mod fresh;
+mod options;
 mod api;
+mod live;
 mod explain;
 
 use std::sync::Arc;
@@ -75,8 +98,10 @@ use axum::routing::get;
 use counter_core::{Stats, Store};
 
 pub use access::{Access, AccessError};
+pub use options::Options;
 
 use crate::Rules;
+use live::Live;
 
 /// One route, to be nested where the site wants it: which of these rules decides about a request.
 ///
@@ -91,6 +116,13 @@ pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
 
 /// The routes, to be nested where the site wants them, for those whom `access` lets in.
 pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
+    router_with(stats, access, Options::new())
+}
+
+/// The same routes as those of [`router`], with options.
+pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) -> Router {
+    let live = Live::new(stats.clone(), options);
+    let live = Router::new().route("/api/live", get(live::live)).with_state(live);
     let routes = Router::new()
         .route("/", get(api::index))
         .route("/api/counters", get(api::counters).delete(api::forget))
@@ -101,8 +133,9 @@ pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
         .route("/api/uniques", get(api::uniques))
         .route("/api/ledger", get(api::ledger))
         .route("/api/health", get(api::health))
+        .with_state(stats)
+        .merge(live)
         .fallback(api::nothing_here)
-        .method_not_allowed_fallback(api::wrong_method)
-        .with_state(stats);
+        .method_not_allowed_fallback(api::wrong_method);
     access.guard(routes)
 }

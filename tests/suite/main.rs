@@ -26,5 +26,6 @@ mod stacks;
 mod scan;
 mod admin;
 mod admin_access;
+mod admin_live;
 mod example;
 mod tidy;

@@ -23,13 +23,14 @@ pub(super) struct Index {
 }
 
 /// The paths that can be read under the mount.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "api/counters",
     "api/series",
     "api/total",
     "api/lifetimes",
     "api/top",
     "api/uniques",
+    "api/live",
     "api/ledger",
     "api/health",
 ];

@@ -78,6 +78,11 @@ impl Problem {
         Self { retry_after: Some(5), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
     }
 
+    pub(super) fn too_many_listeners(most: usize) -> Self {
+        let detail = format!("{most} listeners are served already");
+        Self { retry_after: Some(30), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
     pub(super) fn nothing_here() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is no such page of the statistics")
     }
@@ -133,6 +138,10 @@ impl Problem {
         problem.details.health = Some(stats.health().into());
         problem.details.ledger = Some(stats.ledger().into());
         problem
+    }
+
+    pub(super) fn details(&self) -> &Details {
+        &self.details
     }
 }
 

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use counter_core::{CounterName, Precision, Precisions, Timestamp};
+use counter_core::{CounterName, Precision, Precisions, Retention, Timestamp};
 
 use http::Method;
 
@@ -100,9 +100,14 @@ impl Query {
     }
 
     pub(super) fn precision(&self, kept: &Precisions) -> Result<Precision, Problem> {
+        Ok(self.kept(kept)?.0)
+    }
+
+    /// A precision, and how much is kept of it.
+    pub(super) fn kept(&self, kept: &Precisions) -> Result<(Precision, Retention), Problem> {
         let value = self.one("precision")?;
         let parsed = value.and_then(|value| value.parse().ok());
-        parsed.filter(|precision| kept.retention(*precision).is_some()).ok_or_else(|| {
+        parsed.and_then(|precision| Some((precision, kept.retention(precision)?))).ok_or_else(|| {
             let error =
                 if value.is_none() { "a parameter is missing" } else { "not a precision that is kept" };
             Problem::parameter(error, "precision", value, kept.to_string())

@@ -183,6 +183,14 @@ pub(super) struct Health {
     last_error: Option<String>,
 }
 
+/// What a `status` event says.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(super) struct Standing {
+    pub(super) ledger: Ledger,
+    pub(super) health: Health,
+}
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
