@@ -30,10 +30,15 @@
 //! | `/api/top` | `precision`, `from`, `to`, `limit`, `prefix` | the counters with the most hits, of those whose names begin with `prefix` |
 //! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors of them all together |
 //! | `/api/live` | `counter` (also several), `precision` | samples as they change: server-sent events |
+//! | `/api/export` | `counter` (also several, or none for all), `precision`, `from`, `to`, `format` | a file of all their samples as `csv` or `ndjson` |
 //! | `/api/ledger` | | what happened to everything this process has seen |
 //! | `/api/health` | | how this process's way to the store is doing; 503 while it fails |
+//! | `/metrics` | | ledger, health and the lifetimes of 500 counters, for Prometheus |
+//! | `/badge.svg` | `counter`, `label`, and perhaps `precision`, `from`, `to` | its lifetime total, or the total of a range, as a small picture |
+//! | `/sparkline.svg` | `counter`, `precision`, `from`, `to` | its samples as a small line |
 //!
-//! [`explain`] is a route of its own: it tells which rule decides about a request.
+//! [`explain`] is a route of its own: it tells which rule decides about a request. So are
+//! [`pictures`], for those that other sites may show.
 //!
 //! Times are Unix seconds. A range takes the buckets that start at or after `from` and before `to`;
 //! without `from` it begins with retention, and without `to` it ends with the current bucket. A request
@@ -89,19 +94,25 @@ mod fresh;
 mod options;
 mod api;
 mod live;
+mod export;
+mod prometheus;
+mod badge;
 mod explain;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::map_response;
 use axum::routing::get;
-use counter_core::{Stats, Store};
+use counter_core::{CounterName, Stats, Store};
 
 pub use access::{Access, AccessError};
 pub use options::Options;
 
 use crate::Rules;
+use badge::Pictures;
 use live::Live;
+use prometheus::Source;
 
 /// One route, to be nested where the site wants it: which of these rules decides about a request.
 ///
@@ -114,6 +125,31 @@ pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     access.guard(Router::new().route("/", get(explain::explain)).with_state(rules.into()))
 }
 
+/// The pictures alone, to be nested where other sites may show them: `/badge.svg` and `/sparkline.svg`, as
+/// in [`router`], of those counters that `shown` accepts. The others are as unknown as those that are not there.
+///
+/// ```
+/// use axum::Router;
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::admin::{self, Access};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let articles = admin::pictures(counters.stats(), Access::open(), |name| name.starts_with("/articles/"));
+/// let app: Router = Router::new().nest("/visits", articles);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn pictures<S: Store>(
+    stats: Stats<S>,
+    access: Access,
+    shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
+) -> Router {
+    let routes = picture_routes(stats, shown)
+        .fallback(api::nothing_here)
+        .method_not_allowed_fallback(api::wrong_method)
+        .layer(map_response(headers::for_other_sites));
+    access.guard(routes)
+}
+
 /// The routes, to be nested where the site wants them, for those whom `access` lets in.
 pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
     router_with(stats, access, Options::new())
@@ -123,6 +159,9 @@ pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
 pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) -> Router {
     let live = Live::new(stats.clone(), options);
     let live = Router::new().route("/api/live", get(live::live)).with_state(live);
+    let source = Source { stats: stats.clone(), access: access.clone() };
+    let metrics = Router::new().route("/metrics", get(prometheus::metrics)).with_state(source);
+    let pictures = picture_routes(stats.clone(), |_| true);
     let routes = Router::new()
         .route("/", get(api::index))
         .route("/api/counters", get(api::counters).delete(api::forget))
@@ -133,9 +172,22 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
         .route("/api/uniques", get(api::uniques))
         .route("/api/ledger", get(api::ledger))
         .route("/api/health", get(api::health))
+        .route("/api/export", get(export::export))
         .with_state(stats)
         .merge(live)
+        .merge(metrics)
+        .merge(pictures)
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::wrong_method);
     access.guard(routes)
+}
+
+fn picture_routes<S: Store>(
+    stats: Stats<S>,
+    shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
+) -> Router {
+    Router::new()
+        .route("/badge.svg", get(badge::badge))
+        .route("/sparkline.svg", get(badge::sparkline))
+        .with_state(Pictures { stats, shown: Arc::new(shown) })
 }

@@ -27,5 +27,8 @@ mod scan;
 mod admin;
 mod admin_access;
 mod admin_live;
+mod admin_export;
+mod admin_metrics;
+mod admin_pictures;
 mod example;
 mod tidy;

@@ -23,7 +23,7 @@ pub(super) struct Index {
 }
 
 /// The paths that can be read under the mount.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 13] = [
     "api/counters",
     "api/series",
     "api/total",
@@ -33,6 +33,10 @@ const PAGES: [&str; 9] = [
     "api/live",
     "api/ledger",
     "api/health",
+    "api/export",
+    "metrics",
+    "badge.svg",
+    "sparkline.svg",
 ];
 
 pub(super) async fn index(OriginalUri(uri): OriginalUri) -> Json<Index> {
@@ -202,7 +206,7 @@ pub(super) async fn health<S: Store>(State(stats): State<Stats<S>>) -> Response 
     (status, Json(Health::from(health))).into_response()
 }
 
-async fn read_series<S: Store>(
+pub(super) async fn read_series<S: Store>(
     stats: &Stats<S>,
     query: &Query,
     counter: &CounterName,

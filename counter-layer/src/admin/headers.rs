@@ -7,11 +7,17 @@ use http::header::{
     X_FRAME_OPTIONS,
 };
 
-pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Scripts, styles and pictures come from files of the router's own, and no page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Lets pages of other sites show it.
+pub(super) async fn for_other_sites(mut response: Response) -> Response {
+    response.headers_mut().insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
+    response
+}
 
 /// Adds what the answer does not say for itself.
 pub(super) fn secure(mut response: Response) -> Response {

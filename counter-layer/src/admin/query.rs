@@ -4,6 +4,7 @@ use counter_core::{CounterName, Precision, Precisions, Retention, Timestamp};
 
 use http::Method;
 
+use super::export::Format;
 use super::problem::Problem;
 
 /// Counters that one request may name.
@@ -30,12 +31,19 @@ impl Query {
 
     /// The counters asked for: at least one, and not too many.
     pub(super) fn counters(&self) -> Result<Vec<CounterName>, Problem> {
-        let values = self.0.iter().filter(|(name, _)| name == "counter").map(|(_, value)| value);
-        let counters: Result<Vec<_>, _> = values.map(|value| name("counter", value)).collect();
-        match counters {
+        match self.some_counters() {
             Ok(none) if none.is_empty() => {
                 Err(Problem::parameter("a parameter is missing", "counter", None, "the name of a counter"))
             }
+            counters => counters,
+        }
+    }
+
+    /// The counters asked for, of which there may be none.
+    pub(super) fn some_counters(&self) -> Result<Vec<CounterName>, Problem> {
+        let values = self.0.iter().filter(|(name, _)| name == "counter").map(|(_, value)| value);
+        let counters: Result<Vec<_>, _> = values.map(|value| name("counter", value)).collect();
+        match counters {
             Ok(many) if many.len() > COUNTERS => {
                 let allowed = format!("at most {COUNTERS} counters");
                 Err(Problem::parameter(
@@ -87,6 +95,32 @@ impl Query {
                 Problem::parameter("not a number of counters", "limit", Some(value), "1 to 1000")
             }),
         }
+    }
+
+    pub(super) fn format(&self) -> Result<Format, Problem> {
+        match self.one("format")? {
+            None | Some("csv") => Ok(Format::Csv),
+            Some("ndjson") => Ok(Format::Ndjson),
+            Some(value) => {
+                Err(Problem::parameter("not a format of a file", "format", Some(value), "csv, ndjson"))
+            }
+        }
+    }
+
+    /// What is to stand beside a number.
+    pub(super) fn label(&self, most: usize) -> Result<Option<&str>, Problem> {
+        match self.one("label")? {
+            Some(label) if label.chars().count() > most || label.is_empty() => {
+                let allowed = format!("1 to {most} characters");
+                Err(Problem::parameter("not a label", "label", Some(label), allowed))
+            }
+            label => Ok(label),
+        }
+    }
+
+    /// Whether anything is said of the time.
+    pub(super) fn is_over_a_range(&self) -> bool {
+        self.0.iter().any(|(name, _)| ["precision", "from", "to"].contains(&name.as_str()))
     }
 
     pub(super) fn zero_filled(&self) -> Result<bool, Problem> {
