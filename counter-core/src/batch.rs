@@ -28,8 +28,8 @@ pub struct Fence {
     pub writer: WriterId,
     /// 1 for the writer's first batch to this shard, and one more for each that follows.
     pub sequence: u64,
-    /// The sequence that the store must have applied before, unless it has none of this writer:
-    /// otherwise it lost batches that it had acknowledged.
+    /// The sequence that the store must have applied before: otherwise it lost batches that it had
+    /// acknowledged.
     pub after: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum Verdict {
     Applied(Vec<Rejection>),
     /// Nothing was done: `last` is the last of this writer's batches that the store still has.
     Gap {
-        /// A sequence between 0 and `after`, neither of them included.
+        /// A sequence smaller than `after`; 0 when the store has none.
         last: u64,
     },
 }

@@ -77,22 +77,39 @@ impl Retention {
     }
 }
 
+impl From<Precision> for Retention {
+    /// 120 samples.
+    fn from(precision: Precision) -> Self {
+        Self { precision, samples: SAMPLES }
+    }
+}
+
 impl Precisions {
-    /// These precisions with 120 samples each, in any order.
+    /// These precisions in any order, with 120 samples of each or with as many as their retention says;
+    /// of one that is named twice the longer is kept.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use counter_core::{Precision, Precisions, Retention};
+    ///
+    /// let (hour, day) = (Precision::try_from(3600)?, Precision::try_from(86_400)?);
+    /// let days = Retention { precision: day, samples: NonZeroU32::new(400).unwrap() };
+    /// let set = Precisions::new([hour.into(), days])?;
+    /// assert_eq!(set.retention(hour).unwrap().samples.get(), 120);
+    /// assert_eq!(set.retention(day), Some(days));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// When there are none, or more than 16.
-    pub fn new(precisions: impl IntoIterator<Item = Precision>) -> Result<Self, PrecisionsError> {
-        let mut widths: Vec<_> = precisions.into_iter().collect();
-        widths.sort_unstable();
-        widths.dedup();
-        let base = widths.iter().map(|p| p.as_seconds()).reduce(gcd).and_then(NonZeroU32::new);
+    pub fn new(kept: impl IntoIterator<Item: Into<Retention>>) -> Result<Self, PrecisionsError> {
+        let mut kept: Vec<Retention> = kept.into_iter().map(Into::into).collect();
+        kept.sort_unstable_by_key(|kept| (kept.precision, std::cmp::Reverse(kept.samples)));
+        kept.dedup_by_key(|kept| kept.precision);
+        let base = kept.iter().map(|kept| kept.precision.as_seconds()).reduce(gcd).and_then(NonZeroU32::new);
         match base {
-            Some(base) if widths.len() <= 16 => Ok(Self {
-                kept: widths.into_iter().map(|precision| Retention { precision, samples: SAMPLES }).collect(),
-                base: Precision::new(base),
-            }),
-            _ => Err(PrecisionsError(widths.len())),
+            Some(base) if kept.len() <= 16 => Ok(Self { kept, base: Precision::new(base) }),
+            _ => Err(PrecisionsError(kept.len())),
         }
     }
 
@@ -118,7 +135,7 @@ impl Precisions {
 
     /// The retention of any precision: 120 samples for one that is not of the set.
     pub(crate) fn retention_or_default(&self, precision: Precision) -> Retention {
-        self.retention(precision).unwrap_or(Retention { precision, samples: SAMPLES })
+        self.retention(precision).unwrap_or_else(|| precision.into())
     }
 
     /// The precisions from `finest` on, with their place in the set.
@@ -180,7 +197,7 @@ fn whole(seconds: u32) -> Precision {
     Precision::try_from(seconds).expect("the default widths are not 0")
 }
 
-fn gcd(a: u32, b: u32) -> u32 {
+pub(crate) const fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
@@ -196,8 +213,19 @@ mod tests {
 
     #[test]
     fn none_and_seventeen_precisions_are_refused() {
-        assert_eq!(Precisions::new([]), Err(PrecisionsError(0)));
+        assert_eq!(Precisions::new([0_u8; 0].map(|_| whole(1))), Err(PrecisionsError(0)));
         assert_eq!(Precisions::new((1..=17).map(whole)), Err(PrecisionsError(17)));
+    }
+
+    #[test]
+    fn each_precision_has_its_own_retention_and_the_longer_of_two() {
+        let keep = |seconds, samples| Retention {
+            precision: whole(seconds),
+            samples: NonZeroU32::new(samples).expect("not 0"),
+        };
+        let set = Precisions::new([keep(86_400, 7), keep(60, 30), keep(86_400, 400)]).expect("a set");
+        let kept: Vec<_> = set.iter().map(|kept| (kept.precision.as_seconds(), kept.samples.get())).collect();
+        assert_eq!(kept, [(60, 30), (86_400, 400)]);
     }
 
     #[test]

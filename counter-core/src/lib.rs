@@ -44,6 +44,7 @@
 //! - `redis` (default): [`RedisStore`], on the client `fred`, which is re-exported.
 //! - `rustls`, `native-tls`: `rediss://` addresses; `unix-sockets`: `redis+unix://`; `sentinel-auth` and
 //!   `credential-provider`: those of `fred`.
+//! - `forecast`: `Stats::forecast`, what is to be expected, with its band and its backtest.
 //! - `metrics`: what [`Ledger`] and [`Health`] say, through the `metrics` facade at every flush:
 //!
 //!   | metric | labels | what |
@@ -85,6 +86,8 @@ mod store;
 mod flush;
 mod clean;
 mod stats;
+#[cfg(feature = "forecast")]
+mod forecast;
 mod counters;
 
 #[cfg(feature = "redis")]
@@ -110,6 +113,8 @@ pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use error::{Error, ErrorKind};
 pub use flush::Flusher;
+#[cfg(feature = "forecast")]
+pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
 pub use stats::{Known, Series, Stats, Uniques};
 #[cfg(feature = "redis")]
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};

@@ -5,6 +5,7 @@ mod memory;
 pub(crate) mod redis;
 
 use std::ops::Range;
+use std::time::Duration;
 
 pub use memory::MemoryStore;
 
@@ -129,6 +130,10 @@ pub trait Store: Clone + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(CounterName, Precision)>, Error>> + Send;
 }
+
+/// A writer that is silent for so long may be forgotten by a store, 7 days: its batches are not asked
+/// after when it comes back.
+pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);
 
 /// The count of one bucket, as read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -90,6 +90,24 @@ impl FaultProxy {
         self.faults.to_answer.set(calls);
     }
 
+    /// Keeps the next `calls` calls to itself until [`release`](Self::release), and then passes them on
+    /// even if whoever made them is gone: a request that was given up and arrives all the same.
+    pub fn hold_calls(&self, calls: u64) {
+        self.faults.conduct.send_modify(|conduct| conduct.hold = true);
+        self.faults.to_hold.set(calls);
+    }
+
+    /// Passes on what is held.
+    pub fn release(&self) {
+        self.faults.conduct.send_modify(|conduct| conduct.hold = false);
+    }
+
+    /// How many calls have been held.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.faults.to_hold.spent()
+    }
+
     /// While on, connections are cut, and new ones closed as soon as they are made.
     pub fn refuse(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.refuse = on);

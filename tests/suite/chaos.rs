@@ -88,7 +88,6 @@ impl Storm {
         for _ in 0..INSTANCES {
             instances.push(self.begin(servers).await);
         }
-        servers.heal().await;
         self.blow(servers, &mut kinds, self.time / 2).await;
 
         let old = instances.remove(0);
@@ -101,7 +100,6 @@ impl Storm {
             record
         };
         instances.push(self.begin(servers).await);
-        servers.heal().await;
         self.blow(servers, &mut kinds, self.time * 4 / 10).await;
 
         servers.heal().await;
@@ -123,15 +121,12 @@ impl Storm {
             record.hits,
             start.elapsed()
         );
-        assert!(batches > 100 && faults > 3, "hardly a storm");
+        assert!(batches > 100 && faults > 1, "hardly a storm");
     }
 
-    /// Starts an instance, and waits for its first hits: a server that never had any of a writer cannot
-    /// say that it lost some.
+    /// At once, and not when a first batch is safe: what is lost of a beginner is sent again as well.
     async fn begin(&mut self, servers: &impl Servers) -> Instance {
-        let instance = Instance::start(store(servers).await, &mut self.random);
-        until("its first hits are applied", LIMIT, async || instance.applied() > 1000).await;
-        instance
+        Instance::start(store(servers).await, &mut self.random)
     }
 
     async fn blow(&mut self, servers: &mut impl Servers, kinds: &mut Rounds, time: Duration) {

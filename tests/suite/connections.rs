@@ -126,7 +126,7 @@ async fn a_server_that_is_not_to_be_trusted_gets_no_hit_and_the_reason_is_told()
         let stats = counters.stats();
         let told = async || {
             assert!(counters.flush().await.is_err());
-            stats.health().last_error.is_some_and(|error| error.contains("Certificate"))
+            stats.health().last_error.is_some_and(|error| error.to_lowercase().contains("certificate"))
         };
         until("the reason is told", LIMIT, told).await;
         assert_eq!((stats.ledger().hits.pending, server.server().int(&["DBSIZE"])), (1, 0));

@@ -134,6 +134,34 @@ async fn two_that_send_the_same_batch_count_it_once() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_was_given_up_and_arrives_beside_the_next_counts_once() {
+    for scripts in [true, false] {
+        let server = RedisServer::start();
+        if !scripts {
+            server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+        }
+        let proxy = FaultProxy::start(server.address()).await;
+        let mut counters = over(store(&proxy.url()).await);
+        let recorder = counters.recorder();
+        recorder.record(recorder.counter("a"), None);
+        proxy.hold_calls(2);
+        let held = async |calls| until("a call is held", LIMIT, async || proxy.held() == calls).await;
+        tokio::select! {
+            _ = counters.flush() => panic!("it was held"),
+            () = held(1) => {}
+        }
+        // Both have seen that the batch is not applied, and go to the server at the same time.
+        tokio::select! {
+            _ = counters.flush() => {}
+            () = async { held(2).await; proxy.release(); std::future::pending().await } => {}
+        }
+        flushed(&mut counters).await;
+        flushed(&mut counters).await;
+        assert_eq!(total(&counters.stats(), "a", 86_400).await, 1, "scripts: {scripts}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_lost_acknowledged_batches_is_sent_them_again() {
     let mut server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
@@ -158,7 +186,7 @@ async fn a_server_that_lost_acknowledged_batches_is_sent_them_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_lost_everything_counts_on_from_there() {
+async fn a_server_that_lost_everything_is_sent_the_last_minute_again() {
     let mut server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
@@ -171,7 +199,9 @@ async fn a_server_that_lost_everything_counts_on_from_there() {
     server.restart();
     recorder.record(counter, None);
     flushed(&mut counters).await;
-    assert_eq!(total(&stats, "a", 86_400).await, 1);
+    assert_eq!(total(&stats, "a", 86_400).await, 6);
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.applied, hits.lost_by_server, hits.balance()), (6, 0, true));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::batch::Batch;
+use crate::store::REMEMBERED;
 
 /// Batches that were acknowledged a short while ago, in the order of their sequences.
 ///
@@ -60,7 +61,13 @@ impl Grace {
     }
 
     /// Takes the batches after the sequence `last`, and the sum of hits that are gone for good.
-    pub(super) fn take_after(&mut self, last: u64) -> (VecDeque<Batch>, u64) {
+    pub(super) fn take_after(&mut self, last: u64, now: Instant) -> (VecDeque<Batch>, u64) {
+        let silent = self.kept.back().is_none_or(|newest| now.duration_since(newest.at) >= REMEMBERED);
+        if last == 0 && silent {
+            // It has everything, and has forgotten who wrote it.
+            self.kept.clear();
+            return (VecDeque::new(), 0);
+        }
         let first = self.kept.partition_point(|kept| kept.sequence <= last);
         let after = self.kept.split_off(first);
         let lost = after.iter().filter(|kept| kept.batch.is_none()).map(|kept| kept.hits).sum();
@@ -107,11 +114,25 @@ mod tests {
         for sequence in 1..=100 {
             grace.retain(batch(sequence), start + Duration::from_secs(sequence));
         }
-        let (replays, lost) = grace.take_after(30);
+        let now = start + Duration::from_secs(100);
+        let (replays, lost) = grace.take_after(30, now);
         let sequences: Vec<_> = replays.iter().map(|batch| batch.fence.sequence).collect();
         assert_eq!(sequences, (40..=100).collect::<Vec<_>>());
         assert_eq!(lost, (31..40).sum::<u64>());
-        assert_eq!(grace.take_after(30), (VecDeque::new(), 0));
+        assert_eq!(grace.take_after(30, now), (VecDeque::new(), 0));
         assert_eq!((grace.whole, grace.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_store_that_has_nothing_lost_all_unless_the_silence_was_so_long_that_it_forgot() {
+        let start = Instant::now();
+        for (silence, lost) in [(100, 1), (6 * 86_400, 1), (7 * 86_400, 0)] {
+            let mut grace = Grace::default();
+            grace.retain(batch(1), start);
+            let later = start + Duration::from_secs(silence);
+            let batches = grace.take_after(0, later);
+            // That the batch is still here, so long after, is because nothing came that pushed it out.
+            assert_eq!(batches.0.len() as u64 + batches.1, lost, "{silence} s");
+        }
     }
 }

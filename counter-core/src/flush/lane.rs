@@ -138,7 +138,7 @@ impl<S: Store> Lane<S> {
 
     /// Puts the batches that the store lost in front of those that wait.
     fn rewind(&mut self, last: u64) {
-        let (mut replays, lost) = self.grace.take_after(last);
+        let (mut replays, lost) = self.grace.take_after(last, Instant::now());
         tracing::warn!(
             shard = %self.shard,
             last,

@@ -5,7 +5,7 @@
 //! Redis from 6.2 on, or Valkey; one server, a master with replicas under Sentinel, or a cluster. How
 //! each is addressed is said at [`RedisBuilder`](crate::RedisBuilder), and
 //! [`RedisStore::server`](crate::RedisStore::server) tells what a server can do. Eviction must not take
-//! the fences: `maxmemory-policy` has to be `noeviction` or `volatile-ttl`.
+//! the fences, or hits count twice: `maxmemory-policy` has to be `noeviction`.
 //!
 //! # Rights
 //!
@@ -122,11 +122,11 @@
 //! | `SCRIPT FLUSH`, a restart | the script is sent whole, once | nothing |
 //! | scripts are not allowed | transactions are used instead, for good | [`RedisServer::scripts`](crate::RedisServer::scripts) is `false` |
 //! | a failover loses what was acknowledged | the batches of the last minute, 16 MiB at most, are sent again | a warning with how many; what is older is [`lost_by_server`](crate::Hits::lost_by_server) |
-//! | the data set is lost or flushed | counting begins anew; nothing is sent again | nothing |
+//! | the data set is lost or flushed, or a replica takes over that had nothing of this process yet | the same: the batches of the last minute are sent again, what is older is gone | the same |
 //! | a node of a cluster is away | its shards wait, the others go on; reading what it has fails | the trouble of the shard that has failed for longest |
 //! | a slot moves to another node | its shard waits until its keys are together again; until then reading it fails | `TRYAGAIN`, `ASK` or `MOVED`, for that time |
 //! | a key holds something else (`WRONGTYPE`, no number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
-//! | keys are evicted (`allkeys-*`) | what was evicted is gone; without its fence, a batch whose reply was lost counts twice | nothing: so the policy has to be another |
+//! | keys are evicted (`allkeys-*`) | what was evicted is gone; without its fence, the batches of a process's last minute count twice | a warning that the store lost batches: so the policy has to be another |
 //! | the clock steps to and fro | each hit counts in the buckets of the time that the clock showed, those of the future included; these are cleaned when their own time is over | a gap and a bulge in the series |
 //! | the process is killed | what the server has not acknowledged is gone: the hits of a second, `flush_interval`, or of the whole outage | the ledger begins anew with the process |
 //! | the process is told to end | what is pending is sent for 10 s, `shutdown_timeout` | [`Unflushed`](crate::ErrorKind::Unflushed) with the number of hits that are left |

@@ -144,7 +144,7 @@ impl Kept {
             let last = applied.sequence == fence.sequence;
             return Verdict::Applied(if last { applied.rejections.clone() } else { Vec::new() });
         }
-        if applied.sequence > 0 && applied.sequence < fence.after {
+        if applied.sequence < fence.after {
             return Verdict::Gap { last: applied.sequence };
         }
         applied.sequence = fence.sequence;

@@ -39,9 +39,9 @@ use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shar
 ///
 /// A batch is applied by a script that first writes the fence of its writer, so it counts once however
 /// often it is sent. Where scripts are refused, a transaction that watches the fence does the same. What
-/// the server's own persistence loses when it is killed is lost; what it loses
-/// of batches it acknowledged less than a minute before, the [`Flusher`](crate::Flusher) sends again.
-/// Eviction must not take the fences: use the policy `noeviction` or `volatile-ttl`.
+/// the server's own persistence loses when it is killed is lost; what it loses of batches it acknowledged
+/// less than a minute before, the [`Flusher`](crate::Flusher) sends again. Eviction must not take the
+/// fences: use the policy `noeviction`. The [guide](crate::guide::redis) says more.
 ///
 /// ```no_run
 /// use counter_core::{Counters, Namespace, RedisStore};

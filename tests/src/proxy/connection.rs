@@ -140,6 +140,10 @@ async fn pass_requests(
         if is_call && faults.to_drop.spend() {
             return Ended::Dropped;
         }
+        if is_call && faults.to_hold.spend() {
+            // Meanwhile nobody looks whether the client is still there.
+            faults.until(|conduct| !conduct.hold).await;
+        }
         let (becomes, bytes) = if !is_call {
             (Asked::Other, request.bytes)
         } else if !faults.to_answer.spend() {

@@ -13,6 +13,7 @@ pub(super) struct Faults {
     pub(super) to_swallow: Budget,
     pub(super) to_drop: Budget,
     pub(super) to_answer: Budget,
+    pub(super) to_hold: Budget,
     answer: Mutex<Vec<u8>>,
     connections: AtomicU64,
 }
@@ -23,6 +24,7 @@ pub(super) struct Conduct {
     pub(super) refuse: bool,
     pub(super) black_hole: bool,
     pub(super) stop_reading: bool,
+    pub(super) hold: bool,
     /// How many of the connections, in the order in which they were made, have been forgotten.
     pub(super) forgotten: u64,
     pub(super) delay: Duration,
@@ -36,6 +38,7 @@ impl Faults {
             to_swallow: Budget::default(),
             to_drop: Budget::default(),
             to_answer: Budget::default(),
+            to_hold: Budget::default(),
             answer: Mutex::default(),
             connections: AtomicU64::new(0),
         }

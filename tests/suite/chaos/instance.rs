@@ -44,10 +44,6 @@ impl Instance {
         Self { recorder, stats, writers, auditor, upkeep, done, stop }
     }
 
-    pub(crate) fn applied(&self) -> u64 {
-        self.stats.ledger().hits.applied
-    }
-
     /// Ends as a service does: first what records, then the counters. All has arrived then.
     pub(crate) async fn end(self) -> Record {
         self.done.store(true, Ordering::Relaxed);

@@ -20,7 +20,7 @@ local sequence = tonumber(ARGV[1])
 if last >= sequence then
   return {'applied', last == sequence and string.match(stored, ' (.*)$') or ''}
 end
-if last > 0 and last < tonumber(ARGV[2]) then
+if last < tonumber(ARGV[2]) then
   return {'gap', last}
 end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])

@@ -7,10 +7,8 @@ use super::Shared;
 use super::keys::Keys;
 use super::script::Call;
 use crate::batch::{Batch, Part, Rejection, Verdict};
+use crate::store::REMEMBERED;
 use crate::{DropReason, Error, ErrorKind, Precision, Precisions};
-
-/// A writer that is silent for so long has ended: 7 days.
-pub(super) const FENCE_SECONDS: u32 = 7 * 86_400;
 
 pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Error> {
     let keys = shared.keys(batch.shard);
@@ -29,7 +27,7 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     let mut call = Call::new([fence, &keys.known, &keys.due, &keys.scratch, &keys.total]);
     call.number(batch.fence.sequence);
     call.number(batch.fence.after);
-    call.number(FENCE_SECONDS);
+    call.number(REMEMBERED.as_secs());
     call.push(keys.counts());
     call.push(keys.uniques());
     precisions(&mut call, &batch.grid.counts);

@@ -110,6 +110,8 @@ impl Link {
         let mut told = self.told.lock().expect("nothing panics under this lock");
         loop {
             match told.troubles.try_recv() {
+                // That somebody closed the connection says less than why it could not be made.
+                Ok((error, _)) if told.trouble.is_some() && *error.kind() == FredKind::Canceled => {}
                 Ok((error, _)) => told.trouble = Some(error),
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(_) => break,

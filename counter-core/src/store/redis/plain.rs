@@ -10,10 +10,11 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::Shared;
-use super::apply::{FENCE_SECONDS, decode, encode_refusals};
+use super::apply::{decode, encode_refusals};
 use super::connection::{Command, Connection, says, unavailable};
 use super::keys::Keys;
 use crate::batch::{Batch, Part, Rejection, Verdict};
+use crate::store::REMEMBERED;
 use crate::{Bucket, Cleaned, DropReason, Error, ErrorKind, Precision, Precisions, Shard, Timestamp};
 
 /// Counters that are cleaned in one call.
@@ -39,11 +40,11 @@ async fn apply_at(server: &Connection, keys: &Keys, fence: &str, batch: &Batch) 
         let refused = if last == sequence { refused } else { "" };
         return decode(refused).map(Verdict::Applied).ok_or_else(malformed);
     }
-    if last > 0 && last < batch.fence.after {
+    if last < batch.fence.after {
         transaction.abandon().await?;
         return Ok(Verdict::Gap { last });
     }
-    let note = |text: String| words([fence, &text, "EX", &FENCE_SECONDS.to_string()]);
+    let note = |text: String| words([fence, &text, "EX", &REMEMBERED.as_secs().to_string()]);
     // Whoever sent this batch before and was given up meanwhile has changed the fence, if he still came
     // through, and then nothing is done here.
     let mut commands = vec![(Part::Index, ("SET", note(sequence.to_string())))];

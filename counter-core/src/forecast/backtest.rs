@@ -1,0 +1,138 @@
+/// Origins at most.
+const FOLDS: usize = 10;
+/// Counts are whole: a mean error below this, in hits, is rounding.
+const ROUNDING: f64 = 1e-6;
+
+/// How well the same forecast would have done before, and the naive one.
+///
+/// At up to ten earlier moments, the origins, what came until then is the history, and what came after
+/// it is compared with the forecast. The figure is the mean absolute scaled error (MASE) of Hyndman &
+/// Koehler (2006), *Another look at measures of forecast accuracy*: the mean of all absolute errors,
+/// divided by the mean absolute difference between each bucket before an origin and that of the season
+/// before it (the bucket before it, without a season), averaged over the origins.
+///
+/// 1 is as far off as last season is from the season before. Forecasts over many buckets are further off
+/// than those over one, so compare `mase` with `naive_mase` rather than with 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Backtest {
+    /// Origins, at most 10.
+    pub folds: usize,
+    /// Buckets forecast from each: as many as were asked for, when the history has room for that.
+    pub horizon: usize,
+    /// The figure for smoothing; none when all was constant before and is not after: no scale.
+    pub mase: Option<f64>,
+    /// The same figure for the naive forecast: each bucket as that of the last season, or as the last.
+    pub naive_mase: Option<f64>,
+}
+
+/// The sums a backtest consists of.
+pub(super) struct Sums {
+    horizon: usize,
+    folds: usize,
+    model: f64,
+    naive: f64,
+    scale: f64,
+}
+
+/// How many buckets each test forecasts, and the origins, latest first: each has `least` buckets before
+/// it, of which there must be one less than there are in all.
+pub(super) fn origins(buckets: usize, least: usize, horizon: usize) -> (usize, Vec<usize>) {
+    let room = buckets - least;
+    let horizon = horizon.min(room / 3).max(1);
+    let apart = ((room - horizon) / (FOLDS - 1)).max(1);
+    let latest = buckets - horizon;
+    (horizon, (least..=latest).rev().step_by(apart).take(FOLDS).collect())
+}
+
+impl Sums {
+    pub(super) const fn new(horizon: usize) -> Self {
+        Self { horizon, folds: 0, model: 0.0, naive: 0.0, scale: 0.0 }
+    }
+
+    /// Takes in the forecast made of `before`, of which `after` came true, by season of `period` buckets.
+    pub(super) fn add(&mut self, before: &[f64], after: &[f64], forecast: &[f64], period: usize) {
+        self.folds += 1;
+        self.model += mean_distance(forecast.iter().copied(), after);
+        self.naive += mean_distance(naive(before, period), after);
+        self.scale += mean_distance(before.iter().copied(), &before[period..]);
+    }
+
+    /// Ten origins tell one forecast from another only roughly: less than a tenth apart is as good.
+    pub(super) fn model_is_as_good(&self) -> bool {
+        self.model <= self.naive * 1.1 + ROUNDING
+    }
+
+    pub(super) fn result(&self) -> Backtest {
+        let scaled = |error: f64| {
+            if error <= ROUNDING { Some(0.0) } else { (self.scale > 0.0).then(|| error / self.scale) }
+        };
+        Backtest {
+            folds: self.folds,
+            horizon: self.horizon,
+            mase: scaled(self.model),
+            naive_mase: scaled(self.naive),
+        }
+    }
+}
+
+/// The last season again and again.
+pub(super) fn naive(before: &[f64], period: usize) -> impl Iterator<Item = f64> {
+    before[before.len() - period..].iter().copied().cycle()
+}
+
+fn mean_distance(some: impl Iterator<Item = f64>, others: &[f64]) -> f64 {
+    let sum: f64 = some.zip(others).map(|(one, other)| (one - other).abs()).sum();
+    sum / others.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_spread_over_the_history_and_leave_room_on_both_sides() {
+        for (buckets, least, asked, horizon, expected) in [
+            (20, 10, 3, 3, vec![17, 16, 15, 14, 13, 12, 11, 10]),
+            (20, 10, 10, 3, vec![17, 16, 15, 14, 13, 12, 11, 10]),
+            (119, 10, 12, 12, vec![107, 97, 87, 77, 67, 57, 47, 37, 27, 17]),
+            (72, 48, 24, 8, vec![64, 63, 62, 61, 60, 59, 58, 57, 56, 55]),
+            (1000, 48, 500, 317, vec![683, 613, 543, 473, 403, 333, 263, 193, 123, 53]),
+        ] {
+            assert_eq!(origins(buckets, least, asked), (horizon, expected), "{buckets} {least} {asked}");
+        }
+    }
+
+    #[test]
+    fn the_figure_is_that_of_a_computation_by_hand() {
+        let mut sums = Sums::new(2);
+        // Before: differences 2, 1, 4, mean 7/3. Naive 15, 15: errors 2 and 1, mean 3/2. Model: 1 and 0, mean 1/2.
+        sums.add(&[10.0, 12.0, 11.0, 15.0], &[13.0, 14.0], &[12.0, 14.0], 1);
+        // Before: differences 2, 1, mean 3/2. Naive 11, 11: errors 4 and 2, mean 3. Model: 2 and 2, mean 2.
+        sums.add(&[10.0, 12.0, 11.0], &[15.0, 13.0], &[13.0, 11.0], 1);
+        // Mean scale (7/3 + 3/2) / 2 = 23/12; model (1/2 + 2) / 2 = 5/4; naive (3/2 + 3) / 2 = 9/4.
+        let backtest = sums.result();
+        assert!((backtest.mase.expect("a scale") - 15.0 / 23.0).abs() < 1e-12, "{backtest:?}");
+        assert!((backtest.naive_mase.expect("a scale") - 27.0 / 23.0).abs() < 1e-12, "{backtest:?}");
+        assert_eq!((backtest.folds, backtest.horizon), (2, 2));
+        assert!(sums.model_is_as_good());
+    }
+
+    #[test]
+    fn with_a_season_the_scale_and_the_naive_forecast_are_those_of_the_season_before() {
+        let mut sums = Sums::new(3);
+        // Seasons of 2: differences |14 - 10| and |3 - 5|, mean 3. Naive 14, 3, 14: errors 2, 1, 4, mean 7/3.
+        sums.add(&[10.0, 5.0, 14.0, 3.0], &[16.0, 4.0, 18.0], &[17.0, 4.0, 18.0], 2);
+        let backtest = sums.result();
+        assert!((backtest.naive_mase.expect("a scale") - 7.0 / 9.0).abs() < 1e-12, "{backtest:?}");
+        assert!((backtest.mase.expect("a scale") - 1.0 / 9.0).abs() < 1e-12, "{backtest:?}");
+    }
+
+    #[test]
+    fn a_constant_history_has_a_figure_only_while_nothing_changes() {
+        let (mut same, mut other) = (Sums::new(1), Sums::new(1));
+        same.add(&[4.0, 4.0, 4.0], &[4.0], &[4.0], 1);
+        other.add(&[4.0, 4.0, 4.0], &[9.0], &[4.0], 1);
+        assert_eq!((same.result().mase, other.result().mase), (Some(0.0), None));
+    }
+}

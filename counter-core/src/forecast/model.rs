@@ -1,0 +1,167 @@
+//! The model of a series: its season, what strayed too far to learn from, and a smoothing of the rest.
+
+use std::ops::RangeInclusive;
+
+use super::backtest;
+use super::band::{Dispersion, REACH, reach_of_all};
+use super::season;
+use super::smoothing::Smoothing;
+
+/// Values to either side that a median is taken of.
+const AROUND: usize = 3;
+/// How far a value may be off the median around it, in standard deviations, to be learned from.
+const TOO_FAR: f64 = 5.0;
+
+/// What was learned from the values of finished buckets.
+pub(super) struct Model {
+    /// The season's part of each value.
+    seasonal: Vec<f64>,
+    /// The values without what strayed too far.
+    cleaned: Vec<f64>,
+    smoothing: Smoothing,
+    dispersion: Dispersion,
+    mean: f64,
+    period: Option<usize>,
+}
+
+/// What one bucket is expected to count.
+pub(super) type Expected = (f64, RangeInclusive<u64>);
+
+impl Model {
+    pub(super) fn of(values: &[f64], period: Option<usize>) -> Self {
+        let seasonal = season::seasonal(values, period);
+        let adjusted: Vec<_> = values.iter().zip(&seasonal).map(|(value, part)| value - part).collect();
+        let mean = adjusted.iter().sum::<f64>() / values.len() as f64;
+        let adjusted = without_outliers(&adjusted, mean);
+        let smoothing = Smoothing::of(&adjusted);
+        let cleaned: Vec<_> = adjusted.iter().zip(&seasonal).map(|(value, part)| value + part).collect();
+        let foreseen = smoothing.fitted.iter().zip(&seasonal).map(|(fitted, part)| fitted + part);
+        let pairs: Vec<_> = foreseen.zip(cleaned.iter().copied()).collect();
+        let parameters = smoothing.parameters + period.map_or(0, |period| period - 1);
+        let mean = cleaned.iter().sum::<f64>() / values.len() as f64;
+        let dispersion = Dispersion::of(pairs.into_iter(), mean, parameters);
+        Self { seasonal, cleaned, smoothing, dispersion, mean, period }
+    }
+
+    /// The expected counts after the last value.
+    pub(super) fn expected(&self, horizon: usize) -> impl Iterator<Item = f64> {
+        self.steps(horizon).map(|(expected, _)| expected)
+    }
+
+    /// The same with their bands.
+    pub(super) fn points(&self, horizon: usize) -> impl Iterator<Item = Expected> {
+        self.steps(horizon)
+            .map(|(expected, variance)| (expected, self.dispersion.band(expected, variance, REACH)))
+    }
+
+    /// What the naive forecast says of these values, with bands as wide as it was off: after k seasons
+    /// the variance is k times that of one (FPP3, table 5.2).
+    pub(super) fn naive_points(&self, values: &[f64], horizon: usize) -> impl Iterator<Item = Expected> {
+        let period = self.period.unwrap_or(1);
+        let pairs: Vec<_> =
+            self.cleaned.iter().copied().zip(self.cleaned[period..].iter().copied()).collect();
+        let dispersion = Dispersion::of(pairs.into_iter(), self.mean, 0);
+        let last: Vec<_> = backtest::naive(values, period).take(horizon).collect();
+        last.into_iter().enumerate().map(move |(step, expected)| {
+            let seasons = (step / period + 1) as f64;
+            (expected, dispersion.band(expected, seasons, REACH))
+        })
+    }
+
+    /// For each value of the history the band that an ordinary one lies in, after those before it; the
+    /// season is known from all of them.
+    pub(super) fn history(&self) -> impl Iterator<Item = RangeInclusive<u64>> {
+        let reach = reach_of_all(self.seasonal.len());
+        self.smoothing
+            .fitted
+            .iter()
+            .zip(&self.seasonal)
+            .map(move |(fitted, part)| self.dispersion.band(count(fitted + part), 1.0, reach))
+    }
+
+    fn steps(&self, horizon: usize) -> impl Iterator<Item = (f64, f64)> {
+        let n = self.seasonal.len();
+        let period = self.period.unwrap_or(1);
+        // The season is a mean over its repetitions, and known no better than that.
+        let unsure = self.period.map_or(0.0, |period| period as f64 / n as f64);
+        let season = self.seasonal[n - period..].iter().cycle();
+        let steps = self.smoothing.steps().zip(season).take(horizon);
+        steps.map(move |(step, part)| (count(step.expected + part), step.variance + unsure))
+    }
+}
+
+/// The values, with the median around it for each that is far from that: the filter of Hampel.
+///
+/// Half of the values around decide, so a new level stays, and one or two spikes go. The window is as
+/// wide to the left as to the right, so that a trend goes through unchanged.
+fn without_outliers(values: &[f64], mean: f64) -> Vec<f64> {
+    let n = values.len();
+    let usual: Vec<_> = (0..n)
+        .map(|at| match AROUND.min(at).min(n - 1 - at) {
+            0 => usual_at_end(values, at),
+            radius => median(&values[at - radius..=at + radius]),
+        })
+        .collect();
+    let distances: Vec<_> = values.iter().zip(&usual).map(|(value, usual)| (value - usual).abs()).collect();
+    // 1.4826 median distances are a standard deviation where values are normally distributed; counts
+    // stray by the root of their mean at least.
+    let deviation = (1.4826 * median(&distances)).max(mean.max(0.0).sqrt());
+    let far = distances.into_iter().map(|distance| distance > TOO_FAR * deviation);
+    values.iter().zip(usual).zip(far).map(|((value, usual), far)| if far { usual } else { *value }).collect()
+}
+
+/// What would be usual for the first or last value: the median of the three beside it, or where the
+/// three beyond these and they lead, whichever is closer.
+fn usual_at_end(values: &[f64], at: usize) -> f64 {
+    let n = values.len();
+    if n <= 2 * AROUND {
+        return values[at];
+    }
+    let (beside, beyond) = match at {
+        0 => (&values[1..=AROUND], &values[AROUND + 1..=2 * AROUND]),
+        _ => (&values[n - 1 - AROUND..n - 1], &values[n - 1 - 2 * AROUND..n - 1 - AROUND]),
+    };
+    let (level, before) = (median(beside), median(beyond));
+    // The medians stand for the middle ones of three: three buckets apart, and two from the end.
+    let led = level + (level - before) * 2.0 / 3.0;
+    if (values[at] - led).abs() < (values[at] - level).abs() { led } else { level }
+}
+
+/// A number that a count can be.
+const fn count(expected: f64) -> f64 {
+    expected.clamp(0.0, u64::MAX as f64)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spikes_go_wherever_they_are_and_levels_and_trends_stay() {
+        let level = |n: u32| if n < 8 { 30.0 } else { 300.0 };
+        let trend = |n: u32| 10.0 + 100_000.0 * f64::from(n);
+        for values in [[30.0; 16].to_vec(), (0..16).map(level).collect(), (0..16).map(trend).collect()] {
+            let mean = values.iter().sum::<f64>() / 16.0;
+            assert_eq!(without_outliers(&values, mean), values);
+        }
+        for at in 0..16 {
+            let mut values = [30.0; 16];
+            values[at] = 3000.0;
+            assert_eq!(without_outliers(&values, 30.0), [30.0; 16], "{at}");
+        }
+    }
+
+    #[test]
+    fn a_new_level_is_believed_at_its_third_value() {
+        for (new, last) in [(1, 30.0), (2, 30.0), (3, 300.0)] {
+            let values: Vec<_> = (0..16).map(|n| if n + new < 16 { 30.0 } else { 300.0 }).collect();
+            assert_eq!(without_outliers(&values, 30.0).last(), Some(&last), "{new}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What repeats: which season belongs to a precision, and the part of a series that is its season.
+
+use crate::Precision;
+use crate::grid::gcd;
+
+/// Seconds of a day.
+const DAY: u32 = 86_400;
+/// Seasons that the history must hold: two to learn from, and one to be tested on.
+pub(super) const CYCLES: usize = 3;
+/// Rounds in which STL gives less weight to what fits badly: two leave a part of a spike in the season.
+const ROBUST_ROUNDS: usize = 5;
+
+/// How many buckets a season has: as many as are whole days for what is finer than a day, 7 for days.
+///
+/// Buckets of 18,000 s do not divide a day: 24 of them are five days, and repeat the hours of the day.
+pub(super) fn of(precision: Precision, history: usize) -> Option<usize> {
+    let width = precision.as_seconds();
+    let period = match width {
+        DAY => 7,
+        width if width < DAY => (DAY / gcd(width, DAY)) as usize,
+        _ => return None,
+    };
+    (history >= CYCLES * period).then_some(period)
+}
+
+/// The seasonal part of every value, which sums to about 0 over a season; all 0 without a season.
+///
+/// This is STL (Cleveland et al. 1990), which MSTL (Bandara et al. 2021) runs for each of several
+/// seasons, with a season that stays the same all through the history, and robust: one spike or a new
+/// level is not taken for something that repeats.
+pub(super) fn seasonal(values: &[f64], season: Option<usize>) -> Vec<f64> {
+    let mut stl = stlrs::params();
+    stl.seasonal_length(10 * values.len() + 1).seasonal_degree(0).robust(true).outer_loops(ROBUST_ROUNDS);
+    season
+        .and_then(|period| stl.fit(values, period).ok())
+        .map_or_else(|| vec![0.0; values.len()], |parts| parts.seasonal().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_season_is_whole_days_when_three_of_them_are_there() {
+        for (width, history, season) in [
+            (1, 1000, None),
+            (5, 1000, None),
+            (60, 1000, None),
+            (300, 863, None),
+            (300, 864, Some(288)),
+            (3600, 71, None),
+            (3600, 72, Some(24)),
+            (18_000, 71, None),
+            (18_000, 72, Some(24)),
+            (43_200, 6, Some(2)),
+            (86_400, 20, None),
+            (86_400, 21, Some(7)),
+            (604_800, 1000, None),
+            (7, 1000, None),
+        ] {
+            let precision = Precision::try_from(width).expect("a width");
+            assert_eq!(of(precision, history), season, "{history} buckets of {width} s");
+        }
+    }
+
+    #[test]
+    fn a_pure_season_is_found_and_a_spike_is_no_part_of_it() {
+        let wave = [0.0, 3.0, 7.0, 3.0, 0.0, -5.0, -8.0];
+        let mut values: Vec<_> = (0..42).map(|t| 50.0 + wave[t % 7]).collect();
+        values[17] = 5000.0;
+        for (t, part) in seasonal(&values, Some(7)).into_iter().enumerate() {
+            assert!((part - wave[t % 7]).abs() < 0.5, "{t}: {part}");
+        }
+        assert_eq!(seasonal(&values, None), vec![0.0; 42]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Exponential smoothing: a level, with or without a trend, that follows what came.
+//!
+//! These are the models with additive errors and no season of Hyndman & Athanasopoulos, *Forecasting:
+//! Principles and Practice*, third edition (FPP3), chapter 8: ETS(A,N,N), ETS(A,A,N) and, with the trend
+//! damped, ETS(A,A_d,N). Of a grid of parameters that one is kept which has the smallest AICc.
+
+/// How strongly the level follows an error.
+const ALPHAS: [f64; 11] = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0];
+/// How strongly the trend follows it, as a part of alpha.
+const BETAS: [f64; 5] = [0.0, 0.05, 0.1, 0.2, 0.4];
+/// How much of the trend is left a bucket later.
+const DAMPINGS: [f64; 3] = [0.9, 0.98, 1.0];
+/// Values at the beginning from which the first level and trend are taken.
+const HEAD: usize = 10;
+
+/// A smoothing that has gone through all values.
+pub(super) struct Smoothing {
+    /// What it expected of each value before it saw it.
+    pub fitted: Vec<f64>,
+    /// How many numbers were chosen to fit the values.
+    pub parameters: usize,
+    weights: Weights,
+    state: State,
+}
+
+/// What one step after the last value will be.
+pub(super) struct Step {
+    pub expected: f64,
+    /// The variance, in units of that of one step.
+    pub variance: f64,
+}
+
+#[derive(Clone, Copy)]
+struct Weights {
+    alpha: f64,
+    beta: f64,
+    damping: f64,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    level: f64,
+    trend: f64,
+}
+
+/// The weights and the first state, with how many of these numbers were free.
+struct Candidate {
+    weights: Weights,
+    state: State,
+    parameters: usize,
+}
+
+impl Smoothing {
+    /// The smoothing that fits these values best; there must be one at least.
+    pub(super) fn of(values: &[f64]) -> Self {
+        let square: f64 = values.iter().map(|value| value * value).sum();
+        // Without errors the logarithm of their sum would have no bottom, and rounding would decide.
+        let nothing = square.max(1.0) * 1e-20;
+        let score = |candidate: &Candidate| {
+            let mut squares = nothing;
+            candidate.weights.pass(candidate.state, values, |_, error| squares += error * error);
+            let (n, k) = (values.len() as f64, candidate.parameters as f64 + 1.0);
+            n * (squares / n).ln() + 2.0 * k + 2.0 * k * (k + 1.0) / (n - k - 1.0).max(1.0)
+        };
+        let (_, best) = candidates(values)
+            .map(|candidate| (score(&candidate), candidate))
+            .reduce(|best, next| if next.0 < best.0 { next } else { best })
+            .expect("the grid is not empty");
+        let mut fitted = Vec::with_capacity(values.len());
+        let state = best.weights.pass(best.state, values, |expected, _| fitted.push(expected));
+        Self { fitted, parameters: best.parameters, weights: best.weights, state }
+    }
+
+    /// What comes after the last value, by the formulas of FPP3, table 8.8.
+    pub(super) fn steps(&self) -> impl Iterator<Item = Step> {
+        let Weights { alpha, beta, damping } = self.weights;
+        let State { level, trend } = self.state;
+        let (mut left, mut trends, mut variance) = (1.0, 0.0, 1.0);
+        std::iter::repeat_with(move || {
+            left *= damping;
+            trends += left;
+            let step = Step { expected: level + trends * trend, variance };
+            variance += (alpha * (1.0 + beta * trends)).powi(2);
+            step
+        })
+    }
+}
+
+impl Weights {
+    /// Goes through the values; `each` is told what was expected, and how far off that was.
+    fn pass(self, mut state: State, values: &[f64], mut each: impl FnMut(f64, f64)) -> State {
+        for value in values {
+            let expected = state.level + self.damping * state.trend;
+            let error = value - expected;
+            each(expected, error);
+            state.level = expected + self.alpha * error;
+            state.trend = self.damping * state.trend + self.alpha * self.beta * error;
+        }
+        state
+    }
+}
+
+/// The mean, the line, then all levels, then all trends: of two that are as good the simpler one stays.
+fn candidates(values: &[f64]) -> impl Iterator<Item = Candidate> {
+    let still = Weights { alpha: 0.0, beta: 0.0, damping: 1.0 };
+    let (whole, head) = (line(values), line(&values[..values.len().min(HEAD)]));
+    let flat = |line: Line| State { level: line.mean, trend: 0.0 };
+    let rising = |line: Line| State { level: line.before, trend: line.slope };
+    let lines = [
+        Candidate { weights: still, state: flat(whole), parameters: 1 },
+        Candidate { weights: still, state: rising(whole), parameters: 2 },
+    ];
+    let levels = ALPHAS.into_iter().map(move |alpha| Candidate {
+        weights: Weights { alpha, ..still },
+        state: flat(head),
+        parameters: 2,
+    });
+    let trends = ALPHAS.into_iter().flat_map(move |alpha| {
+        BETAS.into_iter().flat_map(move |beta| {
+            DAMPINGS.into_iter().map(move |damping| Candidate {
+                weights: Weights { alpha, beta, damping },
+                state: rising(head),
+                parameters: if damping < 1.0 { 5 } else { 4 },
+            })
+        })
+    });
+    lines.into_iter().chain(levels).chain(trends)
+}
+
+#[derive(Clone, Copy)]
+struct Line {
+    mean: f64,
+    slope: f64,
+    /// Where the line stands one bucket before the first value.
+    before: f64,
+}
+
+/// The line of least squares.
+fn line(values: &[f64]) -> Line {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let middle = (n - 1.0) / 2.0;
+    let (mut products, mut squares) = (0.0, 0.0);
+    for (t, value) in values.iter().enumerate() {
+        let from_middle = t as f64 - middle;
+        products += from_middle * (value - mean);
+        squares += from_middle * from_middle;
+    }
+    let slope = if squares > 0.0 { products / squares } else { 0.0 };
+    Line { mean, slope, before: mean - slope * (middle + 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ahead(values: &[f64], steps: usize) -> Vec<f64> {
+        Smoothing::of(values).steps().take(steps).map(|step| step.expected).collect()
+    }
+
+    #[test]
+    fn a_constant_stays_and_a_line_goes_on() {
+        assert_eq!(ahead(&[7.0; 20], 3), [7.0; 3]);
+        let line: Vec<_> = (0..30).map(|t| 5.0 + 2.0 * f64::from(t)).collect();
+        for (step, expected) in ahead(&line, 4).into_iter().enumerate() {
+            assert!((expected - (65.0 + 2.0 * step as f64)).abs() < 1e-6, "{step}: {expected}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_followed_to_the_new_level() {
+        let step: Vec<_> = (0..40).map(|t| if t < 20 { 10.0 } else { 50.0 }).collect();
+        for expected in ahead(&step, 3) {
+            assert!((expected - 50.0).abs() < 1.0, "{expected}");
+        }
+    }
+
+    #[test]
+    fn the_variance_of_a_random_walk_grows_by_one_with_every_step() {
+        let weights = Weights { alpha: 1.0, beta: 0.0, damping: 1.0 };
+        let state = State { level: 3.0, trend: 0.0 };
+        let walk = Smoothing { fitted: Vec::new(), parameters: 2, weights, state };
+        assert_eq!(walk.steps().take(4).map(|step| step.variance).collect::<Vec<_>>(), [1.0, 2.0, 3.0, 4.0]);
+    }
+}
