@@ -33,6 +33,7 @@
 //! | `/api/export` | `counter` (also several, or none for all), `precision`, `from`, `to`, `format` | a file of all their samples as `csv` or `ndjson` |
 //! | `/api/ledger` | | what happened to everything this process has seen |
 //! | `/api/health` | | how this process's way to the store is doing; 503 while it fails |
+//! | `/api/openapi.json` | | these routes, parameters and answers as OpenAPI 3.1, with the feature `openapi` |
 //! | `/metrics` | | ledger, health and the lifetimes of 500 counters, for Prometheus |
 //! | `/badge.svg` | `counter`, `label`, and perhaps `precision`, `from`, `to` | its lifetime total, or the total of a range, as a small picture |
 //! | `/sparkline.svg` | `counter`, `precision`, `from`, `to` | its samples as a small line |
@@ -97,6 +98,8 @@ mod live;
 mod export;
 mod prometheus;
 mod badge;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod explain;
 
 use std::sync::Arc;
@@ -177,6 +180,7 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
         .merge(live)
         .merge(metrics)
         .merge(pictures)
+        .merge(description())
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::wrong_method);
     access.guard(routes)
@@ -190,4 +194,14 @@ fn picture_routes<S: Store>(
         .route("/badge.svg", get(badge::badge))
         .route("/sparkline.svg", get(badge::sparkline))
         .with_state(Pictures { stats, shown: Arc::new(shown) })
+}
+
+#[cfg(feature = "openapi")]
+fn description() -> Router {
+    Router::new().route("/api/openapi.json", get(openapi::openapi))
+}
+
+#[cfg(not(feature = "openapi"))]
+fn description() -> Router {
+    Router::new()
 }

@@ -14,9 +14,11 @@ use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tests::{RedisServer, until};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
+use crate::conforms;
 use crate::support::{precision, store};
 
 #[tokio::test]
@@ -526,6 +528,9 @@ async fn reads_answer_again_when_the_store_is_back() {
     assert_eq!(ask(&site.router, path).await.json()["total"], 1);
 }
 
+/// What the router says of itself; every answer to these tests is checked against it.
+static DESCRIPTION: OnceCell<Value> = OnceCell::const_new();
+
 /// How long a server that came back may stay unnoticed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
@@ -607,7 +612,7 @@ pub(crate) async fn request(
     path: &str,
     shown: Option<(&str, &str)>,
 ) -> Answer {
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = Request::builder().method(method.clone()).uri(path);
     if let Some((name, value)) = shown {
         request = request.header(name, value);
     }
@@ -615,6 +620,10 @@ pub(crate) async fn request(
     let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
     let body = String::from_utf8(body.into()).expect("text");
+    let described = DESCRIPTION.get_or_init(conforms::description).await;
+    if method != Method::HEAD {
+        conforms::check(described, &method, path, (head.status, &head.headers, &body));
+    }
     Answer { status: head.status, headers: head.headers, body }
 }
 

@@ -25,6 +25,7 @@ mod outcome;
 mod stacks;
 mod scan;
 mod admin;
+mod conforms;
 mod admin_access;
 mod admin_live;
 mod admin_export;

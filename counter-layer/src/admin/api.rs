@@ -23,7 +23,7 @@ pub(super) struct Index {
 }
 
 /// The paths that can be read under the mount.
-const PAGES: [&str; 13] = [
+const PAGES: &[&str] = &[
     "api/counters",
     "api/series",
     "api/total",
@@ -34,6 +34,8 @@ const PAGES: [&str; 13] = [
     "api/ledger",
     "api/health",
     "api/export",
+    #[cfg(feature = "openapi")]
+    "api/openapi.json",
     "metrics",
     "badge.svg",
     "sparkline.svg",

@@ -213,7 +213,8 @@ mod tests {
         let map = |pairs: &[(u64, u64)]| -> Sent {
             pairs.iter().map(|&(start, count)| (Timestamp::from_unix(start), count)).collect()
         };
-        let table: [(&[(u64, u64)], u64, &[(u64, u64)], &[(u64, u64)]); 5] = [
+        type Pairs = &'static [(u64, u64)];
+        let table: [(Pairs, u64, Pairs, Pairs); 5] = [
             (&[], 0, &[(1, 5)], &[(1, 5)]),
             (&[(1, 5)], 0, &[(1, 5)], &[]),
             (&[(1, 5), (2, 1)], 0, &[(1, 6), (2, 1), (3, 2)], &[(1, 6), (3, 2)]),
