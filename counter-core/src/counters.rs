@@ -208,7 +208,7 @@ impl<S: Store> Builder<S> {
         let tally = Arc::new(Tally::new(self.grid.clone(), self.counters, self.store.shards()));
         Ok(Counters {
             recorder: Recorder::new(Arc::clone(&tally), salting.clone()),
-            stats: Stats::new(self.store.clone(), Arc::clone(&tally)),
+            stats: Stats::new(self.store.clone(), Arc::clone(&tally), self.salt_epoch),
             flusher: Flusher::new(
                 tally,
                 salting,

@@ -34,6 +34,7 @@ use crate::{
 pub struct Stats<S> {
     store: S,
     tally: Arc<Tally>,
+    salt_epoch: Precision,
 }
 
 /// The samples of one counter at one precision.
@@ -77,8 +78,8 @@ const SKETCHES: u64 = 1000;
 const PAGE: usize = 1000;
 
 impl<S: Store> Stats<S> {
-    pub(crate) const fn new(store: S, tally: Arc<Tally>) -> Self {
-        Self { store, tally }
+    pub(crate) const fn new(store: S, tally: Arc<Tally>, salt_epoch: Precision) -> Self {
+        Self { store, tally, salt_epoch }
     }
 
     /// The samples of a counter whose buckets start in `range`.
@@ -234,6 +235,13 @@ impl<S: Store> Stats<S> {
     #[must_use]
     pub fn grid(&self) -> &Grid {
         &self.tally.grid
+    }
+
+    /// The width of a salt epoch: somebody who comes in several of them counts as a visitor in each,
+    /// unless visitors are told apart by something stable.
+    #[must_use]
+    pub const fn salt_epoch(&self) -> Precision {
+        self.salt_epoch
     }
 
     /// What happened to everything this process has seen.

@@ -22,36 +22,100 @@
 //! | path | parameters | answer |
 //! |---|---|---|
 //! | `/` | | these paths |
-//! | `/api/counters` | `after`, `limit` | a page of the known counters and their precisions |
-//! | `/api/series` | `counter`, `precision`, `from`, `to`, `fill` | samples, ascending; with `fill=zero` one for every bucket |
+//! | `/api/counters` | `after`, `limit` | a page of the known counters, their precisions and lifetime totals |
+//! | `DELETE /api/counters` | `counter` | 204 when the counter is forgotten, also when there was none |
+//! | `/api/series` | `counter` (also several), `precision`, `from`, `to`, `fill` | samples, ascending; with `fill=zero` one for every bucket; of several counters as a list under `series` |
 //! | `/api/total` | `counter`, `precision`, `from`, `to` | the sum of those samples |
-//! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors |
+//! | `/api/lifetimes` | `counter` (also several) | everything they ever counted |
+//! | `/api/top` | `precision`, `from`, `to`, `limit`, `prefix` | the counters with the most hits, of those whose names begin with `prefix` |
+//! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors of them all together |
+//! | `/api/live` | `counter` (also several), `precision` | samples as they change: server-sent events |
+//! | `/api/export` | `counter` (also several, or none for all), `precision`, `from`, `to`, `format` | a file of all their samples as `csv` or `ndjson` |
 //! | `/api/ledger` | | what happened to everything this process has seen |
 //! | `/api/health` | | how this process's way to the store is doing; 503 while it fails |
+//! | `/api/openapi.json` | | these routes, parameters and answers as OpenAPI 3.1, with the feature `openapi` |
+//! | `/metrics` | | ledger, health and the lifetimes of 500 counters, for Prometheus |
+//! | `/badge.svg` | `counter`, `label`, and perhaps `precision`, `from`, `to` | its lifetime total, or the total of a range, as a small picture |
+//! | `/sparkline.svg` | `counter`, `precision`, `from`, `to` | its samples as a small line |
 //!
-//! [`explain`] is a route of its own: it tells which rule decides about a request.
+//! [`explain`] is a route of its own: it tells which rule decides about a request. So are
+//! [`pictures`], for those that other sites may show.
 //!
 //! Times are Unix seconds. A range takes the buckets that start at or after `from` and before `to`;
-//! without `from` it begins with retention, and without `to` it ends with the current bucket.
+//! without `from` it begins with retention, and without `to` it ends with the current bucket. A request
+//! names 100 counters at most.
 //!
-//! What cannot be understood is answered by 400 and names the parameter, its value and what is allowed;
-//! an unknown counter by 404; and when the store cannot be read, 503 with what this process knows.
+//! # Access
+//!
+//! [`Access`] has no default: a bearer token, which a link exchanges for a cookie; a name and a password; a
+//! closure over the request; or everybody. All of them read; who is to forget counters is told so by
+//! [`Access::may_forget`]. Every answer has a strict `Content-Security-Policy` and cannot be framed.
+//!
+//! # Problems
+//!
+//! What is not answered is an `application/problem+json` (RFC 9457) with `type`, `title`, `status` and
+//! `detail`. What cannot be understood is a 400 with `parameter`, its `value` and what is `allowed`;
+//! an unknown counter a 404; and when the store cannot be read, a 503 with the `health` and the `ledger` of
+//! this process.
+//!
+//! # Live
+//!
+//! `/api/live` answers with server-sent events:
+//!
+//! | event | data | when |
+//! |---|---|---|
+//! | `series` | as `/api/series` of one counter, with those samples only that are new or have changed | at first all that is kept, then once a second what changed; every 10 s also what changed in buckets that are long over |
+//! | `status` | `ledger` and `health`, as `/api/ledger` and `/api/health` | every 5 s |
+//! | `trouble` | a problem | a read failed; the next one follows |
+//! | a comment | | every 15 s |
+//!
+//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not be there
+//! yet. The `id` of an event is the start of the oldest bucket that changes as a rule: those that ended less than
+//! a minute ago do. Who comes again with it as `Last-Event-ID`, as browsers do, gets the samples from there
+//! on; what an outage delivered late into older ones while he was away he gets without.
+//!
+//! Each listener costs the store one read a second at most. There are 64 of them at most, and 503 for more;
+//! [`Options`] set another number. The answer has no end: a server that stops gracefully wants
+//! [`Options::live_until`].
+//!
+//! # Caches
+//!
+//! An answer about a range has an `ETag` made of what it says. While a bucket of the range is not over,
+//! caches have to ask each time. A bucket that is over changes only when hits arrive late, as they do after an
+//! outage, or when its counter is forgotten: then a cache may do without asking for a tenth of the time
+//! since the range ended, an hour at most. Nothing else may be kept.
 
-mod access;
+mod shape;
 mod problem;
+mod headers;
+mod attempts;
+mod access;
 mod query;
+mod fresh;
+mod options;
 mod api;
+mod live;
+mod export;
+mod prometheus;
+mod badge;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod explain;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::map_response;
 use axum::routing::get;
-use counter_core::{Stats, Store};
+use counter_core::{CounterName, Stats, Store};
 
 pub use access::{Access, AccessError};
+pub use options::Options;
 
 use crate::Rules;
+use badge::Pictures;
+use live::Live;
+use prometheus::Source;
 
 /// One route, to be nested where the site wants it: which of these rules decides about a request.
 ///
@@ -64,17 +128,80 @@ pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     access.guard(Router::new().route("/", get(explain::explain)).with_state(rules.into()))
 }
 
+/// The pictures alone, to be nested where other sites may show them: `/badge.svg` and `/sparkline.svg`, as
+/// in [`router`], of those counters that `shown` accepts. The others are as unknown as those that are not there.
+///
+/// ```
+/// use axum::Router;
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::admin::{self, Access};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let articles = admin::pictures(counters.stats(), Access::open(), |name| name.starts_with("/articles/"));
+/// let app: Router = Router::new().nest("/visits", articles);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn pictures<S: Store>(
+    stats: Stats<S>,
+    access: Access,
+    shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
+) -> Router {
+    let routes = picture_routes(stats, shown)
+        .fallback(api::nothing_here)
+        .method_not_allowed_fallback(api::wrong_method)
+        .layer(map_response(headers::for_other_sites));
+    access.guard(routes)
+}
+
 /// The routes, to be nested where the site wants them, for those whom `access` lets in.
 pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
+    router_with(stats, access, Options::new())
+}
+
+/// The same routes as those of [`router`], with options.
+pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) -> Router {
+    let live = Live::new(stats.clone(), options);
+    let live = Router::new().route("/api/live", get(live::live)).with_state(live);
+    let source = Source { stats: stats.clone(), access: access.clone() };
+    let metrics = Router::new().route("/metrics", get(prometheus::metrics)).with_state(source);
+    let pictures = picture_routes(stats.clone(), |_| true);
     let routes = Router::new()
         .route("/", get(api::index))
-        .route("/api/counters", get(api::counters))
+        .route("/api/counters", get(api::counters).delete(api::forget))
         .route("/api/series", get(api::series))
         .route("/api/total", get(api::total))
+        .route("/api/lifetimes", get(api::lifetimes))
+        .route("/api/top", get(api::top))
         .route("/api/uniques", get(api::uniques))
         .route("/api/ledger", get(api::ledger))
         .route("/api/health", get(api::health))
+        .route("/api/export", get(export::export))
+        .with_state(stats)
+        .merge(live)
+        .merge(metrics)
+        .merge(pictures)
+        .merge(description())
         .fallback(api::nothing_here)
-        .with_state(stats);
+        .method_not_allowed_fallback(api::wrong_method);
     access.guard(routes)
+}
+
+fn picture_routes<S: Store>(
+    stats: Stats<S>,
+    shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
+) -> Router {
+    Router::new()
+        .route("/badge.svg", get(badge::badge))
+        .route("/sparkline.svg", get(badge::sparkline))
+        .with_state(Pictures { stats, shown: Arc::new(shown) })
+}
+
+#[cfg(feature = "openapi")]
+fn description() -> Router {
+    Router::new().route("/api/openapi.json", get(openapi::openapi))
+}
+
+#[cfg(not(feature = "openapi"))]
+fn description() -> Router {
+    Router::new()
 }

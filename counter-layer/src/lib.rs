@@ -31,6 +31,7 @@
 //!
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
 //! - `admin`: the router that shows the numbers.
+//! - `openapi`: its description at `api/openapi.json`.
 //! - `serde`: rules that can be read from configuration.
 
 mod request;

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::routing::get;
 use counter_core::{Stats, Store};
 use counter_layer::AccessCounterLayer;
-use counter_layer::admin::{self, Access};
+use counter_layer::admin::{self, Access, Options};
 
 /// Where the admin pages are.
 pub const ADMIN: &str = "/admin/stats";
@@ -20,7 +20,7 @@ pub const ADMIN: &str = "/admin/stats";
 pub const SLOW: Duration = Duration::from_secs(1);
 
 /// The site, counted by this layer, with the admin pages and a health check, which are not.
-pub fn app<S: Store>(layer: AccessCounterLayer, stats: Stats<S>, access: Access) -> Router {
+pub fn app<S: Store>(layer: AccessCounterLayer, stats: Stats<S>, access: Access, options: Options) -> Router {
     let site = Router::new()
         .route("/", get(pages::home))
         .route("/articles", get(pages::articles))
@@ -33,6 +33,6 @@ pub fn app<S: Store>(layer: AccessCounterLayer, stats: Stats<S>, access: Access)
         .layer(layer);
     Router::new()
         .route("/healthz", get(async || "ok\n"))
-        .nest(ADMIN, admin::router(stats, access))
+        .nest(ADMIN, admin::router_with(stats, access, options))
         .merge(site)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Store};
-use counter_layer::admin::Access;
+use counter_layer::admin::{Access, Options};
 use counter_layer::{AccessCounterLayer, Delivery};
 use example_app::{ADMIN, app};
 use tokio::net::TcpListener;
@@ -74,7 +74,10 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
     };
     let layer =
         AccessCounterLayer::new(counters.recorder()).trusted_hops(settings.trust_hops).delivery(delivery);
-    let site = app(layer, counters.stats(), access);
+    // Whoever listens to live events would hold up the end of the server.
+    let (end_live, live_ended) = oneshot::channel::<()>();
+    let options = Options::new().live_until(async { drop(live_ended.await) });
+    let site = app(layer, counters.stats(), access, options);
 
     let listener = TcpListener::bind(settings.listen).await?;
     announce(listener.local_addr()?, place, &token);
@@ -88,6 +91,7 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+        drop(end_live);
     };
     axum::serve(listener, site.into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(asked_to_stop)

@@ -210,6 +210,22 @@ async fn a_sigterm_waits_for_the_answer_that_is_under_way_and_counts_it() {
 }
 
 #[tokio::test]
+async fn a_sigterm_does_not_wait_for_who_listens() {
+    let mut site = Site::start(&[]).await;
+    let mut client = TcpStream::connect(site.address).await.expect("it listens");
+    let (name, value) = SHOWN;
+    let head = format!("Host: site\r\n{name}: {value}\r\n\r\n");
+    let request = format!("GET /admin/stats/api/live?counter=hits&precision=60 HTTP/1.1\r\n{head}");
+    client.write_all(request.as_bytes()).await.expect("it reads");
+    client.read_u8().await.expect("an answer that goes on");
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("the answer has an end");
+    assert!(answer.contains("event: status"), "{answer}");
+}
+
+#[tokio::test]
 async fn a_sigterm_in_an_outage_ends_in_time_and_says_how_many_hits_did_not_arrive() {
     let mut redis = RedisServer::start();
     let mut site = Site::start(&["--redis", &redis.url(), "--flush-interval", "0.05"]).await;

@@ -1,68 +1,114 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use counter_core::{CounterName, Error, ErrorKind, Stats, Store};
-use http::StatusCode;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
-use super::api::{Health, Ledger};
+use super::shape::{Health, Ledger};
 
 /// Why a question is not answered: a status, and a body that says what to do.
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
-    body: Box<Body>,
+    retry_after: Option<u64>,
+    details: Box<Details>,
 }
 
-#[derive(Debug, Default, Serialize)]
-struct Body {
-    error: String,
+/// A problem, as RFC 9457 writes it. Without a type of its own: the status says what kind it is, and
+/// `parameter` what it is about.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Problem))]
+pub(super) struct Details {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// What the status means.
+    title: &'static str,
+    status: u16,
+    /// What is wrong.
+    detail: String,
+    /// The parameter that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter: Option<String>,
+    /// Its value, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
+    /// What its value may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<String>,
+    /// What this process knows when the store cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
+    /// What this process knows when the store cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<Ledger>,
 }
 
 impl Problem {
-    fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, body: Box::new(Body { error: error.into(), ..Body::default() }) }
+    fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let details = Details {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            parameter: None,
+            value: None,
+            allowed: None,
+            health: None,
+            ledger: None,
+        };
+        Self { status, retry_after: None, details: Box::new(details) }
     }
 
-    pub(super) fn unauthorized() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "show the admin token: `Authorization: Bearer <token>`")
+    pub(super) fn unauthorized(detail: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, detail)
     }
 
     pub(super) fn forbidden() -> Self {
         Self::new(StatusCode::FORBIDDEN, "you may not see the statistics")
     }
 
+    pub(super) fn out_of_scope() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "you may see the statistics and not forget counters")
+    }
+
+    pub(super) fn too_many_attempts() -> Self {
+        let detail = "too many failed logins wait for their answer";
+        Self { retry_after: Some(5), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
+    }
+
+    pub(super) fn too_many_listeners(most: usize) -> Self {
+        let detail = format!("{most} listeners are served already");
+        Self { retry_after: Some(30), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
     pub(super) fn nothing_here() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is no such page of the statistics")
     }
 
+    pub(super) fn wrong_method() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this page has other methods, which `Allow` names")
+    }
+
     pub(super) fn unknown_counter(counter: &CounterName) -> Self {
         let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such counter");
-        problem.body.parameter = Some("counter".to_owned());
-        problem.body.value = Some(counter.to_string());
+        problem.details.parameter = Some("counter".to_owned());
+        problem.details.value = Some(counter.to_string());
         problem
     }
 
     /// A parameter that cannot be understood; `value` is missing when the parameter is.
     pub(super) fn parameter(
-        error: impl Into<String>,
+        detail: impl Into<String>,
         parameter: &str,
         value: Option<&str>,
         allowed: impl Into<String>,
     ) -> Self {
-        let mut problem = Self::new(StatusCode::BAD_REQUEST, error);
-        problem.body.parameter = Some(parameter.to_owned());
-        problem.body.value = value.map(str::to_owned);
-        problem.body.allowed = Some(allowed.into());
+        let mut problem = Self::new(StatusCode::BAD_REQUEST, detail);
+        problem.details.parameter = Some(parameter.to_owned());
+        problem.details.value = value.map(str::to_owned);
+        problem.details.allowed = Some(allowed.into());
         problem
     }
 
@@ -76,20 +122,37 @@ impl Problem {
             ErrorKind::UnknownPrecision { asked, kept } => {
                 Self::parameter(error.to_string(), "precision", Some(&asked.to_string()), kept)
             }
+            ErrorKind::TooManyCounters { .. } => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+            }
             _ => {
                 let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
                 tracing::warn!(%error, cause, "the statistics cannot be read");
-                let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
-                problem.body.health = Some(stats.health().into());
-                problem.body.ledger = Some(stats.ledger().into());
-                problem
+                Self::without_the_store(error, stats)
             }
         }
+    }
+
+    pub(super) fn without_the_store<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+        problem.details.health = Some(stats.health().into());
+        problem.details.ledger = Some(stats.ledger().into());
+        problem
+    }
+
+    pub(super) fn details(&self) -> &Details {
+        &self.details
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body)).into_response()
+        let mut response = (self.status, Json(self.details)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }

@@ -1,10 +1,14 @@
 use std::ops::Range;
 
-use counter_core::{CounterName, Precision, Precisions, Timestamp};
+use counter_core::{CounterName, Precision, Precisions, Retention, Timestamp};
 
 use http::Method;
 
+use super::export::Format;
 use super::problem::Problem;
+
+/// Counters that one request may name.
+pub(super) const COUNTERS: usize = 100;
 
 /// The parameters of a request.
 #[derive(Debug)]
@@ -17,19 +21,37 @@ impl Query {
         let pairs: Vec<(String, String)> = pairs.collect();
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, value)) => {
-                Err(Problem::parameter("there is no such parameter", name, Some(value), known.join(", ")))
+                // What is called a token may be one, and is not said again.
+                let value = (name != "token").then_some(&**value);
+                Err(Problem::parameter("there is no such parameter", name, value, known.join(", ")))
             }
             None => Ok(Self(pairs)),
         }
     }
 
-    /// The counters asked for: at least one.
+    /// The counters asked for: at least one, and not too many.
     pub(super) fn counters(&self) -> Result<Vec<CounterName>, Problem> {
+        match self.some_counters() {
+            Ok(none) if none.is_empty() => {
+                Err(Problem::parameter("a parameter is missing", "counter", None, "the name of a counter"))
+            }
+            counters => counters,
+        }
+    }
+
+    /// The counters asked for, of which there may be none.
+    pub(super) fn some_counters(&self) -> Result<Vec<CounterName>, Problem> {
         let values = self.0.iter().filter(|(name, _)| name == "counter").map(|(_, value)| value);
         let counters: Result<Vec<_>, _> = values.map(|value| name("counter", value)).collect();
         match counters {
-            Ok(none) if none.is_empty() => {
-                Err(Problem::parameter("a parameter is missing", "counter", None, "the name of a counter"))
+            Ok(many) if many.len() > COUNTERS => {
+                let allowed = format!("at most {COUNTERS} counters");
+                Err(Problem::parameter(
+                    "too many counters",
+                    "counter",
+                    Some(&many.len().to_string()),
+                    allowed,
+                ))
             }
             counters => counters,
         }
@@ -61,13 +83,44 @@ impl Query {
         self.one("after")?.map(|value| name("after", value)).transpose()
     }
 
-    pub(super) fn limit(&self) -> Result<usize, Problem> {
+    /// What the names of the counters asked for begin with.
+    pub(super) fn prefix(&self) -> Result<&str, Problem> {
+        Ok(self.one("prefix")?.unwrap_or_default())
+    }
+
+    pub(super) fn limit(&self, usual: usize) -> Result<usize, Problem> {
         match self.one("limit")? {
-            None => Ok(100),
+            None => Ok(usual),
             Some(value) => value.parse().ok().filter(|limit| (1..=1000).contains(limit)).ok_or_else(|| {
                 Problem::parameter("not a number of counters", "limit", Some(value), "1 to 1000")
             }),
         }
+    }
+
+    pub(super) fn format(&self) -> Result<Format, Problem> {
+        match self.one("format")? {
+            None | Some("csv") => Ok(Format::Csv),
+            Some("ndjson") => Ok(Format::Ndjson),
+            Some(value) => {
+                Err(Problem::parameter("not a format of a file", "format", Some(value), "csv, ndjson"))
+            }
+        }
+    }
+
+    /// What is to stand beside a number.
+    pub(super) fn label(&self, most: usize) -> Result<Option<&str>, Problem> {
+        match self.one("label")? {
+            Some(label) if label.chars().count() > most || label.is_empty() => {
+                let allowed = format!("1 to {most} characters");
+                Err(Problem::parameter("not a label", "label", Some(label), allowed))
+            }
+            label => Ok(label),
+        }
+    }
+
+    /// Whether anything is said of the time.
+    pub(super) fn is_over_a_range(&self) -> bool {
+        self.0.iter().any(|(name, _)| ["precision", "from", "to"].contains(&name.as_str()))
     }
 
     pub(super) fn zero_filled(&self) -> Result<bool, Problem> {
@@ -81,9 +134,14 @@ impl Query {
     }
 
     pub(super) fn precision(&self, kept: &Precisions) -> Result<Precision, Problem> {
+        Ok(self.kept(kept)?.0)
+    }
+
+    /// A precision, and how much is kept of it.
+    pub(super) fn kept(&self, kept: &Precisions) -> Result<(Precision, Retention), Problem> {
         let value = self.one("precision")?;
         let parsed = value.and_then(|value| value.parse().ok());
-        parsed.filter(|precision| kept.retention(*precision).is_some()).ok_or_else(|| {
+        parsed.and_then(|precision| Some((precision, kept.retention(precision)?))).ok_or_else(|| {
             let error =
                 if value.is_none() { "a parameter is missing" } else { "not a precision that is kept" };
             Problem::parameter(error, "precision", value, kept.to_string())

@@ -1,0 +1,183 @@
+//! Small pictures of one counter, for pages and documents.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use counter_core::{CounterName, Stats, Store, Timestamp};
+use http::HeaderMap;
+
+use super::api::{known, read_series};
+use super::fresh;
+use super::problem::Problem;
+use super::query::Query;
+
+/// The statistics, and of which counters there are pictures.
+#[derive(Clone)]
+pub(super) struct Pictures<S> {
+    pub(super) stats: Stats<S>,
+    pub(super) shown: Arc<dyn Fn(&CounterName) -> bool + Send + Sync>,
+}
+
+/// For so many seconds a picture may be shown again.
+const KEPT: u64 = 60;
+/// Points of a line.
+const POINTS: usize = 1000;
+/// Characters of a label.
+const LABEL: usize = 100;
+/// About what a character takes, at eleven pixels high.
+const CHARACTER: usize = 7;
+const WIDTH: u16 = 160;
+const HEIGHT: u16 = 32;
+
+impl<S: Store> Pictures<S> {
+    fn counter(&self, query: &Query) -> Result<CounterName, Problem> {
+        let counter = query.counter()?;
+        if (self.shown)(&counter) { Ok(counter) } else { Err(Problem::unknown_counter(&counter)) }
+    }
+}
+
+pub(super) async fn badge<S: Store>(
+    State(pictures): State<Pictures<S>>,
+    asked: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to", "label"])?;
+    let (counter, stats) = (pictures.counter(&query)?, &pictures.stats);
+    let label = query.label(LABEL)?.unwrap_or(&counter);
+    let count = if query.is_over_a_range() {
+        read_series(stats, &query, &counter, Timestamp::now()).await?.total()
+    } else {
+        let lifetimes = stats.lifetimes(std::slice::from_ref(&counter)).await;
+        let total = lifetimes.map_err(|error| Problem::of(&error, stats))?.first().copied().unwrap_or(0);
+        if total == 0 {
+            known(stats, &counter).await?;
+        }
+        total
+    };
+    Ok(fresh::respond(&asked, Some(KEPT), "image/svg+xml", draw_badge(label, &grouped(count))))
+}
+
+pub(super) async fn sparkline<S: Store>(
+    State(pictures): State<Pictures<S>>,
+    asked: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to"])?;
+    let counter = pictures.counter(&query)?;
+    let series = read_series(&pictures.stats, &query, &counter, Timestamp::now()).await?;
+    let counts: Vec<_> = series.zero_filled().take(POINTS + 1).map(|sample| sample.count).collect();
+    if counts.len() > POINTS {
+        let allowed = format!("ranges of at most {POINTS} buckets");
+        return Err(Problem::parameter("too many points for a small picture", "from", None, allowed));
+    }
+    Ok(fresh::respond(&asked, Some(KEPT), "image/svg+xml", draw_sparkline(&counter, &counts)))
+}
+
+fn draw_badge(label: &str, value: &str) -> String {
+    let width = |text: &str| text.chars().count() * CHARACTER + 10;
+    let (left, right) = (width(label), width(value));
+    let (all, label) = (left + right, escape(label));
+    let half = |from: usize, width: usize| from + width / 2;
+    let (first, second) = (half(0, left), half(left, right));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{all}\" height=\"20\" role=\"img\" \
+         aria-label=\"{label}: {value}\"><title>{label}: {value}</title>\
+         <rect width=\"{left}\" height=\"20\" fill=\"#444\"/>\
+         <rect x=\"{left}\" width=\"{right}\" height=\"20\" fill=\"#05668d\"/>\
+         <g fill=\"#fff\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\" text-anchor=\"middle\">\
+         <text x=\"{first}\" y=\"14\" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\">{label}</text>\
+         <text x=\"{second}\" y=\"14\">{value}</text></g></svg>",
+        left - 10,
+    )
+}
+
+fn draw_sparkline(counter: &str, counts: &[u64]) -> String {
+    let most = counts.iter().copied().max().unwrap_or(0).max(1);
+    let (width, height) = (f64::from(WIDTH), f64::from(HEIGHT));
+    let step = width / counts.len().saturating_sub(1).max(1) as f64;
+    let mut points = String::new();
+    for (place, count) in counts.iter().enumerate() {
+        // A pixel is left above and below for the line's own width.
+        let y = height - 1.0 - (height - 2.0) * (*count as f64 / most as f64);
+        write!(points, "{:.1},{y:.1} ", place as f64 * step).expect("a text takes all");
+    }
+    let (counter, total) =
+        (escape(counter), counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+         viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{counter}: {total}\">\
+         <title>{counter}: {total}, at most {most}</title>\
+         <polyline points=\"{}\" fill=\"none\" stroke=\"#05668d\" stroke-width=\"1.5\"/></svg>",
+        points.trim_end(),
+    )
+}
+
+/// With a comma after each three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let first = digits.len() % 3;
+    let place = |at: usize| at > 0 && at % 3 == first;
+    digits.chars().enumerate().fold(String::new(), |mut text, (at, digit)| {
+        text.extend(place(at).then_some(','));
+        text.push(digit);
+        text
+    })
+}
+
+/// As it may stand between tags and in an attribute; what XML cannot have is left out.
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\u{fffe}' | '\u{ffff}' => {}
+            c if c.is_control() => {}
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_in_threes() {
+        for (number, text) in [
+            (0, "0"),
+            (12, "12"),
+            (999, "999"),
+            (1000, "1,000"),
+            (12_345, "12,345"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn no_text_ends_what_it_stands_in() {
+        assert_eq!(escape("<script a='b'>\"&\u{0}\u{ffff}"), "&lt;script a=&#39;b&#39;&gt;&quot;&amp;");
+    }
+
+    #[test]
+    fn a_line_goes_from_edge_to_edge_and_stays_inside() {
+        for (counts, points) in [
+            (&[][..], ""),
+            (&[0], "0.0,31.0"),
+            (&[0, 5, 10], "0.0,31.0 80.0,16.0 160.0,1.0"),
+            (&[u64::MAX, 0], "0.0,1.0 160.0,31.0"),
+        ] {
+            let drawn = draw_sparkline("a", counts);
+            assert!(drawn.contains(&format!("points=\"{points}\"")), "{drawn}");
+        }
+    }
+}

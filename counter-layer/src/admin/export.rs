@@ -1,0 +1,145 @@
+//! Samples of many counters as a file, which is sent while it is read.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Store, Timestamp};
+use futures_util::{StreamExt, stream};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use serde::Serialize;
+
+use super::api::known;
+use super::problem::Problem;
+use super::query::Query;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Format {
+    Csv,
+    Ndjson,
+}
+
+/// One line of an export as NDJSON; the columns of one as CSV.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(super) struct Line<'a> {
+    counter: &'a str,
+    precision: u32,
+    start: u64,
+    count: u64,
+}
+
+/// The pages that are still to be read.
+struct Pages<S> {
+    stats: Stats<S>,
+    precision: Precision,
+    range: Range<Timestamp>,
+    format: Format,
+    left: Left,
+    /// Counters on a page.
+    size: usize,
+}
+
+enum Left {
+    Named(Vec<CounterName>),
+    KnownAfter(Option<CounterName>),
+    Nothing,
+}
+
+/// Buckets of one counter.
+const BUCKETS: u64 = 10_000;
+/// Samples that are in memory at the same time.
+const SAMPLES: u64 = 20_000;
+const COUNTERS: u64 = 100;
+
+pub(super) async fn export<S: Store>(
+    State(stats): State<Stats<S>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to", "format"])?;
+    let (named, format, kept) = (query.some_counters()?, query.format()?, &stats.grid().counts);
+    let precision = query.precision(kept)?;
+    let range = query.range(precision, kept, Timestamp::now())?;
+    let seconds = range.end.as_unix() - range.start.as_unix();
+    let buckets = seconds.div_ceil(precision.as_seconds().into());
+    if buckets > BUCKETS {
+        let error = Error::new(ErrorKind::TooManyBuckets { asked: buckets, most: BUCKETS });
+        return Err(Problem::of(&error, &stats));
+    }
+    for counter in &named {
+        known(&stats, counter).await?;
+    }
+    let size = usize::try_from((SAMPLES / buckets).clamp(1, COUNTERS)).unwrap_or(1);
+    let left = if named.is_empty() { Left::KnownAfter(None) } else { Left::Named(named) };
+    let mut pages = Pages { stats, precision, range, format, left, size };
+    // What fails before the first line fails with a status.
+    let first = pages.next().await.map_err(|error| Problem::of(&error, &pages.stats))?;
+    let (kind, ending, head) = match format {
+        Format::Csv => {
+            ("text/csv; charset=utf-8; header=present", "csv", "counter,precision,start,count\r\n")
+        }
+        Format::Ndjson => ("application/x-ndjson", "ndjson", ""),
+    };
+    let begin = [Ok(format!("{head}{}", first.unwrap_or_default()))];
+    let rest = stream::try_unfold(pages, async |mut pages| {
+        let page = pages.next().await.inspect_err(|error| tracing::warn!(%error, "an export broke off"))?;
+        Ok::<_, Error>(page.map(|page| (page, pages)))
+    });
+    let disposition = format!("attachment; filename=\"counters-{precision}.{ending}\"");
+    let headers = [(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, disposition)];
+    Ok((headers, Body::from_stream(stream::iter(begin).chain(rest))).into_response())
+}
+
+impl<S: Store> Pages<S> {
+    /// The lines of the next counters that have some; `None` after the last.
+    async fn next(&mut self) -> Result<Option<String>, Error> {
+        loop {
+            let (counters, left) = match &mut self.left {
+                Left::Nothing => return Ok(None),
+                Left::Named(named) => {
+                    let rest = named.split_off(named.len().min(self.size));
+                    let left = if rest.is_empty() { Left::Nothing } else { Left::Named(rest) };
+                    (std::mem::take(named), left)
+                }
+                Left::KnownAfter(after) => {
+                    let page = self.stats.known(after.as_ref(), self.size).await?;
+                    let left = page.next.map_or(Left::Nothing, |next| Left::KnownAfter(Some(next)));
+                    (page.counters.into_iter().map(|(name, _)| name).collect(), left)
+                }
+            };
+            let all = self.stats.several(&counters, self.precision, self.range.clone()).await?;
+            self.left = left;
+            let mut text = String::new();
+            for (counter, series) in counters.iter().zip(all) {
+                for sample in series.samples {
+                    let (start, count) = (sample.start.as_unix(), sample.count);
+                    let precision = self.precision.as_seconds();
+                    self.format.write(&mut text, &Line { counter, precision, start, count });
+                }
+            }
+            if !text.is_empty() {
+                return Ok(Some(text));
+            }
+        }
+    }
+}
+
+impl Format {
+    fn write(self, text: &mut String, line: &Line<'_>) {
+        let Line { counter, precision, start, count } = line;
+        let written = match self {
+            // RFC 4180: between quotation marks only they themselves mean something.
+            Self::Csv => {
+                write!(text, "\"{}\",{precision},{start},{count}\r\n", counter.replace('"', "\"\""))
+            }
+            Self::Ndjson => {
+                let json = serde_json::to_string(line).expect("numbers and texts have a form in JSON");
+                writeln!(text, "{json}")
+            }
+        };
+        written.expect("a text takes all");
+    }
+}

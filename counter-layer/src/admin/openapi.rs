@@ -1,0 +1,307 @@
+//! The description of the routes. Its schemas are those of the very types that are sent.
+
+use axum::extract::OriginalUri;
+use axum::response::Response;
+use http::HeaderMap;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::export::Line;
+use super::problem::Details;
+use super::{api, fresh, shape};
+
+/// What is told of one method of one path.
+struct Route {
+    method: &'static str,
+    path: &'static str,
+    summary: &'static str,
+    parameters: &'static [(&'static str, Times)],
+    answers: &'static [(&'static str, Answer)],
+}
+
+/// How often a parameter stands in a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    Once,
+    AtMostOnce,
+    /// As often as one likes, and at least once.
+    Several,
+    AnyNumber,
+}
+
+/// What is in an answer.
+#[derive(Clone, Copy)]
+enum Answer {
+    Nothing,
+    /// JSON, of the schema of this name.
+    Json(&'static str),
+    /// Text of this kind, and what it means.
+    Text(&'static str, &'static str),
+}
+
+use Answer::{Json, Nothing, Text};
+use Times::{AnyNumber, AtMostOnce, Once, Several};
+
+const ROUTES: &[Route] = &[
+    Route {
+        method: "get",
+        path: "/",
+        summary: "The paths that can be read",
+        parameters: &[],
+        answers: &[("200", Json("Index"))],
+    },
+    Route {
+        method: "get",
+        path: "/api/counters",
+        summary: "A page of the known counters, by name",
+        parameters: &[("after", AtMostOnce), ("limit", AtMostOnce)],
+        answers: &[("200", Json("Counters"))],
+    },
+    Route {
+        method: "delete",
+        path: "/api/counters",
+        summary: "Forgets a counter: samples, visitors and lifetime total",
+        parameters: &[("counter", Once)],
+        answers: &[("204", Nothing)],
+    },
+    Route {
+        method: "get",
+        path: "/api/series",
+        summary: "The samples of one counter, or of several",
+        parameters: &[
+            ("counter", Several),
+            ("precision", Once),
+            ("from", AtMostOnce),
+            ("to", AtMostOnce),
+            ("fill", AtMostOnce),
+        ],
+        answers: &[("200", Json("OneOrMore")), ("304", Nothing)],
+    },
+    Route {
+        method: "get",
+        path: "/api/total",
+        summary: "The sum of the samples of a counter",
+        parameters: &[("counter", Once), ("precision", Once), ("from", AtMostOnce), ("to", AtMostOnce)],
+        answers: &[("200", Json("Total")), ("304", Nothing)],
+    },
+    Route {
+        method: "get",
+        path: "/api/lifetimes",
+        summary: "Everything that counters ever counted",
+        parameters: &[("counter", Several)],
+        answers: &[("200", Json("Lifetimes"))],
+    },
+    Route {
+        method: "get",
+        path: "/api/top",
+        summary: "The counters with the most hits",
+        parameters: &[
+            ("precision", Once),
+            ("from", AtMostOnce),
+            ("to", AtMostOnce),
+            ("limit", AtMostOnce),
+            ("prefix", AtMostOnce),
+        ],
+        answers: &[("200", Json("Top")), ("304", Nothing)],
+    },
+    Route {
+        method: "get",
+        path: "/api/uniques",
+        summary: "How many different visitors counters had together, estimated",
+        parameters: &[("counter", Several), ("precision", Once), ("from", AtMostOnce), ("to", AtMostOnce)],
+        answers: &[("200", Json("Uniques")), ("304", Nothing)],
+    },
+    Route {
+        method: "get",
+        path: "/api/live",
+        summary: "Samples as they change, ledger and health",
+        parameters: &[("counter", Several), ("precision", Once), ("last-event-id", AtMostOnce)],
+        answers: &[(
+            "200",
+            Text(
+                "text/event-stream",
+                "Events `series` with a Series, `status` with a Standing, and `trouble` with a Problem",
+            ),
+        )],
+    },
+    Route {
+        method: "get",
+        path: "/api/export",
+        summary: "The samples of all counters, or of those that are named, as a file",
+        parameters: &[
+            ("counter", AnyNumber),
+            ("precision", Once),
+            ("from", AtMostOnce),
+            ("to", AtMostOnce),
+            ("format", AtMostOnce),
+        ],
+        answers: &[("200", Text("text/csv", "A line for each sample; as NDJSON each is a Line"))],
+    },
+    Route {
+        method: "get",
+        path: "/api/ledger",
+        summary: "What happened to everything this process has seen",
+        parameters: &[],
+        answers: &[("200", Json("Ledger"))],
+    },
+    Route {
+        method: "get",
+        path: "/api/health",
+        summary: "How this process's way to the store is doing",
+        parameters: &[],
+        answers: &[("200", Json("Health")), ("503", Json("Health"))],
+    },
+    Route {
+        method: "get",
+        path: "/api/openapi.json",
+        summary: "This description",
+        parameters: &[],
+        answers: &[("200", Text("application/json", "OpenAPI 3.1")), ("304", Nothing)],
+    },
+    Route {
+        method: "get",
+        path: "/metrics",
+        summary: "Ledger, health and lifetimes for Prometheus",
+        parameters: &[],
+        answers: &[("200", Text("text/plain", "Text format 0.0.4"))],
+    },
+    Route {
+        method: "get",
+        path: "/badge.svg",
+        summary: "The lifetime total of a counter, or its total over a range, as a small picture",
+        parameters: &[
+            ("counter", Once),
+            ("precision", AtMostOnce),
+            ("from", AtMostOnce),
+            ("to", AtMostOnce),
+            ("label", AtMostOnce),
+        ],
+        answers: &[("200", Text("image/svg+xml", "A badge")), ("304", Nothing)],
+    },
+    Route {
+        method: "get",
+        path: "/sparkline.svg",
+        summary: "The samples of a counter as a small line",
+        parameters: &[("counter", Once), ("precision", Once), ("from", AtMostOnce), ("to", AtMostOnce)],
+        answers: &[("200", Text("image/svg+xml", "A line")), ("304", Nothing)],
+    },
+];
+
+pub(super) async fn openapi(OriginalUri(uri): OriginalUri, asked: HeaderMap) -> Response {
+    let mount = uri.path().strip_suffix("/api/openapi.json").unwrap_or_default();
+    fresh::answer(&asked, None, &describe(mount))
+}
+
+fn describe(mount: &str) -> Value {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method] = route.describe();
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Access counters",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Times are Unix seconds. A range has the buckets that start at or after `from` \
+                            and before `to`; without them it is all that is kept.",
+        },
+        "servers": [{"url": if mount.is_empty() { "/" } else { mount }}],
+        // Which of them there are is for the site to say.
+        "security": [{"bearer": []}, {"basic": []}, {"cookie": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "basic": {"type": "http", "scheme": "basic"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "counter_session"},
+            },
+        },
+    })
+}
+
+fn schemas() -> Map<String, Value> {
+    let mut all = Vec::new();
+    add::<api::Index>(&mut all);
+    add::<shape::Counters>(&mut all);
+    add::<shape::OneOrMore>(&mut all);
+    add::<shape::Total>(&mut all);
+    add::<shape::Lifetimes>(&mut all);
+    add::<shape::Top>(&mut all);
+    add::<shape::Uniques>(&mut all);
+    add::<shape::Standing>(&mut all);
+    add::<Line<'_>>(&mut all);
+    add::<Details>(&mut all);
+    let json = |schema| serde_json::to_value(schema).expect("a schema has a form in JSON");
+    all.into_iter().map(|(name, schema)| (name, json(schema))).collect()
+}
+
+type Named = (String, utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>);
+
+/// A type and those that it is made of.
+fn add<T: ToSchema>(all: &mut Vec<Named>) {
+    T::schemas(all);
+    all.push((T::name().into_owned(), T::schema()));
+}
+
+impl Route {
+    fn describe(&self) -> Value {
+        let mut responses = Map::new();
+        for (status, answer) in self.answers {
+            responses.insert((*status).to_owned(), answer.describe());
+        }
+        let problem = json!({"application/problem+json": {"schema": reference("Problem")}});
+        responses.insert("default".to_owned(), json!({"description": "A problem", "content": problem}));
+        json!({
+            "summary": self.summary,
+            "parameters": self.parameters.iter().map(|of| parameter(*of)).collect::<Vec<_>>(),
+            "responses": responses,
+        })
+    }
+}
+
+impl Answer {
+    fn describe(self) -> Value {
+        match self {
+            Nothing => json!({"description": "Nothing more"}),
+            Json(name) => {
+                json!({"description": name, "content": {"application/json": {"schema": reference(name)}}})
+            }
+            Text(kind, description) => {
+                let form = if kind == "application/json" { "object" } else { "string" };
+                json!({"description": description, "content": {kind: {"schema": {"type": form}}}})
+            }
+        }
+    }
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn parameter((name, times): (&str, Times)) -> Value {
+    let time = || json!({"type": "integer", "minimum": 0, "maximum": counter_core::Timestamp::MAX.as_unix()});
+    let (schema, description) = match name {
+        "precision" => (json!({"type": "integer", "minimum": 1}), "The width of the buckets, in seconds"),
+        "from" => (time(), "The first second of the range"),
+        "to" => (time(), "The first second after the range"),
+        "fill" => (json!({"enum": ["none", "zero"]}), "`zero` for a sample of every bucket"),
+        "format" => (json!({"enum": ["csv", "ndjson"]}), "How the file is written"),
+        "limit" => (json!({"type": "integer", "minimum": 1, "maximum": 1000}), "How many at most"),
+        "prefix" => (json!({"type": "string"}), "What the names begin with"),
+        "label" => (json!({"type": "string", "minLength": 1, "maxLength": 100}), "What stands on the left"),
+        "last-event-id" => (json!({"type": "string"}), "The mark of the last event that arrived"),
+        "after" => (json!({"type": "string"}), "The `next` of the page before"),
+        _ => (json!({"type": "string", "minLength": 1}), "The name of a counter"),
+    };
+    let many = matches!(times, Several | AnyNumber);
+    let schema = if many { json!({"type": "array", "items": schema, "maxItems": 100}) } else { schema };
+    json!({
+        "name": name,
+        "in": if name == "last-event-id" { "header" } else { "query" },
+        "required": matches!(times, Once | Several),
+        "description": description,
+        "schema": schema,
+    })
+}

@@ -1,0 +1,55 @@
+use std::fmt;
+use std::future::pending;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+
+/// What of the admin router may be set otherwise.
+///
+/// ```
+/// use counter_layer::admin::Options;
+///
+/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// let options = Options::new().listeners(8).live_until(async { drop(stopped.await) });
+/// # drop((stop, options));
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(super) listeners: usize,
+    pub(super) live_until: Shared<BoxFuture<'static, ()>>,
+}
+
+impl Options {
+    /// 64 listeners, for as long as they like.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { listeners: 64, live_until: pending().boxed().shared() }
+    }
+
+    /// So many may listen to live events at the same time.
+    #[must_use]
+    pub const fn listeners(mut self, listeners: usize) -> Self {
+        self.listeners = listeners;
+        self
+    }
+
+    /// Live events end when this future does. A server that stops gracefully waits for its
+    /// answers, and these would have no end: give it the same signal.
+    #[must_use]
+    pub fn live_until(mut self, stopped: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.live_until = stopped.boxed().shared();
+        self
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("listeners", &self.listeners).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,135 @@
+//! The numbers in the text format of Prometheus, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use counter_core::{Error, Health, Ledger, Stats, Store};
+use http::header::CONTENT_TYPE;
+
+use super::access::Access;
+
+/// What a scrape is answered from.
+#[derive(Clone, Debug)]
+pub(super) struct Source<S> {
+    pub(super) stats: Stats<S>,
+    pub(super) access: Access,
+}
+
+/// The page, one family after the other.
+#[derive(Debug, Default)]
+struct Page(String);
+
+/// Counters that have a series of their own.
+const COUNTERS: usize = 500;
+
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+
+pub(super) async fn metrics<S: Store>(State(source): State<Source<S>>) -> Response {
+    let Source { stats, access } = source;
+    let mut page = Page::default();
+    page.process(&stats.ledger(), &stats.health());
+    let failed = access.failed_logins();
+    page.one(COUNTER, "access_counter_failed_logins_total", "Requests that failed to get in here", failed);
+    let lifetimes = lifetimes(&stats).await;
+    page.one(
+        GAUGE,
+        "access_counter_store_up",
+        "Whether the store could be read just now",
+        u8::from(lifetimes.is_ok()),
+    );
+    if let Ok((lifetimes, complete)) = lifetimes {
+        let help = "Everything that counters ever counted, on all instances over the store";
+        page.family(COUNTER, "access_counter_lifetime_hits_total", help, COUNTER, &lifetimes);
+        let help = "Whether every counter is among the lifetimes";
+        page.one(GAUGE, "access_counter_lifetimes_complete", help, u8::from(complete));
+    }
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
+}
+
+/// The first counters by name, and whether these are all.
+async fn lifetimes<S: Store>(stats: &Stats<S>) -> Result<(Vec<(String, u64)>, bool), Error> {
+    let page = stats.known(None, COUNTERS).await?;
+    let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
+    let totals = stats.lifetimes(&names).await?;
+    let lifetimes = names.iter().map(ToString::to_string).zip(totals).collect();
+    Ok((lifetimes, page.next.is_none()))
+}
+
+impl Page {
+    /// Under the names that `counter-core` has for them behind the `metrics` facade.
+    fn process(&mut self, ledger: &Ledger, health: &Health) {
+        let (requests, hits) = (ledger.requests, ledger.hits);
+        let by_decision = [
+            ("recorded", requests.recorded),
+            ("excluded", requests.excluded),
+            ("unmatched", requests.unmatched),
+            ("ignored_outcome", requests.ignored.outcome),
+            ("ignored_prefetch", requests.ignored.prefetch),
+        ];
+        let help = "Requests by what was decided about them";
+        self.family(COUNTER, "access_counter_requests_total", help, "decision", &by_decision);
+        let by_state = [
+            ("applied", hits.applied),
+            ("expired", hits.expired),
+            ("dropped_wrong_type", hits.dropped.wrong_type),
+            ("dropped_not_a_number", hits.dropped.not_a_number),
+            ("dropped_out_of_range", hits.dropped.out_of_range),
+            ("dropped_other", hits.dropped.other),
+        ];
+        self.family(COUNTER, "access_counter_hits_total", "Hits by what became of them", "state", &by_state);
+        for (name, help, value) in [
+            ("bot_requests_total", "Recorded requests that programs made", requests.bots),
+            (
+                "unconfirmed_requests_total",
+                "Recorded requests whose response did not wait any longer",
+                requests.unconfirmed,
+            ),
+            ("overflow_hits_total", "Hits that went to the counter (other)", hits.overflow),
+            ("lost_by_server_hits_total", "Applied hits that the store lost", hits.lost_by_server),
+            ("connections_total", "Connections made to servers of the store", health.connections),
+        ] {
+            self.one(COUNTER, &format!("access_counter_{name}"), help, value);
+        }
+        let (cells, retained) = (health.pending_cells, health.retained_bytes);
+        let help = "Hits that the store has not acknowledged";
+        self.one(GAUGE, "access_counter_pending_hits", help, hits.pending);
+        let help = "Counts and sketches in memory that wait for the store";
+        self.one(GAUGE, "access_counter_pending_cells", help, cells);
+        let help = "Acknowledged batches kept in case the store loses them";
+        self.one(GAUGE, "access_counter_retained_bytes", help, retained);
+        if let Some(since) = health.since_acknowledged {
+            let help = "Time since the store acknowledged a batch";
+            self.one(GAUGE, "access_counter_unacknowledged_seconds", help, since.as_secs_f64());
+        }
+        let help = "Time since when no flush has succeeded, 0 when the last one did";
+        let failing = health.failing_for.unwrap_or_default().as_secs_f64();
+        self.one(GAUGE, "access_counter_failing_seconds", help, failing);
+    }
+
+    fn one(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {
+        self.head(kind, name, help);
+        self.write(format_args!("{name} {value}\n"));
+    }
+
+    /// A family with one label.
+    fn family(&mut self, kind: &str, name: &str, help: &str, label: &str, values: &[(impl AsRef<str>, u64)]) {
+        self.head(kind, name, help);
+        for (of, value) in values {
+            self.write(format_args!("{name}{{{label}=\"{}\"}} {value}\n", escape(of.as_ref())));
+        }
+    }
+
+    fn head(&mut self, kind: &str, name: &str, help: &str) {
+        self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    fn write(&mut self, line: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(line).expect("a text takes all");
+    }
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

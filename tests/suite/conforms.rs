@@ -1,0 +1,189 @@
+//! Whether what the admin router answers is what it says of itself.
+
+use std::collections::BTreeSet;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::{Counters, MemoryStore};
+use counter_layer::admin::{self, Access};
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use crate::admin::site;
+
+pub(crate) async fn description() -> Value {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()));
+    let request = Request::get("/admin/stats/api/openapi.json").body(Body::empty()).expect("a path");
+    let response = router.oneshot(request).await.expect("a router answers");
+    assert_eq!(response.status(), StatusCode::OK);
+    let body = response.into_body().collect().await.expect("a body in memory").to_bytes();
+    serde_json::from_slice(&body).expect("JSON")
+}
+
+/// Checks an answer of the router that is mounted at `/admin/stats`.
+#[track_caller]
+pub(crate) fn check(
+    described: &Value,
+    method: &Method,
+    path: &str,
+    (status, headers, body): (StatusCode, &HeaderMap, &str),
+) {
+    let kind = headers.get(header::CONTENT_TYPE).map_or("", |kind| kind.to_str().expect("text"));
+    let kind = kind.split(';').next().unwrap_or_default();
+    let problem = described["components"]["schemas"]["Problem"].clone();
+    let path = path.split('?').next().unwrap_or_default();
+    let Some(path) = path.strip_prefix("/admin/stats") else { return };
+    let path = if path.is_empty() { "/" } else { path };
+    let route = &described["paths"][path][method.as_str().to_lowercase()];
+    if route.is_null() || status == StatusCode::SEE_OTHER {
+        if kind == "application/problem+json" {
+            conforms(described, &problem, &serde_json::from_str(body).expect("JSON"), path);
+        }
+        return;
+    }
+    let answer = route["responses"].get(status.as_str()).unwrap_or(&route["responses"]["default"]);
+    assert!(!answer.is_null(), "{path}: {status} is not described");
+    let Some(contents) = answer["content"].as_object() else {
+        assert_eq!(body, "", "{path}: {status} says nothing more");
+        return;
+    };
+    // Of the kinds of a file, one stands for both.
+    let kind = if kind == "application/x-ndjson" { "text/csv" } else { kind };
+    let content = contents.get(kind).unwrap_or_else(|| panic!("{path}: {status} is no {kind:?}: {body}"));
+    if kind.ends_with("json") {
+        conforms(described, &content["schema"], &serde_json::from_str(body).expect("JSON"), path);
+    }
+}
+
+/// Checks a value against a schema, and that there is nothing in it of which the schema does not know.
+#[track_caller]
+pub(crate) fn conforms(described: &Value, schema: &Value, value: &Value, at: &str) {
+    if let Err(why) = fits(described, schema, value) {
+        panic!("{at}: {why}\n{value:#}\n{schema:#}");
+    }
+}
+
+fn fits(described: &Value, schema: &Value, value: &Value) -> Result<(), String> {
+    if let Some(name) = schema["$ref"].as_str() {
+        let schema = described.pointer(&name[1..]).ok_or_else(|| format!("there is no {name}"))?;
+        return fits(described, schema, value);
+    }
+    for one in ["oneOf", "anyOf"] {
+        if let Some(choices) = schema[one].as_array() {
+            let fitting = choices.iter().filter(|choice| fits(described, choice, value).is_ok()).count();
+            return if fitting == 1 { Ok(()) } else { Err(format!("{fitting} choices fit")) };
+        }
+    }
+    let types: Vec<_> = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        Value::String(one) => vec![one],
+        _ => vec![],
+    };
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_u64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let fitting = types.contains(&kind) || kind == "integer" && types.contains(&"number");
+    if !types.is_empty() && !fitting {
+        return Err(format!("{value} is none of {types:?}"));
+    }
+    if schema["enum"].as_array().is_some_and(|allowed| !allowed.contains(value)) {
+        return Err(format!("{value} is not allowed"));
+    }
+    for value in value.as_array().into_iter().flatten() {
+        fits(described, &schema["items"], value)?;
+    }
+    if let (Some(object), Some(properties)) = (value.as_object(), schema["properties"].as_object()) {
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            object.get(name).ok_or_else(|| format!("{name} is missing"))?;
+        }
+        for (name, value) in object {
+            let schema = properties.get(name).ok_or_else(|| format!("{name} is not described"))?;
+            fits(described, schema, value)?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_route_is_described_and_every_description_has_a_route() {
+    const SOURCE: &str = include_str!("../../counter-layer/src/admin.rs");
+    let mut routed = BTreeSet::new();
+    for line in SOURCE.lines().filter_map(|line| line.split_once(".route(\"")) {
+        let (path, handlers) = line.1.split_once("\", ").expect("a path and its handlers");
+        let (path, handlers) = (path.to_owned(), handlers.to_owned());
+        // The one route of `explain` is a router of its own.
+        if handlers.contains("explain") {
+            continue;
+        }
+        for method in ["get", "delete", "post", "put"] {
+            if handlers.contains(&format!("{method}(")) {
+                routed.insert((path.clone(), method.to_owned()));
+            }
+        }
+    }
+    let described = description().await;
+    let paths = described["paths"].as_object().expect("paths");
+    let described: BTreeSet<_> = paths
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().expect("methods").keys().map(|method| (path.clone(), method.clone()))
+        })
+        .collect();
+    assert!(routed.len() >= 16, "{routed:?}");
+    assert_eq!(described, routed);
+}
+
+#[tokio::test]
+async fn every_parameter_is_described_and_every_described_one_is_understood() {
+    let (described, site) = (description().await, site());
+    for (path, methods) in described["paths"].as_object().expect("paths") {
+        for (method, route) in methods.as_object().expect("methods") {
+            let named = route["parameters"].as_array().expect("parameters").iter();
+            let named = named.filter(|parameter| parameter["in"] == "query");
+            let named: Vec<_> = named.map(|parameter| parameter["name"].as_str().expect("a name")).collect();
+            let method: Method = method.to_uppercase().parse().expect("a method");
+            let path = format!("/admin/stats{}?unheard=of", path.trim_end_matches('/'));
+            let answer = crate::admin::request(&site.router, method, &path, None).await;
+            match named.as_slice() {
+                [] => {}
+                _ if answer.status == StatusCode::FORBIDDEN => {}
+                named => {
+                    let allowed = answer.json()["allowed"].as_str().expect("what is allowed").to_owned();
+                    let allowed: BTreeSet<_> = allowed.split(", ").collect();
+                    assert_eq!(allowed, named.iter().copied().collect(), "{path}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_reference_leads_somewhere_and_the_server_is_where_it_is_mounted() {
+    fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str));
+                fields.values().for_each(|value| references(value, found));
+            }
+            _ => {}
+        }
+    }
+    let described = description().await;
+    let mut found = BTreeSet::new();
+    references(&described, &mut found);
+    assert!(found.len() >= 15, "{found:?}");
+    for reference in found {
+        assert!(described.pointer(&reference[1..]).is_some(), "{reference}");
+    }
+    assert_eq!(described["servers"][0]["url"], "/admin/stats");
+}
