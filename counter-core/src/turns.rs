@@ -30,7 +30,8 @@ impl Turns {
         Self(shards.iter().map(turn).collect())
     }
 
-    /// Begins a turn: to be called before it takes anything.
+    /// Begins a turn: to be called before it takes anything. Then whoever records after the turn has passed
+    /// his stripe sees the new number, by way of that stripe's lock, and waits for the turn after it.
     pub(crate) fn begin(&self, shard: Shard) -> u64 {
         self.0[shard.index()].begun.fetch_add(1, Ordering::SeqCst) + 1
     }
