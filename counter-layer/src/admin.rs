@@ -34,6 +34,7 @@
 //! | `/api/ledger` | | what happened to everything this process has seen |
 //! | `/api/health` | | how this process's way to the store is doing; 503 while it fails |
 //! | `/api/openapi.json` | | these routes, parameters and answers as OpenAPI 3.1, with the feature `openapi` |
+//! | `/api/explore` | | a page to try them on, with the same feature |
 //! | `/metrics` | | ledger, health and the lifetimes of 500 counters, for Prometheus |
 //! | `/badge.svg` | `counter`, `label`, and perhaps `precision`, `from`, `to` | its lifetime total, or the total of a range, as a small picture |
 //! | `/sparkline.svg` | `counter`, `precision`, `from`, `to` | its samples as a small line |
@@ -43,7 +44,7 @@
 //!
 //! Times are Unix seconds. A range takes the buckets that start at or after `from` and before `to`;
 //! without `from` it begins with retention, and without `to` it ends with the current bucket. A request
-//! names 100 counters at most.
+//! names 100 counters at most. What is empty, as forms send it, is as what is missing, but for `counter`.
 //!
 //! # Access
 //!
@@ -100,6 +101,8 @@ mod prometheus;
 mod badge;
 #[cfg(feature = "openapi")]
 mod openapi;
+#[cfg(feature = "openapi")]
+mod explore;
 mod explain;
 
 use std::sync::Arc;
@@ -198,7 +201,9 @@ fn picture_routes<S: Store>(
 
 #[cfg(feature = "openapi")]
 fn description() -> Router {
-    Router::new().route("/api/openapi.json", get(openapi::openapi))
+    Router::new()
+        .route("/api/openapi.json", get(openapi::openapi))
+        .route("/api/explore", get(explore::explore))
 }
 
 #[cfg(not(feature = "openapi"))]

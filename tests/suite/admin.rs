@@ -90,20 +90,31 @@ async fn a_series_of_several_counters_has_them_in_the_order_of_the_question() {
 async fn the_top_has_the_most_visited_first_of_those_whose_names_begin_so() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
-    for (counter, count) in [("hits", 9), ("/a", 2), ("/b", 3), ("/c", 3), ("/old", 7)] {
+    for (counter, count) in [("hits", 9), ("/a", 2), ("/b", 3), ("/c", 3), ("a/z", 1), ("/old", 7)] {
         let at = if counter == "/old" { start.minus(60) } else { start };
         site.record(counter, at, count).await;
     }
     let (from, to) = (start.as_unix(), start.plus(60).as_unix());
-    let all = [("hits", 9), ("/b", 3), ("/c", 3), ("/a", 2)];
+    let all = [("hits", 9), ("/b", 3), ("/c", 3), ("/a", 2), ("a/z", 1)];
     for (asked, expected) in
-        [("", &all[..]), ("&prefix=%2F", &all[1..]), ("&prefix=%2F&limit=2", &all[1..3]), ("&prefix=x", &[])]
+        [("", &all[..]), ("&prefix=%2F", &all[1..4]), ("&prefix=%2F&limit=2", &all[1..3]), ("&prefix=x", &[])]
     {
         let top: Vec<_> =
             expected.iter().map(|(counter, count)| json!({"counter": counter, "count": count})).collect();
         let expected = json!({"precision": 60, "from": from, "to": to, "top": top});
         check(&site.router, &format!("top?precision=60&from={from}&to={to}{asked}"), expected).await;
     }
+}
+
+#[tokio::test]
+async fn what_a_form_leaves_empty_is_not_said() {
+    let mut site = site();
+    site.record("hits", Timestamp::now(), 1).await;
+    let short = ask(&site.router, "series?counter=hits&precision=60").await.json();
+    check(&site.router, "series?counter=hits&precision=60&from=&to=&fill=", short).await;
+    let short = ask(&site.router, "counters").await.json();
+    check(&site.router, "counters?after=&limit=", short).await;
+    assert_eq!(ask(&site.router, "total?counter=hits&precision=").await.json()["parameter"], "precision");
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ async fn other_sites_may_show_the_pictures_of_what_was_opened_and_of_nothing_els
 async fn a_label_has_a_bound() {
     let mut site = site();
     site.record("hits", Timestamp::now(), 1).await;
-    for (label, status) in [("x".repeat(100), 200), ("x".repeat(101), 400), (String::new(), 400)] {
+    for (label, status) in [("x".repeat(100), 200), ("x".repeat(101), 400), (String::new(), 200)] {
         let path = format!("/admin/stats/badge.svg?counter=hits&label={label}");
         assert_eq!(send(&site.router, &path, None).await.status, status, "{label}");
     }

@@ -167,6 +167,27 @@ async fn every_parameter_is_described_and_every_described_one_is_understood() {
 }
 
 #[tokio::test]
+async fn every_route_can_be_tried_on_a_page_without_script_and_style() {
+    let (described, site) = (description().await, site());
+    let page = crate::admin::ask(&site.router, "explore").await;
+    assert_eq!(page.headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
+    for (path, methods) in described["paths"].as_object().expect("paths") {
+        for method in methods.as_object().expect("methods").keys() {
+            let title = format!("<code>{} {path}</code>", method.to_uppercase());
+            assert!(page.body.contains(&title), "{title}");
+        }
+    }
+    for forbidden in ["<script", "<style", "style=", "onclick"] {
+        assert!(!page.body.contains(forbidden), "{forbidden}");
+    }
+    // Every form leads to its route, from where the page is.
+    for action in page.body.split("action=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        let path = action.strip_prefix("../").expect("one up");
+        assert!(!described["paths"][format!("/{path}")]["get"].is_null(), "{action}");
+    }
+}
+
+#[tokio::test]
 async fn every_reference_leads_somewhere_and_the_server_is_where_it_is_mounted() {
     fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
         match value {

@@ -36,6 +36,8 @@ const PAGES: &[&str] = &[
     "api/export",
     #[cfg(feature = "openapi")]
     "api/openapi.json",
+    #[cfg(feature = "openapi")]
+    "api/explore",
     "metrics",
     "badge.svg",
     "sparkline.svg",

@@ -11,17 +11,17 @@ use super::problem::Details;
 use super::{api, fresh, shape};
 
 /// What is told of one method of one path.
-struct Route {
-    method: &'static str,
-    path: &'static str,
-    summary: &'static str,
-    parameters: &'static [(&'static str, Times)],
+pub(super) struct Route {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) parameters: &'static [(&'static str, Times)],
     answers: &'static [(&'static str, Answer)],
 }
 
 /// How often a parameter stands in a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Times {
+pub(super) enum Times {
     Once,
     AtMostOnce,
     /// As often as one likes, and at least once.
@@ -42,7 +42,7 @@ enum Answer {
 use Answer::{Json, Nothing, Text};
 use Times::{AnyNumber, AtMostOnce, Once, Several};
 
-const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[Route] = &[
     Route {
         method: "get",
         path: "/",
@@ -157,6 +157,13 @@ const ROUTES: &[Route] = &[
         summary: "This description",
         parameters: &[],
         answers: &[("200", Text("application/json", "OpenAPI 3.1")), ("304", Nothing)],
+    },
+    Route {
+        method: "get",
+        path: "/api/explore",
+        summary: "A page to try these routes on",
+        parameters: &[],
+        answers: &[("200", Text("text/html", "The page"))],
     },
     Route {
         method: "get",

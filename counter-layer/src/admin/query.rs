@@ -18,7 +18,13 @@ impl Query {
     /// Reads a query string, in which nothing else than `known` may stand.
     pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned();
-        let pairs: Vec<(String, String)> = pairs.collect();
+        // A form sends what was left empty; only these may be empty and mean something.
+        let said = |(name, value): &(String, String)| {
+            !value.is_empty()
+                || !known.contains(&name.as_str())
+                || ["counter", "path"].contains(&name.as_str())
+        };
+        let pairs: Vec<(String, String)> = pairs.filter(said).collect();
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, value)) => {
                 // What is called a token may be one, and is not said again.
@@ -110,7 +116,7 @@ impl Query {
     /// What is to stand beside a number.
     pub(super) fn label(&self, most: usize) -> Result<Option<&str>, Problem> {
         match self.one("label")? {
-            Some(label) if label.chars().count() > most || label.is_empty() => {
+            Some(label) if label.chars().count() > most => {
                 let allowed = format!("1 to {most} characters");
                 Err(Problem::parameter("not a label", "label", Some(label), allowed))
             }
