@@ -182,8 +182,14 @@ async fn the_admin_route_tells_which_rule_decides() {
             r#"{"decision":"excluded","counter":null,"reason":"POST /static/x is excluded by the prefix pattern \"/static/*\", whatever the rules say"}"#,
         ),
         ("path=/nowhere", r#"{"decision":"unmatched","counter":null,"reason":"#),
-        ("", r#"{"error":"a parameter is missing","parameter":"path","#),
-        ("path=/a&method=%20", r#"{"error":"not a method","parameter":"method","value":" ","#),
+        (
+            "",
+            r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"a parameter is missing","parameter":"path","#,
+        ),
+        (
+            "path=/a&method=%20",
+            r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"not a method","parameter":"method","value":" ","#,
+        ),
     ] {
         let request = Request::get(format!("/explain?{query}")).body(Body::empty()).expect("a request");
         let response = site.clone().oneshot(request).await.expect("a router answers");
