@@ -30,7 +30,8 @@
 //! # Features
 //!
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
-//! - `admin`: the router that shows the numbers.
+//! - `admin`: the router that shows the numbers, as JSON.
+//! - `dashboard`: its pages for people.
 //! - `serde`: rules that can be read from configuration.
 
 mod request;

@@ -25,5 +25,6 @@ mod outcome;
 mod stacks;
 mod scan;
 mod admin;
+mod dashboard;
 mod example;
 mod tidy;

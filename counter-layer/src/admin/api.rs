@@ -114,7 +114,8 @@ pub(super) struct Health {
 }
 
 pub(super) async fn index(OriginalUri(uri): OriginalUri) -> Json<Index> {
-    let mount = uri.path().trim_end_matches('/');
+    let path = uri.path().trim_end_matches('/');
+    let mount = path.strip_suffix("/api").unwrap_or(path);
     let pages = ["counters", "series", "total", "uniques", "ledger", "health"];
     Json(Index { pages: pages.map(|page| format!("{mount}/api/{page}")).into() })
 }
