@@ -26,5 +26,6 @@ mod stacks;
 mod scan;
 mod admin;
 mod dashboard;
+mod browser;
 mod example;
 mod tidy;
