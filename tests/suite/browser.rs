@@ -157,7 +157,7 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
             }
             page.open("?precision=1&span=30&counter=hits&counter=%2F").await;
             tokio::time::sleep(Duration::from_secs(4)).await;
-            let places = "return [...document.querySelectorAll('main > *, .panel > *, .plot > *')].map((e) => {
+            let places = "return [...document.querySelectorAll('main > *, main > .panel > *, .plot > *')].map((e) => {
                 const b = e.getBoundingClientRect(); return [e.id || e.className, b.top + scrollY, b.left] })";
             let before = page.run(places).await;
             tokio::time::sleep(Duration::from_secs(3)).await;
