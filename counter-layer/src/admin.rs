@@ -1,4 +1,4 @@
-//! The router that shows the numbers, as JSON.
+//! The router that shows the numbers: as JSON, and as pages for people.
 //!
 //! ```
 //! use axum::Router;
@@ -21,7 +21,8 @@
 //!
 //! | path | parameters | answer |
 //! |---|---|---|
-//! | `/` | | these paths |
+//! | `/` | | the dashboard for people, with the feature `dashboard`; else these paths |
+//! | `/api` | | these paths |
 //! | `/api/counters` | `after`, `limit` | a page of the known counters, their precisions and lifetime totals |
 //! | `DELETE /api/counters` | `counter` | 204 when the counter is forgotten, also when there was none |
 //! | `/api/series` | `counter` (also several), `precision`, `from`, `to`, `fill` | samples, ascending; with `fill=zero` one for every bucket; of several counters as a list under `series` |
@@ -38,6 +39,23 @@
 //! | `/metrics` | | ledger, health and the lifetimes of 500 counters, for Prometheus |
 //! | `/badge.svg` | `counter`, `label`, and perhaps `precision`, `from`, `to` | its lifetime total, or the total of a range, as a small picture |
 //! | `/sparkline.svg` | `counter`, `precision`, `from`, `to` | its samples as a small line |
+//!
+//! # The dashboard
+//!
+//! With the feature `dashboard` the root is a page for people, and each counter has one of its own: the
+//! site at a glance, a chart of up to six counters and of unique visitors, the pages with the most hits,
+//! and a table of all counters. The [`Facet`](crate::Facet)s of status and agent give it the shares of
+//! errors and bots.
+//!
+//! The pages are complete without a script; with it they stay up to date, and show times in the viewer's
+//! zone. What is shown stands in the address, so that it can be kept and passed on. Style and script come
+//! from the router itself, and the pages' policy forbids everything else.
+//!
+//! A line of the chart is interrupted where nothing is known: before the first hit of a counter, and
+//! while the store takes nothing. After that a bucket without a hit is 0. The last seconds, which may get
+//! hits from a flush that is still to come, are dashed.
+//!
+//! # The rest
 //!
 //! [`explain`] is a route of its own: it tells which rule decides about a request. So are
 //! [`pictures`], for those that other sites may show.
@@ -104,6 +122,10 @@ mod openapi;
 #[cfg(feature = "openapi")]
 mod explore;
 mod explain;
+#[cfg(feature = "dashboard")]
+mod chart;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 
 use std::sync::Arc;
 
@@ -169,7 +191,7 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
     let metrics = Router::new().route("/metrics", get(prometheus::metrics)).with_state(source);
     let pictures = picture_routes(stats.clone(), |_| true);
     let routes = Router::new()
-        .route("/", get(api::index))
+        .route("/api", get(api::index))
         .route("/api/counters", get(api::counters).delete(api::forget))
         .route("/api/series", get(api::series))
         .route("/api/total", get(api::total))
@@ -178,7 +200,12 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
         .route("/api/uniques", get(api::uniques))
         .route("/api/ledger", get(api::ledger))
         .route("/api/health", get(api::health))
-        .route("/api/export", get(export::export))
+        .route("/api/export", get(export::export));
+    #[cfg(feature = "dashboard")]
+    let routes = routes.merge(dashboard::routes());
+    #[cfg(not(feature = "dashboard"))]
+    let routes = routes.route("/", get(api::index));
+    let routes = routes
         .with_state(stats)
         .merge(live)
         .merge(metrics)

@@ -33,9 +33,9 @@ pub(crate) struct Facets {
     agent: Option<[Counter; AGENTS.len()]>,
 }
 
-const STATUSES: [&str; 7] =
+pub(crate) const STATUSES: [&str; 7] =
     ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
-const METHODS: [&str; 8] = [
+pub(crate) const METHODS: [&str; 8] = [
     "method:GET",
     "method:HEAD",
     "method:POST",
@@ -45,7 +45,7 @@ const METHODS: [&str; 8] = [
     "method:PATCH",
     "method:other",
 ];
-const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
+pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 
 impl Facets {
     pub(crate) fn of(recorder: &Recorder, chosen: &[Facet]) -> Self {

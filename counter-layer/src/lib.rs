@@ -30,8 +30,9 @@
 //! # Features
 //!
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
-//! - `admin`: the router that shows the numbers.
+//! - `admin`: the router that shows the numbers, as JSON.
 //! - `openapi`: its description at `api/openapi.json`.
+//! - `dashboard`: its pages for people.
 //! - `serde`: rules that can be read from configuration.
 
 mod request;

@@ -3,6 +3,7 @@
 //! [`app`] is all there is to adding the access counter to a site: one layer on the site's own routes,
 //! and the admin router beside them.
 
+pub mod demo;
 mod pages;
 
 use std::time::Duration;

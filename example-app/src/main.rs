@@ -8,11 +8,12 @@ use std::time::Duration;
 use clap::Parser;
 use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Store};
 use counter_layer::admin::{Access, Options};
-use counter_layer::{AccessCounterLayer, Delivery};
-use example_app::{ADMIN, app};
+use counter_layer::{AccessCounterLayer, Delivery, Facet};
+use example_app::{ADMIN, app, demo};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// A small site that counts its visits.
 #[derive(Debug, Parser)]
@@ -38,6 +39,9 @@ struct Settings {
     /// Answer only when Redis has the hit, or after so many seconds; without it, at once.
     #[arg(long, env, value_parser = seconds)]
     confirm: Option<Duration>,
+    /// Visits itself as people, bots and broken links would, through a day that lasts four minutes.
+    #[arg(long, env)]
+    demo_traffic: bool,
 }
 
 #[tokio::main]
@@ -72,15 +76,18 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
     };
-    let layer =
-        AccessCounterLayer::new(counters.recorder()).trusted_hops(settings.trust_hops).delivery(delivery);
+    let layer = AccessCounterLayer::new(counters.recorder())
+        .trusted_hops(settings.trust_hops)
+        .facets([Facet::Status, Facet::Agent])
+        .delivery(delivery);
     // Whoever listens to live events would hold up the end of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
     let options = Options::new().live_until(async { drop(live_ended.await) });
     let site = app(layer, counters.stats(), access, options);
 
     let listener = TcpListener::bind(settings.listen).await?;
-    announce(listener.local_addr()?, place, &token);
+    let address = listener.local_addr()?;
+    announce(address, place, &token, settings.demo_traffic);
 
     // The server ends first and the counters after it, so that its last requests are counted.
     let (stop, stopped) = oneshot::channel::<()>();
@@ -93,8 +100,13 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
         }
         drop(end_live);
     };
+    // It ends with the program: a visit that is cut off is one, too.
+    let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
     axum::serve(listener, site.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(asked_to_stop)
+        .with_graceful_shutdown(async move {
+            asked_to_stop.await;
+            visits.inspect(JoinHandle::abort);
+        })
         .await?;
     drop(stop);
     upkeep.await??;
@@ -103,9 +115,16 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
-fn announce(address: SocketAddr, place: &str, token: &str) {
+fn announce(address: SocketAddr, place: &str, token: &str, is_moving: bool) {
     let site = format!("http://{address}");
-    println!("Counts are kept {place}. Ctrl-C stops.");
+    let in_a_query: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
+    // By the second there is something to see at once.
+    let shown = if is_moving { "&precision=1&span=120" } else { "" };
+    println!("The dashboard, for who has the token {token}:");
+    println!();
+    println!("  {site}{ADMIN}?token={in_a_query}{shown}");
+    println!();
+    println!("The site. Counts are kept {place}. Ctrl-C stops.");
     println!();
     println!("  {site}/");
     for page in ["articles", "articles/1", "search?q=once", "download/notes.txt", "slow", "fail"] {
@@ -113,10 +132,8 @@ fn announce(address: SocketAddr, place: &str, token: &str) {
     }
     println!("  {site}/healthz (not counted)");
     println!();
-    println!("The numbers, for who has the token {token}:");
+    println!("The numbers as JSON:");
     println!();
-    let in_a_query: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
-    println!("  {site}{ADMIN}?token={in_a_query}");
     for question in [
         "counters",
         "series?counter=hits&precision=60",

@@ -74,7 +74,8 @@ async fn the_numbers_are_those_of_the_visits_without_the_health_check_and_the_ad
             site.get(path).await;
         }
     }
-    // Each under its template but the five that no route matched, and all under `hits`.
+    // Each under its template but the five that no route matched, and all under `hits` and by agent and
+    // status.
     let expected = [
         ("/", 3),
         ("/articles", 2),
@@ -83,9 +84,13 @@ async fn the_numbers_are_those_of_the_visits_without_the_health_check_and_the_ad
         ("/fail", 2),
         ("/search", 2),
         ("/slow", 1),
+        ("agent:bot", 22),
         ("hits", 22),
+        ("status:2xx", 14),
+        ("status:4xx", 6),
+        ("status:5xx", 2),
     ];
-    site.until_flushed(22 + 17).await;
+    site.until_flushed(22 * 3 + 17).await;
     let known = site.ask("counters").await;
     let names = known["counters"].as_array().expect("a list").iter();
     let names: Vec<_> = names.filter_map(|known| known["counter"].as_str()).collect();
@@ -104,7 +109,7 @@ async fn visitors_behind_a_trusted_proxy_are_told_apart() {
     for forwarded in ["192.0.2.1", "192.0.2.2", "198.51.100.1, 192.0.2.1"] {
         get(site.address, "/", &[("X-Forwarded-For", forwarded), ("User-Agent", BROWSER)]).await;
     }
-    site.until_flushed(6).await;
+    site.until_flushed(12).await;
     assert_eq!(site.ask("uniques?counter=hits&precision=86400").await["uniques"], 2);
 }
 
@@ -153,6 +158,22 @@ async fn the_start_up_lines_name_every_page() {
         let answer = get(site.address, question, &[SHOWN]).await;
         assert!([200, 404].contains(&answer.status), "{question}: {}", answer.body);
     }
+}
+
+#[tokio::test]
+async fn it_visits_itself_as_people_and_bots_would() {
+    let site = Site::start(&["--flush-interval", "0.05", "--demo-traffic"]).await;
+    let total = async |counter: &str| {
+        let answer = site.admin(&format!("total?counter={counter}&precision=86400")).await;
+        let answer: Value = serde_json::from_str(&answer.body).expect("the admin pages speak JSON");
+        answer["total"].as_u64().unwrap_or_default()
+    };
+    until("there are some of all kinds", LIMIT, async || {
+        total("hits").await > 20 && total("agent:bot").await > 0 && total("status:4xx").await > 0
+    })
+    .await;
+    let people = site.ask("uniques?counter=hits&precision=86400").await["uniques"].as_u64();
+    assert!(people.is_some_and(|people| people > 5), "{people:?}");
 }
 
 #[tokio::test]
@@ -230,7 +251,7 @@ async fn a_sigterm_in_an_outage_ends_in_time_and_says_how_many_hits_did_not_arri
     let mut redis = RedisServer::start();
     let mut site = Site::start(&["--redis", &redis.url(), "--flush-interval", "0.05"]).await;
     site.get("/").await;
-    site.until_flushed(2).await;
+    site.until_flushed(4).await;
     redis.stop();
     for _ in 0..7 {
         site.get("/").await;
@@ -241,8 +262,8 @@ async fn a_sigterm_in_an_outage_ends_in_time_and_says_how_many_hits_did_not_arri
     // Ten seconds are what a shutdown waits for the store, unless it is told otherwise.
     assert!(asked.elapsed() < Duration::from_secs(13), "{:?}\n{}", asked.elapsed(), site.process);
     assert_eq!(status.code(), Some(1), "{}", site.process);
-    // Each is a hit of the page, and one of all pages.
-    let words = "example-app: 14 hits were not acknowledged by the store before the deadline: ";
+    // Each is a hit of the page, of all pages, of its status and of its agent.
+    let words = "example-app: 28 hits were not acknowledged by the store before the deadline: ";
     let said = async || site.process.to_string().contains(words);
     until("it says so", LIMIT, said).await;
 }
@@ -352,9 +373,16 @@ impl Site {
 /// The program, without what the environment of the tests may say to it.
 async fn command() -> Command {
     let mut command = Command::new(process::example().await);
-    for variable in
-        ["LISTEN", "REDIS_URL", "NAMESPACE", "ADMIN_TOKEN", "FLUSH_INTERVAL", "TRUST_HOPS", "CONFIRM"]
-    {
+    for variable in [
+        "LISTEN",
+        "REDIS_URL",
+        "NAMESPACE",
+        "ADMIN_TOKEN",
+        "FLUSH_INTERVAL",
+        "TRUST_HOPS",
+        "CONFIRM",
+        "DEMO_TRAFFIC",
+    ] {
         command.env_remove(variable);
     }
     command

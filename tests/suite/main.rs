@@ -31,5 +31,7 @@ mod admin_live;
 mod admin_export;
 mod admin_metrics;
 mod admin_pictures;
+mod dashboard;
+mod browser;
 mod example;
 mod tidy;

@@ -44,7 +44,8 @@ const PAGES: &[&str] = &[
 ];
 
 pub(super) async fn index(OriginalUri(uri): OriginalUri) -> Json<Index> {
-    let mount = uri.path().trim_end_matches('/');
+    let path = uri.path().trim_end_matches('/');
+    let mount = path.strip_suffix("/api").unwrap_or(path);
     Json(Index { pages: PAGES.iter().map(|page| format!("{mount}/{page}")).collect() })
 }
 

@@ -42,10 +42,17 @@ enum Answer {
 use Answer::{Json, Nothing, Text};
 use Times::{AnyNumber, AtMostOnce, Once, Several};
 
+const ROOT: (&str, &[(&str, Answer)]) = if cfg!(feature = "dashboard") {
+    ("The dashboard", &[("200", Text("text/html", "A page for people"))])
+} else {
+    ("The paths that can be read", &[("200", Json("Index"))])
+};
+
 pub(super) const ROUTES: &[Route] = &[
+    Route { method: "get", path: "/", summary: ROOT.0, parameters: &[], answers: ROOT.1 },
     Route {
         method: "get",
-        path: "/",
+        path: "/api",
         summary: "The paths that can be read",
         parameters: &[],
         answers: &[("200", Json("Index"))],

@@ -1,0 +1,414 @@
+//! Lines over time as SVG, drawn from values alone.
+//!
+//! What is inside the frame is drawn in a box of [`WIDTH`] by [`HEIGHT`] that stretches with the page;
+//! strokes and text do not, so that a chart reads the same on a telephone as on a wall.
+
+use counter_core::{Precision, Timestamp};
+
+use super::dashboard::text::{self, Style};
+
+/// The width of the stretched box.
+pub(crate) const WIDTH: u32 = 1000;
+/// The height of the stretched box, which is also that in pixels.
+pub(crate) const HEIGHT: u32 = 220;
+
+/// Points that have words of their own at most: they weigh more than the lines.
+const TITLES: usize = 120;
+
+/// What is known of one bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Nothing: not a zero, and not drawn.
+    Unknown,
+    /// All of it.
+    Whole(u64),
+    /// What has come so far: the bucket has not ended, or its last hits are still on their way.
+    Open(u64),
+}
+
+/// A line by its name, with a point for each bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<Point>,
+}
+
+/// What a template draws.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chart {
+    pub(crate) curves: Vec<Curve>,
+    pub(crate) counts: Vec<Tick>,
+    pub(crate) times: Vec<TimeTick>,
+    pub(crate) columns: Vec<Column>,
+    /// How the instants of the columns are written.
+    pub(crate) style: &'static str,
+    /// Whether there are so few of them that each says by itself what is in it, for want of a script.
+    pub(crate) has_titles: bool,
+    /// Where the first bucket begins that is not whole, if there is one.
+    pub(crate) open: Option<String>,
+}
+
+/// A line as paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Curve {
+    pub(crate) place: usize,
+    pub(crate) name: String,
+    pub(crate) area: String,
+    pub(crate) whole: String,
+    pub(crate) open: String,
+    /// Points without a neighbour, and the last one.
+    pub(crate) dots: String,
+    /// Where its letter stands: in hundredths of the width, and in pixels.
+    pub(crate) end: Option<(String, String)>,
+    pub(crate) letter: char,
+}
+
+/// A mark of the axis of counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tick {
+    pub(crate) y: String,
+    pub(crate) text: String,
+}
+
+/// A mark of the axis of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TimeTick {
+    pub(crate) x: String,
+    pub(crate) percent: String,
+    pub(crate) unix: u64,
+    pub(crate) style: &'static str,
+    pub(crate) text: String,
+    /// One of those that a narrow page does without.
+    pub(crate) minor: bool,
+}
+
+/// A bucket, with what each line has in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) x: String,
+    pub(crate) width: String,
+    pub(crate) iso: String,
+    pub(crate) text: String,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) is_open: bool,
+}
+
+/// A point in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// Draws lines over the buckets that start here; every line has a point for each of them.
+pub(crate) fn draw(starts: &[Timestamp], precision: Precision, lines: &[Line]) -> Chart {
+    let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
+    let (top, step) = scale(most.unwrap_or_default());
+    let frame = Frame { buckets: starts.len().max(1), top };
+    let width = u64::from(precision.as_seconds());
+    let style = Style::of(width);
+    let columns: Vec<_> = starts
+        .iter()
+        .enumerate()
+        .map(|(place, start)| Column {
+            x: fixed(frame.left(place)),
+            width: fixed(f64::from(WIDTH) / count(frame.buckets)),
+            iso: text::iso(*start),
+            text: text::instant(*start, style),
+            is_open: lines.iter().any(|line| matches!(line.points.get(place), Some(Point::Open(_)))),
+            cells: lines.iter().map(|line| Cell::of(line, place)).collect(),
+        })
+        .collect();
+    let mut curves: Vec<_> = lines.iter().enumerate().map(|(place, line)| frame.curve(place, line)).collect();
+    place_letters(&frame, lines, &mut curves);
+    Chart {
+        curves,
+        counts: (0..=top / step)
+            .map(|tick| Tick { y: fixed(frame.y(tick * step)), text: text::short(tick * step) })
+            .collect(),
+        times: times(starts, width, &frame),
+        has_titles: columns.len() * lines.len() <= TITLES,
+        open: columns.iter().find(|column| column.is_open).map(|column| column.x.clone()),
+        columns,
+        style: style.name(),
+    }
+}
+
+/// A small line without axes, 96 wide and 24 high, from the first count on: what was before may be
+/// unknown as well as zero. More than 60 counts are added up by twos, threes and so on.
+pub(crate) fn spark(counts: &[u64]) -> String {
+    let together = counts.len().div_ceil(60).max(1);
+    let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
+    // Those that are left over are the oldest.
+    let counts: Vec<_> = counts.rchunks_exact(together).rev().map(sum).collect();
+    let most = counts.iter().copied().max().unwrap_or_default().max(1);
+    let step = 96.0 / count(counts.len().saturating_sub(1).max(1));
+    let mut path = String::new();
+    let first = counts.iter().position(|value| *value > 0).unwrap_or(counts.len());
+    for (place, value) in counts.iter().enumerate().skip(first) {
+        let y = 22.0 - 20.0 * ratio(*value, most);
+        path +=
+            &format!("{}{} {}", if place == first { "M" } else { "L" }, fixed(step * count(place)), fixed(y));
+    }
+    path
+}
+
+impl Point {
+    pub(crate) const fn count(self) -> Option<u64> {
+        match self {
+            Self::Unknown => None,
+            Self::Whole(count) | Self::Open(count) => Some(count),
+        }
+    }
+}
+
+impl Cell {
+    fn of(line: &Line, place: usize) -> Self {
+        let text = match line.points.get(place) {
+            None | Some(Point::Unknown) => "unknown".to_owned(),
+            Some(Point::Whole(count)) => text::grouped(*count),
+            Some(Point::Open(count)) => format!("{} so far", text::grouped(*count)),
+        };
+        Self { name: line.name.clone(), text }
+    }
+}
+
+/// The measures of a chart.
+struct Frame {
+    buckets: usize,
+    top: u64,
+}
+
+impl Frame {
+    fn left(&self, place: usize) -> f64 {
+        f64::from(WIDTH) * count(place) / count(self.buckets)
+    }
+
+    fn middle(&self, place: usize) -> f64 {
+        self.left(place) + f64::from(WIDTH) / count(self.buckets) / 2.0
+    }
+
+    fn y(&self, value: u64) -> f64 {
+        f64::from(HEIGHT) * (1.0 - ratio(value, self.top))
+    }
+
+    fn curve(&self, place: usize, line: &Line) -> Curve {
+        let mut curve = Curve {
+            place,
+            name: line.name.clone(),
+            area: String::new(),
+            whole: String::new(),
+            open: String::new(),
+            dots: String::new(),
+            end: None,
+            letter: char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26]),
+        };
+        let known = |place: usize| line.points.get(place).and_then(|point| point.count());
+        let mut under = false;
+        for (place, point) in line.points.iter().enumerate() {
+            let Some(value) = point.count() else { continue };
+            let at = format!("{} {}", fixed(self.middle(place)), fixed(self.y(value)));
+            let (before, after) = (place.checked_sub(1).and_then(known), known(place + 1));
+            match (point, before) {
+                (Point::Open(_), Some(before)) => {
+                    let from = format!("{} {}", fixed(self.middle(place - 1)), fixed(self.y(before)));
+                    curve.open += &format!("M{from}L{at}");
+                }
+                (_, Some(_)) => {
+                    curve.whole += &format!("L{at}");
+                    curve.area += &format!("L{at}");
+                }
+                (_, None) => {
+                    curve.whole += &format!("M{at}");
+                    curve.area += &format!("M{} {HEIGHT}L{at}", fixed(self.middle(place)));
+                    under = true;
+                }
+            }
+            let next_is_whole = matches!(line.points.get(place + 1), Some(Point::Whole(_)));
+            if under && !next_is_whole {
+                curve.area += &format!("L{} {HEIGHT}Z", fixed(self.middle(place)));
+                under = false;
+            }
+            if after.is_none() && (before.is_none() || place + 1 == line.points.len()) {
+                curve.dots += &format!("M{at}h0");
+            }
+        }
+        curve
+    }
+}
+
+/// How far letters keep from one another, in pixels.
+const APART: f64 = 14.0;
+
+/// Puts the letter of each line at its last whole point, or a bit lower where another one stands.
+fn place_letters(frame: &Frame, lines: &[Line], curves: &mut [Curve]) {
+    let last = |line: &Line| {
+        let whole = line.points.iter().rposition(|point| matches!(point, Point::Whole(_)));
+        let place = whole.or_else(|| line.points.iter().rposition(|point| point.count().is_some()))?;
+        Some((frame.middle(place), frame.y(line.points[place].count()?)))
+    };
+    let mut ends: Vec<_> =
+        lines.iter().zip(curves).filter_map(|(line, curve)| last(line).map(|(x, y)| (x, y, curve))).collect();
+    ends.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
+    let room = APART * count(ends.len().saturating_sub(1));
+    let mut lowest = f64::MIN;
+    for (place, (x, y, curve)) in ends.into_iter().enumerate() {
+        // The last ones are not to be pushed out of the frame.
+        let limit = f64::from(HEIGHT) - room + APART * count(place);
+        let y = y.max(lowest + APART).min(limit);
+        lowest = y;
+        curve.end = Some((fixed(x * 100.0 / f64::from(WIDTH)), fixed(y)));
+    }
+}
+
+/// The end of an axis that begins with 0 and holds `most`, and the distance of its marks: 1, 2 or 5
+/// times a power of ten, five of them at most.
+fn scale(most: u64) -> (u64, u64) {
+    let most = most.max(4);
+    let mut power = 1_u64;
+    loop {
+        for factor in [1, 2, 5] {
+            let step = power.saturating_mul(factor);
+            if most.div_ceil(step) <= 4 {
+                return (most.div_ceil(step).saturating_mul(step), step);
+            }
+        }
+        power = power.saturating_mul(10);
+    }
+}
+
+/// Marks at round instants, eight at most.
+fn times(starts: &[Timestamp], width: u64, frame: &Frame) -> Vec<TimeTick> {
+    const STEPS: [u64; 22] = [
+        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
+        172_800, 604_800, 1_209_600, 2_592_000,
+    ];
+    let whole = width.saturating_mul(starts.len() as u64);
+    let step = STEPS.into_iter().find(|step| *step >= width && whole / step <= 7);
+    let step = step.unwrap_or_else(|| (whole / 7).max(width));
+    let style = match step {
+        0..60 => Style::Second,
+        60..43_200 => Style::Minute,
+        43_200..86_400 => Style::Full,
+        _ => Style::Day,
+    };
+    let at_mark = |start: &Timestamp| start.as_unix() % step < width;
+    let marks = starts.iter().enumerate().filter(|(_, start)| at_mark(start));
+    marks
+        .enumerate()
+        .map(|(mark, (place, start))| {
+            let midnight = start.as_unix() % 86_400 < width && style == Style::Minute;
+            let style = if midnight { Style::Day } else { style };
+            TimeTick {
+                x: fixed(frame.middle(place)),
+                percent: fixed(frame.middle(place) * 100.0 / f64::from(WIDTH)),
+                unix: start.as_unix(),
+                style: style.name(),
+                text: text::instant(*start, style),
+                minor: mark % 2 == 1,
+            }
+        })
+        .collect()
+}
+
+/// A coordinate with at most one decimal.
+fn fixed(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a place among some hundred buckets")]
+const fn count(places: usize) -> f64 {
+    places as f64
+}
+
+/// What lies between 0 and 1 of two counts.
+#[expect(clippy::cast_precision_loss, reason = "nobody sees the sixteenth digit on an axis")]
+const fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minute() -> Precision {
+        Precision::try_from(60).expect("not 0")
+    }
+
+    fn starts(buckets: u64) -> Vec<Timestamp> {
+        (0..buckets).map(|place| Timestamp::from_unix(1_795_228_740 + 60 * place)).collect()
+    }
+
+    fn curve(points: &[Point]) -> Curve {
+        let line = Line { name: "hits".to_owned(), points: points.to_vec() };
+        draw(&starts(points.len() as u64), minute(), &[line]).curves.remove(0)
+    }
+
+    #[test]
+    fn an_axis_ends_at_a_round_number_that_holds_the_most() {
+        for (most, top, step) in
+            [(0, 4, 1), (1, 4, 1), (4, 4, 1), (5, 6, 2), (9, 10, 5), (11, 15, 5), (36, 40, 10), (99, 100, 50)]
+        {
+            assert_eq!(scale(most), (top, step), "{most}");
+        }
+        let (top, step) = scale(u64::MAX);
+        assert!(top == u64::MAX && step > 0);
+    }
+
+    #[test]
+    fn what_is_unknown_interrupts_a_line_and_zero_does_not() {
+        let points = [Point::Whole(4), Point::Whole(0), Point::Unknown, Point::Whole(2), Point::Whole(2)];
+        let curve = curve(&points);
+        assert_eq!(curve.whole, "M100 0L300 220M700 110L900 110");
+        assert_eq!(curve.area, "M100 220L100 0L300 220L300 220ZM700 220L700 110L900 110L900 220Z");
+        assert_eq!(curve.open, "");
+    }
+
+    #[test]
+    fn what_is_not_whole_yet_is_a_path_of_its_own() {
+        let curve = curve(&[Point::Whole(4), Point::Open(2)]);
+        assert_eq!((curve.whole.as_str(), curve.open.as_str()), ("M250 0", "M250 0L750 110"));
+        assert_eq!(curve.dots, "M750 110h0");
+    }
+
+    #[test]
+    fn a_point_without_neighbours_is_a_dot() {
+        let curve = curve(&[Point::Unknown, Point::Whole(4), Point::Unknown]);
+        assert_eq!(curve.dots, "M500 0h0");
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_chart_too() {
+        let chart = draw(&[], minute(), &[]);
+        assert_eq!((chart.columns.len(), chart.times.len(), chart.counts.len()), (0, 0, 5));
+        assert_eq!(spark(&[]), "");
+        assert_eq!(spark(&[0]), "");
+        assert_eq!(spark(&[0, 2, 1]), "M48 2L96 12");
+        assert_eq!(spark(&[1; 121]).matches(['M', 'L']).count(), 40);
+        assert_eq!(curve(&[]).end, None);
+    }
+
+    #[test]
+    fn there_are_few_marks_of_time_and_they_are_round() {
+        for buckets in [1, 2, 10, 60, 120, 1000] {
+            let marks = draw(&starts(buckets), minute(), &[]).times;
+            assert!(marks.len() <= 8, "{buckets}: {}", marks.len());
+            assert!(marks.iter().all(|mark| mark.unix % 60 == 0));
+        }
+    }
+
+    #[test]
+    fn a_column_says_what_is_in_it() {
+        let line = |name: &str, points: &[Point]| Line { name: name.to_owned(), points: points.to_vec() };
+        let lines = [
+            line("hits", &[Point::Whole(1200), Point::Open(3)]),
+            line("/", &[Point::Unknown, Point::Unknown]),
+        ];
+        let chart = draw(&starts(2), minute(), &lines);
+        let texts: Vec<_> = chart.columns.iter().flat_map(|column| &column.cells).map(|c| &*c.text).collect();
+        assert_eq!(texts, ["1,200", "unknown", "3 so far", "unknown"]);
+        assert_eq!(chart.columns[0].text, "02:39");
+        assert_eq!(chart.open.as_deref(), Some("500"));
+    }
+}

@@ -1,0 +1,185 @@
+//! The site at a glance, and how its counting is doing.
+
+use std::time::Duration;
+
+use counter_core::{CounterName, Error, Health, Ledger, Stats, Store, Timestamp};
+
+use super::period::Period;
+use super::text::{self, Change};
+use super::view::HITS;
+use crate::facet::{AGENTS, METHODS, STATUSES};
+
+/// Over how many seconds hits per second are told.
+const RECENT: u64 = 10;
+
+/// How long the store may fail before that is loud.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The numbers at the top; what is missing is not counted here.
+#[derive(Debug)]
+pub(super) struct Glance {
+    pub(super) rate: String,
+    pub(super) recent: String,
+    pub(super) period: String,
+    pub(super) total: String,
+    pub(super) change: Option<Change>,
+    pub(super) visitors: Option<String>,
+    pub(super) visitors_error: String,
+    pub(super) errors: Option<String>,
+    pub(super) refused: Option<String>,
+    pub(super) bots: Option<String>,
+}
+
+/// One line about the store and the ledger.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) is_loud: bool,
+    pub(super) text: String,
+}
+
+impl Glance {
+    pub(super) async fn read<S: Store>(
+        stats: &Stats<S>,
+        period: &Period,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let names: Vec<_> = std::iter::once(HITS)
+            .chain(STATUSES)
+            .chain(AGENTS)
+            .filter_map(|name| CounterName::new(name).ok())
+            .collect();
+        let totals = period.totals(stats, &names).await?;
+        let before = period.befores(stats, &names[..1]).await?;
+        let of = |wanted: &[&str]| {
+            let mut all = names.iter().zip(&totals);
+            all.by_ref().filter(|(name, _)| wanted.contains(&&***name)).map(|(_, total)| *total).sum::<u64>()
+        };
+        let (hits, answers, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
+        let uniques = period.visitors(stats, &names[..1]).await?;
+        let (recent, seconds) = recent(stats, &names[0], now).await?;
+        Ok(Self {
+            rate: text::rate(recent, seconds),
+            recent: text::about(seconds),
+            period: period.name.clone(),
+            total: text::grouped(hits),
+            change: text::change(hits, before.first().copied().unwrap_or_default()),
+            visitors: uniques.map(|uniques| text::grouped(uniques.visitors)),
+            visitors_error: uniques
+                .map(|uniques| format!("± {:.1} %", uniques.standard_error * 100.0))
+                .unwrap_or_default(),
+            errors: text::share(of(&["status:5xx", "status:failed"]), answers),
+            refused: text::share(of(&["status:4xx"]), answers),
+            bots: text::share(of(&["agent:bot"]), agents),
+        })
+    }
+}
+
+/// The hits of the last seconds that are complete, and how many seconds these are.
+async fn recent<S: Store>(stats: &Stats<S>, hits: &CounterName, now: Timestamp) -> Result<(u64, u64), Error> {
+    let Some(finest) = stats.grid().counts.iter().next() else { return Ok((0, RECENT)) };
+    let width = u64::from(finest.precision.as_seconds());
+    // The last flush may be under way.
+    let end = finest.precision.bucket(now.minus(1)).start;
+    let length = RECENT.next_multiple_of(width);
+    let start = end.minus(length).max(finest.oldest(now));
+    if start >= end {
+        return Ok((0, length));
+    }
+    let count = stats.total(hits, finest.precision, start..end).await?;
+    Ok((count, end.as_unix() - start.as_unix()))
+}
+
+/// Whether a counter is one of the fixed ones beside the pages.
+pub(super) fn is_page(name: &CounterName) -> bool {
+    let fixed = std::iter::once(HITS).chain(STATUSES).chain(METHODS).chain(AGENTS);
+    fixed.chain([CounterName::OTHER]).all(|fixed| *fixed != **name)
+}
+
+impl Status {
+    pub(super) fn of(ledger: &Ledger, health: &Health) -> Self {
+        let (hits, mut said, mut is_loud) = (ledger.hits, Vec::new(), false);
+        let pending = text::grouped(health.pending);
+        match health.failing_for {
+            Some(failing) => {
+                is_loud = failing >= PATIENCE;
+                let cause = health.last_error.as_deref().unwrap_or("no reason is known");
+                let since = text::about(failing.as_secs());
+                said.push(format!(
+                    "The store has taken nothing for {since} ({cause}); {pending} hits wait for it, and none of them is lost."
+                ));
+            }
+            None => said.push(format!(
+                "All is well: this process has counted {} requests, and {pending} counts are on their way to the store.",
+                text::grouped(ledger.requests.recorded)
+            )),
+        }
+        let dropped = hits.dropped;
+        for (count, what) in [
+            (hits.expired, "waited for the store until nothing kept their time any more"),
+            (hits.lost_by_server, "were taken by the store and lost by it"),
+            (dropped.wrong_type, "were refused: a key has a value of another type"),
+            (dropped.not_a_number, "were refused: a bucket has something else than a number"),
+            (dropped.out_of_range, "were refused: the sum is too large"),
+            (dropped.other, "were refused by the store"),
+        ] {
+            if count > 0 {
+                is_loud = true;
+                said.push(format!("{} hits {what}.", text::grouped(count)));
+            }
+        }
+        if hits.overflow > 0 {
+            let overflow = text::grouped(hits.overflow);
+            said.push(format!("{overflow} hits found no free counter and are under {}.", CounterName::OTHER));
+        }
+        Self { is_loud, text: said.join(" ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use counter_core::{Counters, MemoryStore};
+
+    use super::*;
+
+    #[test]
+    fn the_line_is_loud_when_the_store_fails_for_long_or_something_is_gone() {
+        let stats = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").stats();
+        let said = |change: &dyn Fn(&mut Ledger, &mut Health)| {
+            let (mut ledger, mut health) = (stats.ledger(), stats.health());
+            change(&mut ledger, &mut health);
+            Status::of(&ledger, &health)
+        };
+        let calm = said(&|_, _| {});
+        assert!(!calm.is_loud && calm.text.starts_with("All is well"), "{}", calm.text);
+        assert!(!said(&|_, health| health.failing_for = Some(Duration::from_secs(1))).is_loud);
+        let failing = said(&|_, health| {
+            health.failing_for = Some(Duration::from_secs(12));
+            health.last_error = Some("no connection".to_owned());
+            health.pending = 1234;
+        });
+        assert!(
+            failing.is_loud && failing.text.contains("12 s (no connection); 1,234 hits"),
+            "{}",
+            failing.text
+        );
+        let loud: [fn(&mut Ledger); 3] = [
+            |ledger| ledger.hits.expired = 1,
+            |ledger| ledger.hits.lost_by_server = 1,
+            |ledger| ledger.hits.dropped.wrong_type = 1,
+        ];
+        for change in loud {
+            assert!(said(&|ledger, _| change(ledger)).is_loud);
+        }
+        let other = said(&|ledger, _| ledger.hits.overflow = 5);
+        assert!(!other.is_loud && other.text.contains("5 hits found no free counter"), "{}", other.text);
+    }
+
+    #[test]
+    fn what_has_a_fixed_name_is_no_page() {
+        for (name, page) in
+            [("hits", false), ("status:2xx", false), ("(other)", false), ("/", true), ("status:", true)]
+        {
+            assert_eq!(is_page(&CounterName::new(name).expect("a name")), page, "{name}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The table of counters, and the pages with the most hits.
+
+use std::cmp::Reverse;
+
+use counter_core::{CounterName, Error, Stats, Store, Timestamp};
+
+use super::super::chart;
+use super::glance::is_page;
+use super::period::Period;
+use super::plot::starts;
+use super::text::{self, Change};
+use super::view::{HITS, Sort, View};
+
+/// Rows on a page of the table.
+const ROWS: usize = 25;
+/// Pages in the list of those with the most hits.
+const TOP: usize = 8;
+/// Counters that are looked at.
+const COUNTERS: usize = 10_000;
+/// Counters whose visitors may be read to sort by them.
+const SKETCHES: usize = 100;
+
+/// A page of the table.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) columns: Vec<Heading>,
+    pub(super) rows: Vec<Row>,
+    pub(super) top: Vec<Top>,
+    /// Which of how many.
+    pub(super) shown: String,
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+    /// What the order or the number of rows leaves out.
+    pub(super) note: Option<String>,
+}
+
+/// The head of a column.
+#[derive(Debug)]
+pub(super) struct Heading {
+    pub(super) id: &'static str,
+    pub(super) title: String,
+    pub(super) address: Option<String>,
+    /// In the words of `aria-sort`.
+    pub(super) order: &'static str,
+    pub(super) style: &'static str,
+}
+
+/// A counter of the table.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) toggle: Option<String>,
+    pub(super) is_shown: bool,
+    pub(super) spark: String,
+    pub(super) spark_label: String,
+    pub(super) total: String,
+    pub(super) share: Option<String>,
+    pub(super) visitors: Option<String>,
+    pub(super) change: Option<Change>,
+    pub(super) lifetime: String,
+}
+
+/// A page of the site with many hits.
+#[derive(Debug)]
+pub(super) struct Top {
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) total: String,
+    /// Its part of the first one's, in hundredths.
+    pub(super) percent: u64,
+}
+
+/// A counter with what it may be sorted by.
+struct Entry {
+    name: CounterName,
+    total: u64,
+    by: u64,
+}
+
+impl Listing {
+    pub(super) async fn read<S: Store>(
+        stats: &Stats<S>,
+        view: &View,
+        period: &Period,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let (names, is_cut) = all(stats).await?;
+        let totals = period.totals(stats, &names).await?;
+        let mut entries: Vec<_> =
+            names.into_iter().zip(totals).map(|(name, total)| Entry { name, total, by: total }).collect();
+        let hits = entries.iter().find(|entry| *entry.name == *HITS).map_or(0, |entry| entry.total);
+        let top = top(view, &entries);
+        let wanted = view.search.to_lowercase();
+        entries.retain(|entry| wanted.is_empty() || entry.name.to_lowercase().contains(&wanted));
+        let mut note = is_cut
+            .then(|| format!("Only the first {} counters are looked at.", text::grouped(COUNTERS as u64)));
+        if !order(stats, view, period, &mut entries).await? {
+            note = Some(format!(
+                "By hits, since visitors are compared among {SKETCHES} counters at most: search for fewer."
+            ));
+        }
+
+        let leaf = view.leaf.min(entries.len().saturating_sub(1) / ROWS);
+        let matching = entries.len();
+        let entries: Vec<_> = entries.into_iter().skip(leaf * ROWS).take(ROWS).collect();
+        let first = leaf * ROWS + 1;
+        let shown = match matching {
+            0 => "No counter".to_owned(),
+            _ => format!("{first}–{} of {}", first + entries.len() - 1, text::grouped(matching as u64)),
+        };
+        Ok(Self {
+            columns: headings(view, period),
+            rows: rows(stats, view, period, &entries, hits, now).await?,
+            top,
+            shown,
+            before: leaf.checked_sub(1).map(|leaf| view.but(|view| view.leaf = leaf)),
+            after: (first + entries.len() <= matching).then(|| view.but(|view| view.leaf = leaf + 1)),
+            note,
+        })
+    }
+}
+
+/// All counters by name, and whether there are more.
+async fn all<S: Store>(stats: &Stats<S>) -> Result<(Vec<CounterName>, bool), Error> {
+    let (mut names, mut after) = (Vec::new(), None);
+    loop {
+        let page = stats.known(after.as_ref(), 1000).await?;
+        names.extend(page.counters.into_iter().map(|(name, _)| name));
+        after = page.next;
+        if after.is_none() || names.len() >= COUNTERS {
+            return Ok((names, after.is_some()));
+        }
+    }
+}
+
+/// Sorts, and tells whether by what was asked for.
+async fn order<S: Store>(
+    stats: &Stats<S>,
+    view: &View,
+    period: &Period,
+    entries: &mut [Entry],
+) -> Result<bool, Error> {
+    let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+    let mut as_asked = true;
+    match view.sort {
+        Sort::Name => return Ok(true),
+        Sort::Total => {}
+        Sort::Lifetime => {
+            for (entry, lifetime) in entries.iter_mut().zip(stats.lifetimes(&names).await?) {
+                entry.by = lifetime;
+            }
+        }
+        Sort::Change => {
+            for (entry, before) in entries.iter_mut().zip(period.befores(stats, &names).await?) {
+                // In thousandths of what was; what was not there before comes last.
+                let part = u128::from(entry.total) * 1000;
+                let part = part.checked_div(u128::from(before)).map_or(0, |part| part.saturating_add(1));
+                entry.by = u64::try_from(part).unwrap_or(u64::MAX);
+            }
+        }
+        Sort::Uniques if names.len() > SKETCHES => as_asked = false,
+        Sort::Uniques => {
+            for entry in entries.iter_mut() {
+                let uniques = period.visitors(stats, std::slice::from_ref(&entry.name)).await?;
+                entry.by = uniques.map_or(0, |uniques| uniques.visitors);
+            }
+        }
+    }
+    // Stable: by name where they are equal.
+    entries.sort_by_key(|entry| Reverse(entry.by));
+    Ok(as_asked)
+}
+
+async fn rows<S: Store>(
+    stats: &Stats<S>,
+    view: &View,
+    period: &Period,
+    entries: &[Entry],
+    hits: u64,
+    now: Timestamp,
+) -> Result<Vec<Row>, Error> {
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+    let (precision, range) = (view.precision.precision, view.range(now));
+    let series = stats.several(&names, precision, range.clone()).await?;
+    let befores = period.befores(stats, &names).await?;
+    let lifetimes = stats.lifetimes(&names).await?;
+    // The current bucket would pull every line down.
+    let last = precision.bucket(now).start;
+    let mut rows = Vec::with_capacity(entries.len());
+    for (((entry, series), before), lifetime) in entries.iter().zip(series).zip(befores).zip(lifetimes) {
+        let visitors = period.visitors(stats, std::slice::from_ref(&entry.name)).await?;
+        let whole = starts(precision, &range).filter(|start| *start < last).count();
+        let counts: Vec<_> = series.zero_filled().take(whole).map(|sample| sample.count).collect();
+        let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
+        rows.push(Row {
+            address: view.counter(&entry.name),
+            toggle: view.toggled(&entry.name),
+            is_shown: view.counters.contains(&entry.name),
+            spark: chart::spark(&counts),
+            spark_label: format!(
+                "between {} and {}",
+                text::grouped(least.unwrap_or_default()),
+                text::grouped(most.unwrap_or_default())
+            ),
+            name: entry.name.to_string(),
+            total: text::grouped(entry.total),
+            share: text::share(entry.total, hits),
+            // The counters of facets have none.
+            visitors: visitors
+                .filter(|uniques| uniques.visitors > 0 || is_page(&entry.name))
+                .map(|uniques| text::grouped(uniques.visitors)),
+            change: text::change(entry.total, before),
+            lifetime: text::grouped(lifetime),
+        });
+    }
+    Ok(rows)
+}
+
+fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
+    let mut pages: Vec<_> = entries.iter().filter(|entry| entry.total > 0 && is_page(&entry.name)).collect();
+    pages.sort_by_key(|entry| Reverse(entry.total));
+    let most = pages.first().map_or(1, |entry| entry.total);
+    let top = |entry: &&Entry| Top {
+        name: entry.name.to_string(),
+        address: view.counter(&entry.name),
+        total: text::grouped(entry.total),
+        percent: u64::try_from(u128::from(entry.total) * 100 / u128::from(most)).unwrap_or_default(),
+    };
+    pages.iter().take(TOP).map(top).collect()
+}
+
+fn headings(view: &View, period: &Period) -> Vec<Heading> {
+    let precision = text::span(u64::from(view.precision.precision.as_seconds()));
+    let columns = [
+        ("name", "Counter".to_owned(), Some(Sort::Name), "name"),
+        ("spark", format!("{} × {precision}", view.span), None, "wide"),
+        ("total", format!("Hits {}", period.name), Some(Sort::Total), "number"),
+        ("share", "Share".to_owned(), None, "number wide"),
+        ("uniques", "Visitors".to_owned(), Some(Sort::Uniques), "number"),
+        ("change", "Change".to_owned(), Some(Sort::Change), "number wide"),
+        ("lifetime", "Ever".to_owned(), Some(Sort::Lifetime), "number wide"),
+    ];
+    columns
+        .into_iter()
+        .map(|(id, title, sort, style)| Heading {
+            id,
+            title,
+            address: sort.map(|sort| view.but(|view| (view.sort, view.leaf) = (sort, 0))),
+            order: match sort {
+                Some(Sort::Name) if view.sort == Sort::Name => "ascending",
+                Some(sort) if view.sort == sort => "descending",
+                _ => "none",
+            },
+            style,
+        })
+        .collect()
+}

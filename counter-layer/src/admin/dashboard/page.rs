@@ -1,0 +1,298 @@
+//! What the templates are filled with.
+
+use askama::Template;
+use counter_core::{CounterName, Error, Stats, Store, Timestamp};
+
+use super::super::chart::{self, Chart};
+use super::assets;
+use super::glance::{Glance, Status};
+use super::listing::Listing;
+use super::period::Period;
+use super::plot::plot;
+use super::text::{self, Change, Style};
+use super::view::{LINES, Page, SPAN, View};
+
+/// The page of the whole site.
+#[derive(Debug, Template)]
+#[template(path = "dashboard/site.html")]
+pub(super) struct Site {
+    frame: Frame,
+    moving: Moving,
+    controls: Controls,
+    listing: Listing,
+    period: String,
+    search: String,
+    search_fields: Vec<(&'static str, String)>,
+    everything: String,
+}
+
+/// The page of one counter.
+#[derive(Debug, Template)]
+#[template(path = "dashboard/counter.html")]
+pub(super) struct Counter {
+    frame: Frame,
+    moving: Moving,
+    controls: Controls,
+    name: String,
+    period: String,
+    total: String,
+    change: Option<Change>,
+    share: Option<String>,
+    visitors: Option<String>,
+    lifetime: String,
+    days: Vec<Day>,
+}
+
+/// What moves, by itself: what the script asks for every second.
+#[derive(Debug, Template)]
+#[template(path = "dashboard/parts.html")]
+pub(super) struct Parts {
+    pub(super) moving: Moving,
+}
+
+/// The page that says why there is no other.
+#[derive(Debug, Template)]
+#[template(path = "dashboard/trouble.html")]
+pub(super) struct Trouble {
+    frame: Frame,
+    title: &'static str,
+    text: String,
+    status: Status,
+}
+
+/// What surrounds every page.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    style: String,
+    script: String,
+    site: String,
+    address: String,
+    parts: String,
+    live: String,
+    zone: String,
+    utc: bool,
+}
+
+/// Numbers and chart.
+#[derive(Debug)]
+pub(super) struct Moving {
+    glance: Option<Glance>,
+    status: Status,
+    chart: Chart,
+    /// What the chart shows, in a sentence.
+    label: String,
+}
+
+/// What can be chosen about the chart.
+#[derive(Debug)]
+struct Controls {
+    title: String,
+    precisions: Vec<Chip>,
+    spans: Vec<Chip>,
+    lines: Vec<Shown>,
+    /// On or off; nothing where this precision has none.
+    visitors: Option<Chip>,
+    visitor_precisions: String,
+    earlier: Option<String>,
+    later: Option<String>,
+    now: Option<String>,
+    fields: Vec<(&'static str, String)>,
+    /// Whether a form has to repeat the first line, which no field names.
+    add_own: bool,
+    is_full: bool,
+    visitors_letter: char,
+}
+
+/// A choice among others.
+#[derive(Debug)]
+struct Chip {
+    text: String,
+    address: String,
+    is_chosen: bool,
+}
+
+/// A line of the chart.
+#[derive(Debug)]
+struct Shown {
+    letter: char,
+    name: String,
+    address: Option<String>,
+    off: Option<String>,
+}
+
+/// A day of a counter.
+#[derive(Debug)]
+struct Day {
+    iso: String,
+    text: String,
+    total: String,
+    percent: u64,
+    is_open: bool,
+}
+
+/// Days on the page of a counter.
+const DAYS: u64 = 14;
+
+impl Site {
+    pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let moving = Moving::read(stats, view, now).await?;
+        let period = Period::of(&stats.grid().counts, view.precision, now);
+        let listing = Listing::read(stats, view, &period, now).await?;
+        Ok(Self {
+            frame: Frame::of(view),
+            moving,
+            controls: Controls::of(stats, view, now),
+            listing,
+            period: period.name,
+            search: view.search.clone(),
+            search_fields: view.fields(&["q", "page"]),
+            everything: view.but(|view| (view.search, view.leaf) = (String::new(), 0)),
+        })
+    }
+}
+
+impl Counter {
+    pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let moving = Moving::read(stats, view, now).await?;
+        let period = Period::of(&stats.grid().counts, view.precision, now);
+        let counter = &view.counters[..1];
+        let total = period.totals(stats, counter).await?.first().copied().unwrap_or_default();
+        let before = period.befores(stats, counter).await?.first().copied().unwrap_or_default();
+        let lifetime = stats.lifetimes(counter).await?.first().copied().unwrap_or_default();
+        let visitors = period.visitors(stats, counter).await?;
+        let hits: Vec<_> = CounterName::new(super::view::HITS).into_iter().collect();
+        let hits = period.totals(stats, &hits).await?.first().copied().unwrap_or_default();
+        let days = days(stats, &counter[0], now).await?;
+        Ok(Self {
+            frame: Frame::of(view),
+            moving,
+            controls: Controls::of(stats, view, now),
+            name: counter[0].to_string(),
+            period: period.name,
+            total: text::grouped(total),
+            change: text::change(total, before),
+            share: text::share(total, hits),
+            visitors: visitors.map(|uniques| text::grouped(uniques.visitors)),
+            lifetime: text::grouped(lifetime),
+            days,
+        })
+    }
+}
+
+impl Moving {
+    pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let period = Period::of(&stats.grid().counts, view.precision, now);
+        let glance = match view.page {
+            Page::Site => Some(Glance::read(stats, &period, now).await?),
+            Page::Counter => None,
+        };
+        let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
+        let width = u64::from(view.precision.precision.as_seconds());
+        let label = format!("{} per {}, {} of them", names.join(", "), text::unit(width), view.span);
+        let chart = plot(stats, view, now).await?;
+        Ok(Self { glance, status: Status::of(&stats.ledger(), &stats.health()), chart, label })
+    }
+}
+
+impl Trouble {
+    pub(super) fn of<S: Store>(stats: &Stats<S>, frame: &Frame, title: &'static str, text: String) -> Self {
+        Self { frame: frame.clone(), title, text, status: Status::of(&stats.ledger(), &stats.health()) }
+    }
+}
+
+impl Frame {
+    pub(super) fn of(view: &View) -> Self {
+        Self {
+            style: format!("{}{}", view.mount, assets::style()),
+            script: format!("{}{}", view.mount, assets::script()),
+            site: view.site(),
+            address: view.address(),
+            parts: view.parts(),
+            live: view.live(),
+            zone: view.but(|view| view.utc = !view.utc),
+            utc: view.utc,
+        }
+    }
+}
+
+impl Controls {
+    fn of<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Self {
+        let kept = view.precision;
+        let width = u64::from(kept.precision.as_seconds());
+        let grid = stats.grid();
+        let precisions = grid.counts.iter().map(|kept| Chip {
+            text: text::span(u64::from(kept.precision.as_seconds())),
+            address: view.with_precision(kept),
+            is_chosen: kept == view.precision,
+        });
+        let most = kept.samples.get().clamp(2, SPAN);
+        let mut spans: Vec<_> =
+            [30, 60, 120, 240].into_iter().filter(|span| *span < most).chain([most]).collect();
+        if !spans.contains(&view.span) {
+            spans.push(view.span);
+            spans.sort_unstable();
+        }
+        let spans = spans.into_iter().map(|span| Chip {
+            text: text::span(width * u64::from(span)),
+            address: view.but(|view| view.span = span),
+            is_chosen: span == view.span,
+        });
+        let lines = view.counters.iter().zip('A'..).map(|(name, letter)| Shown {
+            letter,
+            name: name.to_string(),
+            address: (view.page == Page::Site).then(|| view.counter(name)),
+            off: view.toggled(name),
+        });
+        let kept_visitors = grid.visitors.retention(kept.precision).is_some();
+        let range = view.range(now);
+        let (oldest, latest) = (kept.oldest(now), kept.precision.bucket(now).end());
+        let length = width * u64::from(view.span);
+        let later = range.end.plus(length / 2);
+        Self {
+            title: format!("Hits per {}", text::unit(width)),
+            precisions: precisions.collect(),
+            spans: spans.collect(),
+            lines: lines.collect(),
+            visitors: kept_visitors.then(|| Chip {
+                text: "unique visitors".to_owned(),
+                address: view.but(|view| view.uniques = !view.uniques),
+                is_chosen: view.uniques,
+            }),
+            visitor_precisions: grid
+                .visitors
+                .iter()
+                .map(|kept| text::span(u64::from(kept.precision.as_seconds())))
+                .collect::<Vec<_>>()
+                .join(", "),
+            earlier: (range.start > oldest).then(|| {
+                let end = range.end.minus(length / 2).max(oldest.plus(length));
+                view.but(|view| view.to = Some(end))
+            }),
+            later: (range.end < latest)
+                .then(|| view.but(|view| view.to = Some(later).filter(|later| *later < latest))),
+            now: view.to.is_some().then(|| view.but(|view| view.to = None)),
+            fields: view.fields(&[]),
+            add_own: view.fields(&[]).iter().all(|(name, _)| *name != "counter"),
+            is_full: view.counters.len() >= LINES,
+            visitors_letter: ('A'..).nth(view.counters.len()).unwrap_or('V'),
+        }
+    }
+}
+
+/// The last days of a counter, the last one first; none where days are not kept.
+async fn days<S: Store>(stats: &Stats<S>, counter: &CounterName, now: Timestamp) -> Result<Vec<Day>, Error> {
+    let kept = stats.grid().counts.iter().find(|kept| kept.precision.as_seconds() == 86_400);
+    let Some(kept) = kept else { return Ok(Vec::new()) };
+    let today = kept.precision.bucket(now).start;
+    let from = today.minus((DAYS - 1) * 86_400).max(kept.oldest(now));
+    let series = stats.series(counter, kept.precision, from..today.plus(86_400)).await?;
+    let most = series.samples.iter().map(|sample| sample.count).max().unwrap_or_default().max(1);
+    let day = |sample: &counter_core::Sample| Day {
+        iso: text::iso(sample.start),
+        text: text::instant(sample.start, Style::Day),
+        total: text::grouped(sample.count),
+        percent: u64::try_from(u128::from(sample.count) * 100 / u128::from(most)).unwrap_or_default(),
+        is_open: sample.start == today,
+    };
+    Ok(series.samples.iter().rev().map(day).collect())
+}

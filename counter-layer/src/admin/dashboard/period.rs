@@ -1,0 +1,165 @@
+//! Today, and yesterday until the same time.
+
+use std::ops::Range;
+
+use counter_core::{CounterName, Error, Precision, Precisions, Retention, Stats, Store, Timestamp};
+
+use super::text;
+
+/// Seconds of a day; days are those of UTC, as all buckets are.
+const DAY: u64 = 86_400;
+
+/// Samples that are read at once.
+const SAMPLES: u64 = 200_000;
+
+/// The time that the table and the numbers at the top are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Period {
+    /// `today`, or what is kept where that is less.
+    pub(super) name: String,
+    precision: Precision,
+    range: Range<Timestamp>,
+    before: Option<Before>,
+}
+
+/// The time it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Before {
+    precision: Precision,
+    range: Range<Timestamp>,
+    /// How much of the last bucket belongs to it, in seconds.
+    rest: u64,
+}
+
+impl Period {
+    /// Today by the coarsest precision that knows it, and yesterday by the finest. Where none does, all
+    /// that is kept of the precision that goes back furthest, or of `some`.
+    pub(super) fn of(kept: &Precisions, some: Retention, now: Timestamp) -> Self {
+        let midnight = now.minus(now.as_unix() % DAY);
+        let of_days = kept.iter().filter(|kept| DAY.is_multiple_of(u64::from(kept.precision.as_seconds())));
+        let Some(coarse) = of_days.clone().filter(|kept| kept.oldest(now) <= midnight).last() else {
+            let longest = kept.iter().min_by_key(|kept| kept.oldest(now)).unwrap_or(some);
+            let range = longest.oldest(now)..longest.precision.bucket(now).end();
+            let length = range.end.as_unix() - range.start.as_unix();
+            let name = format!("in the last {}", text::span(length));
+            return Self { name, precision: longest.precision, range, before: None };
+        };
+        let yesterday = midnight.minus(DAY);
+        let fine = of_days.clone().find(|kept| kept.oldest(now) <= yesterday && yesterday < midnight);
+        let before = fine.map(|fine| {
+            let same_time = now.minus(DAY);
+            let last = fine.precision.bucket(same_time);
+            let rest = same_time.as_unix() - last.start.as_unix();
+            Before { precision: fine.precision, range: yesterday..last.end(), rest }
+        });
+        let range = midnight..coarse.precision.bucket(now).end();
+        Self { name: "today".to_owned(), precision: coarse.precision, range, before }
+    }
+
+    /// What each of these counted in it.
+    pub(super) async fn totals<S: Store>(
+        &self,
+        stats: &Stats<S>,
+        counters: &[CounterName],
+    ) -> Result<Vec<u64>, Error> {
+        let mut totals = Vec::with_capacity(counters.len());
+        for counters in counters.chunks(at_once(self.precision, &self.range)) {
+            let series = stats.several(counters, self.precision, self.range.clone()).await?;
+            totals.extend(series.iter().map(counter_core::Series::total));
+        }
+        Ok(totals)
+    }
+
+    /// What each of these counted in the time before, of the last bucket as much as its time is part of
+    /// that; 0 where nothing is known.
+    pub(super) async fn befores<S: Store>(
+        &self,
+        stats: &Stats<S>,
+        counters: &[CounterName],
+    ) -> Result<Vec<u64>, Error> {
+        let Some(before) = &self.before else { return Ok(vec![0; counters.len()]) };
+        let last = before.precision.bucket(before.range.end.minus(1)).start;
+        let mut sums = Vec::with_capacity(counters.len());
+        for counters in counters.chunks(at_once(before.precision, &before.range)) {
+            let series = stats.several(counters, before.precision, before.range.clone()).await?;
+            sums.extend(series.iter().map(|series| {
+                let part = |sample: &counter_core::Sample| {
+                    if sample.start < last {
+                        return sample.count;
+                    }
+                    let width = u128::from(before.precision.as_seconds());
+                    let part = u128::from(sample.count) * u128::from(before.rest) / width;
+                    u64::try_from(part).unwrap_or(u64::MAX)
+                };
+                series.samples.iter().map(part).fold(0, u64::saturating_add)
+            }));
+        }
+        Ok(sums)
+    }
+
+    /// How many visitors these had together in it; nothing where no precision of visitors tells.
+    pub(super) async fn visitors<S: Store>(
+        &self,
+        stats: &Stats<S>,
+        counters: &[CounterName],
+    ) -> Result<Option<counter_core::Uniques>, Error> {
+        let (start, end) = (self.range.start, self.range.end);
+        let fits = |precision: Precision| {
+            precision.bucket(start).start == start && end == precision.bucket(end.minus(1)).end()
+        };
+        let kept = stats.grid().visitors.iter().filter(|kept| fits(kept.precision)).last();
+        match kept {
+            Some(kept) => stats.uniques(counters, kept.precision, self.range.clone()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+fn at_once(precision: Precision, range: &Range<Timestamp>) -> usize {
+    let buckets = (range.end.as_unix() - range.start.as_unix()) / u64::from(precision.as_seconds());
+    usize::try_from(SAMPLES / buckets.max(1)).unwrap_or(usize::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(widths: &[u32]) -> Precisions {
+        let widths = widths.iter().map(|width| Precision::try_from(*width).expect("not 0"));
+        Precisions::new(widths).expect("a set")
+    }
+
+    fn at(widths: &Precisions, now: Timestamp) -> Period {
+        Period::of(widths, widths.iter().next().expect("not empty"), now)
+    }
+
+    #[test]
+    fn today_is_read_by_the_day_and_yesterday_by_the_hour() {
+        // 02:39:10
+        let (now, midnight) = (Timestamp::from_unix(1_795_228_750), Timestamp::from_unix(1_795_219_200));
+        let period = at(&Precisions::default(), now);
+        assert_eq!((period.name.as_str(), period.precision.as_seconds()), ("today", 86_400));
+        assert_eq!(period.range, midnight..midnight.plus(86_400));
+        let before = period.before.expect("hours are kept for days");
+        let yesterday = midnight.minus(86_400);
+        assert_eq!((before.precision.as_seconds(), before.rest), (3600, 2350));
+        assert_eq!(before.range, yesterday..yesterday.plus(3 * 3600));
+    }
+
+    #[test]
+    fn what_is_kept_for_less_than_a_day_has_its_own_period() {
+        let period = at(&set(&[1, 5]), Timestamp::from_unix(1_795_228_750));
+        assert_eq!((period.name.as_str(), period.before), ("in the last 10 min", None));
+    }
+
+    #[test]
+    fn at_any_time_a_period_is_not_empty() {
+        for now in [0, 1, 86_399, 86_400, 86_401, 172_800, Timestamp::MAX.as_unix()] {
+            for widths in [&[1][..], &[7], &[86_400], &[18_000], &[60, 3600], &[u32::MAX]] {
+                let period = at(&set(widths), Timestamp::from_unix(now));
+                assert!(period.range.start < period.range.end || now > 253_402_000_000, "{now} {widths:?}");
+                assert!(at_once(period.precision, &period.range) > 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What a page shows; all of it stands in its address, and nowhere else.
+
+use std::ops::Range;
+
+use counter_core::{CounterName, Precisions, Retention, Timestamp};
+
+/// Lines that a chart has at most.
+pub(crate) const LINES: usize = 6;
+
+/// Buckets that a chart has at most.
+pub(crate) const SPAN: u32 = 500;
+
+/// What a page shows, with everything in it that an address may say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// Where the admin pages are mounted.
+    pub(crate) mount: String,
+    pub(crate) page: Page,
+    /// The lines of the chart: at least one, the page's own counter first.
+    pub(crate) counters: Vec<CounterName>,
+    pub(crate) precision: Retention,
+    /// How many buckets the chart has.
+    pub(crate) span: u32,
+    /// Where the chart ends; it goes on with the time when nothing is said.
+    pub(crate) to: Option<Timestamp>,
+    /// Whether unique visitors have a line.
+    pub(crate) uniques: bool,
+    pub(crate) search: String,
+    pub(crate) sort: Sort,
+    /// The page of the table, from 0.
+    pub(crate) leaf: usize,
+    /// Whether times are those of UTC and not those of the viewer.
+    pub(crate) utc: bool,
+}
+
+/// The pages there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Site,
+    Counter,
+}
+
+/// The order of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Name,
+    #[default]
+    Total,
+    Uniques,
+    Change,
+    Lifetime,
+}
+
+const SORTS: [(Sort, &str); 5] = [
+    (Sort::Name, "name"),
+    (Sort::Total, "total"),
+    (Sort::Uniques, "uniques"),
+    (Sort::Change, "change"),
+    (Sort::Lifetime, "lifetime"),
+];
+
+impl View {
+    /// Reads an address. What cannot be understood is as if it were not there: an address that somebody
+    /// kept shows something also when the precisions are others by now.
+    pub(crate) fn of(mount: &str, page: Page, query: &str, kept: &Precisions) -> Option<Self> {
+        let mut view = Self {
+            mount: mount.to_owned(),
+            page,
+            counters: Vec::new(),
+            precision: usual(kept)?,
+            span: 0,
+            to: None,
+            uniques: false,
+            search: String::new(),
+            sort: Sort::default(),
+            leaf: 0,
+            utc: false,
+        };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "counter" => view.add(&value),
+                "precision" => {
+                    let named = value.parse().ok().and_then(|precision| kept.retention(precision));
+                    view.precision = named.unwrap_or(view.precision);
+                }
+                "span" => view.span = value.parse().unwrap_or_default(),
+                "to" => view.to = value.parse().ok().map(Timestamp::from_unix),
+                "uniques" => view.uniques = value == "1",
+                "q" => view.search = value.chars().take(CounterName::MAX_BYTES).collect(),
+                "sort" => {
+                    let named = SORTS.iter().find(|(_, name)| *name == value);
+                    view.sort = named.map_or_else(Sort::default, |(sort, _)| *sort);
+                }
+                "page" => view.leaf = value.parse::<usize>().unwrap_or_default().saturating_sub(1),
+                "zone" => view.utc = value == "utc",
+                _ => {}
+            }
+        }
+        if view.counters.is_empty() {
+            view.add(HITS);
+        }
+        view.span = match view.span {
+            0 => view.usual_span(),
+            span => span.clamp(2, view.precision.samples.get().clamp(2, SPAN)),
+        };
+        Some(view)
+    }
+
+    fn add(&mut self, name: &str) {
+        if let Ok(name) = CounterName::new(name)
+            && !self.counters.contains(&name)
+            && self.counters.len() < LINES
+        {
+            self.counters.push(name);
+        }
+    }
+
+    fn usual_span(&self) -> u32 {
+        self.precision.samples.get().clamp(2, 60)
+    }
+
+    /// The buckets of the chart: within what is kept, and none that has not begun.
+    pub(crate) fn range(&self, now: Timestamp) -> Range<Timestamp> {
+        let precision = self.precision.precision;
+        let width = u64::from(precision.as_seconds());
+        let oldest = self.precision.oldest(now);
+        let latest = precision.bucket(now).end();
+        let end = self.to.map_or(latest, |to| precision.bucket(to).start);
+        let length = width * u64::from(self.span);
+        let end = end.min(latest).max(oldest.plus(length).min(latest));
+        end.minus(length).max(oldest)..end
+    }
+
+    /// The address of this view.
+    pub(crate) fn address(&self) -> String {
+        self.path("")
+    }
+
+    /// The address of the parts of this view that move.
+    pub(crate) fn parts(&self) -> String {
+        self.path("/parts")
+    }
+
+    /// The address of the events about the lines of the chart.
+    pub(crate) fn live(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.counters.iter().map(|counter| ("counter", &**counter)));
+        query.append_pair("precision", &self.precision.precision.to_string());
+        format!("{}/api/live?{}", self.mount, query.finish())
+    }
+
+    fn path(&self, rest: &str) -> String {
+        match self.page {
+            Page::Site => self.at(rest),
+            Page::Counter => self.at(&format!("/counter{rest}")),
+        }
+    }
+
+    fn at(&self, path: &str) -> String {
+        let fields = self.fields(&[]);
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(&fields);
+        let query = query.finish();
+        let path = format!("{}{path}", self.mount);
+        let path = if path.is_empty() { "/" } else { &path };
+        if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+    }
+
+    /// What an address says of this view, but for these: also what a form has to repeat.
+    pub(crate) fn fields(&self, without: &[&str]) -> Vec<(&'static str, String)> {
+        let mut fields = Vec::new();
+        let usual = self.page == Page::Site && self.counters.len() == 1 && *self.counters[0] == *HITS;
+        if !usual {
+            fields.extend(self.counters.iter().map(|counter| ("counter", counter.to_string())));
+        }
+        if self.precision.precision.as_seconds() != USUAL {
+            fields.push(("precision", self.precision.precision.to_string()));
+        }
+        if self.span != self.usual_span() {
+            fields.push(("span", self.span.to_string()));
+        }
+        fields.extend(self.to.map(|to| ("to", to.to_string())));
+        if self.uniques {
+            fields.push(("uniques", "1".to_owned()));
+        }
+        if !self.search.is_empty() {
+            fields.push(("q", self.search.clone()));
+        }
+        if self.sort != Sort::default() {
+            fields.push(("sort", self.sort.name().to_owned()));
+        }
+        if self.leaf > 0 {
+            fields.push(("page", (self.leaf + 1).to_string()));
+        }
+        if self.utc {
+            fields.push(("zone", "utc".to_owned()));
+        }
+        fields.retain(|(name, _)| !without.contains(name));
+        fields
+    }
+
+    /// The address of a view that differs in this.
+    pub(crate) fn but(&self, change: impl FnOnce(&mut Self)) -> String {
+        let mut view = self.clone();
+        change(&mut view);
+        view.address()
+    }
+
+    /// The address with another precision, and its usual length.
+    pub(crate) fn with_precision(&self, precision: Retention) -> String {
+        self.but(|view| {
+            view.precision = precision;
+            view.span = view.usual_span();
+        })
+    }
+
+    /// The address of a counter's own page, which shows the same time.
+    pub(crate) fn counter(&self, name: &CounterName) -> String {
+        self.but(|view| {
+            view.page = Page::Counter;
+            view.counters = vec![name.clone()];
+            (view.search, view.sort, view.leaf) = (String::new(), Sort::default(), 0);
+        })
+    }
+
+    /// The address of the site's page, which shows the same time.
+    pub(crate) fn site(&self) -> String {
+        self.but(|view| {
+            view.page = Page::Site;
+            view.counters = CounterName::new(HITS).into_iter().collect();
+        })
+    }
+
+    /// The address with this counter on the chart, or without it where it is; nothing where that cannot be.
+    pub(crate) fn toggled(&self, name: &CounterName) -> Option<String> {
+        let is_shown = self.counters.contains(name);
+        let fixed = self.page == Page::Counter && self.counters.first() == Some(name);
+        if fixed || (is_shown && self.counters.len() == 1) || (!is_shown && self.counters.len() == LINES) {
+            return None;
+        }
+        Some(self.but(|view| {
+            if is_shown {
+                view.counters.retain(|counter| counter != name);
+            } else {
+                view.counters.push(name.clone());
+            }
+        }))
+    }
+}
+
+/// The counter of all requests.
+pub(crate) const HITS: &str = "hits";
+
+/// The precision of an address that names none, where it is kept.
+const USUAL: u32 = 60;
+
+fn usual(kept: &Precisions) -> Option<Retention> {
+    let minutes = kept.iter().find(|kept| kept.precision.as_seconds() == USUAL);
+    minutes.or_else(|| kept.iter().next())
+}
+
+impl Sort {
+    pub(crate) fn name(self) -> &'static str {
+        SORTS.iter().find(|(sort, _)| *sort == self).map_or("", |(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(query: &str) -> View {
+        View::of("/admin/stats", Page::Site, query, &Precisions::default()).expect("there are precisions")
+    }
+
+    #[test]
+    fn an_address_says_what_is_not_usual_and_nothing_else() {
+        for address in [
+            "/admin/stats",
+            "/admin/stats?counter=hits&counter=%2Farticles%2F%7Bid%7D",
+            "/admin/stats?precision=3600&span=24&to=1795228800&uniques=1",
+            "/admin/stats?q=a%26b&sort=name&page=3&zone=utc",
+        ] {
+            let query = address.split_once('?').map_or("", |(_, query)| query);
+            assert_eq!(of(query).address(), address);
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_left_out() {
+        for query in [
+            "precision=7&span=x&to=-1&uniques=yes&sort=size&page=-3&zone=cet&theme=dark&%ff=%ff",
+            "counter=&counter=%00",
+            "&&==&?",
+            "page=0&span=0",
+        ] {
+            assert_eq!(of(query).address(), "/admin/stats", "{query}");
+        }
+    }
+
+    #[test]
+    fn the_chart_shows_nothing_but_what_is_kept() {
+        let now = Timestamp::from_unix(1_795_228_799);
+        let kept = of("").precision;
+        let all = kept.oldest(now)..Timestamp::from_unix(1_795_228_800);
+        for query in
+            ["", "span=2", "span=120", "span=4294967295", "to=0", "to=1795228780", "span=9&to=253402300799"]
+        {
+            let range = of(query).range(now);
+            let width = range.end.as_unix() - range.start.as_unix();
+            assert!(range.start >= all.start && range.end <= all.end, "{query}: {range:?}");
+            assert_eq!(width, u64::from(of(query).span) * 60, "{query}");
+        }
+        for now in [0, 1, 59, 60].map(Timestamp::from_unix) {
+            let range = of("").range(now);
+            assert!(range.start < range.end, "{range:?}");
+        }
+    }
+
+    #[test]
+    fn a_counter_goes_on_the_chart_and_off_again() {
+        let (view, home) = (of(""), CounterName::new("/").expect("a name"));
+        assert_eq!(view.toggled(&view.counters[0]), None, "the only one");
+        let address = view.toggled(&home).expect("there is room");
+        assert_eq!(address, "/admin/stats?counter=hits&counter=%2F");
+        assert_eq!(of("counter=hits&counter=%2F").toggled(&home).as_deref(), Some("/admin/stats"));
+        let many: String = (0..9).map(|n| format!("counter={n}&")).collect();
+        assert_eq!(of(&many).counters.len(), LINES);
+        assert_eq!(of(&many).toggled(&home), None);
+    }
+}

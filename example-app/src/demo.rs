@@ -1,0 +1,147 @@
+//! Visits for show: real requests over the network, as a site of some renown would get them.
+
+use std::f64::consts::TAU;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, copy, sink};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long a day of these visits lasts.
+pub const DAY: Duration = Duration::from_secs(240);
+
+/// Visits in a second around noon; at night there is a fifth of them.
+const NOON: f64 = 14.0;
+
+/// How many people there are, by their browsers.
+const PEOPLE: u64 = 400;
+
+/// The paths that people ask for, one as often as it stands here.
+const PATHS: [&str; 24] = [
+    "/",
+    "/",
+    "/",
+    "/",
+    "/",
+    "/",
+    "/articles",
+    "/articles",
+    "/articles",
+    "/articles",
+    "/articles/1",
+    "/articles/1",
+    "/articles/1",
+    "/articles/2",
+    "/articles/2",
+    "/articles/3",
+    "/search?q=once",
+    "/search?q=fold",
+    "/search?q=nothing",
+    "/download/notes.txt",
+    "/slow",
+    "/articles/17",
+    "/an/old/link",
+    "/",
+];
+
+/// Programs that come by.
+const BOTS: [&str; 3] = [
+    "Mozilla/5.0 (compatible; Examplebot/2.1; +http://bot.example/)",
+    "curl/8.5.0",
+    "Mozilla/5.0 AppleWebKit/537.36 (compatible; ReadingSpider/1.0)",
+];
+
+/// Visits the site at this address until it is dropped. Visits that fail are left at that.
+pub async fn visit(site: SocketAddr) {
+    let (begin, mut dice) = (Instant::now(), Dice(0x9e37_79b9_7f4a_7c15));
+    loop {
+        let rate = rate(begin.elapsed());
+        // Visits do not know of one another: the pauses between them are exponential.
+        sleep(Duration::from_secs_f64((-(1.0 - dice.fraction()).ln() / rate).min(5.0))).await;
+        let (path, agent) = choose(&mut dice);
+        drop(tokio::spawn(timeout(Duration::from_secs(10), ask(site, path, agent))));
+    }
+}
+
+/// Visits in a second, so long after midnight.
+fn rate(since: Duration) -> f64 {
+    // It begins in the morning.
+    let hour = since.as_secs_f64() / DAY.as_secs_f64() + 0.3;
+    let daylight = (1.0 - (hour * TAU).cos()) / 2.0;
+    // People come in waves, too.
+    let wave = 1.0 + 0.25 * (hour * TAU * 9.0).sin();
+    NOON * (0.2 + 0.8 * daylight) * wave
+}
+
+fn choose(dice: &mut Dice) -> (&'static str, String) {
+    if dice.below(9) == 0 {
+        // Now and then one of them finds what is broken.
+        let path = if dice.below(6) == 0 { "/wp-login.php" } else { PATHS[dice.place(PATHS.len())] };
+        return (path, BOTS[dice.place(BOTS.len())].to_owned());
+    }
+    // Some come often and many come once.
+    let person = dice.below(PEOPLE).min(dice.below(PEOPLE));
+    let path = if dice.below(70) == 0 { "/fail" } else { PATHS[dice.place(PATHS.len())] };
+    let agent =
+        format!("Mozilla/5.0 (X11; Linux x86_64; rv:140.{person}) Gecko/20100101 Firefox/140.{person}");
+    (path, agent)
+}
+
+async fn ask(site: SocketAddr, path: &str, agent: String) -> io::Result<()> {
+    let mut connection = TcpStream::connect(site).await?;
+    let head =
+        format!("GET {path} HTTP/1.1\r\nHost: {site}\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n");
+    connection.write_all(head.as_bytes()).await?;
+    copy(&mut connection, &mut sink()).await?;
+    Ok(())
+}
+
+/// Chance that is the same every time: an xorshift generator.
+struct Dice(u64);
+
+impl Dice {
+    const fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    const fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 32) % end
+    }
+
+    fn place(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or_default()
+    }
+
+    /// From 0 to less than 1.
+    fn fraction(&mut self) -> f64 {
+        f64::from(u32::try_from(self.next() >> 32).unwrap_or_default()) / (f64::from(u32::MAX) + 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_has_a_night_and_a_noon() {
+        let rates: Vec<_> = (0..240).map(|second| rate(Duration::from_secs(second))).collect();
+        let least = rates.iter().copied().fold(f64::MAX, f64::min);
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        assert!((1.0..4.0).contains(&least) && (10.0..20.0).contains(&most), "{least} {most}");
+        assert!((rate(DAY * 3) - rate(Duration::ZERO)).abs() < 0.001);
+    }
+
+    #[test]
+    fn most_are_people_and_few_of_them_see_an_error() {
+        let mut dice = Dice(1);
+        let visits: Vec<_> = (0..10_000).map(|_| choose(&mut dice)).collect();
+        let part = |wanted: fn(&(&str, String)) -> bool| visits.iter().filter(|visit| wanted(visit)).count();
+        assert!((800..1500).contains(&part(|(_, agent)| !agent.contains("Firefox"))));
+        assert!((50..300).contains(&part(|(path, _)| *path == "/fail")));
+    }
+}

@@ -1,0 +1,351 @@
+//! The dashboard as it is served: what it says, what it may do, and what it weighs.
+
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use counter_core::{Counters, MemoryStore, Timestamp, VisitorKey};
+use counter_layer::admin::{self, Access};
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::BodyExt;
+use tests::RedisServer;
+use tower::ServiceExt;
+
+use crate::support::{precision, store};
+
+const SCRIPT: &str = "<script>alert(1)</script>";
+
+#[tokio::test]
+async fn the_page_says_what_was_counted() {
+    let mut site = Site::new();
+    let now = Timestamp::now();
+    for (counter, count) in
+        [("hits", 1234), ("/", 1000), ("/a b&c", 234), ("status:2xx", 1200), ("status:5xx", 34)]
+    {
+        site.record(counter, now, count);
+    }
+    site.flush().await;
+    let page = site.page("").await;
+    for part in ["1,234", "Top pages today", "/a b&#38;c", "81 %", "2.7 %", "<h1>Visits</h1>"] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    let own = site.page("/counter?counter=%2Fa+b%26c").await;
+    for part in ["<h1>/a b&#38;c</h1>", ">234<", "18 %"] {
+        assert!(own.contains(part), "{part} in {own}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_text_wherever_it_stands() {
+    let mut site = Site::new();
+    for name in [SCRIPT, "\"><img src=x onerror=alert(1)>", "' onfocus='alert(1)", "javascript:alert(1)"] {
+        site.record(name, Timestamp::now(), 5);
+    }
+    site.flush().await;
+    let script = "%3Cscript%3Ealert(1)%3C%2Fscript%3E";
+    for path in [
+        String::new(),
+        format!("?counter={script}&q={script}&sort={script}&zone={script}&to={script}"),
+        format!("?counter=hits&counter={script}&precision=1&span=30"),
+        format!("/counter?counter={script}"),
+        format!("/counter?counter={script}{script}"),
+        format!("/parts?counter={script}"),
+        "?q=%22%3E%3Cimg+src%3Dx+onerror%3Dalert(1)%3E".to_owned(),
+    ] {
+        let answer = site.get(&path).await;
+        let page = &answer.body;
+        let scripts: Vec<_> = page.split("<script").skip(1).collect();
+        assert!(
+            scripts.iter().all(|script| script.starts_with(" src=\"/admin/stats/assets/")),
+            "{path}: {page}"
+        );
+        assert!(!page.contains("<img") && !page.contains("\"javascript:"), "{path}: {page}");
+        assert!(!page.contains("' onfocus") && !page.contains("\" onfocus"), "{path}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_inline_and_the_policy_says_so() {
+    let mut site = Site::new();
+    site.record("hits", Timestamp::now(), 5);
+    site.flush().await;
+    for path in ["", "/counter?counter=hits", "/parts", "/counter?counter=nothing"] {
+        let answer = site.get(path).await;
+        let policy = answer.headers[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
+        assert_eq!(
+            policy,
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+             frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+        );
+        assert_eq!(answer.headers[header::CACHE_CONTROL], "no-store", "{path}");
+        for inline in [" style=", "<style", " onclick=", " onload="] {
+            assert!(!answer.body.contains(inline), "{inline} in {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn style_and_script_are_kept_for_long_under_a_name_of_their_content() {
+    let site = Site::new();
+    let page = site.page("").await;
+    for (begin, kind) in
+        [("href=\"", "text/css; charset=utf-8"), ("src=\"", "text/javascript; charset=utf-8")]
+    {
+        let path = linked(&page, begin);
+        let answer = site.get(&path).await;
+        assert_eq!(
+            (answer.status, &answer.headers[header::CONTENT_TYPE]),
+            (StatusCode::OK, &kind.parse().expect("a type"))
+        );
+        assert_eq!(answer.headers[header::CACHE_CONTROL], "private, max-age=31536000, immutable");
+        let tag = answer.headers[header::ETAG].to_str().expect("text");
+        let again = site.send(&path, &[("if-none-match", tag)]).await;
+        assert_eq!((again.status, again.body.as_str()), (StatusCode::NOT_MODIFIED, ""));
+        let (_, name) = path.rsplit_once('/').expect("a path");
+        let old = site.get(&format!("/assets/0123/{name}")).await;
+        assert_eq!(
+            (old.status, &old.headers[header::CACHE_CONTROL]),
+            (StatusCode::OK, &"no-cache".parse().expect("a value"))
+        );
+    }
+    assert_eq!(site.get("/assets/0123/other.css").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn what_an_address_says_is_shown_and_what_it_should_not_say_is_left_out() {
+    let mut site = Site::new();
+    for counter in ["hits", "/", "/articles"] {
+        site.record(counter, Timestamp::now(), 5);
+    }
+    site.flush().await;
+    let page = site.page("?precision=3600&span=24&uniques=1&counter=%2F&q=art&sort=name&zone=utc").await;
+    for part in [
+        "Hits per hour",
+        "visitors of /",
+        "data-zone=\"utc\"",
+        "value=\"art\"",
+        "1–1 of 1",
+        "aria-sort=\"ascending\"",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    for query in [
+        "precision=7",
+        "precision=",
+        "span=-1",
+        "to=x",
+        "page=99999999999",
+        "counter=%00",
+        "%",
+        "&&",
+        "sort=x",
+        "to=99999999999999999999",
+        "span=4294967295",
+        "page=18446744073709551615",
+    ] {
+        assert_eq!(site.get(&format!("?{query}")).await.status, StatusCode::OK, "{query}");
+        assert_eq!(site.get(&format!("/counter?{query}")).await.status, StatusCode::OK, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn before_its_first_hit_a_counter_is_unknown_and_zero_after_it() {
+    let mut site = Site::new();
+    let minute = precision(60).bucket(Timestamp::now()).start;
+    site.record("hits", minute.minus(600), 7);
+    site.record("hits", minute.minus(480), 9);
+    site.flush().await;
+    let page = site.page("?span=20").await;
+    let cell = |at: Timestamp| {
+        let (_, row) = page.split_once(&format!("<time datetime=\"{}\"", iso(at))).expect("a row");
+        let (_, cell) = row.split_once("<td>").expect("a cell");
+        cell.split_once("</td>").expect("its end").0.to_owned()
+    };
+    for (ago, text) in [(660, "unknown"), (600, "7"), (540, "0"), (480, "9"), (120, "0"), (0, "0 so far")] {
+        assert_eq!(cell(minute.minus(ago)), text, "{ago} s ago");
+    }
+}
+
+#[tokio::test]
+async fn a_day_that_began_before_is_known_to_the_finer_precisions() {
+    let mut site = Site::new();
+    site.record("hits", Timestamp::now().minus(3 * 86_400), 7);
+    site.flush().await;
+    assert!(!site.page("?precision=60&span=30").await.contains("unknown"), "it counted long before");
+}
+
+#[tokio::test]
+async fn it_says_so_when_the_store_cannot_be_read() {
+    let mut redis = RedisServer::start();
+    let counters = Counters::builder(store(&redis.url()).await).build().expect("the defaults are fine");
+    let site = Site {
+        router: routed(counters.stats()),
+        counters: Counters::builder(MemoryStore::new()).build().expect("fine"),
+    };
+    redis.stop();
+    for path in ["", "/counter?counter=hits", "/parts"] {
+        let answer = site.get(path).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert!(
+            answer.body.contains("The numbers cannot be read now") && answer.body.contains("id=\"status\"")
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_page_of_two_thousand_counters_is_light_and_has_pages_of_its_own() {
+    let mut site = Site::full();
+    site.flush().await;
+    let mut shown = 0;
+    for leaf in 1..=80 {
+        let page = site.page(&format!("?sort=name&page={leaf}")).await;
+        shown += page.matches("class=\"spark\"").count();
+    }
+    assert_eq!(shown, 2000);
+    let page = site.page("").await;
+    let (style, script) =
+        (site.page(&linked(&page, "href=\"")).await, site.page(&linked(&page, "src=\"")).await);
+    let lines: String = (1..6).map(|number| format!("&counter=%2Fpage%2F{number}")).collect();
+    for state in [
+        String::new(),
+        format!("?precision=1&span=120&counter=hits{lines}"),
+        "?precision=3600&span=120&uniques=1&zone=utc&sort=name&page=2".to_owned(),
+    ] {
+        let page = site.page(&state).await;
+        let weight = page.len() + style.len() + script.len();
+        eprintln!(
+            "{weight} bytes: page {}, style {}, script {}; {state}",
+            page.len(),
+            style.len(),
+            script.len()
+        );
+        assert!(weight < 100_000, "{weight} bytes of {state}");
+    }
+}
+
+/// The promise is a tenth of a second of a release; a build for tests on a busy machine takes longer.
+#[tokio::test]
+async fn the_page_of_two_thousand_counters_comes_soon_from_either_store() {
+    let mut site = Site::full();
+    site.flush().await;
+    let redis = RedisServer::start();
+    let mut other = Counters::builder(store(&redis.url()).await).build().expect("the defaults are fine");
+    fill(&other.recorder());
+    other.flush().await.expect("Redis takes all");
+    for (name, router) in [("memory", site.router.clone()), ("Redis", routed(other.stats()))] {
+        let mut fastest = std::time::Duration::MAX;
+        for _ in 0..5 {
+            let begin = Instant::now();
+            assert_eq!(send(&router, "", &[]).await.status, StatusCode::OK);
+            fastest = fastest.min(begin.elapsed());
+        }
+        eprintln!("{name}: {fastest:?}");
+        assert!(fastest.as_millis() < 1500, "{name}: {fastest:?}");
+    }
+}
+
+fn linked(page: &str, begin: &str) -> String {
+    let (_, path) = page.split_once(&format!("{begin}/admin/stats/assets")).expect("a link");
+    format!("/assets{}", path.split_once('"').expect("its end").0)
+}
+
+fn iso(at: Timestamp) -> String {
+    let (hour, minute) = (at.as_unix() % 86_400 / 3600, at.as_unix() % 3600 / 60);
+    // The date does not matter within some minutes; it is looked for in full all the same.
+    let days = i64::try_from(at.as_unix() / 86_400).expect("days");
+    let (mut year, mut day) = (1970, days);
+    let length = |year: i64| if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) { 366 } else { 365 };
+    while day >= length(year) {
+        day -= length(year);
+        year += 1;
+    }
+    let february = length(year) - 337;
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while day >= months[month] {
+        day -= months[month];
+        month += 1;
+    }
+    format!("{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:00Z", month + 1, day + 1)
+}
+
+struct Site {
+    counters: Counters<MemoryStore>,
+    router: Router,
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Site {
+    fn new() -> Self {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let router = routed(counters.stats());
+        Self { counters, router }
+    }
+
+    /// With as many counters as there are places, each with a visit in every one of the last minutes.
+    fn full() -> Self {
+        let site = Self::new();
+        fill(&site.counters.recorder());
+        site
+    }
+
+    fn record(&mut self, counter: &str, at: Timestamp, count: u32) {
+        let recorder = self.counters.recorder();
+        recorder.record_at(recorder.counter(counter), None, at, NonZeroU32::new(count).expect("not 0"));
+    }
+
+    async fn flush(&mut self) {
+        self.counters.flush().await.expect("memory takes all");
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(path, &[]).await
+    }
+
+    async fn send(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        send(&self.router, path, headers).await
+    }
+
+    async fn page(&self, path: &str) -> String {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
+        answer.body
+    }
+}
+
+fn fill(recorder: &counter_core::Recorder) {
+    let now = Timestamp::now();
+    let key = VisitorKey::new([7; 16]);
+    let names =
+        (0..2000).map(|number| if number == 0 { "hits".to_owned() } else { format!("/page/{number}") });
+    for (number, name) in names.enumerate() {
+        let counter = recorder.counter(&name);
+        for minute in 0..20 {
+            let visitor = key.visitor(&[format!("{}", number + minute).as_bytes()]);
+            recorder.record_at(counter, Some(visitor), now.minus(60 * minute as u64), NonZeroU32::MIN);
+        }
+    }
+}
+
+fn routed<S: counter_core::Store>(stats: counter_core::Stats<S>) -> Router {
+    Router::new().nest("/admin/stats", admin::router(stats, Access::open()))
+}
+
+async fn send(router: &Router, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::get(format!("/admin/stats{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::empty()).expect("a path");
+    let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
+    let body = body.collect().await.expect("a body in memory").to_bytes();
+    let body = String::from_utf8(body.into()).expect("text");
+    Answer { status: head.status, headers: head.headers, body }
+}
