@@ -30,6 +30,7 @@
 //! | `/api/lifetimes` | `counter` (also several) | everything they ever counted |
 //! | `/api/top` | `precision`, `from`, `to`, `limit`, `prefix` | the counters with the most hits, of those whose names begin with `prefix` |
 //! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors of them all together |
+//! | `/api/forecast` | `counter`, `precision`, `horizon` | what comes next, with a band and a backtest, with the feature `forecast`; 422 when the history is too short |
 //! | `/api/live` | `counter` (also several), `precision` | samples as they change: server-sent events |
 //! | `/api/export` | `counter` (also several, or none for all), `precision`, `from`, `to`, `format` | a file of all their samples as `csv` or `ndjson` |
 //! | `/api/ledger` | | what happened to everything this process has seen |
@@ -115,6 +116,8 @@ mod options;
 mod api;
 mod live;
 mod export;
+#[cfg(feature = "forecast")]
+mod forecast;
 mod prometheus;
 mod badge;
 #[cfg(feature = "openapi")]
@@ -201,6 +204,8 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
         .route("/api/ledger", get(api::ledger))
         .route("/api/health", get(api::health))
         .route("/api/export", get(export::export));
+    #[cfg(feature = "forecast")]
+    let routes = routes.route("/api/forecast", get(forecast::forecast));
     #[cfg(feature = "dashboard")]
     let routes = routes.merge(dashboard::routes());
     #[cfg(not(feature = "dashboard"))]

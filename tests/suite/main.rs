@@ -29,6 +29,7 @@ mod conforms;
 mod admin_access;
 mod admin_live;
 mod admin_export;
+mod admin_forecast;
 mod admin_metrics;
 mod admin_pictures;
 mod dashboard;

@@ -30,6 +30,8 @@ const PAGES: &[&str] = &[
     "api/lifetimes",
     "api/top",
     "api/uniques",
+    #[cfg(feature = "forecast")]
+    "api/forecast",
     "api/live",
     "api/ledger",
     "api/health",

@@ -111,6 +111,14 @@ pub(super) const ROUTES: &[Route] = &[
         ],
         answers: &[("200", Json("Top")), ("304", Nothing)],
     },
+    #[cfg(feature = "forecast")]
+    Route {
+        method: "get",
+        path: "/api/forecast",
+        summary: "What a counter is expected to count",
+        parameters: &[("counter", Once), ("precision", Once), ("horizon", AtMostOnce)],
+        answers: &[("200", Json("Forecast"))],
+    },
     Route {
         method: "get",
         path: "/api/uniques",
@@ -244,6 +252,8 @@ fn schemas() -> Map<String, Value> {
     add::<shape::Lifetimes>(&mut all);
     add::<shape::Top>(&mut all);
     add::<shape::Uniques>(&mut all);
+    #[cfg(feature = "forecast")]
+    add::<super::forecast::Forecast>(&mut all);
     add::<shape::Standing>(&mut all);
     add::<Line<'_>>(&mut all);
     add::<Details>(&mut all);
@@ -303,6 +313,9 @@ fn parameter((name, times): (&str, Times)) -> Value {
         "fill" => (json!({"enum": ["none", "zero"]}), "`zero` for a sample of every bucket"),
         "format" => (json!({"enum": ["csv", "ndjson"]}), "How the file is written"),
         "limit" => (json!({"type": "integer", "minimum": 1, "maximum": 1000}), "How many at most"),
+        "horizon" => {
+            (json!({"type": "integer", "minimum": 1, "maximum": 500}), "How many buckets to forecast")
+        }
         "prefix" => (json!({"type": "string"}), "What the names begin with"),
         "label" => (json!({"type": "string", "minLength": 1, "maxLength": 100}), "What stands on the left"),
         "last-event-id" => (json!({"type": "string"}), "The mark of the last event that arrived"),

@@ -133,6 +133,12 @@ impl Problem {
         }
     }
 
+    /// Why there is no forecast.
+    #[cfg(feature = "forecast")]
+    pub(super) fn no_forecast(refused: &counter_core::ForecastError) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
+    }
+
     pub(super) fn without_the_store<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
         problem.details.health = Some(stats.health().into());

@@ -103,6 +103,18 @@ impl Query {
         }
     }
 
+    #[cfg(feature = "forecast")]
+    pub(super) fn horizon(&self, usual: usize) -> Result<usize, Problem> {
+        match self.one("horizon")? {
+            None => Ok(usual),
+            Some(value) => {
+                value.parse().ok().filter(|horizon| (1..=500).contains(horizon)).ok_or_else(|| {
+                    Problem::parameter("not a number of buckets", "horizon", Some(value), "1 to 500")
+                })
+            }
+        }
+    }
+
     pub(super) fn format(&self) -> Result<Format, Problem> {
         match self.one("format")? {
             None | Some("csv") => Ok(Format::Csv),
