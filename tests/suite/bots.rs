@@ -4,19 +4,17 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Waker};
 
 use counter_core::{Agent, Counters, MemoryStore, Timestamp, VisitorKey};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
 use http::header::SET_COOKIE;
 use http::{Request, Response, StatusCode};
 use proptest::prelude::*;
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{BOT, BROWSER, counted, name, precision};
+use crate::support::{BOT, BROWSER, allocations, counted, name, precision};
 
 #[tokio::test]
 async fn a_bot_counts_everywhere_and_is_no_visitor() {
@@ -119,18 +117,12 @@ fn telling_bots_and_prefetches_apart_allocates_nothing() {
                     request("/", &[("user-agent", agent), ("sec-purpose", purpose)])
                 })
                 .collect();
-            let allocations = allocation_counter::measure(|| {
-                for request in requests {
-                    let mut response = pin!(service.call(request));
-                    assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
-                }
-            });
-            allocations.count_total
+            allocations(&mut service, requests)
         };
         visits(10);
         // A second may begin meanwhile, and its cells be closed.
-        let allocations = visits(1000);
-        assert!(allocations <= 4, "{allocations} of {agent}");
+        let made = visits(1000);
+        assert!(made <= 4, "{made} of {agent}");
     }
 }
 

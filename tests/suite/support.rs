@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::ops::Range;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use counter_core::{CounterName, Counters, MemoryStore, Namespace, Precision, RedisStore, Store, Timestamp};
+use http::Request;
 use tests::{RedisServer, until};
+use tower::Service;
 
 /// The user agent of somebody.
 pub(crate) const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -64,4 +68,15 @@ pub(crate) async fn counted(counters: &mut Counters<MemoryStore>) -> BTreeMap<St
         counted.insert(counter.to_string(), total);
     }
     counted
+}
+
+/// How often memory is allocated while a service answers these requests, each of them at once.
+pub(crate) fn allocations<S: Service<Request<()>>>(service: &mut S, requests: Vec<Request<()>>) -> u64 {
+    let answer_all = || {
+        for request in requests {
+            let mut response = pin!(service.call(request));
+            assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        }
+    };
+    allocation_counter::measure(answer_all).count_total
 }
