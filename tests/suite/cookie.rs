@@ -77,7 +77,9 @@ async fn every_new_visitor_has_another_cookie() {
         assert!(cookie.ends_with("; Max-Age=60; Path=/; HttpOnly; SameSite=Lax"), "{cookie}");
         ids.insert(id(&cookie).to_owned());
     }
-    assert_eq!((ids.len(), site.visitors().await), (20, 20));
+    assert_eq!(ids.len(), 20);
+    // Ids are random: once in a hundred runs two of twenty share a register of the sketch.
+    assert!((18..=20).contains(&site.visitors().await));
 }
 
 #[tokio::test]

@@ -211,7 +211,7 @@ fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounde
     const COUNTERS: usize = 100;
     let store = Away::default();
     let mut counters = Counters::builder(store.clone()).build().expect("good settings");
-    let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::random());
+    let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let names: Vec<_> = (0..COUNTERS).map(|n| format!("/page/{n}")).collect();
     let ids: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
@@ -301,7 +301,7 @@ async fn a_clock_that_steps_to_and_fro_by_an_hour_moves_no_hit_and_loses_none() 
     let server = RedisServer::start();
     let store = store(&server.url()).await;
     let counters = Counters::builder(store.clone()).build().expect("good settings");
-    let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::random());
+    let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
     let (mut flusher, mut cleaner) = counters.into_upkeep();
     let (counter, now) = (recorder.counter("hits"), Timestamp::now());
     let (mut seconds, mut visitors) = (Seconds::new(), 0_u64);
