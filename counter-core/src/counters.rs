@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::salt::{self, Salting};
+use crate::salt::{Salting, day_of};
 use crate::tally::Tally;
 use crate::{Cleaner, Error, Flusher, Grid, Precision, Precisions, Recorder, SaltError, Stats, Store};
 
@@ -45,7 +45,8 @@ pub struct Counters<S> {
 pub struct Builder<S> {
     store: S,
     grid: Grid,
-    salt_epoch: Precision,
+    utc_offset: i32,
+    salt_epoch: Option<Precision>,
     stable_visitors: bool,
     counters: usize,
     flush_interval: Duration,
@@ -61,7 +62,8 @@ pub enum BuildError {
     Counters(usize),
     /// An interval of this name is shorter than 1 ms.
     Interval(&'static str),
-    /// A visitor precision is coarser than the salt epoch, and visitors were not said to be stable.
+    /// A visitor precision is coarser than the salt epoch or begins at other times, and visitors were not
+    /// said to be stable.
     Salt(SaltError),
 }
 
@@ -71,7 +73,8 @@ impl<S: Store> Counters<S> {
         Builder {
             store,
             grid: Grid::default(),
-            salt_epoch: salt::DAY,
+            utc_offset: 0,
+            salt_epoch: None,
             stable_visitors: false,
             counters: 2000,
             flush_interval: Duration::from_secs(1),
@@ -146,13 +149,34 @@ impl<S: Store> Builder<S> {
         self
     }
 
+    /// How far the site's clocks are ahead of UTC, in seconds, negative where they are behind: buckets of
+    /// counts and of visitors, and salt epochs, begin so much earlier, and so a day at the site's own
+    /// midnight. Default: 0.
+    ///
+    /// It does not follow the change to summer time, and a changed offset begins new series: see
+    /// [`Precision::utc_offset`]. Instances over one store should have the same.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).utc_offset(-5 * 3600).build()?;
+    /// let day = counters.stats().grid().counts.of_width(86_400).unwrap().precision;
+    /// assert_eq!(day.offset(), 5 * 3600); // midnight there is 05:00 UTC
+    /// assert_eq!(counters.stats().salt_epoch(), day);
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    pub const fn utc_offset(mut self, seconds: i32) -> Self {
+        self.utc_offset = seconds;
+        self
+    }
+
     /// For how long visitors are told apart by the same salt: by then at the latest nobody can be
     /// recognised any more, and uniques of several epochs count everybody once for each. Default: a
-    /// day, which begins at midnight UTC.
+    /// day, which begins with those of the visitor precisions.
     ///
     /// A bucket of a width that does not divide the epoch may lie in two of them.
     pub const fn salt_epoch(mut self, epoch: Precision) -> Self {
-        self.salt_epoch = epoch;
+        self.salt_epoch = Some(epoch);
         self
     }
 
@@ -191,8 +215,8 @@ impl<S: Store> Builder<S> {
     /// Builds the counters; starts nothing.
     ///
     /// # Errors
-    /// When a setting is out of its bounds, or a visitor precision is coarser than the salt epoch
-    /// without [`stable_visitors`](Self::stable_visitors).
+    /// When a setting is out of its bounds, or a visitor precision is coarser than the salt epoch, or
+    /// begins at other times, without [`stable_visitors`](Self::stable_visitors).
     pub fn build(self) -> Result<Counters<S>, BuildError> {
         if !(1..=1_000_000).contains(&self.counters) {
             return Err(BuildError::Counters(self.counters));
@@ -201,14 +225,21 @@ impl<S: Store> Builder<S> {
         if let Some((name, _)) = intervals.iter().find(|(_, interval)| interval.as_millis() == 0) {
             return Err(BuildError::Interval(name));
         }
-        let salting = Salting::new(self.salt_epoch);
+        let grid = Grid {
+            counts: self.grid.counts.utc_offset(self.utc_offset),
+            visitors: self.grid.visitors.utc_offset(self.utc_offset),
+        };
+        let given = self.salt_epoch.map(|epoch| epoch.utc_offset(self.utc_offset));
+        let salt_epoch = given.unwrap_or_else(|| day_of(&grid.visitors));
+        let salting = Salting::new(salt_epoch);
         if !self.stable_visitors {
-            salting.check(&self.grid.visitors).map_err(BuildError::Salt)?;
+            salting.check(&grid.visitors).map_err(BuildError::Salt)?;
         }
-        let tally = Arc::new(Tally::new(self.grid.clone(), self.counters, self.store.shards()));
+        let counts = grid.counts.clone();
+        let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards()));
         Ok(Counters {
             recorder: Recorder::new(Arc::clone(&tally), salting.clone()),
-            stats: Stats::new(self.store.clone(), Arc::clone(&tally), self.salt_epoch),
+            stats: Stats::new(self.store.clone(), Arc::clone(&tally), salt_epoch),
             flusher: Flusher::new(
                 tally,
                 salting,
@@ -216,7 +247,7 @@ impl<S: Store> Builder<S> {
                 self.flush_interval,
                 self.shutdown_timeout,
             ),
-            cleaner: Cleaner::new(self.store, self.grid.counts, self.clean_interval),
+            cleaner: Cleaner::new(self.store, counts, self.clean_interval),
         })
     }
 }

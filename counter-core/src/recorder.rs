@@ -35,13 +35,13 @@ impl Recorder {
         Self { tally, salting }
     }
 
-    /// What tells visitors apart within an epoch, a day in UTC unless
+    /// What tells visitors apart within an epoch, a day unless
     /// [`Builder::salt_epoch`](crate::Builder::salt_epoch) was set: for an address, and whatever else
     /// nobody wants to keep a list of.
     ///
     /// # Errors
-    /// When a visitor precision is coarser than an epoch: its uniques would count everybody once for
-    /// each epoch.
+    /// When a visitor precision is coarser than an epoch, or begins at other times: its uniques would count
+    /// everybody once for each epoch.
     pub fn salt(&self) -> Result<Salt, SaltError> {
         self.salting.check(&self.tally.grid.visitors)?;
         Ok(self.salting.rotating.handle())

@@ -37,12 +37,13 @@ use crate::{Bucket, Precision, Precisions, Timestamp, VisitorId, VisitorKey};
 #[derive(Clone, Debug)]
 pub struct Salt(Arc<Salts>);
 
-/// A visitor precision is coarser than the epoch in which visitors are told apart by their salt.
+/// Buckets of a visitor precision lie in several of the epochs in which visitors are told apart by their
+/// salt: they are coarser, or begin at other times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaltError {
-    /// The coarsest visitor precision.
+    /// The visitor precision.
     pub precision: Precision,
-    /// The width of an epoch.
+    /// The epochs.
     pub epoch: Precision,
 }
 
@@ -77,8 +78,8 @@ pub(crate) struct Offer {
     pub(crate) expiry: Timestamp,
 }
 
-/// An epoch unless somebody says otherwise: a day in UTC.
-pub(crate) const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is not 0"));
+/// A day in UTC.
+const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is not 0"));
 
 /// An epoch that lasts to the year 2106.
 const AGE: Precision = Precision::new(NonZeroU32::MAX);
@@ -96,14 +97,26 @@ impl Salting {
         Self { rotating: Arc::new(Salts::new(epoch)), stable: Arc::new(Salts::new(AGE)) }
     }
 
-    /// Whether every visitor of a bucket can be told apart under one salt.
+    /// Whether every visitor of a bucket can be told apart under one salt. Of a width that does not divide
+    /// the epoch some buckets lie in two of them wherever they begin.
     pub(crate) fn check(&self, visitors: &Precisions) -> Result<(), SaltError> {
         let epoch = self.rotating.epoch;
-        match visitors.iter().map(|kept| kept.precision).max() {
-            Some(precision) if precision > epoch => Err(SaltError { precision, epoch }),
-            _ => Ok(()),
-        }
+        let could = |precision: Precision| epoch.as_seconds().is_multiple_of(precision.as_seconds());
+        let lies_in_several = |precision: &Precision| {
+            precision.as_seconds() > epoch.as_seconds() || (could(*precision) && !precision.divides(epoch))
+        };
+        let refused = visitors.iter().map(|kept| kept.precision).filter(lies_in_several).last();
+        refused.map_or(Ok(()), |precision| Err(SaltError { precision, epoch }))
     }
+}
+
+/// An epoch unless somebody says otherwise: a day, which begins with a bucket of the coarsest of these
+/// precisions that fit in one. So a bucket is cut by its end only where the width does not divide a day.
+pub(crate) fn day_of(visitors: &Precisions) -> Precision {
+    let precisions = visitors.iter().map(|kept| kept.precision);
+    let coarsest = precisions.filter(|p| DAY.as_seconds().is_multiple_of(p.as_seconds())).last();
+    let begin = coarsest.map_or(0, Precision::offset);
+    DAY.beginning_at(Timestamp::from_unix(begin.into()))
 }
 
 impl Salts {
@@ -136,11 +149,11 @@ impl Salts {
         }
         let width = u64::from(self.epoch.as_seconds());
         let current = self.epoch.bucket(now);
-        let next = self.epoch.bucket(current.start.plus(width));
+        let next = self.epoch.bucket(current.end());
         let soon = now >= current.start.plus(width / 2);
         [current, next].into_iter().take(1 + usize::from(soon)).find_map(|epoch| {
             let candidate = self.with(epoch, |slot| slot.candidate)?;
-            Some(Offer { epoch, candidate, expiry: epoch.start.plus(2 * width) })
+            Some(Offer { epoch, candidate, expiry: epoch.end().plus(width) })
         })
     }
 
@@ -180,6 +193,14 @@ impl fmt::Debug for Salts {
 impl fmt::Display for SaltError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { precision, epoch } = self;
+        if precision.as_seconds() <= epoch.as_seconds() {
+            return write!(
+                f,
+                "buckets of the visitor precision {precision} begin at other times than the salt epochs of \
+                 {epoch} s, so some lie in two of them and count everybody twice: give both the same UTC \
+                 offset, or choose a stable identity"
+            );
+        }
         write!(
             f,
             "the visitor precision {precision} is coarser than the salt epoch of {epoch} s, beyond which \
@@ -299,5 +320,38 @@ mod tests {
         for word in ["604800", "86400", "stable identity", "longer epoch", "finer visitor precisions"] {
             assert!(words.contains(word), "{words}");
         }
+    }
+
+    #[test]
+    fn a_precision_that_begins_at_other_times_than_the_epoch_is_an_error_that_says_so() {
+        let day = DAY.utc_offset(3600);
+        let set = |precisions: &[Precision]| Precisions::new(precisions.iter().copied()).expect("a set");
+        let hour = Precision::try_from(3600).expect("not 0");
+        let error = Salting::new(DAY).check(&set(&[hour, day])).expect_err("it has two epochs");
+        assert_eq!(error, SaltError { precision: day, epoch: DAY });
+        let words = error.to_string();
+        for word in ["86400@82800", "other times", "same UTC offset", "stable identity"] {
+            assert!(words.contains(word), "{words}");
+        }
+        assert_eq!(Salting::new(day).check(&set(&[hour, day])), Ok(()));
+        // Some of its buckets lie in two epochs wherever they begin.
+        let five_hours = Precision::try_from(18_000).expect("not 0").utc_offset(3600);
+        assert_eq!(Salting::new(DAY).check(&set(&[hour, five_hours])), Ok(()));
+    }
+
+    #[test]
+    fn the_usual_epoch_begins_with_the_day_of_the_visitors() {
+        let of = |precisions: &[&str]| {
+            let precisions = precisions.iter().map(|text| text.parse::<Precision>().expect(text));
+            let set = Precisions::new(precisions).expect("a set");
+            assert_eq!(Salting::new(day_of(&set)).check(&set), Ok(()), "{set}");
+            day_of(&set).to_string()
+        };
+        assert_eq!(of(&["3600", "86400"]), "86400");
+        assert_eq!(of(&["3600", "86400@82800"]), "86400@82800");
+        assert_eq!(of(&["3600@1800", "86400@66600"]), "86400@66600");
+        assert_eq!(of(&["3600@1800"]), "86400@1800");
+        assert_eq!(of(&["3600@1800", "18000@3600"]), "86400@1800");
+        assert_eq!(of(&["18000@3600"]), "86400");
     }
 }

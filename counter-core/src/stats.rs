@@ -192,7 +192,7 @@ impl<S: Store> Stats<S> {
         range: Range<Timestamp>,
     ) -> Result<Uniques, Error> {
         check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, SKETCHES)?;
-        let starts = precision.starts(range.start, range.end);
+        let starts = precision.starts(range);
         let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
         let union = self.store.visitors(counters, &buckets).await?;
         Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR })
@@ -267,7 +267,7 @@ impl Series {
     /// A sample for every bucket that starts in the range, 0 where nothing was counted.
     pub fn zero_filled(&self) -> impl Iterator<Item = Sample> {
         let mut samples = self.samples.iter().copied().peekable();
-        self.precision.starts(self.range.start, self.range.end).map(move |start| {
+        self.precision.starts(self.range.clone()).map(move |start| {
             samples.next_if(|sample| sample.start == start).unwrap_or(Sample { start, count: 0 })
         })
     }

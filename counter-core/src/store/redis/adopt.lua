@@ -13,9 +13,9 @@ end
 local limit, budget = tonumber(ARGV[2]), tonumber(ARGV[3])
 local members = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], '+', 'LIMIT', 0, limit)
 for _, member in ipairs(members) do
-  local precision, _ = string.match(member, '^(%d+):(.*)$')
-  local width = tonumber(precision)
-  if width and width > 0 and not redis.call('ZSCORE', KEYS[2], member) then
+  local precision, width, offset = string.match(member, '^((%d+)@?(%d*)):')
+  width, offset = tonumber(width), tonumber(offset) or 0
+  if width and offset < width and not redis.call('ZSCORE', KEYS[2], member) then
     local fields = redis.pcall('HKEYS', ARGV[4] .. member)
     if not fields.err then
       local oldest

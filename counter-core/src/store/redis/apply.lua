@@ -8,6 +8,7 @@
 --       n, then n times: counter, m, then m times: start, finest, count
 --       n, then n times: counter, start, finest, dense or '', m, then m elements
 --
+-- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
 -- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
 -- Answers {'applied', refused} or {'gap', last}; `refused` is a text of '<part><index>:<reason>,'.
 --
@@ -53,7 +54,13 @@ local function precisions()
   local all = {}
   for place = 1, tonumber(take()) do
     local text = take()
-    all[place] = {text = text, width = tonumber(text), samples = tonumber(take())}
+    local width, offset = string.match(text, '^(%d+)@?(%d*)$')
+    all[place] = {
+      text = text,
+      width = tonumber(width),
+      offset = tonumber(offset) or 0,
+      samples = tonumber(take()),
+    }
   end
   return all
 end
@@ -61,7 +68,8 @@ end
 local counts, uniques = precisions(), precisions()
 
 local function bucket(start, precision)
-  local first = start - start % precision.width
+  -- The beginning of time cuts the first bucket.
+  local first = math.max(start - (start - precision.offset) % precision.width, 0)
   return string.format('%.0f', first), string.format('%.0f', first + precision.width * precision.samples)
 end
 

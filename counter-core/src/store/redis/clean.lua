@@ -22,9 +22,10 @@ local function number(value)
 end
 
 local function clean(member, score)
-  local precision, _ = string.match(member, '^(%d+):(.*)$')
-  local width = tonumber(precision)
-  if not width or width == 0 then
+  -- The width of its buckets, and by how much they begin after the multiples of it.
+  local precision, width, offset = string.match(member, '^((%d+)@?(%d*)):')
+  width, offset = tonumber(width), tonumber(offset) or 0
+  if not width or offset >= width then
     redis.call('ZREM', KEYS[2], member)
     return 1
   end
@@ -37,8 +38,8 @@ local function clean(member, score)
   end
   local kept = (samples[precision] or tonumber(ARGV[4])) * width
   -- Starts up to here go.
-  local last = math.floor((now - kept) / width) * width
-  local oldest = math.floor((score - kept) / width) * width
+  local last = math.floor((now - kept - offset) / width) * width + offset
+  local oldest = math.floor((score - kept - offset) / width) * width + offset
   local starts = (last - oldest) / width + 1
   local doomed, next = {}, nil
   if size <= 1000 and (size <= starts or (size - starts) * width > kept) then

@@ -24,7 +24,7 @@ pub(super) async fn forget(
     }
     let visitors = grid.visitors.iter().flat_map(|kept| {
         let precision = kept.precision;
-        let starts = precision.starts(kept.oldest(now), now.plus(precision.as_seconds().into()));
+        let starts = precision.starts(kept.oldest(now)..now.plus(precision.as_seconds().into()));
         starts.map(move |start| Value::from(keys.unique(counter, Bucket { precision, start })))
     });
     let visitors: Vec<_> = visitors.collect();

@@ -144,8 +144,8 @@ async fn clean_member(
     let key = format!("{}{member}", keys.counts());
     let not_ours =
         async || server.call::<Value>("ZREM", &keys.due, words([&keys.due, member])).await.map(drop);
-    let precision = member.split_once(':').and_then(|(width, _)| width.parse::<u32>().ok());
-    let Some(precision) = precision.and_then(|width| Precision::try_from(width).ok()) else {
+    let precision = member.split_once(':').and_then(|(precision, _)| precision.parse::<Precision>().ok());
+    let Some(precision) = precision else {
         return not_ours().await;
     };
     let transaction = server.watch(&key).await?;

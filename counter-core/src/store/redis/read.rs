@@ -34,7 +34,7 @@ async fn samples_of(
 ) -> Result<Vec<Vec<Sample>>, Error> {
     let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
     let few = seconds / u64::from(precision.as_seconds()) < FIELDS;
-    let starts = few.then(|| precision.starts(range.start, range.end).collect::<Vec<_>>());
+    let starts = few.then(|| precision.starts(range.clone()).collect::<Vec<_>>());
     let keys: Vec<_> = group.counters.iter().map(|counter| group.keys.count(precision, counter)).collect();
     let call = |key: &String| match &starts {
         Some(starts) => {
