@@ -176,9 +176,11 @@ impl Precisions {
         self.iter().find(|kept| kept.precision.as_seconds() == seconds)
     }
 
-    /// The retention of any precision: 120 samples for one that is not of the set.
+    /// The retention of any precision: that of its width, or 120 samples where the set has none. So what
+    /// was counted with another offset stays as long as it would have.
     pub(crate) fn retention_or_default(&self, precision: Precision) -> Retention {
-        self.retention(precision).unwrap_or_else(|| precision.into())
+        let samples = self.of_width(precision.as_seconds()).map_or(SAMPLES, |kept| kept.samples);
+        Retention { precision, samples }
     }
 
     /// The precisions from `finest` on, with their place in the set.
@@ -274,7 +276,8 @@ mod tests {
         let widths = prop::collection::btree_set(prop_oneof![1_u32..100_000, usual], 1..8);
         let offsets = prop::collection::vec(prop_oneof![any::<i32>(), -50..50_i32, Just(19_800)], 8);
         (widths, offsets).prop_map(|(widths, offsets)| {
-            let moved = widths.into_iter().zip(offsets).map(|(width, offset)| whole(width).utc_offset(offset));
+            let moved =
+                widths.into_iter().zip(offsets).map(|(width, offset)| whole(width).utc_offset(offset));
             Precisions::new(moved).expect("one offset for each width")
         })
     }

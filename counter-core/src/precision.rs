@@ -248,7 +248,8 @@ mod tests {
 
     #[test]
     fn what_is_no_width_or_no_smaller_offset_is_refused() {
-        for text in ["", "0", "-1", "x", "60@", "@5", "60@60", "60@-1", "60@5@5", "60:5", "4294967296", "0@0"] {
+        for text in ["", "0", "-1", "x", "60@", "@5", "60@60", "60@-1", "60@5@5", "60:5", "4294967296", "0@0"]
+        {
             let error = text.parse::<Precision>().expect_err(text);
             assert!(error.to_string().ends_with(&format!("not {text:?}")), "{error}");
         }

@@ -38,7 +38,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn apply(&self, batch: &Batch) -> impl Future<Output = Result<Verdict, Error>> + Send;
 
     /// Removes some of the samples of a shard that left retention at `now`, and the counters that this
-    /// leaves without any. A precision that is not among `kept` keeps 120 samples.
+    /// leaves without any. A precision that is not among `kept` keeps as many samples as that of its width,
+    /// or 120.
     ///
     /// # Errors
     /// When the store cannot do it now.

@@ -1,5 +1,7 @@
 //! Serves the small site, counting into the process or into Redis.
 
+mod offset;
+
 use std::error::Error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -36,6 +38,9 @@ struct Settings {
     /// How many proxies of one's own stand in front and write X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
+    /// How far the site's clocks are ahead of UTC, such as +01:00 or -05:30: a day begins at their midnight. Summer time is not followed.
+    #[arg(long, env, default_value = "+00:00", value_parser = offset::seconds, allow_hyphen_values = true)]
+    utc_offset: i32,
     /// Answer only when Redis has the hit, or after so many seconds; without it, at once.
     #[arg(long, env, value_parser = seconds)]
     confirm: Option<Duration>,
@@ -69,7 +74,10 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
 }
 
 async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<(), Box<dyn Error>> {
-    let mut counters = Counters::builder(store).flush_interval(settings.flush_interval).build()?;
+    let mut counters = Counters::builder(store)
+        .flush_interval(settings.flush_interval)
+        .utc_offset(settings.utc_offset)
+        .build()?;
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let access = Access::bearer(&token)?;
     let delivery = match settings.confirm {

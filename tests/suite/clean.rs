@@ -188,7 +188,16 @@ async fn what_a_longer_retention_left_is_found() {
 #[tokio::test]
 async fn what_is_no_counter_does_not_stop_the_cleaner() {
     let server = RedisServer::start();
-    for member in ["nonsense", "0:zero", ":empty", "60:text", "60:gone", "99999999999999999999:x"] {
+    for member in [
+        "nonsense",
+        "0:zero",
+        ":empty",
+        "60:text",
+        "60:gone",
+        "99999999999999999999:x",
+        "60@60:x",
+        "60@99999999999999999999:x",
+    ] {
         server.int(&["ZADD", "access:known:", "0", member]);
         server.int(&["ZADD", "access:due", "1", member]);
     }

@@ -46,6 +46,8 @@ macro_rules! every_store {
     };
 }
 
+pub(crate) use every_store;
+
 every_store! {
     a_batch_counts_in_every_precision_from_its_finest_on
     a_batch_sent_again_counts_once

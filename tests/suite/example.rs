@@ -333,6 +333,27 @@ async fn check_restart(persistence: &[&str], end: fn(&mut RedisServer)) {
 const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token");
 
 /// The example at work, with the token of these tests.
+#[tokio::test]
+async fn a_day_begins_at_the_midnight_of_the_offset_that_is_given() {
+    let site = Site::start(&["--flush-interval", "0.05", "--utc-offset", "-05:30"]).await;
+    site.get("/").await;
+    site.until_flushed(1).await;
+    for question in ["series?counter=hits&precision=86400", "uniques?counter=hits&precision=86400"] {
+        let answer = site.ask(question).await;
+        let start = answer["samples"][0]["start"].as_u64().or(answer["from"].as_u64()).expect("a start");
+        assert_eq!(start % 86_400, 5 * 3600 + 1800, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_offset_that_is_none_is_refused_in_words() {
+    for text in ["1", "+25:00", "-5:30", "CET"] {
+        let output = command().await.args(["--utc-offset", text]).output().expect("it starts");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && words.contains("such as +01:00 or -05:30"), "{text}: {words}");
+    }
+}
+
 struct Site {
     process: Process,
     address: SocketAddr,
@@ -382,6 +403,7 @@ async fn command() -> Command {
         "TRUST_HOPS",
         "CONFIRM",
         "DEMO_TRAFFIC",
+        "UTC_OFFSET",
     ] {
         command.env_remove(variable);
     }

@@ -5,6 +5,7 @@ mod support;
 mod contract;
 mod visitors;
 mod clean;
+mod offset;
 mod book;
 mod bots;
 mod flow;

@@ -105,8 +105,7 @@ pub(crate) fn draw(starts: &[Timestamp], precision: Precision, lines: &[Line]) -
     let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
     let (top, step) = scale(most.unwrap_or_default());
     let frame = Frame { buckets: starts.len().max(1), top };
-    let width = u64::from(precision.as_seconds());
-    let style = Style::of(width);
+    let style = Style::of(precision);
     let columns: Vec<_> = starts
         .iter()
         .enumerate()
@@ -126,7 +125,7 @@ pub(crate) fn draw(starts: &[Timestamp], precision: Precision, lines: &[Line]) -
         counts: (0..=top / step)
             .map(|tick| Tick { y: fixed(frame.y(tick * step)), text: text::short(tick * step) })
             .collect(),
-        times: times(starts, width, &frame),
+        times: times(starts, precision, &frame),
         has_titles: columns.len() * lines.len() <= TITLES,
         open: columns.iter().find(|column| column.is_open).map(|column| column.x.clone()),
         columns,
@@ -278,11 +277,12 @@ fn scale(most: u64) -> (u64, u64) {
 }
 
 /// Marks at round instants, eight at most.
-fn times(starts: &[Timestamp], width: u64, frame: &Frame) -> Vec<TimeTick> {
+fn times(starts: &[Timestamp], precision: Precision, frame: &Frame) -> Vec<TimeTick> {
     const STEPS: [u64; 22] = [
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
         172_800, 604_800, 1_209_600, 2_592_000,
     ];
+    let width = u64::from(precision.as_seconds());
     let whole = width.saturating_mul(starts.len() as u64);
     let step = STEPS.into_iter().find(|step| *step >= width && whole / step <= 7);
     let step = step.unwrap_or_else(|| (whole / 7).max(width));
@@ -290,7 +290,8 @@ fn times(starts: &[Timestamp], width: u64, frame: &Frame) -> Vec<TimeTick> {
         0..60 => Style::Second,
         60..43_200 => Style::Minute,
         43_200..86_400 => Style::Full,
-        _ => Style::Day,
+        _ if width < 86_400 => Style::Day,
+        _ => Style::of(precision),
     };
     let at_mark = |start: &Timestamp| start.as_unix() % step < width;
     let marks = starts.iter().enumerate().filter(|(_, start)| at_mark(start));

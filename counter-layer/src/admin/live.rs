@@ -81,7 +81,7 @@ pub(super) async fn live<S: Store>(
     let (mut counters, kept) = (query.counters()?, &live.stats.grid().counts);
     counters.sort();
     counters.dedup();
-    let (precision, retention) = query.kept(kept)?;
+    let retention = query.kept(kept)?;
     let samples = (retention.samples.get() as usize).saturating_mul(counters.len());
     if samples > SAMPLES {
         let allowed = format!("counters and precisions that keep {SAMPLES} samples together");
@@ -94,7 +94,7 @@ pub(super) async fn live<S: Store>(
     let now = Instant::now();
     let listener = Listener {
         stats: live.stats,
-        precision,
+        precision: retention.precision,
         retention,
         counters: counters.into_iter().map(|counter| (counter, Sent::new())).collect(),
         since: last_event(&asked),

@@ -152,14 +152,13 @@ impl Query {
     }
 
     pub(super) fn precision(&self, kept: &Precisions) -> Result<Precision, Problem> {
-        Ok(self.kept(kept)?.0)
+        Ok(self.kept(kept)?.precision)
     }
 
     /// A precision, and how much is kept of it.
-    pub(super) fn kept(&self, kept: &Precisions) -> Result<(Precision, Retention), Problem> {
+    pub(super) fn kept(&self, kept: &Precisions) -> Result<Retention, Problem> {
         let value = self.one("precision")?;
-        let parsed = value.and_then(|value| value.parse().ok());
-        parsed.and_then(|precision| Some((precision, kept.retention(precision)?))).ok_or_else(|| {
+        value.and_then(|value| precision(value, kept)).ok_or_else(|| {
             let error =
                 if value.is_none() { "a parameter is missing" } else { "not a precision that is kept" };
             Problem::parameter(error, "precision", value, kept.to_string())
@@ -205,6 +204,14 @@ impl Query {
             }
             None => Ok(first),
         }
+    }
+}
+
+/// The precision of this width, wherever its buckets begin, or the one of this text in full.
+pub(super) fn precision(text: &str, kept: &Precisions) -> Option<Retention> {
+    match text.parse() {
+        Ok(width) => kept.of_width(width),
+        Err(_) => kept.retention(text.parse().ok()?),
     }
 }
 

@@ -2,18 +2,18 @@
 --
 -- KEYS  known, due, scratch (see apply.lua)
 -- ARGV  lower bound of the walk, members to look at, budget of fields to read, prefix of counts,
---       samples of other precisions, then pairs: precision, samples
+--       samples of other widths, then pairs: width, samples
 --
 -- Answers the member to go on after, or '' at the end.
 
 local samples = {}
 for at = 6, #ARGV, 2 do
-  samples[ARGV[at]] = tonumber(ARGV[at + 1])
+  samples[tonumber(ARGV[at])] = tonumber(ARGV[at + 1])
 end
 local limit, budget = tonumber(ARGV[2]), tonumber(ARGV[3])
 local members = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], '+', 'LIMIT', 0, limit)
 for _, member in ipairs(members) do
-  local precision, width, offset = string.match(member, '^((%d+)@?(%d*)):')
+  local width, offset = string.match(member, '^(%d+)@?(%d*):')
   width, offset = tonumber(width), tonumber(offset) or 0
   if width and offset < width and not redis.call('ZSCORE', KEYS[2], member) then
     local fields = redis.pcall('HKEYS', ARGV[4] .. member)
@@ -28,7 +28,7 @@ for _, member in ipairs(members) do
       if #fields == 0 then
         redis.call('ZREM', KEYS[1], member)
       elseif oldest then
-        local kept = (samples[precision] or tonumber(ARGV[5])) * width
+        local kept = (samples[width] or tonumber(ARGV[5])) * width
         redis.call('ZADD', KEYS[2], string.format('%.0f', oldest + kept), member)
       end
       budget = budget - #fields

@@ -1,7 +1,7 @@
 -- Removes samples that left retention, of the counters whose turn it is, up to a budget of work.
 --
 -- KEYS  known, due, scratch (see apply.lua)
--- ARGV  now, budget, prefix of counts, samples of other precisions, then pairs: precision, samples
+-- ARGV  now, budget, prefix of counts, samples of other widths, then pairs: width, samples
 --
 -- Answers {samples removed, counters removed, 1 if more is due}.
 --
@@ -13,7 +13,7 @@
 local now, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
 local samples = {}
 for at = 5, #ARGV, 2 do
-  samples[ARGV[at]] = tonumber(ARGV[at + 1])
+  samples[tonumber(ARGV[at])] = tonumber(ARGV[at + 1])
 end
 local removed, forgotten = 0, 0
 
@@ -23,7 +23,7 @@ end
 
 local function clean(member, score)
   -- The width of its buckets, and by how much they begin after the multiples of it.
-  local precision, width, offset = string.match(member, '^((%d+)@?(%d*)):')
+  local width, offset = string.match(member, '^(%d+)@?(%d*):')
   width, offset = tonumber(width), tonumber(offset) or 0
   if not width or offset >= width then
     redis.call('ZREM', KEYS[2], member)
@@ -36,7 +36,7 @@ local function clean(member, score)
     redis.call('ZREM', KEYS[2], member)
     return 1
   end
-  local kept = (samples[precision] or tonumber(ARGV[4])) * width
+  local kept = (samples[width] or tonumber(ARGV[4])) * width
   -- Starts up to here go.
   local last = math.floor((now - kept - offset) / width) * width + offset
   local oldest = math.floor((score - kept - offset) / width) * width + offset

@@ -45,7 +45,7 @@ pub(super) async fn adopt(
 fn retention(call: &mut Call, kept: &Precisions) {
     call.number(SAMPLES);
     for kept in kept.iter() {
-        call.number(kept.precision);
+        call.number(kept.precision.as_seconds());
         call.number(kept.samples);
     }
 }

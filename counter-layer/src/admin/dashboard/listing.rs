@@ -7,7 +7,6 @@ use counter_core::{CounterName, Error, Stats, Store, Timestamp};
 use super::super::chart;
 use super::glance::is_page;
 use super::period::Period;
-use super::plot::starts;
 use super::text::{self, Change};
 use super::view::{HITS, Sort, View};
 
@@ -193,7 +192,7 @@ async fn rows<S: Store>(
     let mut rows = Vec::with_capacity(entries.len());
     for (((entry, series), before), lifetime) in entries.iter().zip(series).zip(befores).zip(lifetimes) {
         let visitors = period.visitors(stats, std::slice::from_ref(&entry.name)).await?;
-        let whole = starts(precision, &range).filter(|start| *start < last).count();
+        let whole = precision.starts(range.clone()).filter(|start| *start < last).count();
         let counts: Vec<_> = series.zero_filled().take(whole).map(|sample| sample.count).collect();
         let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
         rows.push(Row {

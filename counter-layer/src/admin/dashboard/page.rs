@@ -1,7 +1,7 @@
 //! What the templates are filled with.
 
 use askama::Template;
-use counter_core::{CounterName, Error, Stats, Store, Timestamp};
+use counter_core::{CounterName, Error, Retention, Stats, Store, Timestamp};
 
 use super::super::chart::{self, Chart};
 use super::assets;
@@ -41,6 +41,7 @@ pub(super) struct Counter {
     visitors: Option<String>,
     lifetime: String,
     days: Vec<Day>,
+    days_style: &'static str,
 }
 
 /// What moves, by itself: what the script asks for every second.
@@ -162,7 +163,11 @@ impl Counter {
         let visitors = period.visitors(stats, counter).await?;
         let hits: Vec<_> = CounterName::new(super::view::HITS).into_iter().collect();
         let hits = period.totals(stats, &hits).await?.first().copied().unwrap_or_default();
-        let days = days(stats, &counter[0], now).await?;
+        let days_kept = stats.grid().counts.of_width(86_400);
+        let days = match days_kept {
+            Some(kept) => days(stats, &counter[0], kept, now).await?,
+            None => Vec::new(),
+        };
         Ok(Self {
             frame: Frame::of(view),
             moving,
@@ -175,6 +180,7 @@ impl Counter {
             visitors: visitors.map(|uniques| text::grouped(uniques.visitors)),
             lifetime: text::grouped(lifetime),
             days,
+            days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
         })
     }
 }
@@ -279,17 +285,20 @@ impl Controls {
     }
 }
 
-/// The last days of a counter, the last one first; none where days are not kept.
-async fn days<S: Store>(stats: &Stats<S>, counter: &CounterName, now: Timestamp) -> Result<Vec<Day>, Error> {
-    let kept = stats.grid().counts.iter().find(|kept| kept.precision.as_seconds() == 86_400);
-    let Some(kept) = kept else { return Ok(Vec::new()) };
+/// The last days of a counter, the last one first.
+async fn days<S: Store>(
+    stats: &Stats<S>,
+    counter: &CounterName,
+    kept: Retention,
+    now: Timestamp,
+) -> Result<Vec<Day>, Error> {
     let today = kept.precision.bucket(now).start;
     let from = today.minus((DAYS - 1) * 86_400).max(kept.oldest(now));
     let series = stats.series(counter, kept.precision, from..today.plus(86_400)).await?;
     let most = series.samples.iter().map(|sample| sample.count).max().unwrap_or_default().max(1);
     let day = |sample: &counter_core::Sample| Day {
         iso: text::iso(sample.start),
-        text: text::instant(sample.start, Style::Day),
+        text: text::instant(sample.start, Style::of(kept.precision)),
         total: text::grouped(sample.count),
         percent: u64::try_from(u128::from(sample.count) * 100 / u128::from(most)).unwrap_or_default(),
         is_open: sample.start == today,

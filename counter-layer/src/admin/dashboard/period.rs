@@ -6,8 +6,8 @@ use counter_core::{CounterName, Error, Precision, Precisions, Retention, Stats, 
 
 use super::text;
 
-/// Seconds of a day; days are those of UTC, as all buckets are.
-const DAY: u64 = 86_400;
+/// Seconds of a day.
+const DAY: u32 = 86_400;
 
 /// Samples that are read at once.
 const SAMPLES: u64 = 200_000;
@@ -33,10 +33,12 @@ struct Before {
 
 impl Period {
     /// Today by the coarsest precision that knows it, and yesterday by the finest. Where none does, all
-    /// that is kept of the precision that goes back furthest, or of `some`.
+    /// that is kept of the precision that goes back furthest, or of `some`. A day begins when those that
+    /// are kept do, and otherwise at midnight UTC.
     pub(super) fn of(kept: &Precisions, some: Retention, now: Timestamp) -> Self {
-        let midnight = now.minus(now.as_unix() % DAY);
-        let of_days = kept.iter().filter(|kept| DAY.is_multiple_of(u64::from(kept.precision.as_seconds())));
+        let days = kept.of_width(DAY).map_or_else(utc_days, |kept| kept.precision);
+        let midnight = days.bucket(now).start;
+        let of_days = kept.iter().filter(|kept| kept.precision.divides(days));
         let Some(coarse) = of_days.clone().filter(|kept| kept.oldest(now) <= midnight).last() else {
             let longest = kept.iter().min_by_key(|kept| kept.oldest(now)).unwrap_or(some);
             let range = longest.oldest(now)..longest.precision.bucket(now).end();
@@ -44,10 +46,10 @@ impl Period {
             let name = format!("in the last {}", text::span(length));
             return Self { name, precision: longest.precision, range, before: None };
         };
-        let yesterday = midnight.minus(DAY);
+        let yesterday = midnight.minus(DAY.into());
         let fine = of_days.clone().find(|kept| kept.oldest(now) <= yesterday && yesterday < midnight);
         let before = fine.map(|fine| {
-            let same_time = now.minus(DAY);
+            let same_time = now.minus(DAY.into());
             let last = fine.precision.bucket(same_time);
             let rest = same_time.as_unix() - last.start.as_unix();
             Before { precision: fine.precision, range: yesterday..last.end(), rest }
@@ -115,6 +117,10 @@ impl Period {
     }
 }
 
+fn utc_days() -> Precision {
+    Precision::try_from(DAY).expect("not 0")
+}
+
 fn at_once(precision: Precision, range: &Range<Timestamp>) -> usize {
     let buckets = (range.end.as_unix() - range.start.as_unix()) / u64::from(precision.as_seconds());
     usize::try_from(SAMPLES / buckets.max(1)).unwrap_or(usize::MAX).max(1)
@@ -144,6 +150,32 @@ mod tests {
         let yesterday = midnight.minus(86_400);
         assert_eq!((before.precision.as_seconds(), before.rest), (3600, 2350));
         assert_eq!(before.range, yesterday..yesterday.plus(3 * 3600));
+    }
+
+    #[test]
+    fn today_begins_at_the_site_s_midnight_and_yesterday_is_compared_until_the_same_time() {
+        // 02:39:10 in UTC, 08:09:10 in India, and the evening before in New York.
+        let now = Timestamp::from_unix(1_795_228_750);
+        for (offset, midnight, hours, rest) in
+            [(19_800, 1_795_219_200 - 19_800, 9, 550), (-18_000, 1_795_219_200 - 86_400 + 18_000, 22, 2350)]
+        {
+            let period = at(&Precisions::default().utc_offset(offset), now);
+            let midnight = Timestamp::from_unix(midnight);
+            assert_eq!((period.name.as_str(), period.precision.as_seconds()), ("today", 86_400));
+            assert_eq!(period.range, midnight..midnight.plus(86_400));
+            let before = period.before.expect("hours are kept for days");
+            let yesterday = midnight.minus(86_400);
+            assert_eq!((before.precision.as_seconds(), before.rest), (3600, rest));
+            assert_eq!(before.range, yesterday..yesterday.plus(hours * 3600));
+        }
+    }
+
+    #[test]
+    fn hours_that_no_day_consists_of_do_not_tell_of_yesterday() {
+        let day = utc_days().utc_offset(19_800);
+        let kept = Precisions::new([Precision::try_from(3600).expect("not 0"), day]).expect("a set");
+        let period = at(&kept, Timestamp::from_unix(1_795_228_750));
+        assert_eq!(period.before.expect("days are kept").precision, day);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) async fn plot<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp
         until,
         failing: failing.is_some(),
     };
-    let starts: Vec<_> = starts(precision, &range).collect();
+    let starts: Vec<_> = precision.starts(range).collect();
     let mut lines: Vec<_> = view
         .counters
         .iter()
@@ -103,16 +103,6 @@ impl Known {
             Point::Whole(count)
         }
     }
-}
-
-/// The starts of the buckets in a range that begins with one.
-pub(super) fn starts(
-    precision: Precision,
-    range: &Range<Timestamp>,
-) -> impl Iterator<Item = Timestamp> + use<> {
-    let width = precision.as_seconds() as usize;
-    let first = range.start.as_unix().next_multiple_of(u64::from(precision.as_seconds()));
-    (first..range.end.as_unix()).step_by(width).map(Timestamp::from_unix)
 }
 
 /// From as long ago as it is kept, or as is reasonable.

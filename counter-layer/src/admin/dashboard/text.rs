@@ -1,6 +1,6 @@
 //! Numbers, spans and instants in words.
 
-use counter_core::Timestamp;
+use counter_core::{Precision, Timestamp};
 
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(count: u64) -> String {
@@ -111,13 +111,14 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// What tells the instants of buckets of this width apart.
-    pub(crate) const fn of(width: u64) -> Self {
-        match width {
+    /// What tells the starts of these buckets apart. A date alone is one of UTC.
+    pub(crate) const fn of(precision: Precision) -> Self {
+        match precision.as_seconds() {
             0..60 => Self::Second,
             60..3600 => Self::Minute,
             3600..86_400 => Self::Full,
-            _ => Self::Day,
+            _ if precision.offset().is_multiple_of(86_400) => Self::Day,
+            _ => Self::Full,
         }
     }
 
@@ -241,6 +242,21 @@ mod tests {
             assert_eq!(iso(Timestamp::from_unix(unix)), text);
         }
         assert_eq!(instant(Timestamp::from_unix(951_782_405), Style::Full), "29 Feb 00:00");
+    }
+
+    #[test]
+    fn a_day_that_begins_at_midnight_utc_is_told_by_its_date_and_another_by_its_beginning() {
+        for (precision, text) in [
+            ("86400", "20 Nov"),
+            ("86400@82800", "20 Nov 23:00"),
+            ("604800@345600", "16 Nov"),
+            ("604800@342000", "15 Nov 23:00"),
+            ("18000", "21 Nov 20:00"),
+        ] {
+            let precision: Precision = precision.parse().expect("a precision");
+            let start = precision.bucket(Timestamp::from_unix(1_795_219_199)).start;
+            assert_eq!(instant(start, Style::of(precision)), text, "{precision}");
+        }
     }
 
     #[test]

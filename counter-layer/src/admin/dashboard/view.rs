@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use counter_core::{CounterName, Precisions, Retention, Timestamp};
 
+use super::super::query;
+
 /// Lines that a chart has at most.
 pub(crate) const LINES: usize = 6;
 
@@ -80,8 +82,7 @@ impl View {
             match &*name {
                 "counter" => view.add(&value),
                 "precision" => {
-                    let named = value.parse().ok().and_then(|precision| kept.retention(precision));
-                    view.precision = named.unwrap_or(view.precision);
+                    view.precision = query::precision(&value, kept).unwrap_or(view.precision);
                 }
                 "span" => view.span = value.parse().unwrap_or_default(),
                 "to" => view.to = value.parse().ok().map(Timestamp::from_unix),
@@ -145,7 +146,7 @@ impl View {
     pub(crate) fn live(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.counters.iter().map(|counter| ("counter", &**counter)));
-        query.append_pair("precision", &self.precision.precision.to_string());
+        query.append_pair("precision", &self.precision.precision.as_seconds().to_string());
         format!("{}/api/live?{}", self.mount, query.finish())
     }
 
@@ -174,7 +175,7 @@ impl View {
             fields.extend(self.counters.iter().map(|counter| ("counter", counter.to_string())));
         }
         if self.precision.precision.as_seconds() != USUAL {
-            fields.push(("precision", self.precision.precision.to_string()));
+            fields.push(("precision", self.precision.precision.as_seconds().to_string()));
         }
         if self.span != self.usual_span() {
             fields.push(("span", self.span.to_string()));
@@ -255,8 +256,7 @@ pub(crate) const HITS: &str = "hits";
 const USUAL: u32 = 60;
 
 fn usual(kept: &Precisions) -> Option<Retention> {
-    let minutes = kept.iter().find(|kept| kept.precision.as_seconds() == USUAL);
-    minutes.or_else(|| kept.iter().next())
+    kept.of_width(USUAL).or_else(|| kept.iter().next())
 }
 
 impl Sort {
@@ -284,6 +284,18 @@ mod tests {
             let query = address.split_once('?').map_or("", |(_, query)| query);
             assert_eq!(of(query).address(), address);
         }
+    }
+
+    #[test]
+    fn an_address_names_a_precision_by_its_width_whatever_its_offset() {
+        let kept = Precisions::default().utc_offset(3600);
+        let of = |query: &str| View::of("", Page::Site, query, &kept).expect("there are precisions");
+        for query in ["precision=86400", "precision=86400%4082800"] {
+            assert_eq!(of(query).precision.precision.to_string(), "86400@82800");
+            assert_eq!(of(query).address(), "/?precision=86400");
+        }
+        assert_eq!(of("precision=86400%400").address(), "/");
+        assert_eq!(of("precision=86400").live(), "/api/live?counter=hits&precision=86400");
     }
 
     #[test]

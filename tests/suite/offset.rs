@@ -1,0 +1,329 @@
+//! Days that begin at a site's own midnight, on every store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use counter_core::{
+    Batch, Cell, Counters, Fence, Grid, MemoryStore, Precision, Precisions, Retention, Shard, Stats, Store,
+    Timestamp, Verdict, VisitorId, VisitorKey, WriterId,
+};
+use counter_layer::admin::{self, Access};
+use http_body_util::BodyExt;
+use tests::{RedisServer, until};
+use tower::ServiceExt;
+
+use crate::contract::every_store;
+use crate::support::{always, name, precision, store, unix};
+
+every_store! {
+    hits_are_in_the_bucket_that_begins_at_the_site_s_time
+    visitors_of_a_site_s_day_are_all_that_came_in_it
+    sites_of_different_offsets_count_beside_each_other
+    cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight
+    a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset
+    a_width_keeps_its_retention_when_the_offset_changes
+    what_is_forgotten_is_forgotten_at_every_offset_of_the_grid
+}
+
+/// India: hours begin at half past, days at 18:30 UTC.
+const INDIA: i32 = 19_800;
+
+/// The midnight that a day in India begins with, long ago.
+const MIDNIGHT: u64 = 1_585_852_200;
+
+const DAY: u64 = 86_400;
+
+fn visitor(number: u64) -> VisitorId {
+    VisitorKey::new([5; 16]).visitor(&[&number.to_le_bytes()])
+}
+
+fn day(stats: &Stats<impl Store>) -> Precision {
+    stats.grid().counts.of_width(86_400).expect("days are kept").precision
+}
+
+async fn hits_are_in_the_bucket_that_begins_at_the_site_s_time(store: impl Store) {
+    let monday = unix(1_585_526_400);
+    let kept = [3600, 18_000, 86_400].map(precision).into_iter();
+    let kept = Precisions::new(kept.chain([precision(604_800).beginning_at(monday)])).expect("a set");
+    let builder = Counters::builder(store).precisions(kept).utc_offset(INDIA);
+    let mut counters = builder.build().expect("good settings");
+    let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
+    let hits = recorder.counter("hits");
+    // Over less than the 120 hours that the finest precision keeps.
+    let instants: Vec<_> = (0..500).map(|n| now.minus(n * 7919 % 420_000)).collect();
+    for at in &instants {
+        recorder.record_at(hits, None, *at, NonZeroU32::MIN);
+    }
+    counters.flush().await.expect("the store is there");
+    for kept in stats.grid().counts.iter().map(|kept| kept.precision) {
+        let mut expected = BTreeMap::new();
+        for at in &instants {
+            let shifted =
+                at.as_unix() + 19_800 - if kept.as_seconds() == 604_800 { monday.as_unix() } else { 0 };
+            let start = at.as_unix() - shifted % u64::from(kept.as_seconds());
+            *expected.entry(start).or_insert(0) += 1;
+        }
+        let range = now.minus(100 * DAY)..now.plus(1);
+        let all = stats.series(&name("hits"), kept, range).await.expect("readable");
+        let samples: BTreeMap<_, _> = all.samples.iter().map(|s| (s.start.as_unix(), s.count)).collect();
+        assert_eq!(samples, expected, "{kept}");
+        for (start, count) in expected {
+            let one = stats.total(&name("hits"), kept, unix(start)..unix(start + 1)).await;
+            assert_eq!(one.expect("readable"), count, "{kept}: {start}");
+        }
+    }
+}
+
+async fn visitors_of_a_site_s_day_are_all_that_came_in_it(store: impl Store) {
+    let mut counters = Counters::builder(store).utc_offset(INDIA).build().expect("good settings");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let midnight = day(&stats).bucket(Timestamp::now()).start;
+    assert_eq!(midnight.as_unix() % DAY, DAY - 19_800);
+    let hits = recorder.counter("hits");
+    for number in 0..30 {
+        recorder.record_at(hits, visitor(number), midnight.minus(1 + 600 * number), NonZeroU32::MIN);
+    }
+    for number in 20..25 {
+        recorder.record_at(hits, visitor(number), midnight, NonZeroU32::MIN);
+    }
+    counters.flush().await.expect("the store is there");
+    for (start, visitors, count) in [(midnight.minus(DAY), 30, 30), (midnight, 5, 5)] {
+        let (range, hits) = (start..start.plus(1), [name("hits")]);
+        let uniques = stats.uniques(&hits, day(&stats), range.clone()).await.expect("readable");
+        assert_eq!(uniques.visitors, visitors);
+        assert_eq!(stats.total(&hits[0], day(&stats), range).await.expect("readable"), count);
+        // A day is 24 of the hours there.
+        let hour = stats.grid().visitors.of_width(3600).expect("hours are kept").precision;
+        let uniques = stats.uniques(&hits, hour, start..start.plus(DAY)).await.expect("readable");
+        assert_eq!(uniques.visitors, visitors);
+    }
+}
+
+async fn sites_of_different_offsets_count_beside_each_other(store: impl Store) {
+    let site = |offset| Counters::builder(store.clone()).utc_offset(offset).build().expect("good settings");
+    let mut sites = [0, INDIA, -18_000].map(site);
+    let now = Timestamp::now();
+    for (count, counters) in (1..).zip(&mut sites) {
+        let recorder = counters.recorder();
+        for number in 0..count {
+            recorder.record_at(recorder.counter("hits"), visitor(number), now, NonZeroU32::MIN);
+        }
+        counters.flush().await.expect("the store is there");
+    }
+    for (count, counters) in (1..).zip(&sites) {
+        let stats = counters.stats();
+        let range = now.minus(DAY)..now.plus(1);
+        assert_eq!(stats.total(&name("hits"), day(&stats), range.clone()).await.expect("readable"), count);
+        let uniques = stats.uniques(&[name("hits")], day(&stats), range.clone()).await;
+        assert_eq!(uniques.expect("readable").visitors, count);
+        // Where buckets begin together they are the same, and so is what was ever counted.
+        assert_eq!(stats.total(&name("hits"), precision(60), range).await.expect("readable"), 6);
+        assert_eq!(stats.lifetimes(&[name("hits")]).await.expect("readable"), [6]);
+        let known = stats.known(None, 10).await.expect("readable").counters;
+        let kept: Vec<_> = stats.grid().counts.iter().map(|kept| kept.precision).collect();
+        assert_eq!(known, [(name("hits"), kept)]);
+    }
+}
+
+/// A visit at noon of each of 130 days in India, which are 06:30 in UTC.
+async fn visit_every_noon(store: &impl Store, counts: Precisions) {
+    let finest = counts.of_width(86_400).expect("days are kept").precision;
+    let noon = |day| unix(MIDNIGHT + DAY * day + DAY / 2);
+    let cells = (0..130).map(|day| Cell { counter: name("a"), start: noon(day), finest, count: 1 });
+    let batch = Batch {
+        shard: Shard::default(),
+        fence: Fence { writer: WriterId::random(), sequence: 1, after: 0 },
+        cells: cells.collect(),
+        sketches: Vec::new(),
+        grid: Arc::new(Grid { counts, ..Grid::default() }),
+    };
+    assert_eq!(store.apply(&batch).await.expect("the store is there"), Verdict::Applied(Vec::new()));
+}
+
+/// The days that are left of those, by their numbers.
+async fn days_left(store: &impl Store, precision: Precision) -> BTreeSet<u64> {
+    let samples = store.samples(&[name("a")], precision, always()).await.expect("readable").concat();
+    let number = |start: Timestamp| (start.as_unix() + DAY / 2 - MIDNIGHT) / DAY;
+    samples.iter().map(|sample| number(sample.start)).collect()
+}
+
+async fn clean(store: &impl Store, now: u64, kept: &Precisions) -> u64 {
+    let mut samples = 0;
+    loop {
+        let some = store.clean(Shard::default(), unix(now), kept).await.expect("the store is there");
+        samples += some.samples;
+        if !some.more {
+            return samples;
+        }
+    }
+}
+
+async fn cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight(store: impl Store) {
+    let kept = Precisions::default().utc_offset(INDIA);
+    let days = kept.of_width(86_400).expect("days are kept").precision;
+    visit_every_noon(&store, kept.clone()).await;
+    let midnight = MIDNIGHT + 129 * DAY;
+    for (now, removed) in
+        [(midnight - 1, 9), (midnight, 1), (midnight, 0), (midnight + DAY - 1, 0), (midnight + DAY, 1)]
+    {
+        assert_eq!(clean(&store, now, &kept).await, removed, "{now}");
+    }
+    assert_eq!(days_left(&store, days).await, (11..130).collect());
+    assert_eq!(clean(&store, midnight + 119 * DAY, &kept).await, 118);
+    assert_eq!(days_left(&store, days).await, BTreeSet::from([129]));
+    assert_eq!(clean(&store, midnight + 120 * DAY, &kept).await, 1);
+    assert!(store.known(&[days], "", 10).await.expect("readable").is_empty());
+}
+
+async fn a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset(store: impl Store) {
+    let (utc, india) = (Precisions::default(), Precisions::default().utc_offset(INDIA));
+    let days = [&utc, &india].map(|kept| kept.of_width(86_400).expect("days are kept").precision);
+    for kept in [&utc, &india] {
+        visit_every_noon(&store, kept.clone()).await;
+    }
+    // In UTC it is still the evening of the day before.
+    let midnight = MIDNIGHT + 129 * DAY;
+    assert_eq!(clean(&store, midnight, &utc).await, 9 + 10);
+    assert_eq!(days_left(&store, days[0]).await, (9..130).collect());
+    assert_eq!(days_left(&store, days[1]).await, (10..130).collect());
+    assert_eq!(clean(&store, midnight, &india).await, 0);
+    assert_eq!(clean(&store, midnight + 19_799, &india).await, 0);
+    assert_eq!(clean(&store, midnight + 19_800, &india).await, 1);
+    assert_eq!(days_left(&store, days[0]).await, (10..130).collect());
+}
+
+async fn a_width_keeps_its_retention_when_the_offset_changes(store: impl Store) {
+    let month = Retention { precision: precision(86_400), samples: NonZeroU32::new(30).expect("not 0") };
+    let before = Precisions::new([month]).expect("a set");
+    visit_every_noon(&store, before.clone()).await;
+    let after = before.utc_offset(INDIA);
+    assert_eq!(clean(&store, MIDNIGHT + 129 * DAY + DAY / 2, &after).await, 100);
+    assert_eq!(days_left(&store, month.precision).await, (100..130).collect());
+}
+
+async fn what_is_forgotten_is_forgotten_at_every_offset_of_the_grid(store: impl Store) {
+    let mut counters = Counters::builder(store).utc_offset(INDIA).build().expect("good settings");
+    let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
+    recorder.record_at(recorder.counter("hits"), visitor(1), now, NonZeroU32::MIN);
+    counters.flush().await.expect("the store is there");
+    let (hits, range) = ([name("hits")], now.minus(DAY)..now.plus(1));
+    let uniques = async || stats.uniques(&hits, day(&stats), range.clone()).await.expect("readable").visitors;
+    assert_eq!(uniques().await, 1);
+    stats.forget(&hits[0]).await.expect("the store is there");
+    assert_eq!(uniques().await, 0);
+    assert_eq!(stats.total(&hits[0], day(&stats), range.clone()).await.expect("readable"), 0);
+    assert!(stats.known(None, 10).await.expect("readable").counters.is_empty());
+}
+
+#[tokio::test]
+async fn keys_say_the_offset_and_those_without_one_are_the_book_s() {
+    let server = RedisServer::start();
+    let mut counters =
+        Counters::builder(store(&server.url()).await).utc_offset(3600).build().expect("good settings");
+    let recorder = counters.recorder();
+    let now = Timestamp::now();
+    let _salt = recorder.salt().expect("a day is one epoch");
+    recorder.record_at(recorder.counter("hits"), visitor(1), now, NonZeroU32::MIN);
+    counters.flush().await.expect("the store is there");
+    let start = day(&counters.stats()).bucket(now).start;
+    assert_eq!(server.strings(&["HKEYS", "access:count:86400@82800:hits"]), [start.to_string()]);
+    assert_eq!(server.int(&["EXISTS", &format!("access:unique:86400@82800:hits:{start}")]), 1);
+    assert_eq!(server.int(&["EXISTS", &format!("access:salt:86400@82800:{start}")]), 1);
+    let widths = ["1", "5", "60", "300", "3600", "18000@14400", "86400@82800"];
+    let members: BTreeSet<_> = widths.map(|width| format!("{width}:hits")).into();
+    for index in ["access:known:", "access:due"] {
+        let kept: BTreeSet<_> = server.strings(&["ZRANGE", index, "0", "-1"]).into_iter().collect();
+        assert_eq!(kept, members, "{index}");
+    }
+}
+
+#[tokio::test]
+async fn what_another_program_wrote_with_an_offset_is_cleaned_by_it() {
+    let server = RedisServer::start();
+    server.int(&["ZADD", "access:known:", "0", "86400@66600:a"]);
+    for day in 0..130 {
+        let start = (MIDNIGHT + DAY * day).to_string();
+        server.int(&["HSET", "access:count:86400@66600:a", &start, "1"]);
+    }
+    let counters = Counters::builder(store(&server.url()).await).build().expect("good settings");
+    let (_, mut cleaner) = counters.into_upkeep();
+    let midnight = MIDNIGHT + 129 * DAY;
+    assert_eq!(cleaner.clean_once(unix(midnight - 1)).await.expect("cleans").samples, 9);
+    assert_eq!(cleaner.clean_once(unix(midnight)).await.expect("cleans").samples, 1);
+    assert_eq!(server.int(&["HLEN", "access:count:86400@66600:a"]), 120);
+}
+
+#[tokio::test]
+async fn nobody_is_recognised_after_the_site_s_midnight() {
+    let store = MemoryStore::new();
+    // Wherever it may be, it is nearly midnight there.
+    let midnight = Timestamp::now().plus(4);
+    let behind = i32::try_from(midnight.as_unix() % DAY).expect("less than a day");
+    let mut counters = Counters::builder(store.clone()).utc_offset(-behind).build().expect("good settings");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let (today, expiry) = (stats.salt_epoch().bucket(Timestamp::now()), midnight.plus(DAY));
+    assert_eq!(today.end(), midnight);
+    for (epoch, salt) in [(today, [1; 16]), (stats.salt_epoch().bucket(midnight), [2; 16])] {
+        store.salt(epoch, salt, expiry).await.expect("memory takes all");
+    }
+    let salt = recorder.salt().expect("a day is one epoch");
+    counters.flush().await.expect("memory takes all");
+    let visit = |who: &[&[u8]]| {
+        for who in who {
+            recorder.record(recorder.counter("hits"), salt.visitor(&[who]));
+        }
+    };
+    visit(&[b"ann", b"ann"]);
+    assert!(Timestamp::now() < midnight, "that took seconds");
+    until("midnight", Duration::from_secs(10), async || Timestamp::now() >= midnight).await;
+    visit(&[b"ann", b"bob", b"ann"]);
+    counters.flush().await.expect("memory takes all");
+    let uniques = async |from, to| {
+        stats.uniques(&[name("hits")], day(&stats), from..to).await.expect("readable").visitors
+    };
+    assert_eq!(uniques(today.start, midnight).await, 1);
+    assert_eq!(uniques(midnight, midnight.plus(1)).await, 2);
+    assert_eq!(uniques(today.start, midnight.plus(1)).await, 3, "ann is somebody else on each day");
+}
+
+#[tokio::test]
+async fn the_admin_pages_find_a_precision_by_its_width_and_show_the_site_s_day() {
+    let mut counters =
+        Counters::builder(MemoryStore::new()).utc_offset(INDIA).build().expect("good settings");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let router = Router::new().nest("/admin", admin::router(stats.clone(), Access::open()));
+    let midnight = day(&stats).bucket(Timestamp::now()).start;
+    let record = |at, count| {
+        let weight = NonZeroU32::new(count).expect("not 0");
+        recorder.record_at(recorder.counter("hits"), None, at, weight);
+    };
+    record(midnight.minus(1), 4321);
+    record(midnight, 1234);
+    counters.flush().await.expect("memory takes all");
+    let yesterday = midnight.minus(DAY);
+    let samples = format!(
+        "\"samples\":[{{\"start\":{yesterday},\"count\":4321}},{{\"start\":{midnight},\"count\":1234}}]"
+    );
+    for precision in ["86400", "86400@66600", "86400%4066600"] {
+        let answer = get(&router, &format!("/api/series?counter=hits&precision={precision}")).await;
+        assert!(answer.contains(&samples) && answer.contains("\"precision\":86400,"), "{answer}");
+    }
+    let answer = get(&router, "/api/series?counter=hits&precision=86400@82800").await;
+    assert!(answer.contains("300, 3600@1800, 18000@16200, 86400@66600"), "{answer}");
+    let page = get(&router, "?counter=hits&precision=86400").await;
+    assert!(page.contains("Hits today</dt><dd class=\"big\" id=\"total\">1,234<"), "{page}");
+    let page = get(&router, "/counter?counter=hits").await;
+    assert!(page.contains("Day from") && page.contains("T18:30:00Z\"") && page.contains(">4,321<"), "{page}");
+}
+
+async fn get(router: &Router, path: &str) -> String {
+    let request = Request::get(format!("/admin{path}")).body(Body::empty()).expect("a path");
+    let answer = router.clone().oneshot(request).await.expect("a router answers");
+    let body = answer.into_body().collect().await.expect("a body in memory").to_bytes();
+    String::from_utf8(body.into()).expect("text")
+}
