@@ -41,11 +41,14 @@
 //! | `/badge.svg` | `counter`, `label`, and perhaps `precision`, `from`, `to` | its lifetime total, or the total of a range, as a small picture |
 //! | `/sparkline.svg` | `counter`, `precision`, `from`, `to` | its samples as a small line |
 //!
+//! A precision is named by its width in seconds, whatever its offset; the samples tell when its buckets begin.
+//!
 //! # The dashboard
 //!
 //! With the feature `dashboard` the root is a page for people, and each counter has one of its own: the
 //! site at a glance, a chart of up to six counters and of unique visitors, the pages with the most hits,
-//! and a table of all counters. The [`Facet`](crate::Facet)s of status and agent give it the shares of
+//! and a table of all counters. Today begins when the day buckets do, which is the site's midnight with a
+//! [`utc_offset`](counter_core::Builder::utc_offset). The [`Facet`](crate::Facet)s of status and agent give it the shares of
 //! errors and bots.
 //!
 //! The pages are complete without a script; with it they stay up to date, and show times in the viewer's

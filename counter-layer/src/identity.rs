@@ -57,7 +57,7 @@ pub struct ClosureIdentity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// It is not stable, and a visitor precision is coarser than the salt epoch.
+    /// It is not stable, and a visitor precision is coarser than the salt epoch or begins at other times.
     Salt(SaltError),
     /// No cookie can have this name.
     CookieName(String),

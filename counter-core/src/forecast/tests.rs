@@ -245,6 +245,24 @@ fn only_finished_buckets_from_the_first_sample_on_are_the_history() {
     ));
 }
 
+#[test]
+fn the_days_that_come_begin_when_the_site_s_days_do() {
+    let (mut series, end) = series(DAY, (0..40).map(|day| 10 + day % 7));
+    let earlier = |at: Timestamp| at.minus(19_800);
+    series.precision = series.precision.utc_offset(19_800);
+    series.range = earlier(series.range.start)..earlier(series.range.end);
+    for sample in &mut series.samples {
+        sample.start = earlier(sample.start);
+    }
+    for now in [earlier(end), end, earlier(end).plus(86_399)] {
+        let forecast = series.forecast(14, now).expect("a history");
+        assert_eq!((forecast.history, forecast.season), (40, Some(7)));
+        assert_eq!(forecast.points[1].start, earlier(end).plus(86_400));
+        let tops = forecast.points.iter().filter(|point| point.expected > 15.5);
+        assert!(tops.map(|point| (point.start.as_unix() - BEGIN + 19_800) / 86_400 % 7).eq([6, 6]));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -26,6 +26,14 @@
 //! A right that is missing inside of a script drops the hits of that key, with the reason `other` in the
 //! ledger and an error in the log.
 //!
+//! # Days of the site
+//!
+//! With [`Builder::utc_offset`](crate::Builder::utc_offset) a day begins at the site's midnight, and its keys
+//! say so: `access:count:86400@82800:hits` has days that begin 82,800 s after midnight UTC, those of UTC+01:00.
+//! Give all the instances over one store the same offset, or each counts only its own days. Who changes the
+//! offset begins the days anew; those before are cleaned when their retention is over. A program that
+//! knows only the book's layout does not know such keys, and its cleaner may stop at them.
+//!
 //! # TLS
 //!
 //! An address that begins with `rediss://` is enough where the system trusts the server's certificate;

@@ -88,7 +88,7 @@ pub(super) async fn export<S: Store>(
         let page = pages.next().await.inspect_err(|error| tracing::warn!(%error, "an export broke off"))?;
         Ok::<_, Error>(page.map(|page| (page, pages)))
     });
-    let disposition = format!("attachment; filename=\"counters-{precision}.{ending}\"");
+    let disposition = format!("attachment; filename=\"counters-{}.{ending}\"", precision.as_seconds());
     let headers = [(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, disposition)];
     Ok((headers, Body::from_stream(stream::iter(begin).chain(rest))).into_response())
 }

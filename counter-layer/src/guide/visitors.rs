@@ -224,7 +224,8 @@
 //! # Salts and epochs
 //!
 //! The key of the hash is called a salt. For addresses, and for closures that are not said to be
-//! stable, each epoch has a new one: a day in UTC, unless
+//! stable, each epoch has a new one: a day, which begins when those of the visitors do (at midnight UTC
+//! unless there is a [`utc_offset`](counter_core::Builder::utc_offset)), unless
 //! [`salt_epoch`](counter_core::Builder::salt_epoch) was set. The same address is the same visitor
 //! within an epoch, and another one in the next. Without the salt an id can neither be made again nor
 //! tried against a list of addresses. Nor does its `Debug` show it:
@@ -257,8 +258,8 @@
 //!
 //! 3600 and 86400 seconds, 120 buckets of each, unless
 //! [`visitor_precisions`](counter_core::Builder::visitor_precisions) says otherwise. A precision that is
-//! coarser than the epoch would count everybody once an epoch, so it is refused: by `build`, and, where
-//! the visitors were said to be stable there, by an identity that is not.
+//! coarser than the epoch, or begins at other times, would count everybody once an epoch, so it is refused:
+//! by `build`, and, where the visitors were said to be stable there, by an identity that is not.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Precision, Precisions};

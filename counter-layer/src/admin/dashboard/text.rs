@@ -251,7 +251,7 @@ mod tests {
             ("86400@82800", "20 Nov 23:00"),
             ("604800@345600", "16 Nov"),
             ("604800@342000", "15 Nov 23:00"),
-            ("18000", "21 Nov 20:00"),
+            ("18000", "20 Nov 22:00"),
         ] {
             let precision: Precision = precision.parse().expect("a precision");
             let start = precision.bucket(Timestamp::from_unix(1_795_219_199)).start;
