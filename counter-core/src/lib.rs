@@ -61,6 +61,8 @@
 //!   | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
 //!   | `access_counter_failing_seconds` | | how long no flush has succeeded; 0 when all is well |
 //!   | `access_counter_connections_total` | | connections made to servers |
+//!   | `access_counter_operations_total` | `operation`, `outcome` | calls of unique counters |
+//!   | `access_counter_operation_seconds` | `operation` | how long these took, trying again included |
 
 mod timestamp;
 mod precision;
@@ -70,6 +72,8 @@ mod visitor;
 mod salt;
 mod sketch;
 mod shard;
+mod threshold;
+mod distinct;
 mod ledger;
 mod health;
 
@@ -82,6 +86,7 @@ mod tally;
 mod recorder;
 
 mod error;
+mod backoff;
 mod store;
 mod flush;
 mod clean;
@@ -93,12 +98,14 @@ mod counters;
 #[cfg(feature = "redis")]
 pub mod guide;
 
+pub use distinct::{Contents, Distinct};
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use name::{CounterName, CounterNameError};
 pub use precision::{Bucket, Precision, PrecisionError};
 pub use salt::{Salt, SaltError};
 pub use shard::{Shard, Shards, ShardsError};
 pub use sketch::{Register, STANDARD_ERROR, Sketch, SketchError};
+pub use threshold::{Threshold, ThresholdError};
 pub use timestamp::Timestamp;
 pub use visitor::{VisitorId, VisitorKey};
 
@@ -110,7 +117,10 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 
 pub use clean::Cleaner;
-pub use counters::{BuildError, Builder, Counters};
+pub use counters::{
+    AdaptiveUniqueCounter, BuildError, Builder, Counters, ExcludingCounter, HllUniqueCounter,
+    SetUniqueCounter, UniqueCounter,
+};
 pub use error::{Error, ErrorKind};
 pub use flush::Flusher;
 #[cfg(feature = "forecast")]
@@ -118,7 +128,7 @@ pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
 pub use stats::{Known, Series, Stats, Uniques};
 #[cfg(feature = "redis")]
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
-pub use store::{Cleaned, MemoryStore, Sample, Store};
+pub use store::{Cleaned, Included, MemoryStore, Sample, Store, UniqueKey, UniqueKind, UniqueStore};
 
 #[cfg(feature = "redis")]
 pub use fred;
