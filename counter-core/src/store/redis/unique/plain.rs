@@ -11,7 +11,7 @@ use fred::types::Value;
 use super::super::Shared;
 use super::super::connection::{Command, Connection};
 use super::super::transaction::Transaction;
-use super::{sketch, with_items};
+use super::{is_of_another_type, sketch, with_items};
 use crate::store::Included;
 use crate::{Error, ErrorKind, Sketch};
 
@@ -40,16 +40,26 @@ async fn attempt(
     items: &[Vec<u8>],
 ) -> Result<Option<Included>, Error> {
     let watching = server.watch(key).await?;
-    let is_set = most.is_some() && watching.call::<String>("TYPE", vec![key.into()]).await? != "string";
-    let (included, command) = match most {
-        Some(most) if is_set => of_set(&watching, key, most, items).await?,
-        _ => of_registers(&watching, key, items).await?,
+    let kind: String = watching.call("TYPE", vec![key.into()]).await?;
+    let read = match most {
+        Some(most) if kind != "string" => of_set(&watching, key, most, items).await,
+        _ => of_registers(&watching, key, items).await,
+    };
+    let (included, command) = match read {
+        // Somebody else has turned the set into registers since its type was asked for.
+        Err(error) if is_of_another_type(&error) && most.is_some() && is_ours(&kind) => return Ok(None),
+        read => read?,
     };
     let Some(refusals) = watching.execute(vec![command]).await? else { return Ok(None) };
     match refusals.into_iter().flatten().next() {
         Some(words) => Err(Error::new(ErrorKind::Refused).caused_by(words)),
         None => Ok(Some(included)),
     }
+}
+
+/// Whether an adaptive counter may be of this type.
+fn is_ours(kind: &str) -> bool {
+    ["none", "set", "string"].contains(&kind)
 }
 
 async fn of_set(

@@ -1,0 +1,228 @@
+//! Unique counters where others are at work: on the same counter, on its key, on the connection.
+
+use std::time::Duration;
+
+use counter_core::{
+    CounterName, Distinct, ErrorKind, HllUniqueCounter, RedisStore, SetUniqueCounter, Shards, UniqueCounter,
+};
+use tests::cluster::RedisCluster;
+use tests::{FaultProxy, RedisServer, until};
+use tokio::task::JoinSet;
+
+use super::{adaptive, count, hll, include, set, sketch_of, store, visitors, without_scripts};
+use crate::support::{name, precision};
+
+#[tokio::test]
+async fn a_counter_lies_under_the_key_that_is_documented() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    include(&set(&store, "voters"), 0..2).await;
+    include(&hll(&store, "readers"), 0..2).await;
+    include(&adaptive(&store, "guests", 2), 0..2).await;
+    let kind = |key: &str| server.command(&["TYPE", key]).text().expect("a text");
+    assert_eq!(kind("access:set:voters"), "set");
+    assert_eq!(server.int(&["PFCOUNT", "access:hll:readers"]), 2);
+    assert_eq!(kind("access:adaptive:guests"), "set");
+    server.command(&["EXPIRE", "access:adaptive:guests", "1000"]);
+    include(&adaptive(&store, "guests", 2), 2..3).await;
+    assert_eq!(server.int(&["PFCOUNT", "access:adaptive:guests"]), 3);
+    assert!(server.int(&["TTL", "access:adaptive:guests"]) > 0, "it expires when it would have");
+    assert_eq!(server.int(&["DBSIZE"]), 3);
+}
+
+async fn assert_another_type_is_told(server: &RedisServer) {
+    let store = store(&server.url()).await;
+    let (set, hll, adaptive) = (set(&store, "a"), hll(&store, "a"), adaptive(&store, "a", 10));
+    for other in [&["RPUSH", "key", "x"][..], &["SET", "key", "no registers"], &["HSET", "key", "a", "b"]] {
+        for counter in ["set", "hll", "adaptive"] {
+            let key = format!("access:{counter}:a");
+            server.command(&["DEL", &key]);
+            server.command(&[&[other[0], &key], &other[2..]].concat());
+        }
+        let refused = [
+            set.include("x").await.map(drop),
+            hll.include("x").await.map(drop),
+            adaptive.include("x").await.map(drop),
+            set.count().await.map(drop),
+            hll.count().await.map(drop),
+            adaptive.count().await.map(drop),
+            set.union(&[]).await.map(drop),
+            hll.union(&[]).await.map(drop),
+            adaptive.union(&[]).await.map(drop),
+        ];
+        for (refused, counter) in refused.into_iter().zip(["set", "hll", "adaptive"].iter().cycle()) {
+            let error = refused.expect_err("it is of another type");
+            let key = format!("access:{counter}:a");
+            assert_eq!(error.kind(), &ErrorKind::Malformed { key: key.clone() }, "{error:?}");
+            assert!(error.to_string().contains(&key) && std::error::Error::source(&error).is_some());
+            assert_ne!(server.command(&["TYPE", &key]).text().as_deref(), Some("set"), "it is left as it is");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_left_as_it_is_and_named_in_the_error() {
+    assert_another_type_is_told(&RedisServer::start()).await;
+    assert_another_type_is_told(&without_scripts()).await;
+}
+
+#[tokio::test]
+async fn a_set_where_registers_belong_is_not_turned_into_them() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let store = store(&server.url()).await;
+        server.command(&["SADD", "access:hll:a", "x"]);
+        let hll = hll(&store, "a");
+        include(&set(&store, "b"), 0..10).await;
+        let key = "access:hll:a".to_owned();
+        let malformed = ErrorKind::Malformed { key: key.clone() };
+        assert_eq!(hll.include("y").await.expect_err("it is a set").kind(), &malformed);
+        let merged = hll.merge(&[adaptive_of_registers(&store).await.key()]).await;
+        assert_eq!(merged.expect_err("it is a set").kind(), &malformed);
+        assert_eq!(server.int(&["SCARD", &key]), 1);
+    }
+}
+
+async fn adaptive_of_registers(store: &RedisStore) -> counter_core::AdaptiveUniqueCounter<RedisStore> {
+    let adaptive = adaptive(store, "registers", 1);
+    include(&adaptive, 0..10).await;
+    adaptive
+}
+
+/// How often the server was given this command.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let statistics = server.command(&["INFO", "commandstats"]).text().expect("a text");
+    let line = statistics.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().expect("a number").parse().expect("a number"))
+}
+
+/// Eight clients that add overlapping items to one counter, over its threshold.
+async fn assert_conversion_is_exact(server: &RedisServer) {
+    let mut stores = Vec::new();
+    for _ in 0..8 {
+        stores.push(store(&server.url()).await);
+    }
+    let counters: Vec<_> = stores.iter().map(|store| adaptive(store, "a", 150)).collect();
+    let mut adding = JoinSet::new();
+    for (counter, n) in counters.clone().into_iter().zip(0_u32..) {
+        adding.spawn(async move {
+            let mut new = 0;
+            for some in visitors(n * 20..n * 20 + 150).chunks(7) {
+                let included = counter.include_all(some).await.expect("the store is there");
+                new += if included.exact { included.new } else { 0 };
+            }
+            new
+        });
+    }
+    let new: u64 = adding.join_all().await.into_iter().sum();
+    assert!((144..=150).contains(&new), "{new} new items before the threshold of 150");
+    let all = 7 * 20 + 150;
+    assert_eq!(count(&counters[0]).await.items(), sketch_of(0..all).estimate());
+    assert!(!count(&counters[0]).await.is_exact());
+    assert_eq!(calls(server, "set"), 1, "it was converted once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_clients_at_once_lose_and_double_nothing_and_convert_once() {
+    assert_conversion_is_exact(&RedisServer::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_clients_at_once_convert_once_where_scripts_are_refused() {
+    assert_conversion_is_exact(&without_scripts()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_clients_of_one_set_are_told_once_that_an_item_is_new() {
+    let server = RedisServer::start();
+    let mut adding = JoinSet::new();
+    for _ in 0..4 {
+        let counter = set(&store(&server.url()).await, "a");
+        adding.spawn(async move { include(&counter, 0..2000).await });
+    }
+    let new = adding.join_all().await;
+    assert_eq!(new.iter().sum::<u64>(), 2000, "{new:?}");
+    let counter = set(&store(&server.url()).await, "a");
+    assert_eq!(count(&counter).await, Distinct::Exact(2000));
+}
+
+#[tokio::test]
+async fn what_the_server_says_it_did_not_do_is_done_again() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let proxy = FaultProxy::start(server.address()).await;
+        let store = store(&proxy.url()).await;
+        let counter = adaptive(&store, "a", 10);
+        for (words, n) in [("LOADING Redis is loading", 0), ("BUSY Redis is busy", 1), ("TRYAGAIN Slot", 2)] {
+            proxy.reply_with(2, words);
+            assert!(counter.include(n.to_string()).await.expect("it is done in the end"), "{words}");
+        }
+        assert_eq!(proxy.answered(), 6);
+        assert_eq!(count(&counter).await, Distinct::Exact(3));
+    }
+}
+
+#[tokio::test]
+async fn when_the_answer_is_lost_the_error_says_so_and_the_state_is_right_after_another_call() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let proxy = FaultProxy::start(server.address()).await;
+        let store = store(&proxy.url()).await;
+        let counter = adaptive(&store, "a", 10);
+        counter.include("ann").await.expect("the store is there");
+        proxy.swallow_replies(1);
+        let error = counter.include("bob").await.expect_err("the answer is lost");
+        assert_eq!(error.kind(), &ErrorKind::Unavailable, "{error:?}");
+        assert_eq!(proxy.swallowed(), 1);
+        // It was added by the call whose answer was lost, so it is not new to this one.
+        let again = async || counter.include("bob").await.is_ok_and(|new| !new);
+        until("the connection is there again", Duration::from_secs(10), again).await;
+        assert_eq!(count(&counter).await, Distinct::Exact(2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_outlives_connections_that_are_cut() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let counter = set(&store, "a");
+    include(&counter, 0..100).await;
+    for _ in 0..20 {
+        let (counted, killed) =
+            tokio::join!(counter.count(), async { server.command(&["CLIENT", "KILL", "TYPE", "normal"]) });
+        assert_eq!(counted.expect("it is asked again"), Distinct::Exact(100), "{killed:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counters_of_several_nodes_of_a_cluster_are_one_union() {
+    let cluster = RedisCluster::start();
+    let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
+    let there = async || counter_core::Store::known(&store, &[precision(1)], "", 1).await.is_ok();
+    until("the store is connected", Duration::from_secs(30), there).await;
+    let names: Vec<CounterName> = (0..10).map(|n| name(&format!("site {n}"))).collect();
+    let sets: Vec<_> = names.iter().map(|name| SetUniqueCounter::new(store.clone(), name.clone())).collect();
+    let hlls: Vec<_> = names.iter().map(|name| HllUniqueCounter::new(store.clone(), name.clone())).collect();
+    for (n, (set, hll)) in (0_u32..).zip(sets.iter().zip(&hlls)) {
+        include(set, n * 50..n * 50 + 100).await;
+        include(hll, n * 50..n * 50 + 100).await;
+    }
+    let shards = Shards::try_from(16).expect("a good number");
+    for name in &names {
+        let key = format!("{{access:{}}}set:{name}", shards.of(name));
+        assert_eq!(cluster.command_on_owner(&key, &["SCARD", &key]).text().as_deref(), Some("100"));
+    }
+    assert!(cluster.nodes().iter().all(|node| node.int(&["DBSIZE"]) > 0), "every node has some");
+    let of_sets: Vec<_> = sets.iter().map(UniqueCounter::key).collect();
+    let all = sets[0].union(&of_sets).await.expect("readable");
+    assert_eq!(all, Distinct::Exact(550));
+    let of_hlls: Vec<_> = hlls.iter().map(UniqueCounter::key).collect();
+    let all = hlls[0].union(&of_hlls).await.expect("readable");
+    assert_eq!(all.items(), sketch_of(0..550).estimate());
+    let adaptive = adaptive(&store, "all", 200);
+    adaptive.merge(&[of_sets, of_hlls].concat()).await.expect("the cluster takes it");
+    assert_eq!(count(&adaptive).await.items(), sketch_of(0..550).estimate());
+
+    // The slot moves, and the call is sent to where it went.
+    let key = format!("{{access:{}}}set:{}", shards.of(&names[0]), names[0]);
+    let slot = cluster.slot_of(&key);
+    cluster.migrate_slot(slot, (cluster.master_of(slot) + 1) % cluster.nodes().len());
+    assert_eq!(include(&sets[0], 0..101).await, 1);
+}
