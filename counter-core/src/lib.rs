@@ -30,6 +30,9 @@
 //! # }
 //! ```
 //!
+//! What has no time is counted by [unique counters](guide::unique): how many different things there were,
+//! exactly or by a HyperLogLog, and whether one of them is new.
+//!
 //! # What is promised
 //!
 //! - A hit that was recorded is in exactly one batch, and a batch is applied exactly once: through lost
@@ -61,8 +64,14 @@
 //!   | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
 //!   | `access_counter_failing_seconds` | | how long no flush has succeeded; 0 when all is well |
 //!   | `access_counter_connections_total` | | connections made to servers |
-//!   | `access_counter_operations_total` | `operation`, `outcome` | calls of unique counters |
-//!   | `access_counter_operation_seconds` | `operation` | how long these took, trying again included |
+//!
+//! The same feature tells of what asks the store at once, which belongs to no [`Counters`], and so not to the
+//! page `/metrics` of their admin router:
+//!
+//! | metric | labels | what |
+//! |---|---|---|
+//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](UniqueCounter) by how they ended |
+//! | `access_counter_operation_seconds` | `operation` | how long they took, trying again included |
 
 mod timestamp;
 mod precision;

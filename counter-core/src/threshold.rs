@@ -3,8 +3,8 @@ use std::num::NonZeroU16;
 
 /// Up to how many items an adaptive counter is exact: 1 to 10,000, by default 1,000.
 ///
-/// The item after these turns the set into registers, in one step of the server: at the most 3 ms of it
-/// by the bound.
+/// The item after these turns the set into registers, in one step that holds up the server: for 0.3 ms by
+/// default and 4 ms at 10,000, with items of 16 bytes; with items of 256 bytes, for 1 ms and 20 ms.
 ///
 /// ```
 /// use counter_core::Threshold;

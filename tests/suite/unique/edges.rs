@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use counter_core::{
-    CounterName, Distinct, ErrorKind, HllUniqueCounter, RedisStore, SetUniqueCounter, Shards, UniqueCounter,
+    AdaptiveUniqueCounter, CounterName, Distinct, Error, ErrorKind, ExcludingCounter, HllUniqueCounter,
+    RedisStore, SetUniqueCounter, Shards, UniqueCounter,
 };
 use tests::cluster::RedisCluster;
 use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
 
 use super::{adaptive, count, hll, include, set, sketch_of, store, visitors, without_scripts};
+use crate::connections::{self, line_of_the_guide};
 use crate::support::{name, precision};
 
 #[tokio::test]
@@ -82,7 +84,7 @@ async fn a_set_where_registers_belong_is_not_turned_into_them() {
     }
 }
 
-async fn adaptive_of_registers(store: &RedisStore) -> counter_core::AdaptiveUniqueCounter<RedisStore> {
+async fn adaptive_of_registers(store: &RedisStore) -> AdaptiveUniqueCounter<RedisStore> {
     let adaptive = adaptive(store, "registers", 1);
     include(&adaptive, 0..10).await;
     adaptive
@@ -225,4 +227,48 @@ async fn counters_of_several_nodes_of_a_cluster_are_one_union() {
     let slot = cluster.slot_of(&key);
     cluster.migrate_slot(slot, (cluster.master_of(slot) + 1) % cluster.nodes().len());
     assert_eq!(include(&sets[0], 0..101).await, 1);
+}
+
+/// The guide's page, of which the lines for `ACL SETUSER` are tested as they stand there.
+const PAGE: &str = include_str!("../../../counter-core/src/guide/unique.rs");
+
+/// All that unique counters do with a server.
+async fn use_all(store: &RedisStore) -> Result<(), Error> {
+    let (set, hll, adaptive) = (set(store, "a"), hll(store, "a"), adaptive(store, "a", 2));
+    set.include_all(["ann", "bob", "eve"]).await?;
+    hll.include_all(["ann", "bob", "eve"]).await?;
+    for (some, exact) in [(["ann", "bob"], true), (["bob", "eve"], false), (["ann", "bob"], false)] {
+        assert_eq!(adaptive.include_all(some).await?.exact, exact);
+    }
+    assert!(set.exclude("eve").await?);
+    assert_eq!((set.count().await?.items(), hll.count().await?.items()), (2, 3));
+    assert_eq!(adaptive.count().await?.items(), 3);
+    assert_eq!(set.union(&[hll.key(), adaptive.key()]).await?.items(), 3);
+    hll.merge(&[set.key()]).await?;
+    set.forget().await?;
+    hll.forget().await?;
+    adaptive.forget().await
+}
+
+#[tokio::test]
+async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
+    let server = RedisServer::start();
+    let set_user = |words: &[String]| {
+        assert_eq!(server.command(words).text().as_deref(), Some("OK"), "{words:?}");
+    };
+    for beginning in ["ACL SETUSER counter", "ACL SETUSER plain"] {
+        set_user(&line_of_the_guide(connections::PAGE, beginning));
+        let words = line_of_the_guide(PAGE, beginning);
+        set_user(&words);
+        let url = format!("redis://{}:secret@127.0.0.1:{}", words[2], server.port());
+        let store = RedisStore::builder().connect(&url).await.expect("an address");
+        use_all(&store).await.expect("nothing else is needed");
+        for right in &words[3..] {
+            set_user(&[&words[..3], &[right.replace('+', "-")]].concat());
+            assert!(use_all(&store).await.is_err(), "{right} is needed by {}", words[2]);
+            server.command(&["FLUSHALL"]);
+            set_user(&words);
+        }
+        use_all(&store).await.expect("nothing else is needed");
+    }
 }
