@@ -112,11 +112,8 @@ impl AsRef<[u8]> for VisitorId {
     }
 }
 
-/// How many items all of these have in common.
-///
-/// Sets are compared item by item. With registers among them it is |A| + |B| − |A ∪ B|, and so on for more
-/// of them. The errors of the terms are added up as if they had nothing to do with one another. They do, for
-/// they come from the same registers, so the sum is rather too large.
+/// How many items all of these have in common. Sets are compared item by item, what has registers by
+/// inclusion and exclusion.
 pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
     let mut common: Option<HashSet<Vec<u8>>> = None;
     let mut sketches = Vec::new();
@@ -145,24 +142,40 @@ pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
     }
 }
 
+/// |A| + |B| − |A ∪ B|, and so on for more of them: the unions of an odd number of them are added, those of an
+/// even number are subtracted.
+///
+/// The errors of the terms hang together, since the same items raised the same registers: those of two
+/// unions S and T as much as an item of one of them is one of the other, |S ∩ T| / |S ∪ T|. To take them for
+/// independent would make the sum's error up to five times too large.
 fn by_inclusion_and_exclusion(all: &[(Distinct, Sketch)]) -> Distinct {
-    let mut unions = vec![(Sketch::new(), 0_u32)];
-    let (mut sum, mut variance) = (0.0, 0.0);
-    for (alone, sketch) in all {
-        for earlier in 0..unions.len() {
-            let (union, members) = &unions[earlier];
-            let mut union = union.clone();
+    // By the choice of them, as the bits of a number.
+    let mut unions = vec![Sketch::new()];
+    for (_, sketch) in all {
+        for choice in 0..unions.len() {
+            let mut union = unions[choice].clone();
             union.merge(sketch);
-            let count = if *members == 0 { *alone } else { Distinct::estimated(union.estimate()) };
-            let sign = if members.is_multiple_of(2) { 1.0 } else { -1.0 };
-            let members = members + 1;
-            sum += sign * count.items() as f64;
-            variance += count.standard_error().powi(2);
-            unions.push((union, members));
+            unions.push(union);
+        }
+    }
+    let mut counts: Vec<_> = unions.iter().map(|union| Distinct::estimated(union.estimate())).collect();
+    for (n, (alone, _)) in all.iter().enumerate() {
+        counts[1 << n] = *alone;
+    }
+    let items = |choice: usize| counts[choice].items() as f64;
+    let sign = |choice: usize| if choice.count_ones() % 2 == 1 { 1.0 } else { -1.0 };
+    let (mut sum, mut variance) = (0.0, 0.0);
+    for one in 1..counts.len() {
+        sum += sign(one) * items(one);
+        for other in 1..counts.len() {
+            let both = items(one | other).max(1.0);
+            let alike = (items(one) + items(other) - both).max(0.0) / both;
+            let errors = counts[one].standard_error() * counts[other].standard_error();
+            variance += sign(one) * sign(other) * errors * alike;
         }
     }
     let most = all.iter().map(|(alone, _)| alone.items()).min().unwrap_or_default();
-    Distinct::Estimated { items: rounded(sum).min(most), standard_error: f64::sqrt(variance) }
+    Distinct::Estimated { items: rounded(sum).min(most), standard_error: f64::sqrt(variance.max(0.0)) }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, at 0 as well")]
@@ -185,11 +198,15 @@ mod tests {
     use super::*;
 
     fn items(numbers: Range<u32>) -> Contents {
-        Contents::Items(numbers.map(|n| n.to_string().into_bytes()).collect())
+        Contents::Items(numbers.map(|n| n.to_le_bytes().to_vec()).collect())
     }
 
     fn registers(numbers: Range<u32>) -> Contents {
-        Contents::Registers(items(numbers).into_sketch())
+        let mut sketch = Sketch::new();
+        for n in numbers {
+            sketch.insert_element(&n.to_le_bytes());
+        }
+        Contents::Registers(sketch)
     }
 
     #[test]
@@ -214,35 +231,43 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_estimate_of_an_intersection_is_within_its_error_as_often_as_it_says() {
-        let (mut once, mut twice, rounds) = (0, 0, 100);
-        for round in 0..rounds {
-            let first = round * 1_000_000;
-            let (a, b) = (registers(first..first + 4000), registers(first + 2500..first + 7000));
-            let Distinct::Estimated { items, standard_error } = intersection(vec![a, b]) else {
+    /// In how many of 60 cases the estimate is off by less than its error, and than twice its error.
+    fn within(sizes: [u32; 2], common: u32) -> (u32, u32) {
+        let (mut once, mut twice) = (0, 0);
+        for round in 0..60 {
+            let (first, [a, b]) = (round * 1_000_000, sizes);
+            let second = first + a - common;
+            let Distinct::Estimated { items, standard_error } =
+                intersection(vec![registers(first..first + a), registers(second..second + b)])
+            else {
                 panic!("registers are an estimate");
             };
-            let off = (items as f64 - 1500.0).abs();
+            let off = (items as f64 - f64::from(common)).abs();
             once += u32::from(off <= standard_error);
             twice += u32::from(off <= 2.0 * standard_error);
         }
-        // The same items in every run, and so the same numbers.
-        assert!(once >= 68 && twice >= 95, "{once} and {twice} of {rounds}");
+        (once, twice)
     }
 
     #[test]
-    fn an_intersection_of_several_is_estimated_with_a_larger_error() {
+    fn the_estimate_of_an_intersection_is_within_its_error_as_often_as_it_should_be() {
+        // The same items in every run, and so the same numbers: 41 of 60 and 57 of 60 are to be expected.
+        for (sizes, common) in [([10_000, 10_000], 3500), ([10_000, 10_000], 9000), ([10_000, 1000], 500)] {
+            let (once, twice) = within(sizes, common);
+            assert!((35..=56).contains(&once) && twice >= 55, "{sizes:?} {common}: {once} and {twice}");
+        }
+    }
+
+    #[test]
+    fn an_intersection_of_several_is_an_estimate_with_its_error() {
         let all = |n: u32| (0..n).map(|k| registers(k * 1000..k * 1000 + 10_000)).collect::<Vec<_>>();
-        let of = |n: u32| intersection(all(n));
-        for n in 2..=5 {
-            let (estimate, common) = (of(n), u64::from(11 - n) * 1000);
+        for n in 1..=5 {
+            let (estimate, common) = (intersection(all(n)), u64::from(11 - n) * 1000);
             let off = (estimate.items() as f64 - common as f64).abs();
-            assert!(off <= 2.0 * estimate.standard_error(), "{n}: {estimate:?}, not {common}");
-            assert!(estimate.standard_error() > of(n - 1).standard_error());
+            assert!(off > 0.0 && off <= 2.0 * estimate.standard_error(), "{n}: {estimate:?}, not {common}");
         }
         let none = intersection(vec![registers(0..1000), registers(5000..6000)]);
-        assert!(none.items() <= 30, "{none:?}");
+        assert!(none.items() as f64 <= 2.0 * none.standard_error(), "{none:?}");
         let few = intersection(vec![items(0..5), registers(0..100_000)]);
         assert!(few.items() <= 5, "{few:?}");
     }

@@ -126,7 +126,7 @@ pub trait UniqueCounter: Sync {
     ///
     /// With a HyperLogLog among them it is what their counts and the counts of their unions leave, with the
     /// error of all of these together. So a small intersection of large counters is known badly: of two with
-    /// a million items each, to about 20,000.
+    /// a million items each, to about 11,000.
     ///
     /// # Errors
     /// When they are more than 5, their sets have more than 100,000 items, or the store cannot be read.
