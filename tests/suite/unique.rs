@@ -2,6 +2,7 @@
 
 mod edges;
 mod model;
+mod nodes;
 
 use counter_core::{
     AdaptiveUniqueCounter, Distinct, ErrorKind, ExcludingCounter, HllUniqueCounter, Included, MemoryStore,
