@@ -166,7 +166,7 @@ async fn nothing_is_counted_of_a_counter_that_nobody_used(store: impl UniqueStor
     assert_eq!(hll.intersection(&[set.key()]).await.expect("readable"), Distinct::Exact(0));
     set.merge(&[&set]).await.expect("the store is there");
     hll.merge(&[set.key(), hll.key()]).await.expect("the store is there");
-    adaptive.merge(&[adaptive.key()]).await.expect("the store is there");
+    adaptive.merge(&[adaptive.key(), hll.key()]).await.expect("the store is there");
     assert_eq!(count(&adaptive).await, Distinct::Exact(0));
 }
 

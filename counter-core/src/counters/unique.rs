@@ -44,7 +44,7 @@ const READ: usize = 100_000;
 /// # When something goes wrong
 ///
 /// What the server says it did not do, such as while it loads its data, is done again for about two seconds,
-/// and so is what may be done twice: reading, merging and forgetting. When the answer to
+/// and so are reading and forgetting after any failure, for they may be done twice. When the answer to
 /// [`include`](Self::include) or [`exclude`](ExcludingCounter::exclude) is lost, nobody knows whether it was
 /// done: the error is [`Unavailable`](ErrorKind::Unavailable). Calling again brings the counter into the
 /// state that was wanted, but may answer `false` for what the lost call did. No attempt begins later than

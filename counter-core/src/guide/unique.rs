@@ -102,7 +102,7 @@
 //!
 //! An operation asks the store at once, and its caller waits. What the server says it did not do (it loads
 //! its data, a slot is on its way, no master is there) is done again, with growing pauses, for two seconds.
-//! So is what fails while reading, merging and forgetting, for that may be done twice.
+//! So is what fails while reading and forgetting, for that may be done twice. A merge may be called again.
 //!
 //! An `include` or `exclude` whose answer was lost is not done again by itself. It may have been done, and the
 //! second answer would be about the first call: `false` for an item that nobody else has added. The error

@@ -48,7 +48,8 @@ pub trait UniqueStore: Clone + Send + Sync + 'static {
         most: usize,
     ) -> impl Future<Output = Result<Contents, Error>> + Send;
 
-    /// Raises the registers of a counter to at least these; an adaptive one has registers from then on.
+    /// Raises the registers of a counter to at least these, if there are any; an adaptive one has registers
+    /// from then on.
     ///
     /// # Errors
     /// When the counter is a set, or the store cannot do it now; call again with the same.

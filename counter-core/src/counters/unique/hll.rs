@@ -26,7 +26,7 @@ use crate::{CounterName, Error, UniqueKey, UniqueKind, UniqueStore};
 ///
 /// What it does not keep, it cannot take out again:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// use counter_core::{ExcludingCounter, HllUniqueCounter, MemoryStore};
 ///
 /// # async fn wrong() -> Result<(), Box<dyn std::error::Error>> {

@@ -55,6 +55,9 @@ impl UniqueStore for MemoryStore {
         if counter.kind == UniqueKind::Set {
             return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
         }
+        if sketch.is_empty() {
+            return Ok(());
+        }
         let kept = &mut *self.kept();
         let contents = kept.uniques.entry(counter.to_string()).or_default();
         *contents = std::mem::take(contents).union(Contents::Registers(sketch.clone()));
