@@ -1,8 +1,15 @@
+mod operations;
+mod unique;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+
+pub use unique::{
+    AdaptiveUniqueCounter, ExcludingCounter, HllUniqueCounter, SetUniqueCounter, UniqueCounter,
+};
 
 use crate::salt::{Salting, day_of};
 use crate::tally::Tally;

@@ -44,6 +44,18 @@ pub enum ErrorKind {
         /// Counters at most.
         most: u64,
     },
+    /// More items than one call may touch.
+    TooManyItems {
+        /// Items at most.
+        most: u64,
+    },
+    /// An item is longer than one may be.
+    ItemTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+        /// Bytes at most.
+        most: usize,
+    },
     /// The deadline of a shutdown passed with hits that the store has not acknowledged.
     Unflushed {
         /// How many, with those that it had acknowledged and lost again.
@@ -97,6 +109,12 @@ impl fmt::Display for Error {
             }
             ErrorKind::TooManyCounters { most } => {
                 write!(f, "there are more counters than one read may look at: {most}")
+            }
+            ErrorKind::TooManyItems { most } => {
+                write!(f, "there are more items than one call may touch: {most}")
+            }
+            ErrorKind::ItemTooLong { bytes, most } => {
+                write!(f, "an item has {bytes} bytes, more than {most}")
             }
             ErrorKind::Unflushed { hits } => {
                 write!(f, "{hits} hits were not acknowledged by the store before the deadline")

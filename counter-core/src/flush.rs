@@ -1,4 +1,3 @@
-mod backoff;
 #[cfg(feature = "metrics")]
 mod export;
 mod grace;
@@ -12,10 +11,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use backoff::Backoff;
 use lane::Lane;
 use sharing::Sharing;
 
+use crate::backoff::Backoff;
 use crate::salt::Salting;
 use crate::tally::Tally;
 use crate::{Error, ErrorKind, Store, Timestamp};

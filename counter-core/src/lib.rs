@@ -30,6 +30,9 @@
 //! # }
 //! ```
 //!
+//! What has no time is counted by [unique counters](guide::unique): how many different things there were,
+//! exactly or by a HyperLogLog, and whether one of them is new.
+//!
 //! # What is promised
 //!
 //! - A hit that was recorded is in exactly one batch, and a batch is applied exactly once: through lost
@@ -61,6 +64,14 @@
 //!   | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
 //!   | `access_counter_failing_seconds` | | how long no flush has succeeded; 0 when all is well |
 //!   | `access_counter_connections_total` | | connections made to servers |
+//!
+//! The same feature tells of what asks the store at once, which belongs to no [`Counters`], and so not to the
+//! page `/metrics` of their admin router:
+//!
+//! | metric | labels | what |
+//! |---|---|---|
+//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](UniqueCounter) by how they ended |
+//! | `access_counter_operation_seconds` | `operation` | how long they took, trying again included |
 
 mod timestamp;
 mod precision;
@@ -70,6 +81,8 @@ mod visitor;
 mod salt;
 mod sketch;
 mod shard;
+mod threshold;
+mod distinct;
 mod ledger;
 mod health;
 
@@ -82,6 +95,7 @@ mod tally;
 mod recorder;
 
 mod error;
+mod backoff;
 mod store;
 mod flush;
 mod clean;
@@ -93,12 +107,14 @@ mod counters;
 #[cfg(feature = "redis")]
 pub mod guide;
 
+pub use distinct::{Contents, Distinct};
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use name::{CounterName, CounterNameError};
 pub use precision::{Bucket, Precision, PrecisionError};
 pub use salt::{Salt, SaltError};
 pub use shard::{Shard, Shards, ShardsError};
 pub use sketch::{Register, STANDARD_ERROR, Sketch, SketchError};
+pub use threshold::{Threshold, ThresholdError};
 pub use timestamp::Timestamp;
 pub use visitor::{VisitorId, VisitorKey};
 
@@ -110,7 +126,10 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 
 pub use clean::Cleaner;
-pub use counters::{BuildError, Builder, Counters};
+pub use counters::{
+    AdaptiveUniqueCounter, BuildError, Builder, Counters, ExcludingCounter, HllUniqueCounter,
+    SetUniqueCounter, UniqueCounter,
+};
 pub use error::{Error, ErrorKind};
 pub use flush::Flusher;
 #[cfg(feature = "forecast")]
@@ -118,7 +137,7 @@ pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
 pub use stats::{Known, Series, Stats, Uniques};
 #[cfg(feature = "redis")]
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
-pub use store::{Cleaned, MemoryStore, Sample, Store};
+pub use store::{Cleaned, Included, MemoryStore, Sample, Store, UniqueKey, UniqueKind, UniqueStore};
 
 #[cfg(feature = "redis")]
 pub use fred;

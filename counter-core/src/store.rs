@@ -3,11 +3,13 @@
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod unique;
 
 use std::ops::Range;
 use std::time::Duration;
 
 pub use memory::MemoryStore;
+pub use unique::{Included, UniqueKey, UniqueKind, UniqueStore};
 
 use crate::batch::{Batch, Verdict};
 use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shards, Sketch, Timestamp};

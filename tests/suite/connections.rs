@@ -17,7 +17,7 @@ use crate::support::{name, precision};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The guide's page, of which the line for `ACL SETUSER` is tested as it stands there.
-const PAGE: &str = include_str!("../../counter-core/src/guide/redis.rs");
+pub(crate) const PAGE: &str = include_str!("../../counter-core/src/guide/redis.rs");
 
 /// Counts, cleans and reads with this store, and sees that nothing was refused.
 async fn assert_it_counts(store: RedisStore) {
@@ -45,9 +45,9 @@ async fn assert_it_counts(store: RedisStore) {
     assert_eq!(cleaned.counters, 7);
 }
 
-/// The words of the first line of the guide that begins like this.
-fn line_of_the_guide(beginning: &str) -> Vec<String> {
-    let lines = PAGE.lines().map(|line| line.trim_start_matches("//!").trim());
+/// The words of the first line of a page of the guide that begins like this.
+pub(crate) fn line_of_the_guide(page: &str, beginning: &str) -> Vec<String> {
+    let lines = page.lines().map(|line| line.trim_start_matches("//!").trim());
     let line = lines.into_iter().find(|line| line.starts_with(beginning)).expect("the guide has it");
     line.split_whitespace().map(str::to_owned).collect()
 }
@@ -56,7 +56,7 @@ fn line_of_the_guide(beginning: &str) -> Vec<String> {
 async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
     let server = RedisServer::start();
     for beginning in ["ACL SETUSER counter", "ACL SETUSER plain"] {
-        let words = line_of_the_guide(beginning);
+        let words = line_of_the_guide(PAGE, beginning);
         assert_eq!(server.command(&words).text().as_deref(), Some("OK"), "{words:?}");
         let user = &words[2];
         let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());

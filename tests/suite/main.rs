@@ -4,6 +4,7 @@ mod support;
 
 mod contract;
 mod visitors;
+mod unique;
 mod clean;
 mod offset;
 mod book;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::backoff::Backoff;
 use super::grace::Grace;
+use crate::backoff::Backoff;
 use crate::batch::{Batch, Part, Rejection, Verdict};
 use crate::tally::Tally;
 use crate::{Error, Shard, Store, Timestamp};

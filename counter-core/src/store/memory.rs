@@ -1,3 +1,5 @@
+mod unique;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -5,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Cleaned, Sample, Store};
 use crate::batch::{Batch, Part, Rejection, Verdict, WriterId};
-use crate::{Bucket, CounterName, DropReason, Error, Grid, Precision, Precisions, Shard, Sketch, Timestamp};
+use crate::{
+    Bucket, Contents, CounterName, DropReason, Error, Grid, Precision, Precisions, Shard, Sketch, Timestamp,
+};
 
 /// A store in the process: for tests, and for a site that wants numbers before it has a Redis.
 ///
@@ -21,6 +25,8 @@ struct Kept {
     totals: HashMap<CounterName, u64>,
     visitors: HashMap<(CounterName, Bucket), Visitors>,
     salts: HashMap<Bucket, Salt>,
+    /// By the end of their keys.
+    uniques: HashMap<String, Contents>,
 }
 
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::store::UniqueKey;
 use crate::{Bucket, CounterName, Precision, Shard, WriterId};
 
 /// What every key begins with: at most 64 bytes without braces or control characters, possibly none.
@@ -113,6 +114,11 @@ impl Keys {
     /// HyperLogLog: the visitors of one bucket.
     pub(super) fn unique(&self, counter: &CounterName, bucket: Bucket) -> String {
         format!("{}unique:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
+    }
+
+    /// Set or HyperLogLog: the items of a unique counter.
+    pub(super) fn unique_counter(&self, counter: &UniqueKey) -> String {
+        format!("{}{counter}", self.prefix)
     }
 
     /// String: the 16 bytes of an epoch's salt.

@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// The bound does not grow with the interval: somebody may wait for the store to be back.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
 }
 
@@ -14,15 +14,15 @@ const FIRST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(2);
 
 impl Backoff {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { next: FIRST }
     }
 
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.next = FIRST;
     }
 
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (2 * pause).min(MOST);
         // A fresh `RandomState` is as random as a jitter needs to be.

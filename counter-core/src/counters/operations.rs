@@ -1,0 +1,49 @@
+//! The operations of counters that ask the store at once, through the `metrics` facade.
+
+use crate::Error;
+#[cfg(feature = "metrics")]
+use crate::ErrorKind;
+
+#[cfg(feature = "metrics")]
+const OPERATIONS: &str = "access_counter_operations_total";
+#[cfg(feature = "metrics")]
+const SECONDS: &str = "access_counter_operation_seconds";
+
+/// Says what each of them means, to the recorder of the moment.
+pub(super) fn describe() {
+    #[cfg(feature = "metrics")]
+    {
+        use metrics::{Unit, describe_counter, describe_histogram};
+        describe_counter!(OPERATIONS, Unit::Count, "Operations of counters by how they ended");
+        describe_histogram!(SECONDS, Unit::Seconds, "How long operations of counters took");
+    }
+}
+
+/// Does it, and tells how it ended and how long it took; one that is dropped before tells nothing.
+pub(super) async fn measured<T>(
+    operation: &'static str,
+    doing: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    #[cfg(feature = "metrics")]
+    let begun = std::time::Instant::now();
+    let answer = doing.await;
+    #[cfg(feature = "metrics")]
+    {
+        let outcome = answer.as_ref().map_or_else(|error| outcome(error.kind()), |_| "done");
+        metrics::counter!(OPERATIONS, "operation" => operation, "outcome" => outcome).increment(1);
+        metrics::histogram!(SECONDS, "operation" => operation).record(begun.elapsed());
+    }
+    #[cfg(not(feature = "metrics"))]
+    let _ = operation;
+    answer
+}
+
+#[cfg(feature = "metrics")]
+const fn outcome(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Refused => "refused",
+        ErrorKind::Malformed { .. } => "malformed",
+        _ => "invalid",
+    }
+}

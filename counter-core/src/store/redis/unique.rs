@@ -1,0 +1,171 @@
+mod plain;
+
+use std::collections::HashSet;
+
+use fred::bytes::Bytes;
+use fred::types::{FromValue, Value};
+
+use super::connection::answer_of;
+use super::retry::{it_may_pass, nothing_was_done, retried};
+use super::script::Call;
+use super::{RedisStore, Shared};
+use crate::store::{Included, UniqueKey, UniqueKind, UniqueStore};
+use crate::{Contents, CounterName, Distinct, Error, ErrorKind, Sketch};
+
+/// Registers that one call raises: up to 5 ms of the server's time, while they are sparse.
+const REGISTERS: usize = 1000;
+
+/// Items that are asked for at once.
+const PAGE: &str = "1000";
+
+impl UniqueStore for RedisStore {
+    async fn include(&self, counter: &UniqueKey, items: &[Vec<u8>]) -> Result<Included, Error> {
+        let key = self.0.unique(counter);
+        let most = match counter.kind {
+            UniqueKind::Set => {
+                let add = || self.0.on_items("SADD", &key, items);
+                let new = retried(nothing_was_done, add).await.map_err(|error| of_key(error, &key))?;
+                return Ok(Included { new, exact: true });
+            }
+            UniqueKind::Sketch => None,
+            UniqueKind::Adaptive(threshold) => Some(threshold.items()),
+        };
+        let include = || self.0.include(&key, most, items);
+        retried(nothing_was_done, include).await.map_err(|error| of_key(error, &key))
+    }
+
+    async fn exclude(&self, set: &CounterName, items: &[Vec<u8>]) -> Result<u64, Error> {
+        let key = self.0.unique(&UniqueKey { name: set.clone(), kind: UniqueKind::Set });
+        let remove = || self.0.on_items("SREM", &key, items);
+        retried(nothing_was_done, remove).await.map_err(|error| of_key(error, &key))
+    }
+
+    async fn distinct(&self, counter: &UniqueKey) -> Result<Distinct, Error> {
+        let key = self.0.unique(counter);
+        let key = &key;
+        let count = |command| retried(it_may_pass, move || self.0.on_key::<u64>(command, key));
+        let answer = match counter.kind {
+            UniqueKind::Set => count("SCARD").await.map(Distinct::Exact),
+            UniqueKind::Sketch => count("PFCOUNT").await.map(Distinct::estimated),
+            UniqueKind::Adaptive(_) => match count("SCARD").await {
+                Err(error) if is_of_another_type(&error) => count("PFCOUNT").await.map(Distinct::estimated),
+                items => items.map(Distinct::Exact),
+            },
+        };
+        answer.map_err(|error| of_key(error, key))
+    }
+
+    async fn contents(&self, counter: &UniqueKey, most: usize) -> Result<Contents, Error> {
+        let key = self.0.unique(counter);
+        let answer = match counter.kind {
+            UniqueKind::Set => self.0.items(&key, most).await,
+            UniqueKind::Sketch => self.0.registers(&key).await,
+            UniqueKind::Adaptive(_) => match self.0.items(&key, most).await {
+                Err(error) if is_of_another_type(&error) => self.0.registers(&key).await,
+                items => items,
+            },
+        };
+        answer.map_err(|error| of_key(error, &key))
+    }
+
+    async fn absorb(&self, counter: &UniqueKey, sketch: &Sketch) -> Result<(), Error> {
+        let key = self.0.unique(counter);
+        let most = match counter.kind {
+            UniqueKind::Set => {
+                return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
+            }
+            UniqueKind::Sketch => None,
+            UniqueKind::Adaptive(_) => Some(0),
+        };
+        let elements: Vec<_> = sketch.registers().map(|register| register.element().to_vec()).collect();
+        for elements in elements.chunks(REGISTERS) {
+            let include = || self.0.include(&key, most, elements);
+            retried(it_may_pass, include).await.map_err(|error| of_key(error, &key))?;
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, counter: &UniqueKey) -> Result<(), Error> {
+        let key = self.0.unique(counter);
+        let _: u64 = retried(it_may_pass, || self.0.on_key("DEL", &key)).await?;
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn unique(&self, counter: &UniqueKey) -> String {
+        self.keys(self.shards.of(&counter.name)).unique_counter(counter)
+    }
+
+    async fn on_key<R: FromValue>(&self, command: &'static str, key: &str) -> Result<R, Error> {
+        self.route.call(command, key, vec![key.into()]).await
+    }
+
+    async fn on_items(&self, command: &'static str, key: &str, items: &[Vec<u8>]) -> Result<u64, Error> {
+        self.route.call(command, key, with_items(key, items)).await
+    }
+
+    /// Adds to what has registers, or gets them when it has more than `most` items.
+    async fn include(&self, key: &str, most: Option<u16>, items: &[Vec<u8>]) -> Result<Included, Error> {
+        if self.runs_scripts() {
+            let mut call = Call::new([key]);
+            call.push(most.map_or_else(String::new, |most| most.to_string()));
+            for item in items {
+                call.push(Bytes::copy_from_slice(item));
+            }
+            let answer = self.include.run(&self.route, call).await;
+            if !self.refused_a_script(&answer) {
+                return answer.map(|(new, exact): (u64, u64)| Included { new, exact: exact == 1 });
+            }
+        }
+        plain::include(self, key, most, items).await
+    }
+
+    async fn items(&self, key: &str, most: usize) -> Result<Contents, Error> {
+        let mut items = HashSet::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let scan = || {
+                let words = [key, &cursor, "COUNT", PAGE].map(Value::from).to_vec();
+                self.route.call("SSCAN", key, words)
+            };
+            let (next, page): (String, Vec<Bytes>) = retried(it_may_pass, scan).await?;
+            items.extend(page.into_iter().map(Vec::from));
+            if items.len() > most {
+                return Err(Error::new(ErrorKind::TooManyItems { most: most as u64 }));
+            }
+            if next == "0" {
+                return Ok(Contents::Items(items));
+            }
+            cursor = next;
+        }
+    }
+
+    async fn registers(&self, key: &str) -> Result<Contents, Error> {
+        let value: Option<Bytes> = retried(it_may_pass, || self.on_key("GET", key)).await?;
+        value.map_or_else(|| Ok(Sketch::new()), |value| sketch(&value, key)).map(Contents::Registers)
+    }
+}
+
+fn with_items(key: &str, items: &[Vec<u8>]) -> Vec<Value> {
+    let items = items.iter().map(|item| Value::from(Bytes::copy_from_slice(item)));
+    [Value::from(key)].into_iter().chain(items).collect()
+}
+
+fn sketch(value: &[u8], key: &str) -> Result<Sketch, Error> {
+    Sketch::from_redis(value).map_err(|error| malformed(key).caused_by(error))
+}
+
+fn malformed(key: &str) -> Error {
+    Error::new(ErrorKind::Malformed { key: key.to_owned() })
+}
+
+/// Inside of a script other words may stand before those of the command.
+fn is_of_another_type(error: &Error) -> bool {
+    answer_of(error).is_some_and(|answer| answer.contains("WRONGTYPE") || answer.contains("INVALIDOBJ"))
+}
+
+/// Says which key it is that has something else in it.
+fn of_key(error: Error, key: &str) -> Error {
+    if is_of_another_type(&error) { malformed(key).caused_by(error) } else { error }
+}

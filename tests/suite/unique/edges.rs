@@ -1,0 +1,235 @@
+//! Unique counters where others are at work: on the same counter, on its key, on the connection.
+
+use std::time::Duration;
+
+use counter_core::{
+    AdaptiveUniqueCounter, Distinct, Error, ErrorKind, ExcludingCounter, RedisStore, UniqueCounter,
+};
+use tests::{FaultProxy, RedisServer, until};
+use tokio::task::JoinSet;
+
+use super::{adaptive, count, hll, include, set, sketch_of, store, visitors, without_scripts};
+use crate::connections::{self, line_of_the_guide};
+
+#[tokio::test]
+async fn a_counter_lies_under_the_key_that_is_documented() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    include(&set(&store, "voters"), 0..2).await;
+    include(&hll(&store, "readers"), 0..2).await;
+    include(&adaptive(&store, "guests", 2), 0..2).await;
+    let kind = |key: &str| server.command(&["TYPE", key]).text().expect("a text");
+    assert_eq!(kind("access:set:voters"), "set");
+    assert_eq!(server.int(&["PFCOUNT", "access:hll:readers"]), 2);
+    assert_eq!(kind("access:adaptive:guests"), "set");
+    server.command(&["EXPIRE", "access:adaptive:guests", "1000"]);
+    include(&adaptive(&store, "guests", 2), 2..3).await;
+    assert_eq!(server.int(&["PFCOUNT", "access:adaptive:guests"]), 3);
+    assert!(server.int(&["TTL", "access:adaptive:guests"]) > 0, "it expires when it would have");
+    assert_eq!(server.int(&["DBSIZE"]), 3);
+}
+
+async fn assert_another_type_is_told(server: &RedisServer) {
+    let store = store(&server.url()).await;
+    let (set, hll, adaptive) = (set(&store, "a"), hll(&store, "a"), adaptive(&store, "a", 10));
+    for other in [&["RPUSH", "key", "x"][..], &["SET", "key", "no registers"], &["HSET", "key", "a", "b"]] {
+        for counter in ["set", "hll", "adaptive"] {
+            let key = format!("access:{counter}:a");
+            server.command(&["DEL", &key]);
+            server.command(&[&[other[0], &key], &other[2..]].concat());
+        }
+        let refused = [
+            set.include("x").await.map(drop),
+            hll.include("x").await.map(drop),
+            adaptive.include("x").await.map(drop),
+            set.count().await.map(drop),
+            hll.count().await.map(drop),
+            adaptive.count().await.map(drop),
+            set.union(&[]).await.map(drop),
+            hll.union(&[]).await.map(drop),
+            adaptive.union(&[]).await.map(drop),
+        ];
+        for (refused, counter) in refused.into_iter().zip(["set", "hll", "adaptive"].iter().cycle()) {
+            let error = refused.expect_err("it is of another type");
+            let key = format!("access:{counter}:a");
+            assert_eq!(error.kind(), &ErrorKind::Malformed { key: key.clone() }, "{error:?}");
+            assert!(error.to_string().contains(&key) && std::error::Error::source(&error).is_some());
+            assert_ne!(server.command(&["TYPE", &key]).text().as_deref(), Some("set"), "it is left as it is");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_left_as_it_is_and_named_in_the_error() {
+    assert_another_type_is_told(&RedisServer::start()).await;
+    assert_another_type_is_told(&without_scripts()).await;
+}
+
+#[tokio::test]
+async fn a_set_where_registers_belong_is_not_turned_into_them() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let store = store(&server.url()).await;
+        server.command(&["SADD", "access:hll:a", "x"]);
+        let hll = hll(&store, "a");
+        include(&set(&store, "b"), 0..10).await;
+        let key = "access:hll:a".to_owned();
+        let malformed = ErrorKind::Malformed { key: key.clone() };
+        assert_eq!(hll.include("y").await.expect_err("it is a set").kind(), &malformed);
+        let merged = hll.merge(&[adaptive_of_registers(&store).await.key()]).await;
+        assert_eq!(merged.expect_err("it is a set").kind(), &malformed);
+        assert_eq!(server.int(&["SCARD", &key]), 1);
+    }
+}
+
+async fn adaptive_of_registers(store: &RedisStore) -> AdaptiveUniqueCounter<RedisStore> {
+    let adaptive = adaptive(store, "registers", 1);
+    include(&adaptive, 0..10).await;
+    adaptive
+}
+
+/// How often the server was given this command.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let statistics = server.command(&["INFO", "commandstats"]).text().expect("a text");
+    let line = statistics.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().expect("a number").parse().expect("a number"))
+}
+
+/// Eight clients that add overlapping items to one counter, over its threshold.
+async fn assert_conversion_is_exact(server: &RedisServer) {
+    let mut stores = Vec::new();
+    for _ in 0..8 {
+        stores.push(store(&server.url()).await);
+    }
+    let counters: Vec<_> = stores.iter().map(|store| adaptive(store, "a", 150)).collect();
+    let mut adding = JoinSet::new();
+    for (counter, n) in counters.clone().into_iter().zip(0_u32..) {
+        adding.spawn(async move {
+            let mut new = 0;
+            for some in visitors(n * 20..n * 20 + 150).chunks(7) {
+                let included = counter.include_all(some).await.expect("the store is there");
+                new += if included.exact { included.new } else { 0 };
+            }
+            new
+        });
+    }
+    let new: u64 = adding.join_all().await.into_iter().sum();
+    assert!((144..=150).contains(&new), "{new} new items before the threshold of 150");
+    let all = 7 * 20 + 150;
+    assert_eq!(count(&counters[0]).await.items(), sketch_of(0..all).estimate());
+    assert!(!count(&counters[0]).await.is_exact());
+    assert_eq!(calls(server, "set"), 1, "it was converted once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_clients_at_once_lose_and_double_nothing_and_convert_once() {
+    assert_conversion_is_exact(&RedisServer::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_clients_at_once_convert_once_where_scripts_are_refused() {
+    assert_conversion_is_exact(&without_scripts()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_clients_of_one_set_are_told_once_that_an_item_is_new() {
+    let server = RedisServer::start();
+    let mut adding = JoinSet::new();
+    for _ in 0..4 {
+        let counter = set(&store(&server.url()).await, "a");
+        adding.spawn(async move { include(&counter, 0..2000).await });
+    }
+    let new = adding.join_all().await;
+    assert_eq!(new.iter().sum::<u64>(), 2000, "{new:?}");
+    let counter = set(&store(&server.url()).await, "a");
+    assert_eq!(count(&counter).await, Distinct::Exact(2000));
+}
+
+#[tokio::test]
+async fn what_the_server_says_it_did_not_do_is_done_again() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let proxy = FaultProxy::start(server.address()).await;
+        let store = store(&proxy.url()).await;
+        let counter = adaptive(&store, "a", 10);
+        for (words, n) in [("LOADING Redis is loading", 0), ("BUSY Redis is busy", 1), ("TRYAGAIN Slot", 2)] {
+            proxy.reply_with(2, words);
+            assert!(counter.include(n.to_string()).await.expect("it is done in the end"), "{words}");
+        }
+        assert_eq!(proxy.answered(), 6);
+        assert_eq!(count(&counter).await, Distinct::Exact(3));
+    }
+}
+
+#[tokio::test]
+async fn when_the_answer_is_lost_the_error_says_so_and_the_state_is_right_after_another_call() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let proxy = FaultProxy::start(server.address()).await;
+        let store = store(&proxy.url()).await;
+        let counter = adaptive(&store, "a", 10);
+        counter.include("ann").await.expect("the store is there");
+        proxy.swallow_replies(1);
+        let error = counter.include("bob").await.expect_err("the answer is lost");
+        assert_eq!(error.kind(), &ErrorKind::Unavailable, "{error:?}");
+        assert_eq!(proxy.swallowed(), 1);
+        // It was added by the call whose answer was lost, so it is not new to this one.
+        let again = async || counter.include("bob").await.is_ok_and(|new| !new);
+        until("the connection is there again", Duration::from_secs(10), again).await;
+        assert_eq!(count(&counter).await, Distinct::Exact(2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_outlives_connections_that_are_cut() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let counter = set(&store, "a");
+    include(&counter, 0..100).await;
+    for _ in 0..20 {
+        let (counted, killed) =
+            tokio::join!(counter.count(), async { server.command(&["CLIENT", "KILL", "TYPE", "normal"]) });
+        assert_eq!(counted.expect("it is asked again"), Distinct::Exact(100), "{killed:?}");
+    }
+}
+
+/// The guide's page, of which the lines for `ACL SETUSER` are tested as they stand there.
+const PAGE: &str = include_str!("../../../counter-core/src/guide/unique.rs");
+
+/// All that unique counters do with a server.
+async fn use_all(store: &RedisStore) -> Result<(), Error> {
+    let (set, hll, adaptive) = (set(store, "a"), hll(store, "a"), adaptive(store, "a", 2));
+    set.include_all(["ann", "bob", "eve"]).await?;
+    hll.include_all(["ann", "bob", "eve"]).await?;
+    for (some, exact) in [(["ann", "bob"], true), (["bob", "eve"], false), (["ann", "bob"], false)] {
+        assert_eq!(adaptive.include_all(some).await?.exact, exact);
+    }
+    assert!(set.exclude("eve").await?);
+    assert_eq!((set.count().await?.items(), hll.count().await?.items()), (2, 3));
+    assert_eq!(adaptive.count().await?.items(), 3);
+    assert_eq!(set.union(&[hll.key(), adaptive.key()]).await?.items(), 3);
+    hll.merge(&[set.key()]).await?;
+    set.forget().await?;
+    hll.forget().await?;
+    adaptive.forget().await
+}
+
+#[tokio::test]
+async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
+    let server = RedisServer::start();
+    let set_user = |words: &[String]| {
+        assert_eq!(server.command(words).text().as_deref(), Some("OK"), "{words:?}");
+    };
+    for beginning in ["ACL SETUSER counter", "ACL SETUSER plain"] {
+        set_user(&line_of_the_guide(connections::PAGE, beginning));
+        let words = line_of_the_guide(PAGE, beginning);
+        set_user(&words);
+        let url = format!("redis://{}:secret@127.0.0.1:{}", words[2], server.port());
+        let store = RedisStore::builder().connect(&url).await.expect("an address");
+        use_all(&store).await.expect("nothing else is needed");
+        for right in &words[3..] {
+            set_user(&[&words[..3], &[right.replace('+', "-")]].concat());
+            assert!(use_all(&store).await.is_err(), "{right} is needed by {}", words[2]);
+            server.command(&["FLUSHALL"]);
+            set_user(&words);
+        }
+        use_all(&store).await.expect("nothing else is needed");
+    }
+}
