@@ -239,11 +239,11 @@ return wrong;
 "##;
 
 /// What a browser is to be like.
-struct Wanted {
-    script: bool,
-    demo: bool,
-    width: u32,
-    height: u32,
+pub(crate) struct Wanted {
+    pub(crate) script: bool,
+    pub(crate) demo: bool,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
 }
 
 impl Default for Wanted {
@@ -254,14 +254,14 @@ impl Default for Wanted {
 
 /// A page in a browser in Tokyo.
 #[derive(Clone)]
-struct Page {
-    client: Client,
+pub(crate) struct Page {
+    pub(crate) client: Client,
     site: SocketAddr,
 }
 
 /// Starts the example and a browser that is logged in by its link, has them used, and ends both. In the end
 /// the browser must have had nothing to complain about.
-async fn browse<F: Future<Output = ()> + 'static>(wanted: Wanted, using: impl FnOnce(Page) -> F + 'static) {
+pub(crate) async fn browse<F: Future<Output = ()> + 'static>(wanted: Wanted, using: impl FnOnce(Page) -> F + 'static) {
     let mut command = Command::new(process::example().await);
     command.args(["--listen", "127.0.0.1:0", "--flush-interval", "0.25", "--admin-token", "a-token"]);
     for variable in ["REDIS_URL", "NAMESPACE", "TRUST_HOPS", "CONFIRM", "DEMO_TRAFFIC"] {
@@ -332,7 +332,7 @@ fn capabilities(wanted: &Wanted, profile: &str) -> Map<String, Value> {
 
 impl Page {
     /// Goes to an address of the dashboard.
-    async fn open(&self, path: &str) {
+    pub(crate) async fn open(&self, path: &str) {
         let address = format!("http://{}/admin/stats{path}", self.site);
         self.client.goto(&address).await.expect("it opens");
     }
@@ -372,11 +372,11 @@ impl Page {
         until(&what, limit, is_wanted).await;
     }
 
-    async fn run(&self, script: &str) -> Value {
+    pub(crate) async fn run(&self, script: &str) -> Value {
         self.client.execute(script, Vec::new()).await.expect("it runs")
     }
 
-    async fn dark(&self, dark: bool) {
+    pub(crate) async fn dark(&self, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.driver("goog/cdp/execute", json!({"cmd": "Emulation.setEmulatedMedia", "params": features}))
@@ -386,6 +386,11 @@ impl Page {
     /// What the browser has against the page: errors, and violations of its policy.
     async fn complaints(&self) -> Value {
         self.driver("se/log", json!({"type": "browser"})).await
+    }
+
+    /// Forgets what the browser has said until now.
+    pub(crate) async fn forgive(&self) {
+        self.complaints().await;
     }
 
     async fn picture(&self, name: &str) {

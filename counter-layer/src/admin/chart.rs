@@ -82,6 +82,8 @@ pub(crate) struct Tick {
 pub(crate) struct TimeTick {
     pub(crate) x: String,
     pub(crate) percent: String,
+    /// At which of its sides it stands there, so that the edge does not cut it off.
+    pub(crate) anchor: &'static str,
     pub(crate) unix: u64,
     pub(crate) style: &'static str,
     pub(crate) text: String,
@@ -332,6 +334,11 @@ fn times(starts: &[Timestamp], width: u64, frame: &Frame) -> Vec<TimeTick> {
             TimeTick {
                 x: fixed(frame.middle(place)),
                 percent: fixed(frame.middle(place) * 100.0 / f64::from(WIDTH)),
+                anchor: match frame.middle(place) * 100.0 / f64::from(WIDTH) {
+                    ..4.0 => "start",
+                    96.0.. => "end",
+                    _ => "middle",
+                },
                 unix: start.as_unix(),
                 style: style.name(),
                 text: text::instant(*start, style),
