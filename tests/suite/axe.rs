@@ -34,9 +34,12 @@ const SOURCE: &str = "COUNTER_AXE";
 async fn axe_has_nothing_against_any_page() {
     let file = std::env::var(SOURCE).expect("COUNTER_AXE says where axe.min.js is");
     let axe = fs::read_to_string(file).expect("it can be read");
-    for (name, dark, width, height) in
-        [("light", false, 1180, 1300), ("dark", true, 1180, 1300), ("phone", false, 390, 844), ("dark phone", true, 390, 844)]
-    {
+    for (name, dark, width, height) in [
+        ("light", false, 1180, 1300),
+        ("dark", true, 1180, 1300),
+        ("phone", false, 390, 844),
+        ("dark phone", true, 390, 844),
+    ] {
         let axe = axe.clone();
         browse(Wanted { width, height, demo: true, ..Wanted::default() }, move |page| async move {
             page.dark(dark).await;
@@ -46,7 +49,9 @@ async fn axe_has_nothing_against_any_page() {
                 let against = run(&page, &axe).await;
                 let against = against.as_array().cloned().unwrap_or_else(|| vec![against]);
                 eprintln!("{name}: {} in {path:?}", against.len());
-                found.extend(against.iter().map(|what| format!("{name}, {path:?}: {}", what.as_str().unwrap_or("?"))));
+                found.extend(
+                    against.iter().map(|what| format!("{name}, {path:?}: {}", what.as_str().unwrap_or("?"))),
+                );
             }
             assert!(found.is_empty(), "{}", found.join("\n"));
             // The page that is not there is one of them, and the browser says so.
