@@ -210,12 +210,14 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
     let routes = routes.merge(dashboard::routes());
     #[cfg(not(feature = "dashboard"))]
     let routes = routes.route("/", get(api::index));
+    #[cfg(feature = "openapi")]
+    let routes =
+        routes.route("/api/openapi.json", get(openapi::openapi)).route("/api/explore", get(explore::explore));
     let routes = routes
         .with_state(stats)
         .merge(live)
         .merge(metrics)
         .merge(pictures)
-        .merge(description())
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::wrong_method);
     access.guard(routes)
@@ -229,16 +231,4 @@ fn picture_routes<S: Store>(
         .route("/badge.svg", get(badge::badge))
         .route("/sparkline.svg", get(badge::sparkline))
         .with_state(Pictures { stats, shown: Arc::new(shown) })
-}
-
-#[cfg(feature = "openapi")]
-fn description() -> Router {
-    Router::new()
-        .route("/api/openapi.json", get(openapi::openapi))
-        .route("/api/explore", get(explore::explore))
-}
-
-#[cfg(not(feature = "openapi"))]
-fn description() -> Router {
-    Router::new()
 }

@@ -235,14 +235,16 @@ async fn the_page_of_two_thousand_counters_comes_soon_from_either_store() {
     fill(&other.recorder());
     other.flush().await.expect("Redis takes all");
     for (name, router) in [("memory", site.router.clone()), ("Redis", routed(other.stats()))] {
-        let mut fastest = Duration::MAX;
-        for _ in 0..5 {
-            let begin = Instant::now();
-            assert_eq!(send(&router, "", &[]).await.status, StatusCode::OK);
-            fastest = fastest.min(begin.elapsed());
+        for path in ["", "?sort=uniques", "?sort=change", "?forecast=1"] {
+            let mut fastest = Duration::MAX;
+            for _ in 0..5 {
+                let begin = Instant::now();
+                assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
+                fastest = fastest.min(begin.elapsed());
+            }
+            eprintln!("{name}, {path:?}: {fastest:?}");
+            assert!(fastest.as_millis() < 1500, "{name}, {path:?}: {fastest:?}");
         }
-        eprintln!("{name}: {fastest:?}");
-        assert!(fastest.as_millis() < 1500, "{name}: {fastest:?}");
     }
 }
 
