@@ -172,7 +172,7 @@ async fn the_names_and_precisions_that_are_described_are_those_that_are_taken() 
     assert_eq!(pattern, r"^[^\x00-\x1f\x7f-\x9f]*$");
     for code in (0..=0xff).filter_map(char::from_u32) {
         let is_described = !matches!(code, '\0'..='\x1f' | '\x7f'..='\u{9f}');
-        assert_eq!(counter_core::CounterName::new(&*code.to_string()).is_ok(), is_described, "{code:?}");
+        assert_eq!(counter_core::CounterName::new(&code.to_string()).is_ok(), is_described, "{code:?}");
     }
 }
 

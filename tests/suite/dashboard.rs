@@ -257,7 +257,7 @@ async fn the_pages_of_two_thousand_counters_are_read_in_less_than_ten_round_trip
     counters.flush().await.expect("Redis takes all");
     let router = routed(counters.stats());
     // Longer than it takes to ask for what goes together.
-    proxy.delay_replies(Duration::from_millis(300));
+    proxy.delay_replies(Duration::from_millis(600));
     for path in [
         "",
         "?sort=uniques",
