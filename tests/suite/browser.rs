@@ -81,7 +81,7 @@ async fn what_is_expected_can_be_read_by_keyboard_and_goes_on_while_it_is_live()
         page.until_text("#readout", LIMIT, expected).await;
         page.press("#lines", Key::Home).await;
         page.until_text("#readout", LIMIT, |readout| {
-            readout.contains("hits: unknown") && !readout.contains("expected")
+            readout.contains("A hits: ") && !readout.contains("expected")
         })
         .await;
         assert_eq!(page.run("return document.querySelectorAll('#twin tr').length > 30").await, true);
