@@ -220,8 +220,9 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
     #[cfg(not(feature = "dashboard"))]
     let routes = routes.route("/", get(api::index));
     #[cfg(feature = "openapi")]
-    let routes =
-        routes.route("/api/openapi.json", get(openapi::openapi)).route("/api/explore", get(explore::explore));
+    let routes = routes.route("/api/openapi.json", get(openapi::openapi));
+    #[cfg(feature = "openapi")]
+    let routes = routes.route("/api/explore", get(explore::explore));
     let routes = routes
         .with_state(stats)
         .merge(live)
