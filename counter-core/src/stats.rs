@@ -74,6 +74,8 @@ const SAMPLES: u64 = 300_000;
 const COUNTERS: u64 = 10_000;
 /// Sketches that one read may touch: 12 MB from the store at most.
 const SKETCHES: u64 = 1000;
+/// Sketches that one read may have the store count.
+const COUNTED: u64 = 10_000;
 /// Counters on a page.
 const PAGE: usize = 1000;
 
@@ -196,6 +198,48 @@ impl<S: Store> Stats<S> {
         let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
         let union = self.store.visitors(counters, &buckets).await?;
         Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR })
+    }
+
+    /// How many different visitors each of these counters had, in their order, in the buckets that start in
+    /// `range`: by one exchange with each shard, and without their sketches where the store can count.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp, VisitorKey};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let recorder = counters.recorder();
+    /// let (home, about) = (recorder.counter("/"), recorder.counter("/about"));
+    /// for person in [b"one", b"two"] {
+    ///     recorder.record(home, Some(VisitorKey::new([7; 16]).visitor(&[person])));
+    /// }
+    /// recorder.record(about, None);
+    /// counters.flush().await?;
+    ///
+    /// let (hour, now) = (Precision::try_from(3600)?, Timestamp::now());
+    /// let names = ["/".parse()?, "/about".parse()?];
+    /// let uniques = counters.stats().uniques_of_each(&names, hour, now.minus(3600)..now.plus(3600)).await?;
+    /// assert_eq!((uniques[0].visitors, uniques[1].visitors), (2, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the precision is not one of those of visitors, the range is empty, counters times buckets
+    /// are more than 10,000, or the store cannot be read.
+    pub async fn uniques_of_each(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Uniques>, Error> {
+        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, COUNTED)?;
+        let starts = precision.starts(range.start..range.end);
+        let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
+        let counts = self.store.visitor_counts(counters, &buckets).await?;
+        let uniques = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR };
+        Ok(counts.into_iter().map(uniques).collect())
     }
 
     /// Up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or the

@@ -106,6 +106,26 @@ pub trait Store: Clone + Send + Sync + 'static {
         buckets: &[Bucket],
     ) -> impl Future<Output = Result<Sketch, Error>> + Send;
 
+    /// For each of these counters how many visitors it had in these buckets together: the
+    /// [estimate](Sketch::estimate) of their union. A store that can count by itself does better than this,
+    /// which reads the sketches of one counter after the other.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn visitor_counts(
+        &self,
+        counters: &[CounterName],
+        buckets: &[Bucket],
+    ) -> impl Future<Output = Result<Vec<u64>, Error>> + Send {
+        async move {
+            let mut counts = Vec::with_capacity(counters.len());
+            for counter in counters {
+                counts.push(self.visitors(std::slice::from_ref(counter), buckets).await?.estimate());
+            }
+            Ok(counts)
+        }
+    }
+
     /// The salt of an epoch: `candidate` for the first who asks, the same for all others until
     /// `expiry`, at which it is forgotten.
     ///

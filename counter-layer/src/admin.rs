@@ -59,6 +59,15 @@
 //! while the store takes nothing. After that a bucket without a hit is 0. The last seconds, which may get
 //! hits from a flush that is still to come, are dashed.
 //!
+//! With the feature `forecast` as well, the chart can go on with what is expected of its first counter: a
+//! dotted line in the band that 95 of 100 counts should stay in, and below the chart how far off that would
+//! have been before, compared with the naive forecast, or why nothing is expected. Samples that were
+//! out of the ordinary have a mark, ◇, and are called `unusual` in the table of the chart.
+//!
+//! The table can be sorted by visitors too: Redis counts them itself, for up to 10,000 counters by one exchange
+//! with each shard. That takes it 3 µs for a counter with 1,000 visitors and 0.1 ms for one with many
+//! more, and next to nothing until somebody new comes.
+//!
 //! # The rest
 //!
 //! [`explain`] is a route of its own: it tells which rule decides about a request. So are
@@ -72,7 +81,7 @@
 //!
 //! [`Access`] has no default: a bearer token, which a link exchanges for a cookie; a name and a password; a
 //! closure over the request; or everybody. All of them read; who is to forget counters is told so by
-//! [`Access::may_forget`]. Every answer has a strict `Content-Security-Policy` and cannot be framed.
+//! [`Access::may_forget`]. Where a proxy ends TLS, [`Access::secure_cookie`] keeps the cookie to it. Every answer has a strict `Content-Security-Policy` and cannot be framed.
 //!
 //! # Problems
 //!
@@ -213,12 +222,15 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
     let routes = routes.merge(dashboard::routes());
     #[cfg(not(feature = "dashboard"))]
     let routes = routes.route("/", get(api::index));
+    #[cfg(feature = "openapi")]
+    let routes = routes.route("/api/openapi.json", get(openapi::openapi));
+    #[cfg(feature = "openapi")]
+    let routes = routes.route("/api/explore", get(explore::explore));
     let routes = routes
         .with_state(stats)
         .merge(live)
         .merge(metrics)
         .merge(pictures)
-        .merge(description())
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::wrong_method);
     access.guard(routes)
@@ -232,16 +244,4 @@ fn picture_routes<S: Store>(
         .route("/badge.svg", get(badge::badge))
         .route("/sparkline.svg", get(badge::sparkline))
         .with_state(Pictures { stats, shown: Arc::new(shown) })
-}
-
-#[cfg(feature = "openapi")]
-fn description() -> Router {
-    Router::new()
-        .route("/api/openapi.json", get(openapi::openapi))
-        .route("/api/explore", get(explore::explore))
-}
-
-#[cfg(not(feature = "openapi"))]
-fn description() -> Router {
-    Router::new()
 }

@@ -32,7 +32,7 @@
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
 //! - `admin`: the router that shows the numbers, as JSON.
 //! - `openapi`: its description at `api/openapi.json`.
-//! - `forecast`: what comes next, at `api/forecast`.
+//! - `forecast`: what comes next, at `api/forecast` and in the chart of the dashboard.
 //! - `dashboard`: its pages for people.
 //! - `serde`: rules that can be read from configuration.
 

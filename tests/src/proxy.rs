@@ -157,6 +157,14 @@ impl FaultProxy {
         self.faults.to_answer.spent()
     }
 
+    /// How often a request came after a reply to earlier ones: how often the clients waited, at the most,
+    /// when replies are [delayed](Self::delay_replies) for longer than it takes to ask all that goes
+    /// together.
+    #[must_use]
+    pub fn round_trips(&self) -> u64 {
+        self.faults.round_trips()
+    }
+
     /// How many connections have been made, refused ones included.
     #[must_use]
     pub fn connections(&self) -> u64 {
@@ -440,6 +448,20 @@ mod tests {
         proxy.black_hole(false);
         assert_eq!(client.reply().await, None);
         assert_eq!(redis.bytes(&["GET", "n"]), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_together_is_one_round_trip() {
+        let (_redis, proxy) = servers().await;
+        proxy.delay_replies(Duration::from_millis(200));
+        let mut client = Client::connect(proxy.address()).await;
+        for trips in 1..=3 {
+            client.send(&[["PING"].as_slice(); 20]).await;
+            for _ in 0..20 {
+                assert!(client.reply().await.is_some());
+            }
+            assert_eq!(proxy.round_trips(), trips);
+        }
     }
 
     #[tokio::test]

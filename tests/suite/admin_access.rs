@@ -78,6 +78,35 @@ async fn a_link_with_the_token_is_exchanged_for_a_cookie_and_the_link_without() 
 }
 
 #[tokio::test]
+async fn the_cookie_is_for_tls_alone_when_the_owner_says_so_or_the_request_came_by_it() {
+    let access = || Access::bearer(TOKEN).expect("a token");
+    let (asked, by_other) = (access().secure_cookie(), access().or(Access::open().secure_cookie()));
+    let (https, http) = ("https://stats.example/admin/stats", "http://stats.example/admin/stats");
+    let table = [
+        (access(), "/admin/stats", None, false),
+        (access(), http, None, false),
+        (access(), https, None, true),
+        (access(), "/admin/stats", Some(("x-forwarded-proto", "https")), false),
+        (access(), https, Some(("x-forwarded-proto", "http")), true),
+        (asked.clone(), "/admin/stats", None, true),
+        (asked.clone(), http, None, true),
+        (asked, "/admin/stats", Some(("x-forwarded-proto", "http")), true),
+        (by_other, "/admin/stats", None, true),
+    ];
+    for (access, address, shown, secure) in table {
+        let answer = send(&guarded(access), &format!("{address}?token={}", encode(TOKEN)), shown).await;
+        let cookie = answer.headers[header::SET_COOKIE].to_str().expect("text");
+        let (_, attributes) = cookie.split_once("; ").expect("a cookie with attributes");
+        let expected = if secure { "; Secure" } else { "" };
+        assert_eq!(
+            attributes,
+            format!("Path=/admin/stats; HttpOnly; SameSite=Strict{expected}"),
+            "{address} with {shown:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_cookie_opens_nothing_of_another_start() {
     let router = || guarded(Access::bearer(TOKEN).expect("a token"));
     let answer = send(&router(), &format!("/admin/stats?token={}", encode(TOKEN)), None).await;

@@ -67,6 +67,29 @@ async fn everything_can_be_done_by_keyboard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_expected_can_be_read_by_keyboard_and_goes_on_while_it_is_live() {
+    browse(Wanted::default(), |page| async move {
+        page.open("?precision=1&span=30").await;
+        page.press("#forecast", Key::Enter).await;
+        page.until_text("#outlook", LIMIT, |words| words.starts_with("Nothing is expected yet")).await;
+        // The reason goes by itself once there are twenty seconds.
+        page.until_text("#outlook", LIMIT, |words| words.contains("finished buckets, with the band")).await;
+        assert!(page.address().await.ends_with("?precision=1&span=30&forecast=1"));
+        page.press("#lines", Key::End).await;
+        let expected =
+            |readout: &str| readout.contains("still to come") && readout.contains("B expected of hits: 0.");
+        page.until_text("#readout", LIMIT, expected).await;
+        page.press("#lines", Key::Home).await;
+        page.until_text("#readout", LIMIT, |readout| {
+            readout.contains("A hits: ") && !readout.contains("expected")
+        })
+        .await;
+        assert_eq!(page.run("return document.querySelectorAll('#twin tr').length > 30").await, true);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn times_are_those_of_the_viewer_and_one_key_makes_them_those_of_utc() {
     browse(Wanted::default(), |page| async move {
         page.open("").await;
@@ -145,16 +168,21 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
         browse(Wanted { width, height, demo: true, ..Wanted::default() }, move |page| async move {
             page.dark(dark).await;
             for state in [
-                "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles",
+                "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
                 "/counter?counter=%2Farticles",
+                "/api/explore",
             ] {
                 page.open(state).await;
-                page.until_text("#live", LIMIT, |live| live == "Live").await;
+                if !state.contains("api") {
+                    page.until_text("#live", LIMIT, |live| live == "Live").await;
+                }
                 let wrong = page.run(RULES).await;
                 assert_eq!(wrong, json!([]), "{name}, {state}");
                 let widths = page.run("return [document.documentElement.scrollWidth, innerWidth]").await;
                 assert_eq!(widths[0], widths[1], "{name} does not scroll sideways");
             }
+            // The page to try the routes on has no icon.
+            page.forgive().await;
             page.open("?precision=1&span=30&counter=hits&counter=%2F").await;
             tokio::time::sleep(Duration::from_secs(4)).await;
             let places = "return [...document.querySelectorAll('main > *, main > .panel > *, .plot > *')].map((e) => {
@@ -195,13 +223,20 @@ for (const chart of all("svg:not([aria-hidden]):not(svg svg)")) {
   if (!chart.getAttribute("aria-label")) say("a chart without a name", chart);
 }
 if (all("#lines").length && all("#twin tr").length !== all("rect.column").length && all("rect.column").length) wrong.push("a chart without its table");
+const regions = new Set();
+for (const region of all("nav, section[aria-labelledby], [role=region], [role=search]")) {
+  const called = `${region.role || region.localName} ${name(region).trim()}`;
+  if (regions.has(called)) say("a region named as another", region);
+  regions.add(called);
+}
 for (const table of all("table")) {
   if (!table.querySelector("thead th[scope=col]")) say("no heads of columns", table);
   if (table.querySelector("tbody tr") && !table.querySelector("tbody th[scope=row]")) say("no heads of rows", table);
 }
 for (const link of all("a[href], button, summary")) {
   const box = link.getBoundingClientRect();
-  if (shown(link) && link.matches(".chip, button, .toggle") && (box.height < 24 || box.width < 20)) say(`too small, ${box.width} by ${box.height}`, link);
+  // A page without a style has the sizes of the browser.
+  if (document.styleSheets.length && shown(link) && link.matches(".chip, button, .toggle, .remove") && (box.height < 24 || box.width < 20)) say(`too small, ${box.width} by ${box.height}`, link);
 }
 const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
 const rgba = (colour) => {
@@ -227,23 +262,31 @@ for (const element of all("body *")) {
   if (!own || !shown(element)) continue;
   const style = getComputedStyle(element);
   const colour = rgba(element.namespaceURI.endsWith("svg") ? style.fill : style.color);
+  if (!element.closest("header, main, footer, .skip")) say("outside of all landmarks", element);
   const found = contrast(colour, behind(element));
   if (found < 4.5) say(`contrast ${found.toFixed(2)}`, element);
 }
-for (const line of all(".line, .spark path, .over")) {
+for (const line of all(".line, .mark path, .spark path, .over")) {
   const style = getComputedStyle(line);
   const found = contrast(rgba(line.matches(".over") ? style.fill : style.stroke), behind(line));
   if (found < 3) say(`contrast ${found.toFixed(2)}`, line);
 }
+for (const element of all("a[href], button, input:not([type=hidden]), summary, [tabindex='0']")) {
+  if (!shown(element)) continue;
+  element.focus({ focusVisible: true, preventScroll: true });
+  if (document.activeElement !== element) say("takes no focus", element);
+  if (getComputedStyle(element).outlineStyle === "none") say("its focus cannot be seen", element);
+}
+document.activeElement?.blur();
 return wrong;
 "##;
 
 /// What a browser is to be like.
-struct Wanted {
-    script: bool,
-    demo: bool,
-    width: u32,
-    height: u32,
+pub(crate) struct Wanted {
+    pub(crate) script: bool,
+    pub(crate) demo: bool,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
 }
 
 impl Default for Wanted {
@@ -254,14 +297,17 @@ impl Default for Wanted {
 
 /// A page in a browser in Tokyo.
 #[derive(Clone)]
-struct Page {
-    client: Client,
+pub(crate) struct Page {
+    pub(crate) client: Client,
     site: SocketAddr,
 }
 
 /// Starts the example and a browser that is logged in by its link, has them used, and ends both. In the end
 /// the browser must have had nothing to complain about.
-async fn browse<F: Future<Output = ()> + 'static>(wanted: Wanted, using: impl FnOnce(Page) -> F + 'static) {
+pub(crate) async fn browse<F: Future<Output = ()> + 'static>(
+    wanted: Wanted,
+    using: impl FnOnce(Page) -> F + 'static,
+) {
     let mut command = Command::new(process::example().await);
     command.args(["--listen", "127.0.0.1:0", "--flush-interval", "0.25", "--admin-token", "a-token"]);
     for variable in ["REDIS_URL", "NAMESPACE", "TRUST_HOPS", "CONFIRM", "DEMO_TRAFFIC"] {
@@ -332,7 +378,7 @@ fn capabilities(wanted: &Wanted, profile: &str) -> Map<String, Value> {
 
 impl Page {
     /// Goes to an address of the dashboard.
-    async fn open(&self, path: &str) {
+    pub(crate) async fn open(&self, path: &str) {
         let address = format!("http://{}/admin/stats{path}", self.site);
         self.client.goto(&address).await.expect("it opens");
     }
@@ -372,11 +418,11 @@ impl Page {
         until(&what, limit, is_wanted).await;
     }
 
-    async fn run(&self, script: &str) -> Value {
+    pub(crate) async fn run(&self, script: &str) -> Value {
         self.client.execute(script, Vec::new()).await.expect("it runs")
     }
 
-    async fn dark(&self, dark: bool) {
+    pub(crate) async fn dark(&self, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.driver("goog/cdp/execute", json!({"cmd": "Emulation.setEmulatedMedia", "params": features}))
@@ -386,6 +432,11 @@ impl Page {
     /// What the browser has against the page: errors, and violations of its policy.
     async fn complaints(&self) -> Value {
         self.driver("se/log", json!({"type": "browser"})).await
+    }
+
+    /// Forgets what the browser has said until now.
+    pub(crate) async fn forgive(&self) {
+        self.complaints().await;
     }
 
     async fn picture(&self, name: &str) {

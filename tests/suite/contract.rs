@@ -56,6 +56,7 @@ every_store! {
     writers_do_not_fence_each_other
     visitors_are_a_union_over_counters_and_buckets
     visitors_count_in_every_visitor_precision
+    visitors_of_many_counters_are_counted_for_each_in_their_order
     a_read_takes_the_buckets_of_its_range_ascending
     known_counters_come_in_pages_by_name
     cleaning_removes_what_left_retention_and_nothing_else
@@ -212,6 +213,31 @@ async fn visitors_count_in_every_visitor_precision(store: impl Store) {
     send(&store, &visits(writer, 2, vec![coarse])).await;
     assert_eq!(uniques(&store, &["few"], &[(3600, hour)]).await, 10);
     assert_eq!(uniques(&store, &["few"], &[(86_400, day)]).await, 20);
+}
+
+async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: impl Store) {
+    let now = unix_now();
+    let hour = now - now % 3600;
+    let sketches = vec![
+        seen("few", hour, 0..10),
+        seen("few", hour - 3600, 5..20),
+        seen("many", hour, 0..5000),
+        seen("many", hour - 3600, 2000..6000),
+    ];
+    send(&store, &visits(WriterId::random(), 1, sketches)).await;
+    let names = ["many", "nobody", "few", "many"].map(name);
+    let bucket = |start| Bucket { precision: precision(3600), start: unix(start) };
+    for buckets in [vec![], vec![bucket(hour)], vec![bucket(hour - 3600), bucket(hour)]] {
+        let counts = store.visitor_counts(&names, &buckets).await.expect("readable");
+        let mut expected = Vec::new();
+        for name in &names {
+            let union = store.visitors(std::slice::from_ref(name), &buckets).await.expect("readable");
+            expected.push(union.estimate());
+        }
+        assert_eq!(counts, expected, "{buckets:?}");
+        assert_eq!((counts[1], counts[2]), (0, 10 * buckets.len() as u64));
+    }
+    assert!(store.visitor_counts(&[], &[bucket(hour)]).await.expect("readable").is_empty());
 }
 
 async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store) {

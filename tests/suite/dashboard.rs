@@ -1,7 +1,7 @@
 //! The dashboard as it is served: what it says, what it may do, and what it weighs.
 
 use std::num::NonZeroU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -10,7 +10,7 @@ use counter_core::{Counters, MemoryStore, Timestamp, VisitorKey};
 use counter_layer::admin::{self, Access};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
-use tests::RedisServer;
+use tests::{FaultProxy, RedisServer};
 use tower::ServiceExt;
 
 use crate::support::{precision, store};
@@ -235,15 +235,118 @@ async fn the_page_of_two_thousand_counters_comes_soon_from_either_store() {
     fill(&other.recorder());
     other.flush().await.expect("Redis takes all");
     for (name, router) in [("memory", site.router.clone()), ("Redis", routed(other.stats()))] {
-        let mut fastest = std::time::Duration::MAX;
-        for _ in 0..5 {
-            let begin = Instant::now();
-            assert_eq!(send(&router, "", &[]).await.status, StatusCode::OK);
-            fastest = fastest.min(begin.elapsed());
+        for path in ["", "?sort=uniques", "?sort=change", "?forecast=1"] {
+            let mut fastest = Duration::MAX;
+            for _ in 0..5 {
+                let begin = Instant::now();
+                assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
+                fastest = fastest.min(begin.elapsed());
+            }
+            eprintln!("{name}, {path:?}: {fastest:?}");
+            assert!(!path.is_empty() || fastest.as_millis() < 1500, "{name}: {fastest:?}");
         }
-        eprintln!("{name}: {fastest:?}");
-        assert!(fastest.as_millis() < 1500, "{name}: {fastest:?}");
     }
+}
+
+#[tokio::test]
+async fn the_pages_of_two_thousand_counters_are_read_in_less_than_ten_round_trips() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let mut counters = Counters::builder(store(&proxy.url()).await).build().expect("the defaults are fine");
+    fill(&counters.recorder());
+    counters.flush().await.expect("Redis takes all");
+    let router = routed(counters.stats());
+    // Longer than it takes to ask for what goes together.
+    proxy.delay_replies(Duration::from_millis(600));
+    for path in [
+        "",
+        "?sort=uniques",
+        "?precision=3600&uniques=1&forecast=1",
+        "/counter?counter=hits&uniques=1",
+        "/parts",
+    ] {
+        let before = proxy.round_trips();
+        assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
+        let round_trips = proxy.round_trips() - before;
+        eprintln!("{round_trips} round trips for {path:?}");
+        assert!(round_trips < 10, "{round_trips} for {path:?}");
+    }
+}
+
+#[tokio::test]
+async fn all_counters_can_be_sorted_by_their_visitors() {
+    let mut site = Site::new();
+    let (now, key) = (Timestamp::now(), VisitorKey::new([7; 16]));
+    let recorder = site.counters.recorder();
+    for number in 0..1990_u32 {
+        // Those with the most visitors have the fewest hits.
+        let people = match number {
+            777 => 40,
+            1234 => 30,
+            5 => 20,
+            _ => 1,
+        };
+        let counter = recorder.counter(&format!("/page/{number}"));
+        for person in 0..people {
+            recorder.record_at(counter, Some(key.visitor(&[&[person]])), now, NonZeroU32::MIN);
+        }
+        recorder.record_at(counter, None, now, NonZeroU32::new(100 - u32::from(people)).expect("not 0"));
+    }
+    site.flush().await;
+    let page = site.page("?sort=uniques").await;
+    let (_, rows) = page.split_once("id=\"rows\"").expect("a table");
+    let names = rows.split("class=\"name\"").skip(1).map(|row| {
+        let (_, name) = row.split_once("\">").expect("a link");
+        name.split_once("</a>").expect("its end").0
+    });
+    assert_eq!(names.take(3).collect::<Vec<_>>(), ["/page/777", "/page/1234", "/page/5"]);
+    assert!(!page.contains("search for fewer"), "the order is what was asked for");
+}
+
+#[tokio::test]
+async fn the_chart_says_what_is_expected_and_what_was_unusual_when_it_is_asked() {
+    let mut site = Site::new();
+    let minute = precision(60).bucket(Timestamp::now()).start;
+    for ago in 1..=100 {
+        site.record("hits", minute.minus(60 * ago), if ago == 30 { 900 } else { 20 });
+    }
+    site.flush().await;
+    let asked = site.page("?forecast=1").await;
+    for part in [
+        "What is expected, from 100 finished buckets",
+        "MASE",
+        "One sample of the past, marked ◇, was out of the ordinary.",
+        "<td>900, unusual</td>",
+        "<th scope=\"col\" class=\"number expected\">expected of hits</th>",
+        "class=\"mark\"",
+        "class=\"band\"",
+        "and what is expected of hits in the next 14",
+        "aria-current=\"true\">forecast</a>",
+    ] {
+        assert!(asked.contains(part), "{part} in {asked}");
+    }
+    assert_eq!(asked.matches("<td>still to come</td><td>20 (20 to 20)</td>").count(), 14, "{asked}");
+    assert_eq!(site.page("/parts?forecast=1").await.matches("id=\"outlook\" data-part").count(), 1);
+    // What was is shown without what comes, and what stood out in it with its mark.
+    let past = format!("?forecast=1&span=30&to={}", minute.minus(1200));
+    let past = site.page(&past).await;
+    assert!(past.contains("900, unusual") && !past.contains("still to come"), "{past}");
+    let usual = site.page("").await;
+    for part in ["expected", "unusual", "class=\"band\"", "id=\"outlook\""] {
+        assert!(!usual.contains(part), "{part} in {usual}");
+    }
+}
+
+#[tokio::test]
+async fn a_short_history_is_the_reason_why_nothing_is_expected() {
+    let mut site = Site::new();
+    let minute = precision(60).bucket(Timestamp::now()).start;
+    site.record("hits", minute.minus(300), 7);
+    site.flush().await;
+    let page = site.page("?forecast=1").await;
+    let reason = "Nothing is expected yet: a forecast needs 20 finished buckets, and there are 5.";
+    assert!(page.contains(reason) && !page.contains("still to come"), "{page}");
+    assert_eq!(site.get("?forecast=1&counter=nobody").await.status, StatusCode::OK);
 }
 
 fn linked(page: &str, begin: &str) -> String {

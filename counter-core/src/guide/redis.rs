@@ -12,7 +12,7 @@
 //! These are all that is needed, for the namespace `access:` and the user `counter`:
 //!
 //! ```text
-//! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +expireat +hincrby +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfmerge
+//! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +expireat +hincrby +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! The second pattern is for shards. In a cluster `+cluster|slots` is needed as well, and where scripts
@@ -20,7 +20,7 @@
 //! at a higher cost:
 //!
 //! ```text
-//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +get +set +mget +del +expireat +hincrby +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfmerge
+//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +get +set +mget +del +expireat +hincrby +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! A right that is missing inside of a script drops the hits of that key, with the reason `other` in the

@@ -208,6 +208,10 @@ impl Store for RedisStore {
         read::visitors(&self.0, counters, buckets).await
     }
 
+    async fn visitor_counts(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Vec<u64>, Error> {
+        read::visitor_counts(&self.0, counters, buckets).await
+    }
+
     async fn salt(&self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Result<[u8; 16], Error> {
         salt::salt(&self.0, epoch, candidate, expiry).await
     }

@@ -7,6 +7,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
 use http::request::Parts;
+use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use subtle::ConstantTimeEq;
 
@@ -35,6 +36,8 @@ use super::problem::Problem;
 pub struct Access {
     ways: Vec<Way>,
     attempts: Arc<Attempts>,
+    /// Whether the cookie is for TLS alone, whatever a request looks like.
+    secure_cookie: bool,
 }
 
 /// What cannot be a token, or a name and a password.
@@ -74,7 +77,9 @@ const COOKIE_NAME: &str = "counter_session";
 
 impl Access {
     /// Whoever shows this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of
-    /// a page, which sets an `HttpOnly`, `SameSite=Strict` cookie and redirects to the address without.
+    /// a page, which sets an `HttpOnly`, `SameSite=Strict` cookie and redirects to the address without. The
+    /// cookie is `Secure` when the request says itself that it came by `https`, as those of HTTP/2 do;
+    /// behind a proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
     ///
     /// # Errors
     /// When the token is empty or has other characters than letters, digits and `-._~+/=`
@@ -130,9 +135,32 @@ impl Access {
         self
     }
 
-    /// These, and those of another access as far as that lets them.
+    /// The same, whose cookie browsers send over TLS only (`Secure`), whatever a request looks like.
+    ///
+    /// It is for sites that people reach by `https` alone, but whose proxy ends TLS and speaks plain HTTP
+    /// from there on, and for servers of HTTP/1.1 behind TLS, where a request does not say its scheme. No header
+    /// is asked: `X-Forwarded-Proto` is from anybody. Without it the cookie of such a site would also go with
+    /// a request over plain HTTP, where others can read it. With it the link does not log in over plain
+    /// HTTP, but for `http://localhost` and `http://127.0.0.1` in most browsers; a bearer header does.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// let behind_a_proxy = Access::bearer("a-long-random-token")?.secure_cookie();
+    /// # drop(behind_a_proxy);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub const fn secure_cookie(mut self) -> Self {
+        self.secure_cookie = true;
+        self
+    }
+
+    /// These, and those of another access as far as that lets them. A cookie is
+    /// [secure](Self::secure_cookie) when either of them wants it.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
+        self.secure_cookie |= other.secure_cookie;
         self.ways.extend(other.ways);
         self
     }
@@ -144,7 +172,8 @@ impl Access {
     }
 
     fn by(rule: Rule) -> Self {
-        Self { ways: vec![Way { rule, forget: false }], attempts: Arc::new(Attempts::new()) }
+        let ways = vec![Way { rule, forget: false }];
+        Self { ways, attempts: Arc::new(Attempts::new()), secure_cookie: false }
     }
 
     pub(super) fn guard(self, routes: Router) -> Router {
@@ -165,7 +194,7 @@ impl Access {
     fn refusal(&self, parts: &Parts) -> Option<Refusal> {
         // The link first: a token in an address is to leave it, whoever is logged in already.
         let mut secrets = self.ways.iter().filter_map(|way| way.rule.secrets());
-        if let Some(response) = secrets.find_map(|secrets| secrets.log_in(parts)) {
+        if let Some(response) = secrets.find_map(|secrets| secrets.log_in(parts, self.secure_cookie)) {
             return Some(Refusal { response, attempt: false });
         }
         let mut open = self.ways.iter().filter(|way| way.rule.lets_in(parts)).peekable();
@@ -245,7 +274,7 @@ impl Secrets {
     }
 
     /// The answer to a link with the token in it.
-    fn log_in(&self, parts: &Parts) -> Option<Response> {
+    fn log_in(&self, parts: &Parts, secure: bool) -> Option<Response> {
         if parts.method != Method::GET || !tokens(parts).any(|shown| same(&shown, &self.token)) {
             return None;
         }
@@ -256,10 +285,13 @@ impl Secrets {
         let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
         let to =
             if rest.is_empty() { original.path().to_owned() } else { format!("{}?{rest}", original.path()) };
+        // What the request says can add to it and take nothing away.
+        let secure = secure || original.scheme() == Some(&Scheme::HTTPS);
         let cookie = format!(
-            "{COOKIE_NAME}={}; Path={}; HttpOnly; SameSite=Strict",
+            "{COOKIE_NAME}={}; Path={}; HttpOnly; SameSite=Strict{}",
             self.session,
             if mount.is_empty() { "/" } else { mount },
+            if secure { "; Secure" } else { "" },
         );
         let headers = [
             (LOCATION, HeaderValue::try_from(to).ok()?),

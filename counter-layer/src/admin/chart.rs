@@ -3,7 +3,11 @@
 //! What is inside the frame is drawn in a box of [`WIDTH`] by [`HEIGHT`] that stretches with the page;
 //! strokes and text do not, so that a chart reads the same on a telephone as on a wall.
 
+mod outlook;
+
 use counter_core::{Precision, Timestamp};
+
+pub(crate) use outlook::{Expected, Outlook, Prospect};
 
 use super::dashboard::text::{self, Style};
 
@@ -24,6 +28,8 @@ pub(crate) enum Point {
     Whole(u64),
     /// What has come so far: the bucket has not ended, or its last hits are still on their way.
     Open(u64),
+    /// The bucket has not begun.
+    Ahead,
 }
 
 /// A line by its name, with a point for each bucket.
@@ -37,6 +43,7 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
     pub(crate) curves: Vec<Curve>,
+    pub(crate) prospect: Option<Prospect>,
     pub(crate) counts: Vec<Tick>,
     pub(crate) times: Vec<TimeTick>,
     pub(crate) columns: Vec<Column>,
@@ -75,6 +82,8 @@ pub(crate) struct Tick {
 pub(crate) struct TimeTick {
     pub(crate) x: String,
     pub(crate) percent: String,
+    /// At which of its sides it stands there, so that the edge does not cut it off.
+    pub(crate) anchor: &'static str,
     pub(crate) unix: u64,
     pub(crate) style: &'static str,
     pub(crate) text: String,
@@ -100,10 +109,17 @@ pub(crate) struct Cell {
     pub(crate) text: String,
 }
 
-/// Draws lines over the buckets that start here; every line has a point for each of them.
-pub(crate) fn draw(starts: &[Timestamp], precision: Precision, lines: &[Line]) -> Chart {
+/// Draws lines over the buckets that start here, and what is expected of the first one; every line has a
+/// point for each of them.
+pub(crate) fn draw(
+    starts: &[Timestamp],
+    precision: Precision,
+    lines: &[Line],
+    outlook: Option<&Outlook>,
+) -> Chart {
     let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
-    let (top, step) = scale(most.unwrap_or_default());
+    let most = most.unwrap_or_default();
+    let (top, step) = scale(outlook.map_or(most, |outlook| outlook.most(most)));
     let frame = Frame { buckets: starts.len().max(1), top };
     let style = Style::of(precision);
     let columns: Vec<_> = starts
@@ -114,14 +130,17 @@ pub(crate) fn draw(starts: &[Timestamp], precision: Precision, lines: &[Line]) -
             width: fixed(f64::from(WIDTH) / count(frame.buckets)),
             iso: text::iso(*start),
             text: text::instant(*start, style),
-            is_open: lines.iter().any(|line| matches!(line.points.get(place), Some(Point::Open(_)))),
-            cells: lines.iter().map(|line| Cell::of(line, place)).collect(),
+            is_open: lines
+                .iter()
+                .any(|line| matches!(line.points.get(place), Some(Point::Open(_) | Point::Ahead))),
+            cells: cells(lines, outlook, place),
         })
         .collect();
     let mut curves: Vec<_> = lines.iter().enumerate().map(|(place, line)| frame.curve(place, line)).collect();
     place_letters(&frame, lines, &mut curves);
     Chart {
         curves,
+        prospect: outlook.map(|outlook| outlook.draw(&frame, lines)),
         counts: (0..=top / step)
             .map(|tick| Tick { y: fixed(frame.y(tick * step)), text: text::short(tick * step) })
             .collect(),
@@ -155,10 +174,21 @@ pub(crate) fn spark(counts: &[u64]) -> String {
 impl Point {
     pub(crate) const fn count(self) -> Option<u64> {
         match self {
-            Self::Unknown => None,
+            Self::Unknown | Self::Ahead => None,
             Self::Whole(count) | Self::Open(count) => Some(count),
         }
     }
+}
+
+fn cells(lines: &[Line], outlook: Option<&Outlook>, place: usize) -> Vec<Cell> {
+    let mut cells: Vec<_> = lines.iter().map(|line| Cell::of(line, place)).collect();
+    if let Some(outlook) = outlook {
+        if let Some(first) = cells.first_mut().filter(|_| outlook.is_unusual(place)) {
+            first.text += ", unusual";
+        }
+        cells.push(Cell { name: format!("expected of {}", outlook.of), text: outlook.words(place) });
+    }
+    cells
 }
 
 impl Cell {
@@ -166,6 +196,7 @@ impl Cell {
         let text = match line.points.get(place) {
             None | Some(Point::Unknown) => "unknown".to_owned(),
             Some(Point::Whole(count)) => text::grouped(*count),
+            Some(Point::Ahead) => "still to come".to_owned(),
             Some(Point::Open(count)) => format!("{} so far", text::grouped(*count)),
         };
         Self { name: line.name.clone(), text }
@@ -203,6 +234,7 @@ impl Frame {
             letter: char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26]),
         };
         let known = |place: usize| line.points.get(place).and_then(|point| point.count());
+        let last = line.points.iter().rposition(|point| *point != Point::Ahead);
         let mut under = false;
         for (place, point) in line.points.iter().enumerate() {
             let Some(value) = point.count() else { continue };
@@ -228,7 +260,7 @@ impl Frame {
                 curve.area += &format!("L{} {HEIGHT}Z", fixed(self.middle(place)));
                 under = false;
             }
-            if after.is_none() && (before.is_none() || place + 1 == line.points.len()) {
+            if after.is_none() && (before.is_none() || Some(place) == last) {
                 curve.dots += &format!("M{at}h0");
             }
         }
@@ -303,6 +335,11 @@ fn times(starts: &[Timestamp], precision: Precision, frame: &Frame) -> Vec<TimeT
             TimeTick {
                 x: fixed(frame.middle(place)),
                 percent: fixed(frame.middle(place) * 100.0 / f64::from(WIDTH)),
+                anchor: match frame.middle(place) * 100.0 / f64::from(WIDTH) {
+                    ..4.0 => "start",
+                    96.0.. => "end",
+                    _ => "middle",
+                },
                 unix: start.as_unix(),
                 style: style.name(),
                 text: text::instant(*start, style),
@@ -337,13 +374,13 @@ mod tests {
         Precision::try_from(60).expect("not 0")
     }
 
-    fn starts(buckets: u64) -> Vec<Timestamp> {
+    pub(super) fn starts(buckets: u64) -> Vec<Timestamp> {
         (0..buckets).map(|place| Timestamp::from_unix(1_795_228_740 + 60 * place)).collect()
     }
 
     fn curve(points: &[Point]) -> Curve {
         let line = Line { name: "hits".to_owned(), points: points.to_vec() };
-        draw(&starts(points.len() as u64), minute(), &[line]).curves.remove(0)
+        draw(&starts(points.len() as u64), minute(), &[line], None).curves.remove(0)
     }
 
     #[test]
@@ -381,7 +418,7 @@ mod tests {
 
     #[test]
     fn nothing_at_all_is_a_chart_too() {
-        let chart = draw(&[], minute(), &[]);
+        let chart = draw(&[], minute(), &[], None);
         assert_eq!((chart.columns.len(), chart.times.len(), chart.counts.len()), (0, 0, 5));
         assert_eq!(spark(&[]), "");
         assert_eq!(spark(&[0]), "");
@@ -393,7 +430,7 @@ mod tests {
     #[test]
     fn there_are_few_marks_of_time_and_they_are_round() {
         for buckets in [1, 2, 10, 60, 120, 1000] {
-            let marks = draw(&starts(buckets), minute(), &[]).times;
+            let marks = draw(&starts(buckets), minute(), &[], None).times;
             assert!(marks.len() <= 8, "{buckets}: {}", marks.len());
             assert!(marks.iter().all(|mark| mark.unix % 60 == 0));
         }
@@ -406,7 +443,7 @@ mod tests {
             line("hits", &[Point::Whole(1200), Point::Open(3)]),
             line("/", &[Point::Unknown, Point::Unknown]),
         ];
-        let chart = draw(&starts(2), minute(), &lines);
+        let chart = draw(&starts(2), minute(), &lines, None);
         let texts: Vec<_> = chart.columns.iter().flat_map(|column| &column.cells).map(|c| &*c.text).collect();
         assert_eq!(texts, ["1,200", "unknown", "3 so far", "unknown"]);
         assert_eq!(chart.columns[0].text, "02:39");

@@ -3,6 +3,7 @@
 mod assets;
 mod glance;
 mod listing;
+mod outlook;
 mod page;
 mod period;
 mod plot;

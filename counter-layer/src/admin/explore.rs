@@ -9,13 +9,13 @@ use super::openapi::{ROUTES, Route, Times};
 pub(super) async fn explore() -> Response {
     let mut page = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
                     <meta name=\"viewport\" content=\"width=device-width\"><title>Access counters: API</title>\
-                    </head><body><h1>Access counters: API</h1>\
+                    </head><body><main><h1>Access counters: API</h1>\
                     <p>Described by <a href=\"openapi.json\">OpenAPI</a>. Times are Unix seconds.</p>"
         .to_owned();
     for route in ROUTES {
         section(&mut page, route).expect("a text takes all");
     }
-    page.push_str("</body></html>\n");
+    page.push_str("</main></body></html>\n");
     Html(page).into_response()
 }
 

@@ -1,7 +1,8 @@
 //! The description of the routes. Its schemas are those of the very types that are sent.
 
-use axum::extract::OriginalUri;
+use axum::extract::{OriginalUri, State};
 use axum::response::Response;
+use counter_core::{CounterName, Grid, Precisions, Stats, Store};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -209,16 +210,21 @@ pub(super) const ROUTES: &[Route] = &[
     },
 ];
 
-pub(super) async fn openapi(OriginalUri(uri): OriginalUri, asked: HeaderMap) -> Response {
+pub(super) async fn openapi<S: Store>(
+    State(stats): State<Stats<S>>,
+    OriginalUri(uri): OriginalUri,
+    asked: HeaderMap,
+) -> Response {
     let mount = uri.path().strip_suffix("/api/openapi.json").unwrap_or_default();
-    fresh::answer(&asked, None, &describe(mount))
+    fresh::answer(&asked, None, &describe(mount, stats.grid()))
 }
 
-fn describe(mount: &str) -> Value {
+fn describe(mount: &str, grid: &Grid) -> Value {
     let mut paths = Map::new();
-    for route in ROUTES {
+    // A path begins with a slash: where the first page has none at its end, it cannot be told of.
+    for route in ROUTES.iter().filter(|route| mount.is_empty() || route.path != "/") {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method] = route.describe();
+        path[route.method] = route.describe(grid);
     }
     json!({
         "openapi": "3.1.0",
@@ -270,7 +276,8 @@ fn add<T: ToSchema>(all: &mut Vec<Named>) {
 }
 
 impl Route {
-    fn describe(&self) -> Value {
+    fn describe(&self, grid: &Grid) -> Value {
+        let kept = if self.path == "/api/uniques" { &grid.visitors } else { &grid.counts };
         let mut responses = Map::new();
         for (status, answer) in self.answers {
             responses.insert((*status).to_owned(), answer.describe());
@@ -279,7 +286,7 @@ impl Route {
         responses.insert("default".to_owned(), json!({"description": "A problem", "content": problem}));
         json!({
             "summary": self.summary,
-            "parameters": self.parameters.iter().map(|of| parameter(*of)).collect::<Vec<_>>(),
+            "parameters": self.parameters.iter().map(|of| parameter(*of, kept)).collect::<Vec<_>>(),
             "responses": responses,
         })
     }
@@ -304,10 +311,22 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn parameter((name, times): (&str, Times)) -> Value {
+fn parameter((name, times): (&str, Times), kept: &Precisions) -> Value {
+    // Of a counter's name: at most as many characters as bytes, and none for control.
+    let named = |shortest: usize| {
+        json!({
+            "type": "string",
+            "minLength": shortest,
+            "maxLength": CounterName::MAX_BYTES,
+            "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$",
+        })
+    };
     let time = || json!({"type": "integer", "minimum": 0, "maximum": counter_core::Timestamp::MAX.as_unix()});
     let (schema, description) = match name {
-        "precision" => (json!({"type": "integer", "minimum": 1}), "The width of the buckets, in seconds"),
+        "precision" => {
+            let kept: Vec<_> = kept.iter().map(|kept| kept.precision.as_seconds()).collect();
+            (json!({"type": "integer", "enum": kept}), "The width of the buckets, in seconds")
+        }
         "from" => (time(), "The first second of the range"),
         "to" => (time(), "The first second after the range"),
         "fill" => (json!({"enum": ["none", "zero"]}), "`zero` for a sample of every bucket"),
@@ -319,16 +338,21 @@ fn parameter((name, times): (&str, Times)) -> Value {
         "prefix" => (json!({"type": "string"}), "What the names begin with"),
         "label" => (json!({"type": "string", "minLength": 1, "maxLength": 100}), "What stands on the left"),
         "last-event-id" => (json!({"type": "string"}), "The mark of the last event that arrived"),
-        "after" => (json!({"type": "string"}), "The `next` of the page before"),
-        _ => (json!({"type": "string", "minLength": 1}), "The name of a counter"),
+        "after" => (named(0), "The `next` of the page before"),
+        _ => (named(1), "The name of a counter"),
     };
     let many = matches!(times, Several | AnyNumber);
+    let example = (name == "counter").then(|| if many { json!(["hits"]) } else { json!("hits") });
     let schema = if many { json!({"type": "array", "items": schema, "maxItems": 100}) } else { schema };
-    json!({
+    let mut parameter = json!({
         "name": name,
         "in": if name == "last-event-id" { "header" } else { "query" },
         "required": matches!(times, Once | Several),
         "description": description,
         "schema": schema,
-    })
+    });
+    if let Some(example) = example {
+        parameter["example"] = example;
+    }
+    parameter
 }

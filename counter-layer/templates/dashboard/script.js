@@ -56,9 +56,10 @@
     said.textContent = time.textContent;
     const parts = [said];
     [...row.cells].slice(1).forEach((cell, number) => {
-      const name = byId("twin-head").rows[0].cells[number + 1].textContent;
+      if (!cell.textContent) return;
+      const head = byId("twin-head").rows[0].cells[number + 1], name = head.textContent;
       const part = document.createElement("span"), swatch = document.createElement("span");
-      swatch.className = `swatch c${number}`;
+      swatch.className = `swatch ${head.classList.contains("expected") ? "expected" : `c${number}`}`;
       swatch.textContent = String.fromCharCode(65 + number);
       part.append(swatch, ` ${name}: ${cell.textContent}`);
       parts.push(part);

@@ -136,6 +136,7 @@ async fn pass_requests(
             request = requests.next() => request,
         };
         let Some(request) = request else { return Ended::Gone };
+        faults.count_request();
         let is_call = dialogue.is_call(&request);
         if is_call && faults.to_drop.spend() {
             return Ended::Dropped;
@@ -197,6 +198,7 @@ async fn pass_replies(
         if !delay.is_zero() {
             time::sleep_until(received + delay).await;
         }
+        faults.count_reply();
         if client.write_all(&bytes).await.is_err() {
             return;
         }

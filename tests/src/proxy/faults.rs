@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -16,6 +16,9 @@ pub(super) struct Faults {
     pub(super) to_hold: Budget,
     answer: Mutex<Vec<u8>>,
     connections: AtomicU64,
+    round_trips: AtomicU64,
+    /// Whether a reply has been passed on since the last request.
+    has_replied: AtomicBool,
 }
 
 /// How all connections are treated.
@@ -41,7 +44,23 @@ impl Faults {
             to_hold: Budget::default(),
             answer: Mutex::default(),
             connections: AtomicU64::new(0),
+            round_trips: AtomicU64::new(0),
+            has_replied: AtomicBool::new(true),
         }
+    }
+
+    pub(super) fn count_request(&self) {
+        if self.has_replied.swap(false, Relaxed) {
+            self.round_trips.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(super) fn count_reply(&self) {
+        self.has_replied.store(true, Relaxed);
+    }
+
+    pub(super) fn round_trips(&self) -> u64 {
+        self.round_trips.load(Relaxed)
     }
 
     pub(super) fn upstream(&self) -> SocketAddr {

@@ -129,6 +129,33 @@ pub(super) async fn visitors(
     Ok(union)
 }
 
+/// The server counts: a number comes back in place of up to 12 KB.
+pub(super) async fn visitor_counts(
+    shared: &Shared,
+    counters: &[CounterName],
+    buckets: &[Bucket],
+) -> Result<Vec<u64>, Error> {
+    if buckets.is_empty() {
+        return Ok(vec![0; counters.len()]);
+    }
+    let groups = by_shard(shared, counters);
+    let asked = groups.iter().map(|group| visitor_counts_of(shared, group, buckets));
+    Ok(in_order(&groups, try_join_all(asked).await?))
+}
+
+async fn visitor_counts_of(
+    shared: &Shared,
+    group: &Group<'_>,
+    buckets: &[Bucket],
+) -> Result<Vec<u64>, Error> {
+    let words = |counter: &&CounterName| {
+        buckets.iter().map(|bucket| Value::from(group.keys.unique(counter, *bucket))).collect()
+    };
+    let calls = group.counters.iter().map(|counter| ("PFCOUNT", words(counter))).collect();
+    // All keys of a shard are where this one is.
+    shared.route.call_all(&group.keys.total, calls).await
+}
+
 async fn merge(shared: &Shared, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
     let words = keys.iter().map(Value::from).collect();
     let values: Vec<Option<Bytes>> = shared.route.call("MGET", &keys[0], words).await?;

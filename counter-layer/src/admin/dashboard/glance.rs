@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use counter_core::{CounterName, Error, Health, Ledger, Stats, Store, Timestamp};
+use futures_util::future::try_join4;
 
 use super::period::Period;
 use super::text::{self, Change};
@@ -48,15 +49,19 @@ impl Glance {
             .chain(AGENTS)
             .filter_map(|name| CounterName::new(name).ok())
             .collect();
-        let totals = period.totals(stats, &names).await?;
-        let before = period.befores(stats, &names[..1]).await?;
+        let (totals, before, uniques, (recent, seconds)) = try_join4(
+            period.totals(stats, &names),
+            period.befores(stats, &names[..1]),
+            period.visitors(stats, &names[..1]),
+            recent(stats, &names[0], now),
+        )
+        .await?;
+        let uniques = uniques.and_then(|uniques| uniques.first().copied());
         let of = |wanted: &[&str]| {
             let mut all = names.iter().zip(&totals);
             all.by_ref().filter(|(name, _)| wanted.contains(&&***name)).map(|(_, total)| *total).sum::<u64>()
         };
         let (hits, answers, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
-        let uniques = period.visitors(stats, &names[..1]).await?;
-        let (recent, seconds) = recent(stats, &names[0], now).await?;
         Ok(Self {
             rate: text::rate(recent, seconds),
             recent: text::about(seconds),

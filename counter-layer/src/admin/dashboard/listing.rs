@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use counter_core::{CounterName, Error, Stats, Store, Timestamp};
+use futures_util::future::try_join4;
 
 use super::super::chart;
 use super::glance::is_page;
@@ -16,8 +17,6 @@ const ROWS: usize = 25;
 const TOP: usize = 8;
 /// Counters that are looked at.
 const COUNTERS: usize = 10_000;
-/// Counters whose visitors may be read to sort by them.
-const SKETCHES: usize = 100;
 
 /// A page of the table.
 #[derive(Debug)]
@@ -96,7 +95,8 @@ impl Listing {
             .then(|| format!("Only the first {} counters are looked at.", text::grouped(COUNTERS as u64)));
         if !order(stats, view, period, &mut entries).await? {
             note = Some(format!(
-                "By hits, since visitors are compared among {SKETCHES} counters at most: search for fewer."
+                "By hits, since visitors are compared among {} counters at most: search for fewer.",
+                text::grouped(period.comparable(&stats.grid().visitors) as u64)
             ));
         }
 
@@ -158,11 +158,11 @@ async fn order<S: Store>(
                 entry.by = u64::try_from(part).unwrap_or(u64::MAX);
             }
         }
-        Sort::Uniques if names.len() > SKETCHES => as_asked = false,
+        Sort::Uniques if names.len() > period.comparable(&stats.grid().visitors) => as_asked = false,
         Sort::Uniques => {
-            for entry in entries.iter_mut() {
-                let uniques = period.visitors(stats, std::slice::from_ref(&entry.name)).await?;
-                entry.by = uniques.map_or(0, |uniques| uniques.visitors);
+            let uniques = period.visitors(stats, &names).await?;
+            for (entry, uniques) in entries.iter_mut().zip(uniques.into_iter().flatten()) {
+                entry.by = uniques.visitors;
             }
         }
     }
@@ -184,14 +184,19 @@ async fn rows<S: Store>(
     }
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
     let (precision, range) = (view.precision.precision, view.range(now));
-    let series = stats.several(&names, precision, range.clone()).await?;
-    let befores = period.befores(stats, &names).await?;
-    let lifetimes = stats.lifetimes(&names).await?;
+    let (series, befores, lifetimes, uniques) = try_join4(
+        stats.several(&names, precision, range.clone()),
+        period.befores(stats, &names),
+        stats.lifetimes(&names),
+        period.visitors(stats, &names),
+    )
+    .await?;
+    let visitors = |place: usize| uniques.as_ref().and_then(|uniques| uniques.get(place).copied());
     // The current bucket would pull every line down.
     let last = precision.bucket(now).start;
     let mut rows = Vec::with_capacity(entries.len());
-    for (((entry, series), before), lifetime) in entries.iter().zip(series).zip(befores).zip(lifetimes) {
-        let visitors = period.visitors(stats, std::slice::from_ref(&entry.name)).await?;
+    let read = entries.iter().zip(series).zip(befores).zip(lifetimes);
+    for (place, (((entry, series), before), lifetime)) in read.enumerate() {
         let whole = precision.starts(range.clone()).filter(|start| *start < last).count();
         let counts: Vec<_> = series.zero_filled().take(whole).map(|sample| sample.count).collect();
         let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
@@ -209,7 +214,7 @@ async fn rows<S: Store>(
             total: text::grouped(entry.total),
             share: text::share(entry.total, hits),
             // The counters of facets have none.
-            visitors: visitors
+            visitors: visitors(place)
                 .filter(|uniques| uniques.visitors > 0 || is_page(&entry.name))
                 .map(|uniques| text::grouped(uniques.visitors)),
             change: text::change(entry.total, before),

@@ -2,13 +2,14 @@
 
 use askama::Template;
 use counter_core::{CounterName, Error, Retention, Stats, Store, Timestamp};
+use futures_util::future::{try_join, try_join3, try_join4};
 
 use super::super::chart::{self, Chart};
 use super::assets;
 use super::glance::{Glance, Status};
 use super::listing::Listing;
 use super::period::Period;
-use super::plot::plot;
+use super::plot::{Plot, plot};
 use super::text::{self, Change, Style};
 use super::view::{LINES, Page, SPAN, View};
 
@@ -80,6 +81,8 @@ pub(super) struct Moving {
     glance: Option<Glance>,
     status: Status,
     chart: Chart,
+    /// What is to be said of what it expects.
+    outlook: Option<String>,
     /// What the chart shows, in a sentence.
     label: String,
 }
@@ -94,6 +97,8 @@ struct Controls {
     /// On or off; nothing where this precision has none.
     visitors: Option<Chip>,
     visitor_precisions: String,
+    /// On or off; nothing without the feature.
+    forecast: Option<Chip>,
     earlier: Option<String>,
     later: Option<String>,
     now: Option<String>,
@@ -136,9 +141,9 @@ const DAYS: u64 = 14;
 
 impl Site {
     pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
-        let moving = Moving::read(stats, view, now).await?;
         let period = Period::of(&stats.grid().counts, view.precision, now);
-        let listing = Listing::read(stats, view, &period, now).await?;
+        let (moving, listing) =
+            try_join(Moving::read(stats, view, now), Listing::read(stats, view, &period, now)).await?;
         Ok(Self {
             frame: Frame::of(view),
             moving,
@@ -154,20 +159,31 @@ impl Site {
 
 impl Counter {
     pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
-        let moving = Moving::read(stats, view, now).await?;
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let counter = &view.counters[..1];
-        let total = period.totals(stats, counter).await?.first().copied().unwrap_or_default();
-        let before = period.befores(stats, counter).await?.first().copied().unwrap_or_default();
-        let lifetime = stats.lifetimes(counter).await?.first().copied().unwrap_or_default();
-        let visitors = period.visitors(stats, counter).await?;
         let hits: Vec<_> = CounterName::new(super::view::HITS).into_iter().collect();
-        let hits = period.totals(stats, &hits).await?.first().copied().unwrap_or_default();
         let days_kept = stats.grid().counts.of_width(86_400);
-        let days = match days_kept {
-            Some(kept) => days(stats, &counter[0], kept, now).await?,
-            None => Vec::new(),
+        let days = async {
+            match days_kept {
+                Some(kept) => days(stats, &counter[0], kept, now).await,
+                None => Ok(Vec::new()),
+            }
         };
+        let (moving, lifetimes, uniques, days) = try_join4(
+            Moving::read(stats, view, now),
+            stats.lifetimes(counter),
+            period.visitors(stats, counter),
+            days,
+        )
+        .await?;
+        let (totals, befores, hits) = try_join3(
+            period.totals(stats, counter),
+            period.befores(stats, counter),
+            period.totals(stats, &hits),
+        )
+        .await?;
+        let first = |counts: &[u64]| counts.first().copied().unwrap_or_default();
+        let (total, before) = (first(&totals), first(&befores));
         Ok(Self {
             frame: Frame::of(view),
             moving,
@@ -176,9 +192,11 @@ impl Counter {
             period: period.name,
             total: text::grouped(total),
             change: text::change(total, before),
-            share: text::share(total, hits),
-            visitors: visitors.map(|uniques| text::grouped(uniques.visitors)),
-            lifetime: text::grouped(lifetime),
+            share: text::share(total, first(&hits)),
+            visitors: uniques
+                .and_then(|uniques| uniques.first().copied())
+                .map(|uniques| text::grouped(uniques.visitors)),
+            lifetime: text::grouped(first(&lifetimes)),
             days,
             days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
         })
@@ -188,15 +206,21 @@ impl Counter {
 impl Moving {
     pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
-        let glance = match view.page {
-            Page::Site => Some(Glance::read(stats, &period, now).await?),
-            Page::Counter => None,
+        let glance = async {
+            match view.page {
+                Page::Site => Glance::read(stats, &period, now).await.map(Some),
+                Page::Counter => Ok(None),
+            }
         };
+        let (glance, Plot { chart, outlook }) = try_join(glance, plot(stats, view, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
-        let label = format!("{} per {}, {} of them", names.join(", "), text::unit(width), view.span);
-        let chart = plot(stats, view, now).await?;
-        Ok(Self { glance, status: Status::of(&stats.ledger(), &stats.health()), chart, label })
+        let mut label = format!("{} per {}, {} of them", names.join(", "), text::unit(width), view.span);
+        let ahead = chart.columns.len().saturating_sub(view.span as usize);
+        if let Some(prospect) = chart.prospect.as_ref().filter(|_| ahead > 0) {
+            label += &format!(", and what is {} in the next {ahead}", prospect.name);
+        }
+        Ok(Self { glance, status: Status::of(&stats.ledger(), &stats.health()), chart, outlook, label })
     }
 }
 
@@ -270,6 +294,11 @@ impl Controls {
                 .map(|kept| text::span(u64::from(kept.precision.as_seconds())))
                 .collect::<Vec<_>>()
                 .join(", "),
+            forecast: cfg!(feature = "forecast").then(|| Chip {
+                text: "forecast".to_owned(),
+                address: view.but(|view| view.forecast = !view.forecast),
+                is_chosen: view.forecast,
+            }),
             earlier: (range.start > oldest).then(|| {
                 let end = range.end.minus(length / 2).max(oldest.plus(length));
                 view.but(|view| view.to = Some(end))

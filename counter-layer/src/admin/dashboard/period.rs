@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use counter_core::{CounterName, Error, Precision, Precisions, Retention, Stats, Store, Timestamp};
+use counter_core::{CounterName, Error, Precision, Precisions, Retention, Stats, Store, Timestamp, Uniques};
 
 use super::text;
 
@@ -11,6 +11,9 @@ const DAY: u32 = 86_400;
 
 /// Samples that are read at once.
 const SAMPLES: u64 = 200_000;
+
+/// Sketches that are counted at once.
+const SKETCHES: u64 = 10_000;
 
 /// The time that the table and the numbers at the top are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,22 +102,37 @@ impl Period {
         Ok(sums)
     }
 
-    /// How many visitors these had together in it; nothing where no precision of visitors tells.
+    /// How many visitors each of these had in it; nothing where no precision of visitors tells.
     pub(super) async fn visitors<S: Store>(
         &self,
         stats: &Stats<S>,
         counters: &[CounterName],
-    ) -> Result<Option<counter_core::Uniques>, Error> {
-        let (start, end) = (self.range.start, self.range.end);
-        let fits = |precision: Precision| {
-            precision.bucket(start).start == start && end == precision.bucket(end.minus(1)).end()
-        };
-        let kept = stats.grid().visitors.iter().filter(|kept| fits(kept.precision)).last();
-        match kept {
-            Some(kept) => stats.uniques(counters, kept.precision, self.range.clone()).await.map(Some),
+    ) -> Result<Option<Vec<Uniques>>, Error> {
+        match self.of_visitors(&stats.grid().visitors) {
+            Some(precision) => stats.uniques_of_each(counters, precision, self.range.clone()).await.map(Some),
             None => Ok(None),
         }
     }
+
+    /// Of how many counters the visitors can be read at once.
+    pub(super) fn comparable(&self, kept: &Precisions) -> usize {
+        let at_once = |precision| SKETCHES / buckets(precision, &self.range).max(1);
+        self.of_visitors(kept)
+            .map_or(usize::MAX, |precision| usize::try_from(at_once(precision)).unwrap_or(usize::MAX))
+    }
+
+    /// The coarsest precision whose buckets fill it.
+    fn of_visitors(&self, kept: &Precisions) -> Option<Precision> {
+        let (start, end) = (self.range.start, self.range.end);
+        let fits = |precision: &Precision| {
+            precision.bucket(start).start == start && end == precision.bucket(end.minus(1)).end()
+        };
+        kept.iter().map(|kept| kept.precision).filter(fits).last()
+    }
+}
+
+fn buckets(precision: Precision, range: &Range<Timestamp>) -> u64 {
+    (range.end.as_unix() - range.start.as_unix()) / u64::from(precision.as_seconds())
 }
 
 fn utc_days() -> Precision {
@@ -122,8 +140,8 @@ fn utc_days() -> Precision {
 }
 
 fn at_once(precision: Precision, range: &Range<Timestamp>) -> usize {
-    let buckets = (range.end.as_unix() - range.start.as_unix()) / u64::from(precision.as_seconds());
-    usize::try_from(SAMPLES / buckets.max(1)).unwrap_or(usize::MAX).max(1)
+    let at_once = SAMPLES / buckets(precision, range).max(1);
+    usize::try_from(at_once).unwrap_or(usize::MAX).max(1)
 }
 
 #[cfg(test)]

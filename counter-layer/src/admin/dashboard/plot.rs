@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use counter_core::{CounterName, Error, Precision, Retention, Sample, Series, Stats, Store, Timestamp};
+use counter_core::{Error, Precision, Retention, Sample, Series, Stats, Store, Timestamp};
+use futures_util::future::{try_join_all, try_join4};
 
-use super::super::chart::{self, Chart, Line, Point};
+use super::super::chart::{self, Chart, Line, Outlook, Point};
+use super::outlook::{self, Foresight};
 use super::view::View;
 
 /// Until so many seconds after its end a bucket may still get hits from the last flush.
@@ -21,32 +23,46 @@ struct Known {
     failing: bool,
 }
 
-/// Reads the lines of a view, by one exchange for each precision from its own on.
+/// A chart, and what is to be said of what it expects.
+#[derive(Debug)]
+pub(super) struct Plot {
+    pub(super) chart: Chart,
+    pub(super) outlook: Option<String>,
+}
+
+/// Reads the lines of a view, by one exchange for each precision from its own on, all at the same time.
 ///
 /// A bucket without a sample is 0 where the counter is known to have counted before it, whatever
 /// precision knows that, and unknown before. While the store takes nothing, it is unknown after the last
 /// flush.
-pub(super) async fn plot<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Chart, Error> {
+pub(super) async fn plot<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Plot, Error> {
     let (kept, range) = (view.precision, view.range(now));
     let precision = kept.precision;
+    let failing = stats.health().failing_for;
+    let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
+    let mut starts: Vec<_> = precision.starts(range.clone()).collect();
+    let coarser = || stats.grid().counts.iter().filter(|coarser| coarser.precision > precision);
     let read = |kept: Retention| stats.several(&view.counters, kept.precision, looked_at(kept, &range, now));
-    let series = read(kept).await?;
+    let (series, others, visitors, foresight) = try_join4(
+        read(kept),
+        try_join_all(coarser().map(read)),
+        visitors(stats, view, &starts, now),
+        outlook::read(stats, view, until),
+    )
+    .await?;
     let mut since: Vec<_> = series.iter().map(|series| first(series).map(|sample| sample.start)).collect();
-    for coarser in stats.grid().counts.iter().filter(|coarser| coarser.precision > precision) {
-        for (since, series) in since.iter_mut().zip(read(coarser).await?) {
+    for (coarser, others) in coarser().zip(others) {
+        for (since, series) in since.iter_mut().zip(others) {
             // Somewhere in its first bucket it began: from the end on that is certain.
             let certain = first(&series).map(|sample| coarser.precision.bucket(sample.start).end());
             *since = [*since, certain].into_iter().flatten().min();
         }
     }
-    let failing = stats.health().failing_for;
-    let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
     let known = |since: &Option<Timestamp>| Known {
         since: since.unwrap_or(Timestamp::MAX),
         until,
         failing: failing.is_some(),
     };
-    let starts: Vec<_> = precision.starts(range).collect();
     let mut lines: Vec<_> = view
         .counters
         .iter()
@@ -60,37 +76,70 @@ pub(super) async fn plot<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp
                 .collect(),
         })
         .collect();
-    if let Some((counter, since)) = view.counters.first().zip(since.first()) {
-        lines.extend(visitors(stats, view, counter, &starts, known(since), now).await?);
+    if let Some(((counter, since), visitors)) = view.counters.first().zip(since.first()).zip(visitors) {
+        let known = known(since);
+        let point = |(start, visitors): (&Timestamp, Option<u64>)| {
+            visitors.map_or(Point::Unknown, |visitors| known.point(precision, *start, visitors))
+        };
+        let points = starts.iter().zip(visitors).map(point).collect();
+        lines.push(Line { name: format!("visitors of {counter}"), points });
     }
-    Ok(chart::draw(&starts, precision, &lines))
+    let latest = precision.bucket(now).end();
+    let outlook = foresight.as_ref().map(|foresight| {
+        let is_now = range.end >= latest;
+        look_ahead(foresight, is_now, &mut starts, &mut lines)
+    });
+    Ok(Plot {
+        chart: chart::draw(&starts, precision, &lines, outlook.as_ref()),
+        outlook: foresight.map(|foresight| foresight.words),
+    })
 }
 
-/// The line of unique visitors, where it is wanted and there are any of this precision.
+/// Finds what is expected a place on the chart, and adds the buckets to come, if it goes on until now.
+fn look_ahead(
+    foresight: &Foresight,
+    is_now: bool,
+    starts: &mut Vec<Timestamp>,
+    lines: &mut [Line],
+) -> Outlook {
+    let unusual = foresight.unusual.iter().filter_map(|start| starts.binary_search(start).ok()).collect();
+    let first = starts.first().copied().unwrap_or(Timestamp::MAX);
+    let shown = foresight.points.iter().filter(|(start, _)| is_now && *start >= first);
+    let shown: Vec<_> = shown.copied().collect();
+    let begin = shown.first().map(|(start, _)| starts.partition_point(|other| other < start));
+    let last = starts.last().copied();
+    starts.extend(shown.iter().map(|(start, _)| *start).filter(|start| Some(*start) > last));
+    for line in lines.iter_mut() {
+        line.points.resize(starts.len(), Point::Ahead);
+    }
+    Outlook {
+        of: lines.first().map_or_else(String::new, |line| line.name.clone()),
+        first: begin.unwrap_or(starts.len()),
+        points: shown.into_iter().map(|(_, expected)| expected).collect(),
+        unusual,
+    }
+}
+
+/// The unique visitors of the first counter in each bucket, where they are wanted and there are any of this
+/// precision; nothing in those that are not kept.
 async fn visitors<S: Store>(
     stats: &Stats<S>,
     view: &View,
-    counter: &CounterName,
     starts: &[Timestamp],
-    known: Known,
     now: Timestamp,
-) -> Result<Option<Line>, Error> {
+) -> Result<Option<Vec<Option<u64>>>, Error> {
     let precision = view.precision.precision;
-    let Some(kept) = stats.grid().visitors.retention(precision).filter(|_| view.uniques) else {
-        return Ok(None);
+    let kept = stats.grid().visitors.retention(precision).filter(|_| view.uniques);
+    let Some(oldest) = kept.map(|kept| kept.oldest(now)) else { return Ok(None) };
+    let counter = view.counters.get(..1).unwrap_or_default();
+    let read = async |start: Timestamp| {
+        if start < oldest {
+            return Ok(None);
+        }
+        let uniques = stats.uniques_of_each(counter, precision, start..precision.bucket(start).end()).await?;
+        Ok(uniques.first().map(|uniques| uniques.visitors))
     };
-    let mut points = Vec::with_capacity(starts.len());
-    for start in starts {
-        let is_kept = *start >= known.since && *start >= kept.oldest(now);
-        points.push(if is_kept {
-            let bucket = *start..precision.bucket(*start).end();
-            let uniques = stats.uniques(std::slice::from_ref(counter), precision, bucket).await?;
-            known.point(precision, *start, uniques.visitors)
-        } else {
-            Point::Unknown
-        });
-    }
-    Ok(Some(Line { name: format!("visitors of {counter}"), points }))
+    try_join_all(starts.iter().map(|start| read(*start))).await.map(Some)
 }
 
 impl Known {

@@ -4,7 +4,15 @@ use counter_core::{Precision, Timestamp};
 
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
+    in_groups(&count.to_string())
+}
+
+/// A number that need not be whole: with one decimal below ten, and none from there on.
+pub(crate) fn rounded(value: f64) -> String {
+    if value < 9.95 { format!("{value:.1}") } else { in_groups(&format!("{value:.0}")) }
+}
+
+fn in_groups(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {

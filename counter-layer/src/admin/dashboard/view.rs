@@ -27,6 +27,8 @@ pub(crate) struct View {
     pub(crate) to: Option<Timestamp>,
     /// Whether unique visitors have a line.
     pub(crate) uniques: bool,
+    /// Whether what is expected of the first counter is shown.
+    pub(crate) forecast: bool,
     pub(crate) search: String,
     pub(crate) sort: Sort,
     /// The page of the table, from 0.
@@ -73,6 +75,7 @@ impl View {
             span: 0,
             to: None,
             uniques: false,
+            forecast: false,
             search: String::new(),
             sort: Sort::default(),
             leaf: 0,
@@ -87,6 +90,7 @@ impl View {
                 "span" => view.span = value.parse().unwrap_or_default(),
                 "to" => view.to = value.parse().ok().map(Timestamp::from_unix),
                 "uniques" => view.uniques = value == "1",
+                "forecast" => view.forecast = cfg!(feature = "forecast") && value == "1",
                 "q" => view.search = value.chars().take(CounterName::MAX_BYTES).collect(),
                 "sort" => {
                     let named = SORTS.iter().find(|(_, name)| *name == value);
@@ -130,6 +134,12 @@ impl View {
         let length = width * u64::from(self.span);
         let end = end.min(latest).max(oldest.plus(length).min(latest));
         end.minus(length).max(oldest)..end
+    }
+
+    /// How many buckets to come are shown beside those of the chart.
+    #[cfg(feature = "forecast")]
+    pub(crate) fn horizon(&self) -> usize {
+        (self.span as usize / 4).clamp(6, 48)
     }
 
     /// The address of this view.
@@ -183,6 +193,9 @@ impl View {
         fields.extend(self.to.map(|to| ("to", to.to_string())));
         if self.uniques {
             fields.push(("uniques", "1".to_owned()));
+        }
+        if self.forecast {
+            fields.push(("forecast", "1".to_owned()));
         }
         if !self.search.is_empty() {
             fields.push(("q", self.search.clone()));
@@ -280,6 +293,8 @@ mod tests {
             "/admin/stats?counter=hits&counter=%2Farticles%2F%7Bid%7D",
             "/admin/stats?precision=3600&span=24&to=1795228800&uniques=1",
             "/admin/stats?q=a%26b&sort=name&page=3&zone=utc",
+            #[cfg(feature = "forecast")]
+            "/admin/stats?uniques=1&forecast=1",
         ] {
             let query = address.split_once('?').map_or("", |(_, query)| query);
             assert_eq!(of(query).address(), address);
@@ -301,7 +316,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_left_out() {
         for query in [
-            "precision=7&span=x&to=-1&uniques=yes&sort=size&page=-3&zone=cet&theme=dark&%ff=%ff",
+            "precision=7&span=x&to=-1&uniques=yes&forecast=2&sort=size&page=-3&zone=cet&theme=dark&%ff=%ff",
             "counter=&counter=%00",
             "&&==&?",
             "page=0&span=0",

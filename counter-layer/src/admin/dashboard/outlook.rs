@@ -1,0 +1,98 @@
+//! What is expected of the main line of the chart, and how far off that would have been before.
+
+use counter_core::{Error, Stats, Store, Timestamp};
+#[cfg(feature = "forecast")]
+use counter_core::{Forecast, ForecastError, Method};
+
+use super::super::chart::Expected;
+#[cfg(feature = "forecast")]
+use super::text;
+use super::view::View;
+
+/// A forecast, and in words what it is worth; or why there is none.
+#[derive(Debug)]
+pub(super) struct Foresight {
+    /// By the starts of their buckets, ascending.
+    pub(super) points: Vec<(Timestamp, Expected)>,
+    pub(super) unusual: Vec<Timestamp>,
+    pub(super) words: String,
+}
+
+/// Reads it where it is wanted; what comes from `until` on is not known yet.
+#[cfg(feature = "forecast")]
+pub(super) async fn read<S: Store>(
+    stats: &Stats<S>,
+    view: &View,
+    until: Timestamp,
+) -> Result<Option<Foresight>, Error> {
+    let Some(counter) = view.counters.first().filter(|_| view.forecast) else { return Ok(None) };
+    let (precision, horizon) = (view.precision.precision, view.horizon());
+    let mut forecast = stats.forecast(counter, precision, horizon, until).await;
+    if let Err(ForecastError::Horizon { most, .. }) = forecast {
+        forecast = stats.forecast(counter, precision, most, until).await;
+    }
+    match forecast {
+        Ok(forecast) => Ok(Some(Foresight::of(&forecast))),
+        Err(ForecastError::Unread(error)) => Err(error),
+        Err(refused) => {
+            let words = format!("Nothing is expected yet: {refused}.");
+            Ok(Some(Foresight { points: Vec::new(), unusual: Vec::new(), words }))
+        }
+    }
+}
+
+#[cfg(not(feature = "forecast"))]
+pub(super) async fn read<S: Store>(_: &Stats<S>, _: &View, _: Timestamp) -> Result<Option<Foresight>, Error> {
+    Ok(None)
+}
+
+#[cfg(feature = "forecast")]
+impl Foresight {
+    fn of(forecast: &Forecast) -> Self {
+        let expected = |point: &counter_core::Point| {
+            (point.start, Expected { count: point.expected, lower: point.lower, upper: point.upper })
+        };
+        Self {
+            points: forecast.points.iter().map(expected).collect(),
+            unusual: forecast.unusual.iter().map(|sample| sample.start).collect(),
+            words: words(forecast),
+        }
+    }
+}
+
+#[cfg(feature = "forecast")]
+fn words(forecast: &Forecast) -> String {
+    let width = u64::from(forecast.precision.as_seconds());
+    let season = forecast.season.map(|buckets| text::span(width * buckets as u64));
+    let mut words = format!(
+        "What is expected, from {} finished buckets{}, with the band that {:.0} of 100 counts should stay in.",
+        forecast.history,
+        season.as_ref().map_or_else(String::new, |season| format!(" and a season of {season}")),
+        forecast.level * 100.0
+    );
+    let tested = forecast.backtest;
+    let naive = format!(
+        "the naive forecast (each bucket as {})",
+        season.map_or_else(|| "the one before".to_owned(), |season| format!("that {season} before"))
+    );
+    words += &match (tested.mase, tested.naive_mase) {
+        (Some(own), Some(other)) => {
+            let (own, other, by, beside) = match forecast.method {
+                Method::Naive => (other, own, format!("This is {naive}, which was closer: its"), "smoothing"),
+                _ => (own, other, "Its".to_owned(), naive.as_str()),
+            };
+            format!(
+                " {by} error on the past, {} ahead from each of {} moments, is a MASE of {own:.2}; that of {beside} is {other:.2}.",
+                text::span(width * tested.horizon as u64),
+                tested.folds
+            )
+        }
+        _ => " Its error on the past cannot be scaled: nothing changed there.".to_owned(),
+    };
+    match forecast.unusual.len() {
+        0 => {}
+        1 => words += " One sample of the past, marked ◇, was out of the ordinary.",
+        many => words += &format!(" {many} samples of the past, marked ◇, were out of the ordinary."),
+    }
+    words
+}
