@@ -1,3 +1,8 @@
+mod operations;
+mod fold;
+pub(crate) mod window;
+pub(crate) mod folding;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -61,12 +61,16 @@
 //!   | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
 //!   | `access_counter_failing_seconds` | | how long no flush has succeeded; 0 when all is well |
 //!   | `access_counter_connections_total` | | connections made to servers |
+//!   | `access_counter_operations_total` | `operation`, `outcome` | calls of counters that their caller awaits, by how they ended |
+//!   | `access_counter_operation_seconds` | `operation` | how long these took |
 
 mod timestamp;
 mod precision;
 mod grid;
 mod name;
 mod visitor;
+mod dimensions;
+mod window;
 mod salt;
 mod sketch;
 mod shard;
@@ -93,6 +97,7 @@ mod counters;
 #[cfg(feature = "redis")]
 pub mod guide;
 
+pub use dimensions::Dimensions;
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use name::{CounterName, CounterNameError};
 pub use precision::{Bucket, Precision, PrecisionError};
@@ -101,6 +106,7 @@ pub use shard::{Shard, Shards, ShardsError};
 pub use sketch::{Register, STANDARD_ERROR, Sketch, SketchError};
 pub use timestamp::Timestamp;
 pub use visitor::{VisitorId, VisitorKey};
+pub use window::{Window, WindowError};
 
 pub use health::Health;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
@@ -110,6 +116,8 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 
 pub use clean::Cleaner;
+pub use counters::folding::{FoldingFront, FoldingWorker};
+pub use counters::window::{Once, Pass, WindowCounters};
 pub use counters::{BuildError, Builder, Counters};
 pub use error::{Error, ErrorKind};
 pub use flush::Flusher;
@@ -118,7 +126,7 @@ pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
 pub use stats::{Known, Series, Stats, Uniques};
 #[cfg(feature = "redis")]
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
-pub use store::{Cleaned, MemoryStore, Sample, Store};
+pub use store::{Addition, Cleaned, MemoryStore, Sample, Store, WindowKey, WindowStore};
 
 #[cfg(feature = "redis")]
 pub use fred;

@@ -1,5 +1,6 @@
 //! Where counts are kept.
 
+mod window;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -8,6 +9,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 pub use memory::MemoryStore;
+pub use window::{Addition, WindowKey, WindowStore};
 
 use crate::batch::{Batch, Verdict};
 use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shards, Sketch, Timestamp};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use counter_core::{Agent, Counters, MemoryStore, Skip, Timestamp};
+use counter_core::{Agent, Counters, Dimensions, MemoryStore, Skip, Timestamp, Window, WindowCounters};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 /// The page of the documentation that names them all.
@@ -24,6 +24,9 @@ fn exported() -> String {
             recorder.skip(Skip::Excluded);
             recorder.skip(Skip::Prefetch);
             counters.flush().await.expect("memory takes all");
+            let windows = WindowCounters::new(MemoryStore::new(), Window::MINUTE);
+            let pass = windows.try_acquire(&Dimensions::new(), 1, std::num::NonZeroU32::MIN).await;
+            assert!(pass.expect("memory counts").passed);
         });
     });
     exporter.handle().render()
@@ -54,6 +57,8 @@ fn the_ledger_and_the_health_are_exported_at_every_flush() {
         ("access_counter_pending_cells", 0.0),
         ("access_counter_failing_seconds", 0.0),
         ("access_counter_connections_total", 0.0),
+        ("access_counter_operations_total{operation=\"try_acquire\",outcome=\"ok\"}", 1.0),
+        ("access_counter_operation_seconds_count{operation=\"try_acquire\"}", 1.0),
     ] {
         assert_eq!(values.get(name), Some(&value), "{name} in\n{text}");
     }
@@ -64,8 +69,19 @@ fn the_ledger_and_the_health_are_exported_at_every_flush() {
 #[test]
 fn every_metric_is_documented_and_described_and_named_by_the_conventions() {
     let text = exported();
-    let names: std::collections::BTreeSet<_> =
-        values(&text).into_keys().map(|name| name.split('{').next().expect("a name").to_owned()).collect();
+    let names: std::collections::BTreeSet<_> = values(&text)
+        .into_keys()
+        .map(|name| name.split('{').next().expect("a name"))
+        // Of a distribution there are several.
+        .map(|name| name.trim_end_matches("_seconds_sum").trim_end_matches("_seconds_count"))
+        .map(|name| {
+            if text.contains(&format!("# TYPE {name}_seconds ")) {
+                format!("{name}_seconds")
+            } else {
+                name.to_owned()
+            }
+        })
+        .collect();
     for name in &names {
         assert!(PAGE.contains(&format!("| `{name}` |")), "{name} is not documented");
         assert!(text.contains(&format!("# HELP {name} ")), "{name} is not described");

@@ -1,3 +1,5 @@
+mod window;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -21,6 +23,7 @@ struct Kept {
     totals: HashMap<CounterName, u64>,
     visitors: HashMap<(CounterName, Bucket), Visitors>,
     salts: HashMap<Bucket, Salt>,
+    windows: window::Windows,
 }
 
 #[derive(Debug, Default)]

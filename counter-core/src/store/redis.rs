@@ -11,6 +11,8 @@ mod forget;
 mod plain;
 mod read;
 mod salt;
+mod retry;
+mod window;
 mod probe;
 mod builder;
 
@@ -65,6 +67,7 @@ struct Shared {
     apply: Script,
     clean: Script,
     adopt: Script,
+    windows: window::Scripts,
     /// Whether the server was seen to refuse scripts.
     plain: AtomicBool,
 }
@@ -99,6 +102,7 @@ impl RedisStore {
             apply: Script::new(include_str!("redis/apply.lua")),
             clean: Script::new(include_str!("redis/clean.lua")),
             adopt: Script::new(include_str!("redis/adopt.lua")),
+            windows: window::Scripts::new(),
             plain: AtomicBool::new(false),
         }))
     }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Bucket, CounterName, Precision, Shard, WriterId};
+use crate::{Bucket, CounterName, Precision, Shard, WindowKey, WriterId};
 
 /// What every key begins with: at most 64 bytes without braces or control characters, possibly none.
 ///
@@ -113,6 +113,17 @@ impl Keys {
     /// HyperLogLog: the visitors of one bucket.
     pub(super) fn unique(&self, counter: &CounterName, bucket: Bucket) -> String {
         format!("{}unique:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
+    }
+
+    /// String: the count of one window.
+    pub(super) fn window(&self, key: &WindowKey) -> String {
+        let WindowKey { counter, width, start, .. } = key;
+        format!("{}window:{width}:{counter}:{start}", self.prefix)
+    }
+
+    /// Set: the tokens that were counted in one window.
+    pub(super) fn tokens(&self, key: &WindowKey) -> String {
+        format!("{}:tokens", self.window(key))
     }
 
     /// String: the 16 bytes of an epoch's salt.
