@@ -370,8 +370,8 @@ impl Place {
     async fn open(server: RedisServer) -> Self {
         let proxy = FaultProxy::start(server.address()).await;
         let (direct, now) = hours(store(&server.url()).await);
-        let (behind, _) = hours(store(&proxy.url()).await);
-        let place = Self { server, proxy, hours: behind, direct, now };
+        let hours = WindowCounters::new(store(&proxy.url()).await, direct.window());
+        let place = Self { server, proxy, hours, direct, now };
         // The server learns the scripts.
         place.hours.try_acquire_at(&app("warm"), 1, n(1), now).await.expect("decided");
         place.hours.increment_once_at(&app("warm"), token(1), now).await.expect("counted");
