@@ -30,6 +30,9 @@
 //! # }
 //! ```
 //!
+//! Where a count decides something, such as a limit or a quota, [`WindowCounters`] count in the store itself and
+//! answer what they count then.
+//!
 //! # What is promised
 //!
 //! - A hit that was recorded is in exactly one batch, and a batch is applied exactly once: through lost

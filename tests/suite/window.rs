@@ -15,6 +15,9 @@ use crate::support::{expiry, precision, store};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// The guide's page, of which the lines for `ACL SETUSER` are tested as they stand there.
+const GUIDE: &str = include_str!("../../counter-core/src/guide/window.rs");
+
 macro_rules! every_store {
     ($($fact:ident)*) => {
         mod memory {
@@ -357,6 +360,31 @@ async fn a_counter_that_cannot_be_counted_is_refused_and_the_others_are_counted(
     }
 }
 
+#[tokio::test]
+async fn the_rights_that_the_guide_names_are_enough() {
+    let server = RedisServer::start();
+    let lines = GUIDE.lines().filter_map(|line| line.strip_prefix("//! ACL SETUSER "));
+    let lines: Vec<_> = lines.map(|line| line.split(' ').collect::<Vec<_>>()).collect();
+    assert_eq!(lines.len(), 2);
+    for (words, scripts) in lines.iter().zip([true, false]) {
+        server.command(&[&["ACL", "SETUSER"], &words[..]].concat());
+        let url = format!("redis://{}:secret@127.0.0.1:{}", words[0], server.port());
+        let store = RedisStore::builder().connect(&url).await.expect("an address");
+        until("it answers", LIMIT, async || store.server().await.is_ok()).await;
+        assert_eq!(store.server().await.expect("it answers").scripts, scripts);
+        let (hours, now) = hours(store);
+        assert_eq!(hours.increment_at(&app("a"), n(1), now).await.expect("counted"), 1);
+        assert_eq!(hours.increment_at(&app("a"), n(1), now).await.expect("counted"), 2);
+        assert!(hours.try_acquire_at(&app("a"), 3, n(1), now).await.expect("decided").passed);
+        assert!(hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").first);
+        assert!(!hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").first);
+        assert_eq!(hours.increment_at(&app("a"), n(1), now.minus(86_400)).await.expect("answered"), 1);
+        assert_eq!(hours.history(&app("a"), now).await.expect("readable")[1].count, 4);
+        assert_that_all_expires(&server);
+        server.command(&["FLUSHALL"]);
+    }
+}
+
 /// A server behind a proxy, and counters on both ways.
 struct Place {
     server: RedisServer,
@@ -450,12 +478,25 @@ async fn a_token_counts_once_however_often_the_reply_is_lost() {
 }
 
 #[tokio::test]
-async fn a_master_that_became_a_replica_takes_nothing_until_it_is_one_again() {
-    let place = Place::open(RedisServer::start()).await;
-    place.server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
-    place.server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    assert_eq!(place.increment("a").await, Ok(1));
+async fn a_server_that_lacks_its_replicas_is_asked_again_until_it_has_them() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let place = Place::open(server).await;
+        let lack = |replicas| place.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+        lack("1");
+        assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
+        place.server.command(&["CONFIG", "RESETSTAT"]);
+        let refusing = async || {
+            let errors = place.server.command(&["INFO", "errorstats"]).text().expect("a text");
+            errors.contains("NOREPLICAS")
+        };
+        let meanwhile = async {
+            until("it has refused", LIMIT, refusing).await;
+            lack("0");
+        };
+        let (answer, ()) = tokio::join!(place.increment("a"), meanwhile);
+        assert_eq!(answer, Ok(1));
+        assert!(place.hours.try_acquire_at(&app("a"), 2, n(1), place.now).await.expect("decided").passed);
+    }
 }
 
 #[tokio::test]

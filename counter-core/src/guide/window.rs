@@ -17,7 +17,8 @@
 //!
 //! A counter is named by [`Dimensions`](crate::Dimensions): names from the code, values from wherever. Whatever
 //! a value holds, it cannot forge another counter. Whom an address or an account belongs to goes in as a
-//! [`VisitorId`](crate::VisitorId), so that no key names anybody:
+//! [`VisitorId`](crate::VisitorId), so that no key names anybody. Each combination of values is a key of its own
+//! for as long as the window is kept, so who may choose a value may make keys: let in what is bounded.
 //!
 //! ```
 //! use std::num::NonZeroU32;
@@ -93,17 +94,13 @@
 //!
 //! after the namespace, or the hash tag of the shard. A counter lies in the shard that its dimensions choose,
 //! or, with [`group_by`](crate::WindowCounters::group_by), the value of one of them: then all counters of an
-//! application lie in one slot of a cluster. The rights that are needed, beside those of the
-//! [namespace](crate::guide::redis#rights):
+//! application lie in one slot of a cluster. The rights for windows alone are these, and where scripts are not
+//! allowed those of the second line; beside the counters, join them with
+//! [theirs](crate::guide::redis#rights):
 //!
 //! ```text
-//! +eval +evalsha +get +set +mget +incrby +sadd +scard +expireat
-//! ```
-//!
-//! and where scripts are not allowed:
-//!
-//! ```text
-//! +watch +unwatch +multi +exec +get +set +mget +incrby +ttl +sadd +sismember +expireat
+//! ACL SETUSER windows on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +incrby +sadd +scard +expireat
+//! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +get +set +mget +incrby +ttl +sadd +sismember +expireat
 //! ```
 //!
 //! There, those who count within a limit watch its key, and try again when somebody else was faster: 100
