@@ -300,7 +300,7 @@ async fn no_more_than_the_limit_passes_however_many_instances_ask_at_once() {
 }
 
 #[tokio::test]
-async fn counters_of_one_group_lie_in_one_slot() {
+async fn in_a_cluster_the_counters_of_one_group_lie_in_one_slot() {
     let cluster = RedisCluster::start();
     let (hours, now) = hours(clustered(&cluster).await);
     let pages: Vec<_> = (0..50).map(|page| app("shop").text("page", &page.to_string())).collect();

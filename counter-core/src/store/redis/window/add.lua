@@ -19,7 +19,8 @@ for place = 2, #KEYS do
     answer = tonumber(amount)
   end
   if type(answer) == 'table' then
-    answer = string.match(answer.err, '^%-?(.-)%s*$')
+    -- Redis 6.2 says where in the script it met what it takes no writes for.
+    answer = string.match(answer.err, '^@user_script: %d+: %-(.-)%s*$') or answer.err
     if place == 2 and not string.find(answer, '^WRONGTYPE') and not string.find(answer, '^ERR') then
       return redis.error_reply(answer)
     end
