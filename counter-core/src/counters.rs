@@ -1,5 +1,8 @@
 mod operations;
 mod unique;
+mod fold;
+pub(crate) mod window;
+pub(crate) mod folding;
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,6 +18,9 @@ pub enum ErrorKind {
     Unavailable,
     /// The store answered that it will not do it.
     Refused,
+    /// The store did not confirm an increment, which it may have counted: whoever makes it again may count
+    /// it twice.
+    Unconfirmed,
     /// The store holds something under this key that is not what belongs there.
     Malformed {
         /// The key.
@@ -83,6 +86,17 @@ impl Error {
         &self.kind
     }
 
+    /// The same trouble seen as another kind.
+    pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// The same for another who waited, with its cause in words.
+    pub(crate) fn copy(&self) -> Self {
+        let source = self.source.as_ref().map(|source| source.to_string().into());
+        Self { kind: self.kind.clone(), source }
+    }
+
     /// The error and what caused it in one line, for logs.
     pub(crate) fn in_full(&self) -> String {
         match &self.source {
@@ -97,6 +111,9 @@ impl fmt::Display for Error {
         match &self.kind {
             ErrorKind::Unavailable => f.write_str("the store cannot be reached or does not answer in time"),
             ErrorKind::Refused => f.write_str("the store refused"),
+            ErrorKind::Unconfirmed => {
+                f.write_str("the store did not confirm the increment: it may have counted")
+            }
             ErrorKind::Malformed { key } => {
                 write!(f, "the store holds something unexpected under the key {key:?}")
             }

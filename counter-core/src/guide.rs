@@ -2,3 +2,4 @@
 
 pub mod redis;
 pub mod unique;
+pub mod window;

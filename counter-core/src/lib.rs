@@ -33,6 +33,9 @@
 //! What has no time is counted by [unique counters](guide::unique): how many different things there were,
 //! exactly or by a HyperLogLog, and whether one of them is new.
 //!
+//! Where a count decides something, such as a limit or a quota, [`WindowCounters`] count in the store itself and
+//! answer what they count then.
+//!
 //! # What is promised
 //!
 //! - A hit that was recorded is in exactly one batch, and a batch is applied exactly once: through lost
@@ -70,7 +73,7 @@
 //!
 //! | metric | labels | what |
 //! |---|---|---|
-//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](UniqueCounter) by how they ended |
+//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](UniqueCounter) and of [windows](WindowCounters) by how they ended |
 //! | `access_counter_operation_seconds` | `operation` | how long they took, trying again included |
 
 mod timestamp;
@@ -78,6 +81,8 @@ mod precision;
 mod grid;
 mod name;
 mod visitor;
+mod dimensions;
+mod window;
 mod salt;
 mod sketch;
 mod shard;
@@ -107,6 +112,7 @@ mod counters;
 #[cfg(feature = "redis")]
 pub mod guide;
 
+pub use dimensions::Dimensions;
 pub use distinct::{Contents, Distinct};
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use name::{CounterName, CounterNameError};
@@ -117,6 +123,7 @@ pub use sketch::{Register, STANDARD_ERROR, Sketch, SketchError};
 pub use threshold::{Threshold, ThresholdError};
 pub use timestamp::Timestamp;
 pub use visitor::{VisitorId, VisitorKey};
+pub use window::{Window, WindowError};
 
 pub use health::Health;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
@@ -126,6 +133,8 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 
 pub use clean::Cleaner;
+pub use counters::folding::{FoldingFront, FoldingWorker};
+pub use counters::window::{Once, Pass, WindowCounters};
 pub use counters::{
     AdaptiveUniqueCounter, BuildError, Builder, Counters, ExcludingCounter, HllUniqueCounter,
     SetUniqueCounter, UniqueCounter,
@@ -137,7 +146,10 @@ pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
 pub use stats::{Known, Series, Stats, Uniques};
 #[cfg(feature = "redis")]
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
-pub use store::{Cleaned, Included, MemoryStore, Sample, Store, UniqueKey, UniqueKind, UniqueStore};
+pub use store::{
+    Addition, Cleaned, Included, MemoryStore, Sample, Store, UniqueKey, UniqueKind, UniqueStore, WindowKey,
+    WindowStore,
+};
 
 #[cfg(feature = "redis")]
 pub use fred;

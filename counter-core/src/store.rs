@@ -1,5 +1,6 @@
 //! Where counts are kept.
 
+mod window;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 pub use memory::MemoryStore;
 pub use unique::{Included, UniqueKey, UniqueKind, UniqueStore};
+pub use window::{Addition, WindowKey, WindowStore};
 
 use crate::batch::{Batch, Verdict};
 use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shards, Sketch, Timestamp};

@@ -6,6 +6,7 @@
 //! - [`rules`]: how a request finds its counter. Read it before you write a pattern.
 //! - [`visitors`]: who is counted as a visitor. Read it when the service is behind a proxy, runs in
 //!   several instances, or has to say what it keeps of people: there is the privacy statement.
+//! - `limit`, with the feature of that name: so many requests in each window and no more.
 //! - [`AccessCounterLayer`](crate::AccessCounterLayer): the settings.
 //! - [`counter_core`]: hits, buckets, precisions, retention, the ledger; and what reads them back.
 //!
@@ -70,5 +71,7 @@
 //! outside of such a layer to count them. Two layers that see the same request both count it, so one of
 //! them needs a recorder of its own, or rules that leave the other's requests alone.
 
+#[cfg(feature = "limit")]
+pub mod limit;
 pub mod rules;
 pub mod visitors;

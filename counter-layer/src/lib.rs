@@ -34,6 +34,7 @@
 //! - `openapi`: its description at `api/openapi.json`.
 //! - `forecast`: what comes next, at `api/forecast` and in the chart of the dashboard.
 //! - `dashboard`: its pages for people.
+//! - `limit`: `WindowLimitLayer`, so many requests in each window, over all instances.
 //! - `serde`: rules that can be read from configuration.
 
 mod request;
@@ -49,6 +50,8 @@ mod future;
 mod service;
 mod layer;
 
+#[cfg(feature = "limit")]
+mod limit;
 #[cfg(feature = "admin")]
 pub mod admin;
 pub mod guide;
@@ -61,6 +64,8 @@ pub use identity::{
 };
 pub use ipnet;
 pub use layer::AccessCounterLayer;
+#[cfg(feature = "limit")]
+pub use limit::{LimitFuture, LimitKey, PolicyNameError, StoreAway, WindowLimit, WindowLimitLayer};
 pub use outcome::Outcome;
 pub use rules::{
     Decision, Explanation, PatternError, PatternKind, Reason, Rule, Rules, RulesBuilder, RulesError,

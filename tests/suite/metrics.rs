@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use counter_core::{Agent, Counters, MemoryStore, SetUniqueCounter, Skip, Timestamp, UniqueCounter};
+use counter_core::{
+    Agent, Counters, Dimensions, MemoryStore, SetUniqueCounter, Skip, Timestamp, UniqueCounter, Window,
+    WindowCounters,
+};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 /// The page of the documentation that names them all.
@@ -28,6 +31,9 @@ fn exported() -> String {
             for item in ["ann", "ann", &"x".repeat(257)] {
                 drop(voters.include(item).await);
             }
+            let windows = WindowCounters::new(MemoryStore::new(), Window::MINUTE);
+            let pass = windows.try_acquire(&Dimensions::new(), 1, std::num::NonZeroU32::MIN).await;
+            assert!(pass.expect("memory counts").passed);
         });
     });
     exporter.handle().render()
@@ -58,9 +64,11 @@ fn the_ledger_and_the_health_are_exported_at_every_flush() {
         ("access_counter_pending_cells", 0.0),
         ("access_counter_failing_seconds", 0.0),
         ("access_counter_connections_total", 0.0),
-        ("access_counter_operations_total{operation=\"unique_include\",outcome=\"done\"}", 2.0),
+        ("access_counter_operations_total{operation=\"unique_include\",outcome=\"ok\"}", 2.0),
         ("access_counter_operations_total{operation=\"unique_include\",outcome=\"invalid\"}", 1.0),
         ("access_counter_operation_seconds_count{operation=\"unique_include\"}", 3.0),
+        ("access_counter_operations_total{operation=\"try_acquire\",outcome=\"ok\"}", 1.0),
+        ("access_counter_operation_seconds_count{operation=\"try_acquire\"}", 1.0),
     ] {
         assert_eq!(values.get(name), Some(&value), "{name} in\n{text}");
     }

@@ -29,7 +29,7 @@ pub(super) async fn measured<T>(
     let answer = doing.await;
     #[cfg(feature = "metrics")]
     {
-        let outcome = answer.as_ref().map_or_else(|error| outcome(error.kind()), |_| "done");
+        let outcome = answer.as_ref().map_or_else(|error| outcome(error.kind()), |_| "ok");
         metrics::counter!(OPERATIONS, "operation" => operation, "outcome" => outcome).increment(1);
         metrics::histogram!(SECONDS, "operation" => operation).record(begun.elapsed());
     }
@@ -42,6 +42,7 @@ pub(super) async fn measured<T>(
 const fn outcome(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Unconfirmed => "unconfirmed",
         ErrorKind::Refused => "refused",
         ErrorKind::Malformed { .. } => "malformed",
         _ => "invalid",

@@ -1,4 +1,5 @@
 mod unique;
+mod window;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,6 +28,7 @@ struct Kept {
     salts: HashMap<Bucket, Salt>,
     /// By the end of their keys.
     uniques: HashMap<String, Contents>,
+    windows: window::Windows,
 }
 
 #[derive(Debug, Default)]

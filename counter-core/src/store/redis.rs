@@ -13,6 +13,7 @@ mod read;
 mod salt;
 mod retry;
 mod unique;
+mod window;
 mod probe;
 mod builder;
 
@@ -68,6 +69,7 @@ struct Shared {
     clean: Script,
     adopt: Script,
     include: Script,
+    windows: window::Scripts,
     /// Whether the server was seen to refuse scripts.
     plain: AtomicBool,
 }
@@ -103,6 +105,7 @@ impl RedisStore {
             clean: Script::new(include_str!("redis/clean.lua")),
             adopt: Script::new(include_str!("redis/adopt.lua")),
             include: Script::new(include_str!("redis/include.lua")),
+            windows: window::Scripts::new(),
             plain: AtomicBool::new(false),
         }))
     }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::store::UniqueKey;
-use crate::{Bucket, CounterName, Precision, Shard, WriterId};
+use crate::{Bucket, CounterName, Precision, Shard, WindowKey, WriterId};
 
 /// What every key begins with: at most 64 bytes without braces or control characters, possibly none.
 ///
@@ -119,6 +119,17 @@ impl Keys {
     /// Set or HyperLogLog: the items of a unique counter.
     pub(super) fn unique_counter(&self, counter: &UniqueKey) -> String {
         format!("{}{counter}", self.prefix)
+    }
+
+    /// String: the count of one window.
+    pub(super) fn window(&self, key: &WindowKey) -> String {
+        let WindowKey { counter, width, start, .. } = key;
+        format!("{}window:{width}:{counter}:{start}", self.prefix)
+    }
+
+    /// Set: the tokens that were counted in one window.
+    pub(super) fn tokens(&self, key: &WindowKey) -> String {
+        format!("{}:tokens", self.window(key))
     }
 
     /// String: the 16 bytes of an epoch's salt.

@@ -2,16 +2,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::says;
+use super::connection::answer_of;
 use crate::backoff::Backoff;
 use crate::{Error, ErrorKind};
 
 /// No attempt begins later than this after the first.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How servers say that they did nothing, and may do it in a moment.
+/// How servers begin to say that they did nothing, and may do it in a moment.
 const NOT_NOW: [&str; 9] =
-    ["LOADING", "BUSY ", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "ASK ", "MOVED "];
+    ["LOADING", "BUSY", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "ASK", "MOVED"];
 
 /// Makes an attempt again, with growing pauses, as long as its error permits that and time is left.
 pub(super) async fn retried<T, F>(
@@ -35,7 +35,12 @@ where
 
 /// For what answers differently when it is done twice: the server said that it did nothing.
 pub(super) fn nothing_was_done(error: &Error) -> bool {
-    NOT_NOW.iter().any(|words| says(error, words))
+    let answer = answer_of(error).unwrap_or_default();
+    // Redis 6.2 says first where in a script it met that.
+    NOT_NOW.iter().any(|word| {
+        let begins = answer.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        begins || answer.contains(&format!(": -{word} "))
+    })
 }
 
 /// For what may be done as often as one likes.

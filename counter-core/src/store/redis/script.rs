@@ -48,6 +48,10 @@ impl Call {
         Self { keys: keys.map(str::to_owned).into(), arguments: Vec::new() }
     }
 
+    pub(super) fn key(&mut self, key: String) {
+        self.keys.push(key);
+    }
+
     pub(super) fn push(&mut self, argument: impl Into<Value>) {
         self.arguments.push(argument.into());
     }

@@ -23,15 +23,20 @@ pub(super) struct Transaction<'a> {
 impl Connection {
     /// Watches a key: what is executed then is so only if nobody has changed it.
     pub(super) async fn watch(&self, key: &str) -> Result<Transaction<'_>, Error> {
+        let transaction = self.begin().await?;
+        let _: Value = transaction.call("WATCH", vec![key.into()]).await?;
+        Ok(transaction)
+    }
+
+    /// Watches nothing: what is executed then is so at once, whatever others do.
+    pub(super) async fn begin(&self) -> Result<Transaction<'_>, Error> {
         let mut place = self.exclusive.lock().await;
         // One that broke while it was not used would be noticed by its silence alone, seconds later.
         let link = match place.take() {
             Some(link) if !link.has_ended() => link,
             _ => self.connect_once().await?,
         };
-        let transaction = Transaction { place, link, server: self };
-        let _: Value = transaction.call("WATCH", vec![key.into()]).await?;
-        Ok(transaction)
+        Ok(Transaction { place, link, server: self })
     }
 }
 
@@ -48,10 +53,27 @@ impl Transaction<'_> {
 
     /// Executes the commands at once, and answers for each what the server had against it, if anything;
     /// `None` when the key was changed and nothing was done.
-    pub(super) async fn execute(
-        mut self,
+    pub(super) async fn execute(self, commands: Vec<Command>) -> Result<Option<Vec<Option<String>>>, Error> {
+        let answers = self.exchange(commands).await?;
+        Ok(answers.map(|answers| answers.iter().map(refusal).collect()))
+    }
+
+    /// As [`execute`](Self::execute), for the integer that each command answers, if it does, or for what
+    /// the server had against it.
+    pub(super) async fn execute_for_integers(
+        self,
         commands: Vec<Command>,
-    ) -> Result<Option<Vec<Option<String>>>, Error> {
+    ) -> Result<Option<Vec<Result<Option<i64>, String>>>, Error> {
+        let integer = |frame: &Resp3Frame| match (refusal(frame), frame) {
+            (Some(words), _) => Err(words),
+            (None, Resp3Frame::Number { data, .. }) => Ok(Some(*data)),
+            (None, _) => Ok(None),
+        };
+        let answers = self.exchange(commands).await?;
+        Ok(answers.map(|answers| answers.iter().map(integer).collect()))
+    }
+
+    async fn exchange(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
         let pipeline = self.link.client.pipeline();
         let with_options = pipeline.with_options(&self.server.options);
         for (name, arguments) in [("MULTI", Vec::new())].into_iter().chain(commands) {
@@ -63,7 +85,7 @@ impl Transaction<'_> {
         let frame = client.custom_raw(command("EXEC", ""), Vec::<Value>::new()).await.map_err(explain)?;
         let answers = match frame {
             Resp3Frame::Null => None,
-            Resp3Frame::Array { data, .. } => Some(data.iter().map(refusal).collect()),
+            Resp3Frame::Array { data, .. } => Some(data),
             frame => {
                 return Err(unavailable(refusal(&frame).unwrap_or_else(|| "no answer to EXEC".to_owned())));
             }

@@ -1,0 +1,93 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::MemoryStore;
+use crate::store::{Addition, WindowKey, WindowStore};
+use crate::{Error, ErrorKind, Timestamp, VisitorId};
+
+/// The windows that have not expired, and for up to a second those that have.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    counted: HashMap<(Arc<str>, u32, Timestamp), Counted>,
+    cleaned: Timestamp,
+}
+
+#[derive(Debug)]
+struct Counted {
+    count: u64,
+    expiry: Timestamp,
+    tokens: HashSet<VisitorId>,
+}
+
+impl WindowStore for MemoryStore {
+    async fn add(&self, additions: &[Addition]) -> Vec<Result<u64, Error>> {
+        let windows = &mut self.kept().windows;
+        let now = Timestamp::now();
+        additions.iter().map(|addition| windows.add(addition, now)).collect()
+    }
+
+    async fn add_once(&self, key: &WindowKey, token: VisitorId) -> Result<(bool, u64), Error> {
+        let windows = &mut self.kept().windows;
+        let now = Timestamp::now();
+        let count = windows.count(key, now);
+        if windows.counted.get(&name(key)).is_some_and(|counted| counted.tokens.contains(&token)) {
+            return Ok((false, count));
+        }
+        let count = windows.add(&Addition { key: key.clone(), amount: 1 }, now)?;
+        if let Some(counted) = windows.counted.get_mut(&name(key)) {
+            counted.tokens.insert(token);
+        }
+        Ok((true, count))
+    }
+
+    async fn add_within(&self, addition: &Addition, limit: u64) -> Result<(bool, u64), Error> {
+        let windows = &mut self.kept().windows;
+        let now = Timestamp::now();
+        let count = windows.count(&addition.key, now);
+        if count.checked_add(addition.amount).is_none_or(|sum| sum > limit) {
+            return Ok((false, count));
+        }
+        Ok((true, windows.add(addition, now)?))
+    }
+
+    async fn counts(&self, keys: &[WindowKey]) -> Result<Vec<u64>, Error> {
+        let windows = &mut self.kept().windows;
+        let now = Timestamp::now();
+        Ok(keys.iter().map(|key| windows.count(key, now)).collect())
+    }
+}
+
+impl Windows {
+    fn add(&mut self, addition: &Addition, now: Timestamp) -> Result<u64, Error> {
+        self.clean(now);
+        let Addition { key, amount } = addition;
+        if key.expiry <= now {
+            return Ok(*amount);
+        }
+        let counted = self.counted.entry(name(key)).or_insert_with(|| Counted {
+            count: 0,
+            expiry: key.expiry,
+            tokens: HashSet::new(),
+        });
+        let sum = counted.count.checked_add(*amount).filter(|sum| i64::try_from(*sum).is_ok());
+        counted.count = sum.ok_or_else(|| Error::new(ErrorKind::Refused).caused_by("the count overflows"))?;
+        Ok(counted.count)
+    }
+
+    fn count(&mut self, key: &WindowKey, now: Timestamp) -> u64 {
+        self.clean(now);
+        self.counted.get(&name(key)).map_or(0, |counted| counted.count)
+    }
+
+    /// Looks at all of them, once a second.
+    fn clean(&mut self, now: Timestamp) {
+        if now != self.cleaned {
+            self.cleaned = now;
+            self.counted.retain(|_, counted| counted.expiry > now);
+        }
+    }
+}
+
+fn name(key: &WindowKey) -> (Arc<str>, u32, Timestamp) {
+    (Arc::clone(&key.counter), key.width, key.start)
+}

@@ -1,0 +1,24 @@
+-- Adds 1 to the counter of a window if a token was not there in that window.
+--
+-- KEYS  scratch (see apply.lua), counter, tokens
+-- ARGV  token, instant of expiry
+--
+-- Answers {1, count} when it was added, and {0, count} when it was not. What could be refused is asked for
+-- before anything is written.
+
+local before = redis.call('GET', KEYS[2])
+local count = tonumber(before or '0')
+if not count then
+  return redis.error_reply('ERR value is not an integer or out of range')
+end
+if redis.call('SADD', KEYS[3], ARGV[1]) == 0 then
+  return {0, count}
+end
+if redis.call('SCARD', KEYS[3]) == 1 then
+  redis.call('EXPIREAT', KEYS[3], ARGV[2])
+end
+if before then
+  return {1, redis.call('INCRBY', KEYS[2], 1)}
+end
+redis.call('SET', KEYS[2], 1, 'EXAT', ARGV[2])
+return {1, 1}

@@ -1,0 +1,155 @@
+//! The same by transactions, for servers that refuse scripts.
+//!
+//! A key is made by `SET … NX EXAT` and counted by `INCRBY`, in one MULTI: nobody sees one without the
+//! other, and the expiry is set once. What depends on what is there watches it.
+
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::super::Shared;
+use super::super::connection::{Command, Connection, unavailable};
+use super::super::keys::Keys;
+use super::super::transaction::Transaction;
+use super::refused;
+use crate::store::{Addition, WindowKey};
+use crate::{Error, ErrorKind, Timestamp};
+
+/// How often somebody else may change what is watched, before that is said.
+const ATTEMPTS: usize = 100;
+
+/// The commands of one counter.
+const COMMANDS: usize = 3;
+
+pub(super) async fn add(
+    shared: &Shared,
+    keys: &Keys,
+    some: &[&Addition],
+) -> Result<Vec<Result<u64, Error>>, Error> {
+    let names: Vec<_> = some.iter().map(|addition| keys.window(&addition.key)).collect();
+    let server = shared.route.server(&names[0]).await?;
+    let commands = some
+        .iter()
+        .zip(&names)
+        .flat_map(|(addition, name)| counting(name, addition.amount, addition.key.expiry))
+        .collect();
+    let executed = async { server.begin().await?.execute_for_integers(commands).await };
+    let answers = shared.route.learn(executed.await)?;
+    let answers = answers.ok_or_else(|| unavailable("a transaction that watches nothing was given up"))?;
+    for (name, (addition, answers)) in names.iter().zip(some.iter().zip(answers.chunks(COMMANDS))) {
+        unless_it_expires(&server, name, addition.key.expiry, answers).await;
+    }
+    Ok(answers.chunks(COMMANDS).map(count).collect())
+}
+
+pub(super) async fn add_within(
+    shared: &Shared,
+    counter: &str,
+    addition: &Addition,
+    limit: u64,
+) -> Result<(bool, u64), Error> {
+    let server = shared.route.server(counter).await?;
+    for _ in 0..ATTEMPTS {
+        let attempt = async {
+            let transaction = server.watch(counter).await?;
+            let count = read(&transaction, counter).await?;
+            if count.saturating_add(addition.amount) > limit {
+                transaction.abandon().await?;
+                return Ok(Err(count));
+            }
+            let commands = counting(counter, addition.amount, addition.key.expiry).into();
+            transaction.execute_for_integers(commands).await.map(Ok)
+        };
+        match shared.route.learn(attempt.await)? {
+            Err(count) => return Ok((false, count)),
+            Ok(Some(answers)) => {
+                unless_it_expires(&server, counter, addition.key.expiry, &answers).await;
+                return Ok((true, self::count(&answers)?));
+            }
+            // Somebody else counted meanwhile.
+            Ok(None) => {}
+        }
+    }
+    Err(contended())
+}
+
+pub(super) async fn add_once(
+    shared: &Shared,
+    counter: &str,
+    tokens: &str,
+    key: &WindowKey,
+    token: Bytes,
+) -> Result<(bool, u64), Error> {
+    let server = shared.route.server(counter).await?;
+    for _ in 0..ATTEMPTS {
+        let attempt = async {
+            let transaction = server.watch(tokens).await?;
+            let asked = vec![tokens.into(), token.clone().into()];
+            let known: u64 = transaction.call("SISMEMBER", asked.clone()).await?;
+            let count = read(&transaction, counter).await?;
+            if known == 1 {
+                transaction.abandon().await?;
+                return Ok(Err(count));
+            }
+            // The same instant at every token: nothing has to tell whether it is set.
+            let expiry = vec![tokens.into(), key.expiry.to_string().into()];
+            let mut commands = Vec::from(counting(counter, 1, key.expiry));
+            commands.extend([("SADD", asked), ("EXPIREAT", expiry)]);
+            transaction.execute_for_integers(commands).await.map(Ok)
+        };
+        match shared.route.learn(attempt.await)? {
+            Err(count) => return Ok((false, count)),
+            Ok(Some(answers)) => {
+                unless_it_expires(&server, counter, key.expiry, &answers).await;
+                return Ok((true, count(&answers)?));
+            }
+            Ok(None) => {}
+        }
+    }
+    Err(contended())
+}
+
+/// Makes the key where it is not there, counts, and asks whether it expires.
+fn counting(name: &str, amount: u64, expiry: Timestamp) -> [Command; COMMANDS] {
+    let (amount, expiry) = (amount.to_string(), expiry.to_string());
+    let words = |words: &[&str]| words.iter().copied().map(Value::from).collect();
+    [
+        ("SET", words(&[name, "0", "NX", "EXAT", &expiry])),
+        ("INCRBY", words(&[name, &amount])),
+        ("TTL", words(&[name])),
+    ]
+}
+
+/// What `INCRBY` answered.
+fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
+    match answers.get(1) {
+        Some(Ok(Some(count))) => {
+            u64::try_from(*count).map_err(|_| refused("the count is negative".to_owned()))
+        }
+        Some(Err(words)) => Err(refused(words.clone())),
+        _ => Err(unavailable("no answer to INCRBY")),
+    }
+}
+
+/// Of a window that is over for the server's clock, `SET` makes a key that is gone before `INCRBY`, and what
+/// that makes would stay for ever.
+async fn unless_it_expires(
+    server: &Connection,
+    name: &str,
+    expiry: Timestamp,
+    answers: &[Result<Option<i64>, String>],
+) {
+    if let Some(Ok(Some(-1))) = answers.get(2) {
+        let words = vec![name.into(), expiry.to_string().into()];
+        drop(server.call::<Value>("EXPIREAT", name, words).await);
+    }
+}
+
+async fn read(transaction: &Transaction<'_>, counter: &str) -> Result<u64, Error> {
+    let text: Option<String> = transaction.call("GET", vec![counter.into()]).await?;
+    let malformed = |_| Error::new(ErrorKind::Malformed { key: counter.to_owned() });
+    text.map_or(Ok(0), |text| text.parse().map_err(malformed))
+}
+
+fn contended() -> Error {
+    Error::new(ErrorKind::Refused).caused_by("others changed the counter at every attempt")
+}

@@ -1,0 +1,20 @@
+-- Adds to the counter of a window if it then counts no more than a limit.
+--
+-- KEYS  scratch (see apply.lua), counter
+-- ARGV  amount, instant of expiry, limit
+--
+-- Answers {1, count} when it was added, and {0, count} when it was not.
+
+local before = redis.call('GET', KEYS[2])
+local count = tonumber(before or '0')
+if not count then
+  return redis.error_reply('ERR value is not an integer or out of range')
+end
+if count + tonumber(ARGV[1]) > tonumber(ARGV[3]) then
+  return {0, count}
+end
+if before then
+  return {1, redis.call('INCRBY', KEYS[2], ARGV[1])}
+end
+redis.call('SET', KEYS[2], ARGV[1], 'EXAT', ARGV[2])
+return {1, tonumber(ARGV[1])}

@@ -1,0 +1,13 @@
+mod fields;
+mod key;
+mod gate;
+mod future;
+mod service;
+mod layer;
+
+pub use fields::PolicyNameError;
+pub use future::LimitFuture;
+pub use gate::StoreAway;
+pub use key::LimitKey;
+pub use layer::WindowLimitLayer;
+pub use service::WindowLimit;

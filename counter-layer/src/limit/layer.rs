@@ -1,0 +1,89 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use counter_core::{WindowCounters, WindowStore};
+use tower_layer::Layer;
+
+use super::fields::Policy;
+use super::gate::Gate;
+use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
+
+/// Lets so many requests of one key pass in each window, over all instances, and answers 429 to others.
+///
+/// A request waits for the store before the inner service sees it, so this is for what is worth that: logins,
+/// quotas of an API, expensive pages. The [guide](crate::guide::limit) says more.
+///
+/// A response tells by the headers `RateLimit` and `RateLimit-Policy` what is left. A refusal has an empty
+/// body, `B::default()`, and `Retry-After`. The error of the inner service is never changed, and the inner
+/// service has to be `Clone`, as those of axum and most others are: it is called later than asked whether
+/// it is ready.
+///
+/// ```
+/// use counter_core::{Dimensions, MemoryStore, Window, WindowCounters};
+/// use counter_layer::{LimitKey, StoreAway, WindowLimitLayer};
+/// # use axum::{Router, body::Body, routing::get};
+/// # use http::{Request, StatusCode};
+/// # use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let minutes = WindowCounters::new(MemoryStore::new(), Window::DAY);
+/// let key = LimitKey::by(|head| Some(Dimensions::new().text("path", head.uri.path())));
+/// let limit = WindowLimitLayer::new(minutes, 2, key, StoreAway::Open);
+/// let app: Router = Router::new().route("/", get(async || "home")).layer(limit);
+///
+/// for (status, left) in [(StatusCode::OK, 1), (StatusCode::OK, 0), (StatusCode::TOO_MANY_REQUESTS, 0)] {
+///     let response = app.clone().oneshot(Request::get("/").body(Body::empty())?).await?;
+///     assert_eq!(response.status(), status);
+///     assert_eq!(response.headers()["ratelimit-policy"], r#""default";q=2;w=86400"#);
+///     let limit = response.headers()["ratelimit"].to_str()?;
+///     assert!(limit.starts_with(&format!(r#""default";r={left};t="#)));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct WindowLimitLayer(Gate);
+
+impl WindowLimitLayer {
+    /// At most `limit` requests of a key in each window of these counters, and what becomes of a request
+    /// when their store is away.
+    pub fn new<S: WindowStore>(
+        counters: WindowCounters<S>,
+        limit: u32,
+        key: LimitKey,
+        away: StoreAway,
+    ) -> Self {
+        let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
+        Self(Gate::new(counters, limit, key, away, policy, Duration::from_millis(250)))
+    }
+
+    /// The name of the policy in the headers. Default: `default`.
+    ///
+    /// Limits of different names count apart; those of the same name, key and window over one store share
+    /// their counts.
+    ///
+    /// # Errors
+    /// When the name is empty, longer than 64 bytes or not printable ASCII.
+    pub fn policy(mut self, name: &str) -> Result<Self, PolicyNameError> {
+        self.0.policy = self.0.policy.renamed(name)?;
+        Ok(self)
+    }
+
+    /// How long a request waits for the store, before that is taken for being away. Default: 250 ms.
+    ///
+    /// A request that was given up may still be counted.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.0.timeout = timeout;
+        self
+    }
+}
+
+impl<S> Layer<S> for WindowLimitLayer {
+    type Service = WindowLimit<S>;
+
+    fn layer(&self, inner: S) -> WindowLimit<S> {
+        WindowLimit::new(inner, Arc::new(self.0.clone()))
+    }
+}

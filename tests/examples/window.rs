@@ -1,0 +1,89 @@
+//! How many increments of windows a second: one awaited script call for each, and folded.
+//!
+//! `cargo run --release -p tests --example window` starts a Redis of its own, lets 256 tasks count over 100
+//! counters for a second in either way, in turns, and says the medians and their ratio.
+
+use std::error::Error;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use counter_core::{Dimensions, FoldingFront, RedisStore, Window, WindowCounters};
+use tests::RedisServer;
+use tokio::task::JoinSet;
+
+const TASKS: usize = 256;
+const COUNTERS: usize = 100;
+const TURNS: usize = 9;
+const TURN: Duration = Duration::from_secs(1);
+
+/// A way to count.
+#[derive(Clone)]
+enum Way {
+    Awaited(WindowCounters<RedisStore>),
+    Folded(FoldingFront),
+}
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url(), "bench:".parse()?).await?;
+    let counters = WindowCounters::new(store, Window::DAY);
+    let (front, worker) = counters.folding();
+    tokio::spawn(worker.run());
+    let (awaited, folded) = (Way::Awaited(counters.clone()), Way::Folded(front));
+    let mut counted = turn(&awaited).await + turn(&folded).await;
+    let mut rates: [Vec<f64>; 2] = Default::default();
+    for _ in 0..TURNS {
+        for (rates, way) in rates.iter_mut().zip([&awaited, &folded]) {
+            let began = Instant::now();
+            let increments = turn(way).await;
+            rates.push(increments as f64 / began.elapsed().as_secs_f64());
+            counted += increments;
+        }
+    }
+    let mut kept = 0;
+    for dimensions in all() {
+        kept += counters.current(&dimensions).await?;
+    }
+    let [awaited, folded] = rates.map(median);
+    println!("awaited: {awaited:.0} increments a second (median of {TURNS} turns)");
+    println!("folded:  {folded:.0}");
+    println!("folded / awaited: {:.1}", folded / awaited);
+    println!("counted {kept} of {counted} answered");
+    Ok(())
+}
+
+/// Counts for a while, and answers how often.
+async fn turn(way: &Way) -> u64 {
+    let end = Instant::now() + TURN;
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let way = way.clone();
+        tasks.spawn(async move {
+            let mut increments = 0;
+            for dimensions in all().iter().cycle().skip(task) {
+                if Instant::now() >= end {
+                    break;
+                }
+                let answer = match &way {
+                    Way::Awaited(counters) => counters.increment(dimensions, NonZeroU32::MIN).await,
+                    Way::Folded(front) => front.increment(dimensions, NonZeroU32::MIN).await,
+                };
+                increments += u64::from(answer.is_ok());
+            }
+            increments
+        });
+    }
+    tasks.join_all().await.into_iter().sum()
+}
+
+fn all() -> Vec<Dimensions> {
+    let application = |number: usize| Dimensions::new().text("app", &number.to_string());
+    (0..COUNTERS).map(application).collect()
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_unstable_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
