@@ -455,7 +455,7 @@ async fn what_the_server_cannot_do_now_is_tried_again_and_counts_once() {
         place.proxy.reply_with(2, error);
         assert_eq!(place.increment("a").await, Ok(at), "{error}");
     }
-    place.proxy.reply_with(4, "LOADING Redis is loading");
+    place.proxy.reply_with(1000, "LOADING Redis is loading");
     assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
     // That will not change by itself.
     let before = place.proxy.answered();
