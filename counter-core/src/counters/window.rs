@@ -113,8 +113,8 @@ impl<S: WindowStore> WindowCounters<S> {
     ///
     /// # Errors
     /// [`ErrorKind::Unconfirmed`] when it may have counted or not, because no answer came; all others mean
-    /// that nothing was counted. While the store says that it cannot do it now, it is asked three more
-    /// times, within half a second.
+    /// that nothing was counted. While the store says that it cannot do it now, it is asked again for two
+    /// seconds.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -164,7 +164,7 @@ impl<S: WindowStore> WindowCounters<S> {
     /// share, and takes the store about 70 bytes for as long as the window is kept.
     ///
     /// # Errors
-    /// When the store cannot do it, after three more attempts. Call again with the same token: it counts
+    /// When the store cannot do it, after two seconds of attempts. Call again with the same token: it counts
     /// once. Only `first` may then be false because of the attempt before, whose answer was lost.
     ///
     /// # Cancel safety
@@ -221,7 +221,7 @@ impl<S: WindowStore> WindowCounters<S> {
     /// What the counter counts in the window of now.
     ///
     /// # Errors
-    /// When the store cannot be read, after three more attempts.
+    /// When the store cannot be read, after two seconds of attempts.
     pub async fn current(&self, dimensions: &Dimensions) -> Result<u64, Error> {
         self.current_at(dimensions, Timestamp::now()).await
     }
@@ -229,7 +229,7 @@ impl<S: WindowStore> WindowCounters<S> {
     /// What the counter counts in the window of an instant.
     ///
     /// # Errors
-    /// When the store cannot be read, after three more attempts.
+    /// When the store cannot be read, after two seconds of attempts.
     pub async fn current_at(&self, dimensions: &Dimensions, at: Timestamp) -> Result<u64, Error> {
         let keys = [self.settings.key(dimensions, at)];
         Ok(measured("current", self.store.counts(&keys)).await?.into_iter().sum())
@@ -239,7 +239,7 @@ impl<S: WindowStore> WindowCounters<S> {
     /// one more than [`keep`](Self::keep) says, zeros too, 256 at most.
     ///
     /// # Errors
-    /// When the store cannot be read, after three more attempts.
+    /// When the store cannot be read, after two seconds of attempts.
     pub async fn history(&self, dimensions: &Dimensions, now: Timestamp) -> Result<Vec<Sample>, Error> {
         let keys = self.settings.keys(dimensions, now);
         let counts = measured("history", self.store.counts(&keys)).await?;

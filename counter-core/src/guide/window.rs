@@ -73,9 +73,9 @@
 //!
 //! | what happens | [`increment`](crate::WindowCounters::increment), [`try_acquire`](crate::WindowCounters::try_acquire) | [`increment_once`](crate::WindowCounters::increment_once), reading |
 //! |---|---|---|
-//! | it says that it cannot now: `LOADING`, `BUSY`, `READONLY`, `TRYAGAIN`, `CLUSTERDOWN`, `NOREPLICAS` | asked three more times, within 0.5 s; then [`Refused`](crate::ErrorKind::Refused): not counted | the same |
+//! | it says that it cannot now: `LOADING`, `BUSY`, `READONLY`, `TRYAGAIN`, `CLUSTERDOWN`, `NOREPLICAS` | asked again for two seconds; then [`Refused`](crate::ErrorKind::Refused): not counted | the same |
 //! | it refuses: `OOM`, a missing right, a key that holds something else | `Refused`: not counted | the same |
-//! | no answer: a broken connection, a timeout, nobody there | [`Unconfirmed`](crate::ErrorKind::Unconfirmed): it may have counted, and is not sent again | asked three more times, then [`Unavailable`](crate::ErrorKind::Unavailable) |
+//! | no answer: a broken connection, a timeout, nobody there | [`Unconfirmed`](crate::ErrorKind::Unconfirmed): it may have counted, and is not sent again | asked again for two seconds, then [`Unavailable`](crate::ErrorKind::Unavailable) |
 //!
 //! Acknowledged increments that a server loses in a failover are lost: nobody sends them again.
 //!
