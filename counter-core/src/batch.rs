@@ -138,6 +138,11 @@ impl WriterId {
         getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
         Self(u128::from_le_bytes(bytes))
     }
+
+    /// Half of its bits: enough to tell those of one process apart.
+    pub(crate) const fn half(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
 }
 
 impl fmt::Display for WriterId {

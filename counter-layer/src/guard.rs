@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use counter_core::{Agent, Counter, Recorder, Skip, VisitorId};
 use http::{HeaderValue, Request};
 
-use crate::agent::Agents;
+use crate::agent::{Agents, user_agent};
 use crate::facet::Facets;
 use crate::identity::{RequestHead, Visit, Visitors};
 use crate::prefetch::is_prefetch;
@@ -138,11 +138,12 @@ impl Counting {
         if excludes_prefetch && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
         }
-        let agent = (self.agents)(head);
+        let user_agent = user_agent(head.headers);
+        let agent = self.agents.of(head, user_agent);
         let told_apart =
             page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.bots_are_visitors);
         // Who is not to be told apart is not, and is given no cookie.
-        let visit = if told_apart { self.visitors.visit(head) } else { Visit::default() };
+        let visit = if told_apart { self.visitors.visit(head, user_agent) } else { Visit::default() };
         let method = self.facets.method(head.method);
         Ok((Seen { page, agent, visitor: visit.visitor, method }, visit.cookie))
     }
@@ -173,18 +174,20 @@ impl Counting {
 
     fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
         let Seen { page, agent, visitor, method } = seen;
-        // A rule may well be named `hits`, where the request counts anyway.
-        let page = page.filter(|page| page.counter != self.hits);
         let all = self.hits.hit().visitor(visitor);
-        let page = page.map(|page| all.on(page.counter).weight(page.weight));
-        let facets = [self.facets.status(outcome), method, self.facets.agent(agent)];
-        let facets = facets.map(|facet| facet.map(Counter::hit));
         // No more than five: nothing is allocated for them.
         let mut hits = [all; 5];
         let mut count = 1;
-        for hit in [page].into_iter().chain(facets).flatten() {
+        let mut also = |hit| {
             hits[count] = hit;
             count += 1;
+        };
+        // A rule may well be named `hits`, where the request counts anyway.
+        if let Some(page) = page.filter(|page| page.counter != self.hits) {
+            also(all.on(page.counter).weight(page.weight));
+        }
+        for facet in [self.facets.status(outcome), method, self.facets.agent(agent)].into_iter().flatten() {
+            also(facet.hit());
         }
         let hits = &hits[..count];
         self.recorder.request(hits, agent);

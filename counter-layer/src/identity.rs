@@ -233,12 +233,12 @@ impl ClosureIdentity {
 }
 
 impl Visitors {
-    pub(crate) fn visit(&self, head: &RequestHead<'_>) -> Visit {
+    pub(crate) fn visit(&self, head: &RequestHead<'_>, user_agent: &[u8]) -> Visit {
         let Some((source, secret)) = &self.0 else { return Visit::default() };
         let named = |value: &[u8]| secret.visitor(&[value]);
         let visitor = match source {
             Source::Nobody => None,
-            Source::Address(address) => address.visitor(head, secret),
+            Source::Address(address) => address.visitor(head, user_agent, secret),
             Source::Cookie(name) => cookie::value(head.headers, name).map(named),
             Source::Issued(cookie) => return cookie.visit(head, secret),
             Source::Header(name) => {
@@ -285,6 +285,7 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::agent::user_agent;
 
     fn request(address: &str, headers: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::get("/a?b");
@@ -305,7 +306,8 @@ mod tests {
     }
 
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
-        visitors.visit(&RequestHead::of(&request(address, headers))).visitor
+        let request = request(address, headers);
+        visitors.visit(&RequestHead::of(&request), user_agent(request.headers())).visitor
     }
 
     #[test]
