@@ -139,9 +139,9 @@ impl WriterId {
         Self(u128::from_le_bytes(bytes))
     }
 
-    /// Half of its bits: enough to tell those of one process apart.
-    pub(crate) const fn half(self) -> u64 {
-        (self.0 >> 64) as u64
+    /// Some of its bits: enough to tell those of one process apart.
+    pub(crate) const fn part(self) -> u32 {
+        (self.0 >> 96) as u32
     }
 }
 

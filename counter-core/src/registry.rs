@@ -17,9 +17,9 @@ use crate::{CounterName, Register, Shard, Shards, VisitorId, WriterId};
 pub struct Counter {
     pub(crate) number: u32,
     pub(crate) shard: Shard,
-    /// The tally that numbered it: under another one it counts as `(other)`. Half of the number of its
+    /// The tally that numbered it: under another one it counts as `(other)`. A part of the number of its
     /// writer says that, and a hit is half as long.
-    pub(crate) tally: u64,
+    pub(crate) tally: u32,
 }
 
 /// One hit on a counter, to be recorded: of weight 1 and without a visitor, unless said otherwise.
@@ -81,7 +81,7 @@ impl Registry {
         let places = (2 * (most + 1)).next_power_of_two();
         let registry = Self {
             hasher: RandomState::default(),
-            other: Counter { number: OTHER, shard: shards.of(CounterName::OTHER), tally: writer.half() },
+            other: Counter { number: OTHER, shard: shards.of(CounterName::OTHER), tally: writer.part() },
             shards,
             places: (0..places).map(|_| OnceLock::new()).collect(),
             names: Mutex::default(),

@@ -51,7 +51,6 @@ impl VisitorKey {
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
         let mut hash = SipHash::new(self.0);
         for part in parts {
-            hash.word(part.len() as u64);
             hash.bytes(part);
         }
         VisitorId(hash.finish())

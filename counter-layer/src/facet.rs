@@ -56,6 +56,10 @@ impl Facets {
         }
     }
 
+    pub(crate) const fn are_none(&self) -> bool {
+        self.status.is_none() && self.method.is_none() && self.agent.is_none()
+    }
+
     /// The counter of a method.
     pub(crate) fn method(&self, method: &Method) -> Option<Counter> {
         self.method.as_ref().map(|counters| counters[method_place(method)])
