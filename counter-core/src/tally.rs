@@ -321,6 +321,7 @@ impl Tally {
         if counter.tally == self.registry.other().tally { counter } else { self.registry.other() }
     }
 
+    #[cold]
     fn open(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
         let mut open = self.open.lock().expect("nothing panics under this lock");
         Arc::clone(open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
@@ -356,22 +357,34 @@ impl Local {
     fn count(&mut self, number: u32, start: Timestamp, weight: u64) -> &mut Slot {
         let index = number as usize;
         if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, Slot::default);
+            self.grow(index);
         }
         let slot = &mut self.slots[index];
         if slot.start != start {
-            if slot.count > 0 {
-                self.closed.push(Closed { counter: number, start: slot.start, count: slot.count });
-            }
-            slot.start = start;
-            slot.count = 0;
+            slot.begin(number, start, &mut self.closed);
         }
         slot.count += weight;
         slot
     }
+
+    // Once a counter. In the place where it is called it would keep registers from what is done for each
+    // hit, and so would the next two.
+    #[cold]
+    fn grow(&mut self, index: usize) {
+        self.slots.resize_with(index + 1, Slot::default);
+    }
 }
 
 impl Slot {
+    #[cold]
+    fn begin(&mut self, number: u32, start: Timestamp, closed: &mut Vec<Closed>) {
+        if self.count > 0 {
+            closed.push(Closed { counter: number, start: self.start, count: self.count });
+        }
+        self.start = start;
+        self.count = 0;
+    }
+
     fn raise(&mut self, bucket: Timestamp, register: Register, open: impl FnOnce() -> Arc<Registers>) {
         let visitors = match &mut self.visitors {
             Some(visitors) if visitors.0 == bucket => visitors,

@@ -132,6 +132,8 @@ impl Answers {
 }
 
 /// Without a word of either kind it is a program: all browsers name their engine.
+// The search is long; in the place where it is called it would be in the way of what nearly always happens.
+#[cold]
 fn agent(words: &AhoCorasick, user_agent: &[u8]) -> Agent {
     let mut agent = Agent::Bot;
     for found in words.find_iter(&user_agent[..user_agent.len().min(LOOKED_AT)]) {

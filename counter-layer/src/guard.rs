@@ -119,7 +119,10 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.settle(Outcome::Aborted);
+        // Nearly always it is counted already.
+        if self.open.is_some() {
+            self.settle(Outcome::Aborted);
+        }
     }
 }
 

@@ -37,7 +37,9 @@ pub fn request(browser: usize) -> Vec<u8> {
 pub fn length(bytes: &[u8]) -> Option<usize> {
     let text = str::from_utf8(bytes).ok()?;
     let (head, _) = text.split_once("\r\n\r\n")?;
-    let body = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let body = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
     Some(head.len() + 4 + body.unwrap_or(0_usize))
 }
 

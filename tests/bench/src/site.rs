@@ -48,7 +48,8 @@ pub const IDENTITY: &str = "identity layer";
 /// # Errors
 /// When there is no such kind, or Redis does not answer who needs it.
 pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(), Box<dyn Error>> {
-    let site = Router::new().route("/", get(async || "home")).route("/articles/{id}", get(async || "an article"));
+    let site =
+        Router::new().route("/", get(async || "home")).route("/articles/{id}", get(async || "an article"));
     let mut counters = Counters::builder(MemoryStore::new()).build()?;
     let counting = AccessCounterLayer::new(counters.recorder());
     let timeout = Duration::from_secs(1);

@@ -39,8 +39,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let url = redis.url();
     thread::spawn(move || serve(&url, &says));
     let serving = said.recv()?;
-    let servers: Vec<SocketAddr> = KINDS.iter().map(|_| said.recv()).collect::<Result<_, _>>()?
-        .iter().map(|address| address.parse()).collect::<Result<_, _>>()?;
+    let mut servers: Vec<SocketAddr> = Vec::new();
+    for _ in KINDS {
+        servers.push(said.recv()?.parse()?);
+    }
 
     let mut turns: Vec<Vec<Turn>> = KINDS.iter().map(|_| Vec::new()).collect();
     runtime()?.block_on(async {
@@ -108,20 +110,33 @@ impl Turn {
 
 fn print(turns: &[Vec<Turn>]) {
     let median = |values: Vec<f64>| table::quantile(&mut { values }, 0.5);
-    let rows: Vec<_> = KINDS.iter().zip(turns).map(|(kind, own)| {
-        let of = |figure: fn(&Turn) -> f64| median(own.iter().map(figure).collect());
-        let mut ratios: Vec<f64> = own.iter().zip(&turns[0]).map(|(own, bare)| own.throughput / bare.throughput).collect();
-        let mut work: Vec<f64> = own.iter().zip(&turns[0]).map(|(own, bare)| bare.work / own.work).collect();
-        let [low, middle, high] = [0.25, 0.5, 0.75].map(|at| table::quantile(&mut ratios, at));
-        vec![
-            (*kind).to_owned(),
-            format!("{:.0}", of(|turn| turn.throughput)),
-            format!("{middle:.3} ({low:.3}–{high:.3})"),
-            format!("{:.2}", of(|turn| turn.work)),
-            format!("{:.3}", table::quantile(&mut work, 0.5)),
-            format!("{:.0}", of(|turn| turn.slowest)),
-        ]
-    }).collect();
-    let head = ["middleware", "answers a second", "× bare, median (quartiles)", "work of the thread, µs an answer", "bare ÷ that", "p99, µs"];
+    let rows: Vec<_> = KINDS
+        .iter()
+        .zip(turns)
+        .map(|(kind, own)| {
+            let of = |figure: fn(&Turn) -> f64| median(own.iter().map(figure).collect());
+            let mut ratios: Vec<f64> =
+                own.iter().zip(&turns[0]).map(|(own, bare)| own.throughput / bare.throughput).collect();
+            let mut work: Vec<f64> =
+                own.iter().zip(&turns[0]).map(|(own, bare)| bare.work / own.work).collect();
+            let [low, middle, high] = [0.25, 0.5, 0.75].map(|at| table::quantile(&mut ratios, at));
+            vec![
+                (*kind).to_owned(),
+                format!("{:.0}", of(|turn| turn.throughput)),
+                format!("{middle:.3} ({low:.3}–{high:.3})"),
+                format!("{:.2}", of(|turn| turn.work)),
+                format!("{:.3}", table::quantile(&mut work, 0.5)),
+                format!("{:.0}", of(|turn| turn.slowest)),
+            ]
+        })
+        .collect();
+    let head = [
+        "middleware",
+        "answers a second",
+        "× bare, median (quartiles)",
+        "work of the thread, µs an answer",
+        "bare ÷ that",
+        "p99, µs",
+    ];
     table::print(&head, &rows);
 }

@@ -37,8 +37,13 @@ fn measure(kinds: &[&str]) -> Result<(), Box<dyn Error>> {
     }
     std::fs::remove_dir_all(&folder)?;
     let nothing = measured.iter().find(|(kind, _)| **kind == IDENTITY).map_or(f64::NAN, |(_, each)| *each);
-    let row = |(kind, each): &(&&str, f64)| vec![(**kind).to_owned(), format!("{each:.0}"), format!("{:+.0}", each - nothing)];
-    table::print(&["middleware", "instructions an answer", "more than an identity layer"], &measured.iter().map(row).collect::<Vec<_>>());
+    let row = |(kind, each): &(&&str, f64)| {
+        vec![(**kind).to_owned(), format!("{each:.0}"), format!("{:+.0}", each - nothing)]
+    };
+    table::print(
+        &["middleware", "instructions an answer", "more than an identity layer"],
+        &measured.iter().map(row).collect::<Vec<_>>(),
+    );
     Ok(())
 }
 
