@@ -103,11 +103,12 @@ pub(crate) fn user_agent(headers: &HeaderMap) -> &[u8] {
 struct Answers {
     hasher: RandomState,
     /// In each place the hash of a user agent, its lowest bit replaced by whether that is a bot. A wrong
-    /// answer would take two user agents with the same 63 bits, under a secret that nobody knows.
+    /// answer would take two user agents with the same 63 bits, under a seed that nobody knows; whoever found
+    /// them could have one of the two pass for the other, as any program can by sending it.
     places: Box<[AtomicU64]>,
 }
 
-/// A power of two. Of a hundred user agents in as many places as this, five share theirs with another.
+/// Of a hundred user agents ten share their place with another, and are looked through when they alternate.
 const PLACES: usize = 1024;
 
 impl Answers {

@@ -64,13 +64,15 @@ pub(super) fn is_misspelt(text: &str) -> bool {
 /// Whether one look at every byte shows that the path is normal already, as that of nearly every
 /// request is.
 fn is_plain(path: &str) -> bool {
-    let mut after_slash = false;
+    let mut before = b' ';
+    for byte in path.bytes() {
+        let odd = before == b'/' && matches!(byte, b'/' | b'.');
+        if odd || !PLAIN[usize::from(byte)] {
+            return false;
+        }
+        before = byte;
+    }
     path.starts_with('/')
-        && path.bytes().all(|byte| {
-            let odd = after_slash && matches!(byte, b'/' | b'.');
-            after_slash = byte == b'/';
-            PLAIN[usize::from(byte)] && !odd
-        })
 }
 
 const PLAIN: [bool; 256] = {
