@@ -52,12 +52,19 @@ impl Table {
 
     /// The pattern that decides about a normal path.
     pub(super) fn find(&self, path: &str) -> Option<usize> {
-        // An empty map would hash all the same.
+        // An empty map would hash all the same, and an empty router make room for parameters.
         let exact = if self.exact.is_empty() { None } else { self.exact.get(path).copied() };
         exact
-            .or_else(|| Some(*self.templates.at(path).ok()?.value))
+            .or_else(|| self.find_template(path))
             .or_else(|| self.find_prefix(path))
             .or_else(|| self.find_extension(path))
+    }
+
+    fn find_template(&self, path: &str) -> Option<usize> {
+        if self.template_keys.is_empty() {
+            return None;
+        }
+        Some(*self.templates.at(path).ok()?.value)
     }
 
     fn find_prefix(&self, path: &str) -> Option<usize> {
