@@ -80,6 +80,7 @@ mod timestamp;
 mod precision;
 mod grid;
 mod name;
+mod siphash;
 mod visitor;
 mod dimensions;
 mod window;

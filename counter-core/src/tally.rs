@@ -41,10 +41,20 @@ struct Local {
     requests: Requests,
     recorded: u64,
     overflow: u64,
+    latest: Latest,
     /// By the number of the counter.
     slots: Vec<Slot>,
     /// Cells whose base bucket another one followed.
     closed: Vec<Closed>,
+}
+
+/// The buckets of the last instant: those of the next are nearly always the same, and a division takes as
+/// long as all else that is done about a hit.
+#[derive(Debug, Default)]
+struct Latest {
+    at: Timestamp,
+    start: Timestamp,
+    visitors: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -123,17 +133,23 @@ impl Tally {
     /// Adds hits of one instant, those of a request when there is an agent; `true` when it is time to
     /// [`fold`](Self::fold).
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
-        let start = self.grid.counts.base().bucket(at).start;
-        let bucket = self.grid.visitors.base().bucket(at).start;
         let mut local = self.stripe();
+        if local.latest.at != at {
+            local.latest = Latest {
+                at,
+                start: self.grid.counts.base().bucket(at).start,
+                visitors: self.grid.visitors.base().bucket(at).start,
+            };
+        }
+        let (start, bucket) = (local.latest.start, local.latest.visitors);
         for hit in hits {
             let number = self.own(hit.counter).number;
             let weight = u64::from(hit.weight.get());
             local.recorded += weight;
             local.overflow += if number == OTHER { weight } else { 0 };
-            local.count(number, start, weight);
+            let slot = local.count(number, start, weight);
             if let Some(register) = hit.register {
-                local.slots[number as usize].raise(bucket, register, || self.open(number, bucket));
+                slot.raise(bucket, register, || self.open(number, bucket));
             }
         }
         if let Some(agent) = agent {
@@ -302,9 +318,10 @@ impl Tally {
 
     /// A counter of another tally has no place here; its hits are not lost for that.
     fn own(&self, counter: Counter) -> Counter {
-        if counter.tally == self.writer { counter } else { self.registry.other() }
+        if counter.tally == self.registry.other().tally { counter } else { self.registry.other() }
     }
 
+    #[cold]
     fn open(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
         let mut open = self.open.lock().expect("nothing panics under this lock");
         Arc::clone(open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
@@ -337,24 +354,37 @@ impl Local {
         self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
     }
 
-    fn count(&mut self, number: u32, start: Timestamp, weight: u64) {
+    fn count(&mut self, number: u32, start: Timestamp, weight: u64) -> &mut Slot {
         let index = number as usize;
         if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, Slot::default);
+            self.grow(index);
         }
         let slot = &mut self.slots[index];
         if slot.start != start {
-            if slot.count > 0 {
-                self.closed.push(Closed { counter: number, start: slot.start, count: slot.count });
-            }
-            slot.start = start;
-            slot.count = 0;
+            slot.begin(number, start, &mut self.closed);
         }
         slot.count += weight;
+        slot
+    }
+
+    // Once a counter. In the place where it is called it would keep registers from what is done for each
+    // hit, and so would the next two.
+    #[cold]
+    fn grow(&mut self, index: usize) {
+        self.slots.resize_with(index + 1, Slot::default);
     }
 }
 
 impl Slot {
+    #[cold]
+    fn begin(&mut self, number: u32, start: Timestamp, closed: &mut Vec<Closed>) {
+        if self.count > 0 {
+            closed.push(Closed { counter: number, start: self.start, count: self.count });
+        }
+        self.start = start;
+        self.count = 0;
+    }
+
     fn raise(&mut self, bucket: Timestamp, register: Register, open: impl FnOnce() -> Arc<Registers>) {
         let visitors = match &mut self.visitors {
             Some(visitors) if visitors.0 == bucket => visitors,

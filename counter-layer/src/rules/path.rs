@@ -16,12 +16,15 @@ pub(super) enum Unusable {
 
 /// The path up to its query, in normal form; borrowed when it already is.
 pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
+    if raw.len() <= MAX_BYTES && is_plain(raw) {
+        return Ok(Cow::Borrowed(raw));
+    }
     let path = raw.find(['?', '#']).map_or(raw, |end| &raw[..end]);
     if path.len() > MAX_BYTES {
         return Err(Unusable::TooLong(path.len()));
     }
     let below_root = path.strip_prefix('/').ok_or(Unusable::NotAPath)?;
-    if is_plain(path) || is_normal(below_root) {
+    if is_normal(below_root) {
         return Ok(Cow::Borrowed(path));
     }
     let mut normal = String::with_capacity(path.len());
@@ -61,12 +64,15 @@ pub(super) fn is_misspelt(text: &str) -> bool {
 /// Whether one look at every byte shows that the path is normal already, as that of nearly every
 /// request is.
 fn is_plain(path: &str) -> bool {
-    let mut after_slash = false;
-    path.bytes().all(|byte| {
-        let odd = after_slash && matches!(byte, b'/' | b'.');
-        after_slash = byte == b'/';
-        PLAIN[usize::from(byte)] && !odd
-    })
+    let mut before = b' ';
+    for byte in path.bytes() {
+        let odd = before == b'/' && matches!(byte, b'/' | b'.');
+        if odd || !PLAIN[usize::from(byte)] {
+            return false;
+        }
+        before = byte;
+    }
+    path.starts_with('/')
 }
 
 const PLAIN: [bool; 256] = {

@@ -1,5 +1,4 @@
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use matchit::Router;
 
 use crate::rules::pattern::{Pattern, PatternKind};
@@ -53,12 +52,19 @@ impl Table {
 
     /// The pattern that decides about a normal path.
     pub(super) fn find(&self, path: &str) -> Option<usize> {
-        // An empty map would hash all the same.
+        // An empty map would hash all the same, and an empty router make room for parameters.
         let exact = if self.exact.is_empty() { None } else { self.exact.get(path).copied() };
         exact
-            .or_else(|| Some(*self.templates.at(path).ok()?.value))
+            .or_else(|| self.find_template(path))
             .or_else(|| self.find_prefix(path))
             .or_else(|| self.find_extension(path))
+    }
+
+    fn find_template(&self, path: &str) -> Option<usize> {
+        if self.template_keys.is_empty() {
+            return None;
+        }
+        Some(*self.templates.at(path).ok()?.value)
     }
 
     fn find_prefix(&self, path: &str) -> Option<usize> {
@@ -68,19 +74,22 @@ impl Table {
         // Begins no deeper than the deepest pattern: a long path must not be hashed once a slash.
         let mut head = match path.as_bytes().get(..=self.longest_prefix) {
             None => path,
-            Some(start) => &path[..start.iter().rposition(|byte| *byte == b'/')?],
+            Some(start) => &path[..last(start, b'/')?],
         };
         loop {
             if let Some(number) = self.prefixes.get(head) {
                 return Some(*number);
             }
-            head = &head[..head.rfind('/')?];
+            head = &head[..last(head.as_bytes(), b'/')?];
         }
     }
 
     fn find_extension(&self, path: &str) -> Option<usize> {
-        let (_, segment) = path.rsplit_once('/')?;
-        let (_, extension) = segment.rsplit_once('.')?;
+        if self.extensions.is_empty() {
+            return None;
+        }
+        let segment = &path[last(path.as_bytes(), b'/')? + 1..];
+        let extension = &segment[last(segment.as_bytes(), b'.')? + 1..];
         self.extensions.get(extension).copied()
     }
 
@@ -92,4 +101,9 @@ impl Table {
         });
         rivals.map(|(_, number)| *number).min()
     }
+}
+
+/// Where that byte is for the last time. Segments are short: a search made for long texts takes longer.
+fn last(text: &[u8], byte: u8) -> Option<usize> {
+    text.iter().rposition(|other| *other == byte)
 }

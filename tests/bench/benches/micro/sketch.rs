@@ -1,0 +1,44 @@
+//! HyperLogLog: what is done beside the requests.
+
+use counter_core::{Sketch, VisitorId, VisitorKey};
+use divan::{Bencher, black_box};
+
+const VISITORS: [u32; 3] = [100, 1_000, 100_000];
+
+fn visitors(count: u32) -> Vec<VisitorId> {
+    let key = VisitorKey::new([7; 16]);
+    (0..count).map(|n| key.visitor(&[&n.to_le_bytes()])).collect()
+}
+
+fn of(count: u32) -> Sketch {
+    let mut sketch = Sketch::new();
+    for visitor in visitors(count) {
+        sketch.insert(visitor);
+    }
+    sketch
+}
+
+#[divan::bench(args = VISITORS)]
+fn insert(bencher: Bencher<'_, '_>, count: u32) {
+    let (mut sketch, visitors) = (of(count), visitors(count));
+    let mut turn = visitors.iter().cycle();
+    bencher.bench_local(|| turn.next().map(|visitor| sketch.insert(black_box(*visitor))));
+}
+
+#[divan::bench(args = VISITORS)]
+fn merge(bencher: Bencher<'_, '_>, count: u32) {
+    let (one, other) = (of(100_000), of(count));
+    bencher.with_inputs(|| one.clone()).bench_local_refs(|one| one.merge(black_box(&other)));
+}
+
+#[divan::bench(args = VISITORS)]
+fn estimate(bencher: Bencher<'_, '_>, count: u32) {
+    let sketch = of(count);
+    bencher.bench_local(|| black_box(&sketch).estimate());
+}
+
+#[divan::bench(args = VISITORS)]
+fn encode(bencher: Bencher<'_, '_>, count: u32) {
+    let sketch = of(count);
+    bencher.bench_local(|| black_box(&sketch).to_redis());
+}

@@ -1,0 +1,86 @@
+//! Compares what counting takes with the committed figures: instructions, and allocations.
+//!
+//! Without arguments it compares, and `write` writes them anew; `NAME COUNT` does the work itself, for callgrind.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use bench::callgrind;
+use bench::work::{WORK, Work};
+
+const COUNTS: [u64; 2] = [2_000, 22_000];
+
+/// How far a figure may be off, in hundredths.
+const TOLERANCE: f64 = 5.0;
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("guard.txt");
+    match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {
+        [] => Ok(compare(&measure()?, &fs::read_to_string(committed)?)),
+        ["write"] => {
+            let mut text =
+                "# Instructions of one more, by `tests/bench/run guard`; allocations are 0.\n".to_owned();
+            for (name, instructions) in measure()? {
+                writeln!(text, "{name} {instructions:.0}")?;
+            }
+            fs::write(committed, text)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        [name, count] => {
+            let work = WORK.iter().find(|work| work.name == *name).ok_or("no such work")?;
+            (work.run)(count.parse()?);
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Err("usage: guard [write | NAME COUNT]".into()),
+    }
+}
+
+/// What each kind of work takes, without what is done beside the counting.
+fn measure() -> Result<Vec<(&'static str, f64)>, Box<dyn Error>> {
+    let folder = std::env::temp_dir().join(format!("guard-{}", std::process::id()));
+    fs::create_dir(&folder)?;
+    let measured = WORK.iter().map(|work| {
+        let allocated = allocations(work);
+        if allocated > 0 {
+            return Err(
+                format!("{}: {allocated} allocations in ten, and there should be none", work.name).into()
+            );
+        }
+        let one = callgrind::each(&std::env::current_exe()?, &[work.name], COUNTS, &folder.join(work.name))?;
+        Ok((work, one))
+    });
+    let measured: Result<Vec<_>, Box<dyn Error>> = measured.collect();
+    fs::remove_dir_all(&folder)?;
+    let measured = measured?;
+    let of = |name: &str| measured.iter().find(|(work, _)| work.name == name).map_or(0.0, |(_, one)| *one);
+    Ok(measured.iter().map(|(work, one)| (work.name, one - work.without.map_or(0.0, of))).collect())
+}
+
+/// Allocations for ten more, on average: a second may begin meanwhile, and its cells be closed.
+fn allocations(work: &Work) -> u64 {
+    let [few, many] = COUNTS.map(|count| allocation_counter::measure(|| (work.run)(count)).count_total);
+    many.saturating_sub(few) / ((COUNTS[1] - COUNTS[0]) / 10)
+}
+
+fn compare(measured: &[(&str, f64)], committed: &str) -> ExitCode {
+    let mut exit = ExitCode::SUCCESS;
+    for (name, instructions) in measured {
+        let known = committed.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        let off = known.map_or(f64::INFINITY, |known| 100.0 * (instructions - known) / known);
+        let verdict = if off > TOLERANCE {
+            exit = ExitCode::FAILURE;
+            "too many"
+        } else if off < -TOLERANCE {
+            exit = ExitCode::FAILURE;
+            "fewer: commit what `tests/bench/run guard write` writes"
+        } else {
+            "as committed"
+        };
+        println!("{name}: {instructions:.0} instructions, {off:+.1} %: {verdict}");
+    }
+    exit
+}

@@ -1,0 +1,172 @@
+//! What the gate watches, as often as it is told to: a hit, and requests through a service without and
+//! with the layer.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, MatchedPath};
+use axum::routing::get;
+use counter_core::{Counters, MemoryStore, Recorder, VisitorKey};
+use counter_layer::{AccessCounterLayer, Identity, Rule, Rules};
+use http::{Extensions, Request, Response};
+use tower::{Layer, Service, ServiceExt};
+
+/// A kind of work, by name.
+pub struct Work {
+    pub name: &'static str,
+    pub run: fn(u64),
+    /// What is done beside the counting.
+    pub without: Option<&'static str>,
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+pub const WORK: [Work; 6] = [
+    Work { name: "record", run: record, without: None },
+    Work { name: "bare", run: bare, without: None },
+    Work { name: "visitors", run: visitors, without: Some("bare") },
+    Work { name: "nobody", run: nobody, without: Some("bare") },
+    Work { name: "rules", run: rules, without: Some("bare") },
+    Work { name: "unmatched", run: unmatched, without: Some("bare") },
+];
+
+/// The user agent of somebody.
+pub const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+
+/// Hits of a visitor on one of a hundred counters.
+fn record(count: u64) {
+    let recorder = recorder();
+    let counters: Vec<_> = (0..100).map(|n| recorder.counter(&format!("/page/{n}"))).collect();
+    let key = VisitorKey::new([7; 16]);
+    let visitors: Vec<_> = (0_u32..64).map(|n| key.visitor(&[&n.to_le_bytes()])).collect();
+    for (counter, visitor) in counters.iter().cycle().zip(visitors.iter().cycle()).take(times(count)) {
+        recorder.record(*counter, *visitor);
+    }
+}
+
+/// Requests that nobody counts.
+fn bare(count: u64) {
+    answer(|service| service, matched(), count);
+}
+
+/// The layer as it is by default.
+fn visitors(count: u64) {
+    let layer = AccessCounterLayer::new(recorder());
+    answer(|service| layer.layer(service), matched(), count);
+}
+
+/// The layer where nobody is told apart.
+fn nobody(count: u64) {
+    let layer = AccessCounterLayer::new(recorder()).identity(Identity::none()).expect("it needs no salt");
+    answer(|service| layer.layer(service), matched(), count);
+}
+
+/// A hundred rules by path.
+fn rules(count: u64) {
+    let layer = AccessCounterLayer::new(recorder()).rules(hundred_rules());
+    answer(|service| layer.layer(service), matched(), count);
+}
+
+/// No route matched, as around services that have none.
+fn unmatched(count: u64) {
+    let layer = AccessCounterLayer::new(recorder());
+    answer(|service| layer.layer(service), Extensions::new(), count);
+}
+
+/// A hundred rules, nearly all of them templates; `/articles/7` feeds the last.
+#[must_use]
+pub fn hundred_rules() -> Rules {
+    let section = |n| Rule::counter(format!("section {n}")).pattern(format!("/section{n}/{{id}}/details"));
+    (0..97)
+        .map(section)
+        .fold(Rules::builder(), |rules, rule| rules.rule(rule))
+        .rule(Rule::counter("static").pattern("/static/*"))
+        .rule(Rule::counter("home").pattern(""))
+        .rule(Rule::counter("articles").pattern("/articles/{id}"))
+        .build()
+        .expect("no two of them compete")
+}
+
+/// What a router leaves in a request.
+#[must_use]
+pub fn matched() -> Extensions {
+    let keep = async |matched: MatchedPath| {
+        let mut response = Response::new(Body::empty());
+        response.extensions_mut().insert(matched);
+        response
+    };
+    let site = Router::new().route("/articles/{id}", get(keep));
+    let request = Request::get("/articles/7").body(Body::empty()).expect("a request");
+    let mut response = pin!(site.oneshot(request));
+    match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(response)) => response.into_parts().0.extensions,
+        Poll::Ready(Err(_)) | Poll::Pending => unreachable!("the handler answers at once"),
+    }
+}
+
+/// Has a service answer sixteen people in turn. It gives each request back, since to make one takes longer
+/// than what is measured.
+fn answer<S>(layer: impl FnOnce(Keep) -> S, extensions: Extensions, count: u64)
+where
+    S: Service<Request<()>, Response = Response<()>, Error = Infallible>,
+{
+    let mut context = Context::from_waker(Waker::noop());
+    let kept = Rc::new(Cell::new(None));
+    let mut service = layer(Keep(Rc::clone(&kept)));
+    let mut requests: [_; 16] = std::array::from_fn(|n| {
+        let mut request =
+            Request::get("/articles/7").header("user-agent", BROWSER).body(()).expect("a request");
+        let address = SocketAddr::from(([192, 0, 2, u8::try_from(n).expect("sixteen")], 1000));
+        *request.extensions_mut() = extensions.clone();
+        request.extensions_mut().insert(ConnectInfo(address));
+        Some(request)
+    });
+    for n in 0..times(count) {
+        let place = &mut requests[n % 16];
+        let mut response = pin!(service.call(place.take().expect("it was given back")));
+        match response.as_mut().poll(&mut context) {
+            Poll::Ready(Ok(response)) => drop(black_box(response)),
+            Poll::Ready(Err(never)) => match never {},
+            Poll::Pending => unreachable!("it answers at once"),
+        }
+        *place = kept.take();
+    }
+}
+
+/// Answers, and leaves the request here.
+struct Keep(Rc<Cell<Option<Request<()>>>>);
+
+impl Service<Request<()>> for Keep {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        self.0.set(Some(request));
+        ready(Ok(Response::new(())))
+    }
+}
+
+fn recorder() -> Recorder {
+    Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").recorder()
+}
+
+fn times(count: u64) -> usize {
+    usize::try_from(count).expect("not so often")
+}
