@@ -1,3 +1,8 @@
+#[cfg(feature = "entity")]
+pub(crate) mod entity;
+#[cfg(feature = "entity")]
+mod operations;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

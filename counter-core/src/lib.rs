@@ -81,6 +81,9 @@ mod turns;
 mod tally;
 mod recorder;
 
+#[cfg(feature = "entity")]
+mod entity;
+
 mod error;
 mod store;
 mod flush;
@@ -90,9 +93,14 @@ mod stats;
 mod forecast;
 mod counters;
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "entity", feature = "redis"))]
 pub mod guide;
 
+#[cfg(feature = "entity")]
+#[doc(hidden)]
+pub use entity::is_entity_name;
+#[cfg(feature = "entity")]
+pub use entity::{Entity, EntityId, EntityIdError, Versioned};
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use name::{CounterName, CounterNameError};
 pub use precision::{Bucket, Precision, PrecisionError};
@@ -110,15 +118,30 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 
 pub use clean::Cleaner;
+#[cfg(feature = "mariadb")]
+pub use counters::entity::MariaDatabase;
+#[cfg(feature = "postgres")]
+pub use counters::entity::PostgresDatabase;
+#[cfg(feature = "sqlite")]
+pub use counters::entity::SqliteDatabase;
+#[cfg(feature = "entity")]
+pub use counters::entity::{
+    AddError, Additions, Drift, Entities, EntitiesBuilder, EntityAddition, EntityBatch, EntityCounts,
+    EntityDatabase, EntityError, EntityErrorKind, EntityFlusher, EntityLedger, EntityVerdict, Recount,
+};
 pub use counters::{BuildError, Builder, Counters};
 pub use error::{Error, ErrorKind};
 pub use flush::Flusher;
 #[cfg(feature = "forecast")]
 pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
 pub use stats::{Known, Series, Stats, Uniques};
+#[cfg(feature = "entity")]
+pub use store::entity::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 #[cfg(feature = "redis")]
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
 pub use store::{Cleaned, MemoryStore, Sample, Store};
 
 #[cfg(feature = "redis")]
 pub use fred;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub use sqlx;

@@ -1,5 +1,7 @@
 //! Where counts are kept.
 
+#[cfg(feature = "entity")]
+pub(crate) mod entity;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

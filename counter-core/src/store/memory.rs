@@ -1,3 +1,6 @@
+#[cfg(feature = "entity")]
+mod entity;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -21,6 +24,8 @@ struct Kept {
     totals: HashMap<CounterName, u64>,
     visitors: HashMap<(CounterName, Bucket), Visitors>,
     salts: HashMap<Bucket, Salt>,
+    #[cfg(feature = "entity")]
+    entities: entity::Entities,
 }
 
 #[derive(Debug, Default)]

@@ -11,6 +11,8 @@ mod forget;
 mod plain;
 mod read;
 mod salt;
+#[cfg(feature = "entity")]
+mod entity;
 mod probe;
 mod builder;
 
@@ -65,6 +67,8 @@ struct Shared {
     apply: Script,
     clean: Script,
     adopt: Script,
+    #[cfg(feature = "entity")]
+    entity: entity::Scripts,
     /// Whether the server was seen to refuse scripts.
     plain: AtomicBool,
 }
@@ -99,6 +103,8 @@ impl RedisStore {
             apply: Script::new(include_str!("redis/apply.lua")),
             clean: Script::new(include_str!("redis/clean.lua")),
             adopt: Script::new(include_str!("redis/adopt.lua")),
+            #[cfg(feature = "entity")]
+            entity: entity::Scripts::new(),
             plain: AtomicBool::new(false),
         }))
     }

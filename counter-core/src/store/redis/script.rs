@@ -48,6 +48,12 @@ impl Call {
         Self { keys: keys.map(str::to_owned).into(), arguments: Vec::new() }
     }
 
+    /// One more key, of the same slot as the first.
+    #[cfg(feature = "entity")]
+    pub(super) fn key(&mut self, key: &str) {
+        self.keys.push(key.to_owned());
+    }
+
     pub(super) fn push(&mut self, argument: impl Into<Value>) {
         self.arguments.push(argument.into());
     }
