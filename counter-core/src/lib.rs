@@ -45,6 +45,8 @@
 //! - `rustls`, `native-tls`: `rediss://` addresses; `unix-sockets`: `redis+unix://`; `sentinel-auth` and
 //!   `credential-provider`: those of `fred`.
 //! - `forecast`: `Stats::forecast`, what is to be expected, with its band and its backtest.
+//! - `sqlite`, `mariadb`, `postgres`: `Entities`, the counts of posts, users and the like, in a database with a
+//!   cache; `entity` is the same without a database. The guide says when to choose it.
 //! - `metrics`: what [`Ledger`] and [`Health`] say, through the `metrics` facade at every flush:
 //!
 //!   | metric | labels | what |

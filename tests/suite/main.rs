@@ -15,6 +15,7 @@ mod cluster;
 mod sentinel;
 mod connections;
 mod metrics;
+mod entity;
 mod chaos;
 mod shutdown;
 mod layer;
