@@ -43,9 +43,11 @@ impl MariaDb {
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
             .args(["--skip-name-resolve", "--user=root", SLOWER])
             .arg(format!("--datadir={}", folder.path().join("data").display()))
+            // Several servers would take the same names there.
+            .arg(format!("--tmpdir={}", folder.path().display()))
             .output()
             .expect("mariadb-install-db is on the PATH: tests/run installs it");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let port = free_port();
         Self { child: launch(folder.path(), port), folder, port }
     }
@@ -81,6 +83,7 @@ fn launch(folder: &Path, port: u16) -> OwnedChild {
             .args(["--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=2", SLOWER])
             .arg(format!("--port={port}"))
             .arg(format!("--datadir={}", folder.join("data").display()))
+            .arg(format!("--tmpdir={}", folder.display()))
             .arg(format!("--pid-file={}", folder.join("pid").display()))
             .arg(format!("--socket={}", socket(folder).display()))
             .stdout(output)
