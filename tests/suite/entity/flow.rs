@@ -10,7 +10,7 @@ use tests::{RedisServer, until};
 use tokio::task::JoinHandle;
 
 use super::Post;
-use super::stand::Gated;
+use super::stand::{Frail, Gated};
 use crate::support::store;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -98,23 +98,20 @@ async fn a_stampede_on_a_cold_entity_makes_one_query_over_all_processes() {
 
 #[tokio::test]
 async fn a_stampede_without_a_cache_makes_one_query_in_a_process() {
-    let mut server = RedisServer::start();
-    let posts = posts(store(&server.url()).await).await;
+    let posts = posts(Frail::new(MemoryStore::new())).await;
     like(&posts, 1).await;
-    server.kill();
+    posts.cache().be_away(true);
     let gate = &posts.database().gates.before_read;
     gate.close();
-    let first = reading(&posts, 1);
-    until("it reads the database", LIMIT, async || gate.arrived() > 0).await;
-    let others: Vec<_> = (0..20).map(|_| reading(&posts, 1)).collect();
-    until("they wait", LIMIT, async || others.iter().all(|other| !other.is_finished())).await;
+    let readers: Vec<_> = (0..20).map(|_| reading(&posts, 1)).collect();
+    // By then each of them, on the one thread that there is, has come as far as it can.
+    until("one reads the database", LIMIT, async || gate.arrived() > 0).await;
+    tokio::task::yield_now().await;
     gate.open();
-    assert_eq!(first.await.expect("it can be read"), 1);
-    for other in others {
-        assert_eq!(other.await.expect("it can be read"), 1);
+    for reader in readers {
+        assert_eq!(reader.await.expect("it can be read"), 1);
     }
-    // Who came when it was over has read for himself.
-    assert!(queries(&posts) <= 21);
+    assert_eq!(queries(&posts), 1);
 }
 
 #[tokio::test]
