@@ -8,6 +8,7 @@ mod behind;
 mod reconcile;
 mod outage;
 mod model;
+mod exported;
 mod stand;
 
 use counter_core::entity;
