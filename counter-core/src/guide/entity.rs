@@ -52,6 +52,9 @@
 //! and leave the table of migrations of `sqlx` to the application, whose own migrations would refuse to run
 //! beside those of somebody else.
 //!
+//! In Redis the user needs `+hget +hset +exists +pexpire` beside the rights that the
+//! [guide to Redis](crate::guide::redis) names.
+//!
 //! Views are too many for a statement each. [`Entities::behind`](crate::Entities::behind) folds them in the
 //! process, and a [flusher](crate::EntityFlusher) that the application runs writes a row once a second, however
 //! many there were. A handler of the page adds them:

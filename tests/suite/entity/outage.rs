@@ -1,11 +1,12 @@
 //! Servers that die between the two writes of an increment.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use counter_core::{
-    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MemoryStore, PostgresDatabase,
-    RedisStore, SqliteDatabase, sqlx,
+    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MariaDatabase, MemoryStore,
+    PostgresDatabase, RedisStore, SqliteDatabase, sqlx,
 };
 use tests::{MariaDb, Postgres, RedisServer, until};
 
@@ -94,12 +95,12 @@ async fn what_the_one_who_wrote_owes_is_removed_before_he_asks_again() {
 async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut restart: impl FnMut()) {
     let posts: Entities<Post, D, _> = Entities::new(database, MemoryStore::new());
     let (mut counted, mut unconfirmed) = (0, 0);
-    let mut like =
-        async |counted: &mut i64, unconfirmed: &mut i64| match posts.increment(1, Post::Likes, 1).await {
-            Ok(_) => *counted += 1,
-            Err(error) if *error.kind() == EntityErrorKind::Unconfirmed => *unconfirmed += 1,
-            Err(error) => assert_eq!(*error.kind(), EntityErrorKind::Unavailable, "{error:?}"),
-        };
+    let like = async |counted: &mut i64, unconfirmed: &mut i64| match posts.increment(1, Post::Likes, 1).await
+    {
+        Ok(_) => *counted += 1,
+        Err(error) if *error.kind() == EntityErrorKind::Unconfirmed => *unconfirmed += 1,
+        Err(error) => assert_eq!(*error.kind(), EntityErrorKind::Unavailable, "{error:?}"),
+    };
     for _ in 0..10 {
         like(&mut counted, &mut unconfirmed).await;
     }
@@ -134,20 +135,22 @@ async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut rest
 
 #[tokio::test]
 async fn a_postgres_that_dies_loses_no_increment_that_it_answered_and_doubles_no_batch() {
-    let server = std::cell::RefCell::new(Postgres::start());
-    postgres(&server.borrow()).await;
+    let server = Postgres::start();
+    postgres(&server).await;
     let options = sqlx::postgres::PgPoolOptions::new().acquire_timeout(Duration::from_secs(2));
-    let pool = options.connect(&server.borrow().url()).await.expect("it answers");
+    let pool = options.connect(&server.url()).await.expect("it answers");
     let database = PostgresDatabase::new(pool);
+    let server = RefCell::new(server);
     outage(database, || server.borrow_mut().kill(), || server.borrow_mut().restart()).await;
 }
 
 #[tokio::test]
 async fn a_mariadb_that_dies_loses_no_increment_that_it_answered_and_doubles_no_batch() {
-    let server = std::cell::RefCell::new(MariaDb::start());
-    maria(&server.borrow()).await;
+    let server = MariaDb::start();
+    maria(&server).await;
     let options = sqlx::mysql::MySqlPoolOptions::new().acquire_timeout(Duration::from_secs(2));
-    let pool = options.connect(&server.borrow().url()).await.expect("it answers");
-    let database = counter_core::MariaDatabase::new(pool);
+    let pool = options.connect(&server.url()).await.expect("it answers");
+    let database = MariaDatabase::new(pool);
+    let server = RefCell::new(server);
     outage(database, || server.borrow_mut().kill(), || server.borrow_mut().restart()).await;
 }
