@@ -3,6 +3,8 @@ mod unique;
 mod fold;
 pub(crate) mod window;
 pub(crate) mod folding;
+#[cfg(feature = "entity")]
+pub(crate) mod entity;
 
 use std::fmt;
 use std::sync::Arc;

@@ -51,6 +51,8 @@
 //! - `rustls`, `native-tls`: `rediss://` addresses; `unix-sockets`: `redis+unix://`; `sentinel-auth` and
 //!   `credential-provider`: those of `fred`.
 //! - `forecast`: `Stats::forecast`, what is to be expected, with its band and its backtest.
+//! - `sqlite`, `mariadb`, `postgres`: `Entities`, the counts of posts, users and the like, in a database with a
+//!   cache; `entity` is the same without a database. The guide says when to choose it.
 //! - `metrics`: what [`Ledger`] and [`Health`] say, through the `metrics` facade at every flush:
 //!
 //!   | metric | labels | what |
@@ -73,7 +75,7 @@
 //!
 //! | metric | labels | what |
 //! |---|---|---|
-//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](UniqueCounter) and of [windows](WindowCounters) by how they ended |
+//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](UniqueCounter), of [windows](WindowCounters) and of entities by how they ended |
 //! | `access_counter_operation_seconds` | `operation` | how long they took, trying again included |
 
 mod timestamp;
@@ -100,6 +102,9 @@ mod turns;
 mod tally;
 mod recorder;
 
+#[cfg(feature = "entity")]
+mod entity;
+
 mod error;
 mod backoff;
 mod store;
@@ -110,11 +115,16 @@ mod stats;
 mod forecast;
 mod counters;
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "entity", feature = "redis"))]
 pub mod guide;
 
 pub use dimensions::Dimensions;
 pub use distinct::{Contents, Distinct};
+#[cfg(feature = "entity")]
+#[doc(hidden)]
+pub use entity::is_entity_name;
+#[cfg(feature = "entity")]
+pub use entity::{Entity, EntityId, EntityIdError, Versioned};
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use name::{CounterName, CounterNameError};
 pub use precision::{Bucket, Precision, PrecisionError};
@@ -134,6 +144,17 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 
 pub use clean::Cleaner;
+#[cfg(feature = "mariadb")]
+pub use counters::entity::MariaDatabase;
+#[cfg(feature = "postgres")]
+pub use counters::entity::PostgresDatabase;
+#[cfg(feature = "sqlite")]
+pub use counters::entity::SqliteDatabase;
+#[cfg(feature = "entity")]
+pub use counters::entity::{
+    AddError, Additions, Drift, Entities, EntitiesBuilder, EntityAddition, EntityBatch, EntityCounts,
+    EntityDatabase, EntityError, EntityErrorKind, EntityFlusher, EntityLedger, EntityVerdict, Recount,
+};
 pub use counters::folding::{FoldingFront, FoldingWorker};
 pub use counters::window::{Once, Pass, WindowCounters};
 pub use counters::{
@@ -145,6 +166,8 @@ pub use flush::Flusher;
 #[cfg(feature = "forecast")]
 pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
 pub use stats::{Known, Series, Stats, Uniques};
+#[cfg(feature = "entity")]
+pub use store::entity::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 #[cfg(feature = "redis")]
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
 pub use store::{
@@ -154,3 +177,5 @@ pub use store::{
 
 #[cfg(feature = "redis")]
 pub use fred;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub use sqlx;

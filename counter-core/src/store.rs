@@ -1,6 +1,8 @@
 //! Where counts are kept.
 
 mod window;
+#[cfg(feature = "entity")]
+pub(crate) mod entity;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -24,17 +24,23 @@ impl OwnedChild {
 
     /// Sends SIGTERM, unless it has ended.
     pub(crate) fn terminate(&mut self) {
+        self.signal("TERM");
+    }
+
+    /// Sends the signal of this name, unless it has ended.
+    pub(crate) fn signal(&mut self, signal: &str) {
         // Until a child is reaped its id is not given away, so the signal meets nobody else.
         if self.status().is_some() {
             return;
         }
         // The shell's own `kill`: the program of that name is missing on slim systems.
         let sent = Command::new("sh")
-            .args(["-c", "kill -TERM \"$0\""])
+            .args(["-c", "kill -\"$1\" \"$0\""])
             .arg(self.0.id().to_string())
+            .arg(signal)
             .status()
             .expect("there is a shell");
-        assert!(sent.success(), "SIGTERM to a child of ours: {sent}");
+        assert!(sent.success(), "SIG{signal} to a child of ours: {sent}");
     }
 
     /// Ends it at once by SIGKILL, and reaps it.

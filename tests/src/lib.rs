@@ -13,10 +13,14 @@ pub mod redis;
 pub mod tls;
 pub mod cluster;
 pub mod sentinel;
+pub mod mariadb;
+pub mod postgres;
 pub mod resp;
 pub mod until;
 
 pub use cluster::RedisCluster;
+pub use mariadb::MariaDb;
+pub use postgres::Postgres;
 pub use process::Process;
 pub use proxy::FaultProxy;
 pub use redis::RedisServer;

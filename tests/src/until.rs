@@ -25,10 +25,20 @@ pub async fn until(what: &str, limit: Duration, mut condition: impl AsyncFnMut()
 }
 
 /// As [`until`], for those who block.
-pub(crate) fn block_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+pub(crate) fn block_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
+    assert!(settles(limit, condition), "waited {limit:?} in vain until {what}");
+}
+
+/// Whether the condition came true, for those who must not panic.
+pub(crate) fn settles(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited {limit:?} in vain until {what}");
+    loop {
+        if condition() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
         thread::sleep(PAUSE);
     }
 }

@@ -18,6 +18,7 @@ mod sentinel;
 mod connections;
 mod metrics;
 mod window;
+mod entity;
 mod chaos;
 mod shutdown;
 mod layer;

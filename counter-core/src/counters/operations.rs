@@ -1,13 +1,16 @@
 //! The operations of counters that ask the store at once, through the `metrics` facade.
 
-use crate::Error;
-#[cfg(feature = "metrics")]
-use crate::ErrorKind;
+use crate::{Error, ErrorKind};
 
 #[cfg(feature = "metrics")]
 const OPERATIONS: &str = "access_counter_operations_total";
 #[cfg(feature = "metrics")]
 const SECONDS: &str = "access_counter_operation_seconds";
+
+/// How something ended that did not succeed, in a word.
+pub(super) trait Outcome {
+    fn outcome(&self) -> &'static str;
+}
 
 /// Says what each of them means, to the recorder of the moment.
 pub(super) fn describe() {
@@ -20,31 +23,32 @@ pub(super) fn describe() {
 }
 
 /// Does it, and tells how it ended and how long it took; one that is dropped before tells nothing.
-pub(super) async fn measured<T>(
+pub(super) async fn measured<T, E: Outcome>(
     operation: &'static str,
-    doing: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+    doing: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
     #[cfg(feature = "metrics")]
     let begun = std::time::Instant::now();
     let answer = doing.await;
     #[cfg(feature = "metrics")]
     {
-        let outcome = answer.as_ref().map_or_else(|error| outcome(error.kind()), |_| "ok");
+        let outcome = answer.as_ref().map_or_else(Outcome::outcome, |_| "ok");
         metrics::counter!(OPERATIONS, "operation" => operation, "outcome" => outcome).increment(1);
         metrics::histogram!(SECONDS, "operation" => operation).record(begun.elapsed());
     }
     #[cfg(not(feature = "metrics"))]
-    let _ = operation;
+    let _ = (operation, answer.as_ref().err().map(Outcome::outcome));
     answer
 }
 
-#[cfg(feature = "metrics")]
-const fn outcome(kind: &ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Unavailable => "unavailable",
-        ErrorKind::Unconfirmed => "unconfirmed",
-        ErrorKind::Refused => "refused",
-        ErrorKind::Malformed { .. } => "malformed",
-        _ => "invalid",
+impl Outcome for Error {
+    fn outcome(&self) -> &'static str {
+        match self.kind() {
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Unconfirmed => "unconfirmed",
+            ErrorKind::Refused => "refused",
+            ErrorKind::Malformed { .. } => "malformed",
+            _ => "invalid",
+        }
     }
 }

@@ -1,5 +1,7 @@
 mod unique;
 mod window;
+#[cfg(feature = "entity")]
+mod entity;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -29,6 +31,8 @@ struct Kept {
     /// By the end of their keys.
     uniques: HashMap<String, Contents>,
     windows: window::Windows,
+    #[cfg(feature = "entity")]
+    entities: entity::Entities,
 }
 
 #[derive(Debug, Default)]

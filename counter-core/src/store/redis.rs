@@ -14,6 +14,8 @@ mod salt;
 mod retry;
 mod unique;
 mod window;
+#[cfg(feature = "entity")]
+mod entity;
 mod probe;
 mod builder;
 
@@ -70,6 +72,8 @@ struct Shared {
     adopt: Script,
     include: Script,
     windows: window::Scripts,
+    #[cfg(feature = "entity")]
+    entity: entity::Scripts,
     /// Whether the server was seen to refuse scripts.
     plain: AtomicBool,
 }
@@ -106,6 +110,8 @@ impl RedisStore {
             adopt: Script::new(include_str!("redis/adopt.lua")),
             include: Script::new(include_str!("redis/include.lua")),
             windows: window::Scripts::new(),
+            #[cfg(feature = "entity")]
+            entity: entity::Scripts::new(),
             plain: AtomicBool::new(false),
         }))
     }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use counter_core::{Dimensions, Recorder};
 
+use crate::agent::user_agent;
 use crate::{Identity, IdentityError, RequestHead};
 
 /// What requests are limited by: those of the same key share a limit.
@@ -42,8 +43,9 @@ impl LimitKey {
     pub fn identity(identity: impl Into<Identity>, recorder: &Recorder) -> Result<Self, IdentityError> {
         let visitors = identity.into().bind(recorder)?;
         Ok(Self::by(move |head| {
-            let visit = visitors.visit(head);
-            let known = visit.visitor.filter(|_| visit.cookie.is_none());
+            let mut cookie = None;
+            let visitor = visitors.visitor(head, user_agent(head.headers), &mut cookie);
+            let known = visitor.filter(|_| cookie.is_none());
             let dimensions = Dimensions::new();
             Some(match known {
                 Some(visitor) => dimensions.visitor("visitor", visitor),

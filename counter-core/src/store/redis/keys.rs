@@ -136,4 +136,22 @@ impl Keys {
     pub(super) fn salt(&self, epoch: Bucket) -> String {
         format!("{}salt:{}:{}", self.prefix, epoch.precision, epoch.start)
     }
+
+    /// Hash: the fields of an entity, `{kind}:{id}`, to their count and version.
+    #[cfg(feature = "entity")]
+    pub(super) fn entity(&self, name: &str) -> String {
+        format!("{}entity:{name}", self.prefix)
+    }
+
+    /// String: the token of who may keep a copy of an entity.
+    #[cfg(feature = "entity")]
+    pub(super) fn entity_lease(&self, name: &str) -> String {
+        format!("{}entity-lease:{name}", self.prefix)
+    }
+
+    /// String: the token of who recounts a kind.
+    #[cfg(feature = "entity")]
+    pub(super) fn entity_lock(&self, kind: &str) -> String {
+        format!("{}entity-lock:{kind}", self.prefix)
+    }
 }

@@ -48,8 +48,9 @@ impl Call {
         Self { keys: keys.map(str::to_owned).into(), arguments: Vec::new() }
     }
 
-    pub(super) fn key(&mut self, key: String) {
-        self.keys.push(key);
+    /// One more key, of the same slot as the first.
+    pub(super) fn key(&mut self, key: &str) {
+        self.keys.push(key.to_owned());
     }
 
     pub(super) fn push(&mut self, argument: impl Into<Value>) {

@@ -86,7 +86,7 @@ async fn add_some(
     if shared.runs_scripts() {
         let mut call = Call::new([&keys.scratch]);
         for addition in some {
-            call.key(keys.window(&addition.key));
+            call.key(&keys.window(&addition.key));
             call.number(addition.amount);
             call.number(addition.key.expiry);
         }

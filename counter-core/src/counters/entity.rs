@@ -1,0 +1,233 @@
+//! Counts of entities: the truth in a database, copies in a cache.
+
+mod error;
+mod database;
+mod flight;
+mod owed;
+mod write;
+mod read;
+mod behind;
+mod reconcile;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+mod sql;
+#[cfg(feature = "mariadb")]
+mod mariadb;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use behind::{AddError, Additions, EntityFlusher, EntityLedger};
+pub use database::{EntityAddition, EntityBatch, EntityDatabase, EntityVerdict};
+pub use error::{EntityError, EntityErrorKind};
+#[cfg(feature = "mariadb")]
+pub use mariadb::MariaDatabase;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresDatabase;
+pub use reconcile::{Drift, Recount};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteDatabase;
+
+use super::operations::{self, measured};
+use crate::{Entity, EntityCache, EntityId};
+use flight::Flights;
+use owed::Owed;
+
+/// The counts of all entities of one kind, such as the views and likes of posts.
+///
+/// The database has the truth, and the cache has copies of what was read lately. Cloning gives another
+/// handle on the same. The [guide](crate::guide::entity) says when to choose this, and what holds when
+/// something fails.
+///
+/// ```
+/// use counter_core::{Entities, MemoryStore, SqliteDatabase, entity};
+///
+/// entity! {
+///     /// What is counted of a post.
+///     enum Post: "post" { Views = "views", Likes = "likes" }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let posts = Entities::<Post, _, _>::new(SqliteDatabase::in_memory().await?, MemoryStore::new());
+///
+/// assert_eq!(posts.increment(42, Post::Likes, 1).await?, 1);
+/// posts.increment(42, Post::Views, 7).await?;
+/// assert_eq!(posts.increment(42, Post::Likes, -1).await?, 0);
+///
+/// let counts = posts.counts(&[42.into(), 43.into()]).await?;
+/// assert_eq!((counts[0].of(Post::Views), counts[1].of(Post::Views)), (7, 0));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Entities<K, D, C>(Arc<Inner<K, D, C>>);
+
+struct Inner<K, D, C> {
+    database: D,
+    cache: C,
+    expiry: Duration,
+    absent_expiry: Duration,
+    flights: Flights,
+    owed: Owed,
+    kind: PhantomData<K>,
+}
+
+/// The settings of [`Entities`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct EntitiesBuilder<K, D, C> {
+    database: D,
+    cache: C,
+    expiry: Duration,
+    absent_expiry: Duration,
+    kind: PhantomData<K>,
+}
+
+/// The counts of one entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityCounts<K> {
+    id: EntityId,
+    counts: Vec<i64>,
+    kind: PhantomData<K>,
+}
+
+impl<K: Entity, D: EntityDatabase, C: EntityCache> Entities<K, D, C> {
+    /// Most entities of one call of [`counts`](Self::counts).
+    pub const MOST: usize = 1000;
+
+    /// Counts in a database that has its [tables](EntityDatabase::prepare), with copies in a cache.
+    #[must_use]
+    pub fn new(database: D, cache: C) -> Self {
+        Self::builder(database, cache).build()
+    }
+
+    /// Settings that can be built as they are.
+    pub const fn builder(database: D, cache: C) -> EntitiesBuilder<K, D, C> {
+        let (expiry, absent_expiry) = (Duration::from_secs(12 * 3600), Duration::from_secs(30));
+        EntitiesBuilder { database, cache, expiry, absent_expiry, kind: PhantomData }
+    }
+
+    /// Adds to a count, and answers with the count as it is then.
+    ///
+    /// The database is written first, by one statement, and the cache hears of it if it has a copy. A
+    /// database that gave way to somebody else is asked again, four times within half a second.
+    ///
+    /// # Errors
+    /// When nothing was counted; of [`Unconfirmed`](EntityErrorKind::Unconfirmed) that is not known, and
+    /// trying again may count twice. A cache that fails is no error: its copy is removed before this
+    /// process asks the cache again, and expires within 12 hours whatever happens.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may have counted.
+    pub async fn increment(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<i64, EntityError> {
+        measured("entity_increment", self.0.increment(id.into(), field, by)).await
+    }
+
+    /// The counts of these entities, in their order; 0 for what was never counted.
+    ///
+    /// The cache is asked once for each shard, and the database once for all that is not in it. Of those
+    /// who ask for the same at the same time, one reads the database, over all processes.
+    ///
+    /// # Errors
+    /// When there are more than [`MOST`](Self::MOST); when the database is needed and cannot be read. A
+    /// cache that fails is no error, and costs a query.
+    pub async fn counts(&self, ids: &[EntityId]) -> Result<Vec<EntityCounts<K>>, EntityError> {
+        if ids.len() > Self::MOST {
+            return Err(EntityError::new(EntityErrorKind::TooMany { asked: ids.len(), most: Self::MOST }));
+        }
+        let found = measured("entity_counts", self.0.read(read::once(ids))).await?;
+        let counts = |id: &EntityId| found.get(id).cloned().unwrap_or_default();
+        Ok(ids.iter().map(|&id| EntityCounts { id, counts: counts(&id), kind: PhantomData }).collect())
+    }
+
+    /// The counts of one entity: see [`counts`](Self::counts).
+    ///
+    /// # Errors
+    /// When the database is needed and cannot be read.
+    pub async fn counts_of(&self, id: impl Into<EntityId>) -> Result<EntityCounts<K>, EntityError> {
+        let counts = self.counts(&[id.into()]).await?;
+        Ok(counts.into_iter().next().expect("one for each that is asked for"))
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> &D {
+        &self.0.database
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &C {
+        &self.0.cache
+    }
+}
+
+impl<K: Entity, D: EntityDatabase, C: EntityCache> EntitiesBuilder<K, D, C> {
+    /// For how long the cache keeps a copy: 12 hours by default, each up to a tenth less at random, and at
+    /// least a second. This is how long a count can be out of date, at worst.
+    pub fn expiry(mut self, expiry: Duration) -> Self {
+        self.expiry = expiry.max(Duration::from_secs(1));
+        self
+    }
+
+    /// For how long the cache keeps that there is nothing: 30 seconds by default, at least a second.
+    pub fn absent_expiry(mut self, expiry: Duration) -> Self {
+        self.absent_expiry = expiry.max(Duration::from_secs(1));
+        self
+    }
+
+    /// The counts of a kind.
+    #[must_use]
+    pub fn build(self) -> Entities<K, D, C> {
+        operations::describe();
+        let Self { database, cache, expiry, absent_expiry, kind } = self;
+        let (flights, owed) = (Flights::default(), Owed::default());
+        Entities(Arc::new(Inner { database, cache, expiry, absent_expiry, flights, owed, kind }))
+    }
+}
+
+impl<K: Entity> EntityCounts<K> {
+    /// Whose counts they are.
+    #[must_use]
+    pub const fn id(&self) -> EntityId {
+        self.id
+    }
+
+    /// The count of a field.
+    #[must_use]
+    pub fn of(&self, field: K) -> i64 {
+        self.counts.get(field.index()).copied().unwrap_or_default()
+    }
+}
+
+impl<K, D, C> Clone for Entities<K, D, C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Entity, D: fmt::Debug, C: fmt::Debug> fmt::Debug for Entities<K, D, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { database, cache, .. } = &*self.0;
+        let mut debug = f.debug_struct("Entities");
+        debug.field("kind", &K::NAME).field("database", database).field("cache", cache);
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// A number that nobody else has. That of the map is random enough: it tells apart those who read at the
+/// same time.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+/// Up to a tenth shorter, so that what began together does not end together.
+fn jitter(time: Duration) -> Duration {
+    time.mul_f64(1.0 - (random() % 1024) as f64 / 10_240.0)
+}

@@ -1,0 +1,18 @@
+-- Two who create a table at the same time would meet in the catalogue; the number is the name of the lock.
+SELECT pg_advisory_xact_lock(7161143094257);
+
+CREATE TABLE IF NOT EXISTS access_entity (
+    kind    TEXT COLLATE "C" NOT NULL,
+    entity  TEXT COLLATE "C" NOT NULL,
+    field   TEXT COLLATE "C" NOT NULL,
+    value   BIGINT           NOT NULL,
+    version BIGINT           NOT NULL,
+    PRIMARY KEY (kind, entity, field)
+);
+
+CREATE TABLE IF NOT EXISTS access_entity_fence (
+    writer   TEXT   NOT NULL PRIMARY KEY,
+    sequence BIGINT NOT NULL,
+    refused  BIGINT NOT NULL,
+    written  BIGINT NOT NULL
+);

@@ -1,0 +1,48 @@
+use sqlx::error::DatabaseError;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+use sqlx::{Row, Sqlite};
+
+use super::sql::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
+use super::{EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityVerdict};
+use crate::{EntityId, EntityIdError, EntityRow, Timestamp, Versioned};
+
+/// The counts of entities in SQLite, version 3.37 or later: the one that comes with it is.
+#[derive(Clone, Debug)]
+pub struct SqliteDatabase(sqlx::Pool<Sqlite>);
+
+impl SqliteDatabase {
+    /// An empty database in memory, with its tables, which is gone with its last handle: for tests and
+    /// examples.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn in_memory() -> Result<Self, EntityError> {
+        // Another connection would be another database, and so would one that is made anew.
+        let options = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+        let pool = options.connect_with(SqliteConnectOptions::new().in_memory(true)).await;
+        let database = Self::new(pool.map_err(|error| unwritten(explain, error))?);
+        database.prepare().await?;
+        Ok(database)
+    }
+}
+
+sql_database! {
+    SqliteDatabase of Sqlite {
+        schema: include_str!("sqlite.sql"),
+        insert_new: ("INSERT INTO", " ON CONFLICT DO NOTHING"),
+        add: "ON CONFLICT (kind, entity, field) DO UPDATE SET value = access_entity.value + excluded.value, \
+              version = access_entity.version + 1",
+        explain: explain,
+    }
+}
+
+fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
+    let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
+    match (code, code & 0xff) {
+        // A sum that is too large becomes a floating point number, which a strict table does not take.
+        (3091, _) => EntityErrorKind::OutOfRange,
+        // SQLITE_BUSY and SQLITE_LOCKED, of all kinds.
+        (_, 5 | 6) => EntityErrorKind::Busy,
+        _ => EntityErrorKind::Refused,
+    }
+}

@@ -1,0 +1,106 @@
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+/// Which one of its kind: 1 to 63 bytes of UTF-8 without control characters.
+///
+/// A number is its decimal digits, so `42` and `"42"` are the same entity. Two ids are the same when
+/// all of their bytes are: upper and lower case, and blanks at the end, tell them apart. It is kept in
+/// place, without an allocation.
+///
+/// ```
+/// use counter_core::EntityId;
+///
+/// assert_eq!(EntityId::from(42), "42".parse()?);
+/// assert!("".parse::<EntityId>().is_err());
+/// assert!("x".repeat(64).parse::<EntityId>().is_err());
+/// # Ok::<(), counter_core::EntityIdError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntityId {
+    // What follows the text is 0, which no id has in it: so the order is that of the texts.
+    bytes: [u8; Self::MAX_BYTES],
+    length: u8,
+}
+
+/// A text that is empty, longer than [`EntityId::MAX_BYTES`], or has a control character.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityIdError(String);
+
+impl EntityId {
+    /// The longest id, in bytes.
+    pub const MAX_BYTES: usize = 63;
+
+    fn checked(text: &str) -> Option<Self> {
+        let mut bytes = [0; Self::MAX_BYTES];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        let fine = !text.is_empty() && !text.chars().any(char::is_control);
+        fine.then_some(Self { bytes, length: u8::try_from(text.len()).ok()? })
+    }
+}
+
+impl From<u64> for EntityId {
+    fn from(number: u64) -> Self {
+        Self::checked(&number.to_string()).expect("at most 20 digits")
+    }
+}
+
+impl FromStr for EntityId {
+    type Err = EntityIdError;
+
+    fn from_str(text: &str) -> Result<Self, EntityIdError> {
+        Self::checked(text).ok_or_else(|| EntityIdError(text.chars().take(Self::MAX_BYTES + 1).collect()))
+    }
+}
+
+impl Deref for EntityId {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        let text = self.bytes.get(..self.length.into()).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        text.expect("it was made of a text")
+    }
+}
+
+impl fmt::Debug for EntityId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for EntityId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl fmt::Display for EntityIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = EntityId::MAX_BYTES;
+        write!(f, "an id has 1 to {most} bytes and no control characters, unlike {:?}", self.0)
+    }
+}
+
+impl std::error::Error for EntityIdError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_ordered_and_shown_as_their_texts() {
+        let texts = ["1", "10", "2", "a", "a ", "aa", "é"];
+        let ids = texts.map(|text| text.parse::<EntityId>().expect("a good id"));
+        assert!(ids.is_sorted());
+        assert_eq!(ids.map(|id| id.to_string()), texts);
+        assert_eq!(&*EntityId::from(u64::MAX), "18446744073709551615");
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused() {
+        for text in ["", "a\nb", "\0", &"é".repeat(32)] {
+            let refused = text.parse::<EntityId>().expect_err(text);
+            assert!(refused.to_string().len() < 300, "{refused}");
+        }
+    }
+}

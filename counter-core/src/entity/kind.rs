@@ -1,0 +1,102 @@
+use std::fmt;
+
+/// A kind of entity, such as a post, and what is counted of each: made by [`entity!`](crate::entity).
+pub trait Entity: Copy + Eq + fmt::Debug + Send + Sync + 'static {
+    /// The name of the kind: 1 to 32 lower-case letters, digits and underscores.
+    const NAME: &'static str;
+
+    /// The names of the fields in the order of [`index`](Self::index), at most 32: each of the same form.
+    const FIELDS: &'static [&'static str];
+
+    /// All of the fields, in that order.
+    const ALL: &'static [Self];
+
+    /// The place of this field in [`FIELDS`](Self::FIELDS).
+    fn index(self) -> usize;
+
+    /// The name of this field.
+    #[must_use]
+    fn name(self) -> &'static str {
+        Self::FIELDS[self.index()]
+    }
+}
+
+/// Declares a kind of entity: an enum with a variant for each field that is counted.
+///
+/// The names are what the database and the cache are told; they stay the same when a variant is renamed.
+/// A name that is not 1 to 32 lower-case letters, digits and underscores does not compile.
+///
+/// ```
+/// use counter_core::{Entity, entity};
+///
+/// entity! {
+///     /// What is counted of a post.
+///     pub enum Post: "post" {
+///         /// How often it was shown.
+///         Views = "views",
+///         /// Who likes it.
+///         Likes = "likes",
+///     }
+/// }
+///
+/// assert_eq!((Post::NAME, Post::Likes.name()), ("post", "likes"));
+/// ```
+#[macro_export]
+macro_rules! entity {
+    (
+        $(#[$about:meta])*
+        $visibility:vis enum $kind:ident: $name:literal {
+            $($(#[$about_field:meta])* $field:ident = $field_name:literal),+ $(,)?
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $visibility enum $kind {
+            $($(#[$about_field])* $field),+
+        }
+
+        impl $crate::Entity for $kind {
+            const NAME: &'static str = $name;
+            const FIELDS: &'static [&'static str] = &[$($field_name),+];
+            const ALL: &'static [Self] = &[$(Self::$field),+];
+
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+
+        const _: () = {
+            assert!($crate::is_entity_name($name), "not the name of a kind");
+            $(assert!($crate::is_entity_name($field_name), "not the name of a field");)+
+            assert!(<$kind as $crate::Entity>::FIELDS.len() <= 32, "more than 32 fields");
+        };
+    };
+}
+
+/// Whether this is 1 to 32 lower-case letters, digits and underscores.
+#[must_use]
+pub const fn is_entity_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !matches!(bytes[at], b'a'..=b'z' | b'0'..=b'9' | b'_') {
+            return false;
+        }
+        at += 1;
+    }
+    !bytes.is_empty() && bytes.len() <= 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_entity_name;
+
+    #[test]
+    fn names_are_short_and_plain() {
+        for (name, fine) in
+            [("post_2", true), ("", false), ("Post", false), ("a:b", false), (&"x".repeat(33), false)]
+        {
+            assert_eq!(is_entity_name(name), fine, "{name}");
+        }
+    }
+}

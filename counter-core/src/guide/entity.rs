@@ -1,0 +1,121 @@
+//! Counts of entities, such as the likes of a post or the followers of a user.
+//!
+//! # When to choose this
+//!
+//! | you want to know | choose |
+//! |---|---|
+//! | how often pages were visited, by the minute or the day | [`Counters`](crate::Counters): counts in time buckets, of a bounded number of names |
+//! | how many likes post 42 has, and 43, and each of a million others | [`Entities`](crate::Entities): one number a field, of any number of entities |
+//!
+//! A count of entities has no time: it is what it is now, it goes up and down, and it is kept for as long
+//! as the database keeps it. The database has the truth, so that the counts can be joined and backed up with
+//! everything else; the cache (Redis, or the process) answers most reads. Where the database is fast enough
+//! for every read, `SELECT COUNT(*)` is simpler than all of this; and where a count may be lost with Redis,
+//! `HINCRBY` is.
+//!
+//! Features: `sqlite`, `mariadb` and `postgres`, each with [`sqlx`](https://docs.rs/sqlx) and its driver;
+//! `entity` alone is for a database of one's own, by [`EntityDatabase`](crate::EntityDatabase).
+//!
+//! # How to
+//!
+//! ```
+//! # #[cfg(feature = "sqlite")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use counter_core::{Entities, EntityDatabase, EntityId, MemoryStore, SqliteDatabase, entity};
+//!
+//! entity! {
+//!     /// What is counted of a user.
+//!     pub enum User: "user" {
+//!         Followers = "followers",
+//!         Posts = "posts",
+//!     }
+//! }
+//!
+//! // In earnest `new`, with a pool of connections, of this or of `MariaDatabase` or `PostgresDatabase`; and a
+//! // `RedisStore` for the cache.
+//! let database = SqliteDatabase::in_memory().await?;
+//! database.prepare().await?; // makes the tables, if they are missing
+//! let users = Entities::<User, _, _>::new(database, MemoryStore::new());
+//!
+//! users.increment(7, User::Followers, 1).await?;
+//! users.increment("anna".parse::<EntityId>()?, User::Posts, 1).await?;
+//! let page = users.counts(&[7.into(), 8.into()]).await?;
+//! assert_eq!((page[0].of(User::Followers), page[1].of(User::Followers)), (1, 0));
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "sqlite"))]
+//! # fn main() {}
+//! ```
+//!
+//! The tables are `access_entity` and `access_entity_fence`. They are made by `CREATE TABLE IF NOT EXISTS`
+//! and leave the table of migrations of `sqlx` to the application, whose own migrations would refuse to run
+//! beside those of somebody else.
+//!
+//! In Redis the user needs `+hget +hset +exists +pexpire` beside the rights that the
+//! [guide to Redis](crate::guide::redis) names.
+//!
+//! Views are too many for a statement each. [`Entities::behind`](crate::Entities::behind) folds them in the
+//! process, and a [flusher](crate::EntityFlusher) that the application runs writes a row once a second, however
+//! many there were. A handler of the page adds them:
+//!
+//! ```
+//! # use counter_core::{Additions, entity};
+//! # entity! { enum Post: "post" { Views = "views" } }
+//! fn shown(views: &Additions<Post>, post: u64) {
+//!     // What finds no place is in the ledger under `refused`.
+//!     let _ = views.add(post, Post::Views, 1);
+//! }
+//! ```
+//!
+//! # What holds
+//!
+//! An increment writes the database, by one statement that makes the row's version one larger and answers
+//! with the row; and then tells the cache. A reader who finds nothing takes a lease, reads the database, and
+//! keeps what he read. Between these steps anything may happen:
+//!
+//! | order | what would be wrong | why it is not |
+//! |---|---|---|
+//! | leased, **written**, read, kept, **told** | the copy has the increment already, and being told of it counts it twice | the cache is told the row and not the difference, and takes a larger version only |
+//! | leased, read, **written**, **told**, kept | the copy lacks the increment for hours | to be told ends the lease, so nothing is kept |
+//! | leased, read, **written**, kept, **told** | the copy lacks the increment | being told brings it up to date |
+//! | leased, read, **written**, kept, evicted, **told** | a field alone in a copy that is cold | a cold copy stays cold |
+//! | leased, lease expired, **written**, **told**, kept | the copy lacks the increment | a lease that is gone stands no more |
+//! | **written** 1, **written** 2, **told** 2, **told** 1 | the older one stays | the larger version stays |
+//!
+//! The tests go through every order of one reader with two writers, two readers with one writer, and with an
+//! eviction, over each cache. Whoever begins to read after an increment was answered sees it, in the same
+//! process and any other, as long as nothing fails; but one who joins a query that others wait for already may miss what other processes
+//! wrote while it was under way.
+//!
+//! # When things go wrong
+//!
+//! | what happens | what is done |
+//! |---|---|
+//! | the cache is away when it should be told | the increment has counted, and succeeds. Its entity is remembered (10,000 at most), and its copy is removed before this process asks the cache again; for other processes it may be out of date until then |
+//! | the process dies between the two writes | the copy is out of date until the next increment of the field, the next recount, or its expiry: 12 hours, up to a tenth less at random |
+//! | the cache is away when it is read | the database is read, once at a time for the same entities in each process |
+//! | the database is away, or refuses | nothing is counted, and the error says so; what is warm is still read |
+//! | the database does not answer a write | [`Unconfirmed`](crate::EntityErrorKind::Unconfirmed): it may have counted. It is not tried again, for that could count twice; if the server does it later still, the copy is out of date as above |
+//! | the database gives way: a deadlock, a lock that took too long | nothing was done; it is tried again, four times within half a second |
+//! | a count would leave the range of an `i64` | [`OutOfRange`](crate::EntityErrorKind::OutOfRange), and nothing is counted; in a batch the other rows are |
+//! | a batch is not acknowledged | it is sent again unchanged. Its fence (writer, sequence) is a row of the same transaction, so it counts once |
+//! | the process is killed | the additions of the last second are lost, or those of the whole outage of the database |
+//! | the database is restored from a backup | its versions are smaller than those of the copies, which are out of date until a recount, or their expiry |
+//!
+//! # Recounting
+//!
+//! [`Entities::reconcile`](crate::Entities::reconcile) asks a [`Recount`](crate::Recount) for the truth, page by page, corrects what
+//! is off, and says by how much. It is a future, to be run on demand or by the application's own timer. One
+//! instance at a time does it; where two happen to, by a lock that ended too early, versions keep them from
+//! harming each other. A read that is partial or fails stops it.
+//!
+//! # Metrics
+//!
+//! With the feature `metrics`:
+//!
+//! | metric | labels | what |
+//! |---|---|---|
+//! | `access_counter_operations_total` | `operation` (`entity_increment`, `entity_counts`, `entity_flush`, `entity_reconcile`), `outcome` (`ok`, or what went wrong) | how operations ended |
+//! | `access_counter_operation_seconds` | `operation` | how long they took |
+//! | `access_counter_entity_drift_total` | `kind`, `what` (`corrected`, `distance`, `unsettled`, `copies`) | what recounts found: see [`Drift`](crate::Drift) |

@@ -1,0 +1,31 @@
+-- Looks for copies of entities, and leases those that are not warm to who asks.
+--
+-- KEYS  scratch (see apply.lua), then for each entity: its copy, its lease
+-- ARGV  token, milliseconds the lease lives, then the fields
+--
+-- Answers for each entity the texts '<value> <version>' of all fields, or 'cold', or 'leased'.
+
+local function warm(copy)
+  local found = redis.pcall('HMGET', copy, unpack(ARGV, 3))
+  -- A key of another type is no copy.
+  if found.err then
+    return nil
+  end
+  for place = 1, #ARGV - 2 do
+    if not found[place] then
+      return nil
+    end
+  end
+  return found
+end
+
+local answers = {}
+for at = 2, #KEYS, 2 do
+  local answer = warm(KEYS[at])
+  if not answer then
+    local leased = redis.call('SET', KEYS[at + 1], ARGV[1], 'NX', 'PX', ARGV[2])
+    answer = leased and 'cold' or 'leased'
+  end
+  answers[#answers + 1] = answer
+end
+return answers

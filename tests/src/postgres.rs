@@ -1,0 +1,131 @@
+//! A real PostgreSQL server of a test's own.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::child::OwnedChild;
+use crate::redis::free_port;
+use crate::until::{block_until, settles};
+
+/// How long the server may take to come up, or to go.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A `postgres` on a free port of the loopback address, its data in a folder of its own. It is gone when
+/// this is dropped. Its methods block.
+///
+/// The server refuses to run as root, so that it runs as the user `postgres` there.
+#[derive(Debug)]
+pub struct Postgres {
+    // Before the folder: fields are dropped in this order, and the server writes there.
+    child: OwnedChild,
+    folder: TempDir,
+    port: u16,
+}
+
+impl Postgres {
+    /// Starts a server.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer within thirty seconds; with its log.
+    #[must_use]
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+        if is_root() {
+            let given = Command::new("chown").arg("postgres").arg(folder.path()).status();
+            assert!(given.expect("there is chown").success(), "there is a user of this name");
+        }
+        let made = program("initdb")
+            .args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"])
+            .arg("--pgdata")
+            .arg(folder.path().join("data"))
+            .output()
+            .expect("initdb is installed: tests/run does it");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let port = free_port();
+        Self { child: launch(folder.path(), port), folder, port }
+    }
+
+    /// The address of the database as `sqlx` takes it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Ends the server at once, as if it crashed, and waits until it is gone.
+    ///
+    /// # Panics
+    ///
+    /// When it is still there after thirty seconds.
+    pub fn kill(&mut self) {
+        // By SIGKILL it would leave its children, and a piece of shared memory.
+        self.child.signal("QUIT");
+        block_until("postgres is gone", LIMIT, || self.child.status().is_some());
+    }
+
+    /// Starts it again, on the same port and the same data; ends it first if it runs.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = launch(self.folder.path(), self.port);
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.child.signal("QUIT");
+        settles(LIMIT, || self.child.status().is_some());
+    }
+}
+
+fn launch(folder: &Path, port: u16) -> OwnedChild {
+    let output = File::create(folder.join("log")).expect("our folder is writable");
+    let errors = output.try_clone().expect("an open file can be shared");
+    let port = port.to_string();
+    let mut child = OwnedChild::spawn(
+        program("postgres")
+            .args(["-F", "-h", "127.0.0.1", "-p", &port, "-k"])
+            .arg(folder)
+            .arg("-D")
+            .arg(folder.join("data"))
+            .stdout(output)
+            .stderr(errors),
+    )
+    .expect("postgres is installed: tests/run does it");
+    block_until("postgres answers", LIMIT, || {
+        let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+        assert!(child.status().is_none(), "postgres did not start:\n{}", log());
+        let asked =
+            program("pg_isready").args(["-p", &port, "-h"]).arg(folder).stdout(Stdio::null()).status();
+        asked.expect("pg_isready comes with the server").success()
+    });
+    child
+}
+
+/// A program of the server, which Debian keeps out of the PATH; as a user that it likes.
+fn program(name: &str) -> Command {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.map(|version| version.path().join("bin").join(name)).max();
+    let path = newest.unwrap_or_else(|| PathBuf::from(name));
+    if !is_root() {
+        return Command::new(path);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path);
+    command.current_dir(env::temp_dir());
+    command
+}
+
+fn is_root() -> bool {
+    let asked = Command::new("id").arg("-u").output().expect("there is id");
+    OsStr::new("0\n") == OsStr::new(&*String::from_utf8_lossy(&asked.stdout))
+}

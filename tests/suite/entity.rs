@@ -1,0 +1,24 @@
+//! Counts of entities, over every database and every cache.
+
+mod contract;
+mod cache;
+mod races;
+mod flow;
+mod behind;
+mod reconcile;
+mod outage;
+mod model;
+mod exported;
+mod stand;
+
+use counter_core::entity;
+
+entity! {
+    /// What is counted of a post.
+    pub(crate) enum Post: "post" {
+        /// How often it was shown.
+        Views = "views",
+        /// Who likes it.
+        Likes = "likes",
+    }
+}

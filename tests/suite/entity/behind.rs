@@ -1,0 +1,171 @@
+//! Additions that are written later, in batches.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use counter_core::{
+    AddError, Additions, Entities, EntityErrorKind, EntityFlusher, EntityLedger, MemoryStore, SqliteDatabase,
+};
+use tests::until;
+
+use super::Post;
+use super::stand::Gated;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+type Posts = Entities<Post, Gated<SqliteDatabase>, MemoryStore>;
+type Flusher = EntityFlusher<Post, Gated<SqliteDatabase>, MemoryStore>;
+
+async fn posts() -> Posts {
+    let database = SqliteDatabase::in_memory().await.expect("there is memory");
+    Entities::new(Gated::new(database), MemoryStore::new())
+}
+
+async fn views(posts: &Posts, id: u64) -> i64 {
+    posts.counts_of(id).await.expect("it can be read").of(Post::Views)
+}
+
+fn add(additions: &Additions<Post>, id: u64) {
+    additions.add(id, Post::Views, 1).expect("there is a place");
+}
+
+async fn flush(flusher: &mut Flusher) {
+    flusher.flush().await.expect("the database takes it");
+}
+
+#[tokio::test]
+async fn a_thousand_views_are_one_row_that_is_written_once() {
+    let posts = posts().await;
+    let (additions, mut flusher) = posts.behind(10);
+    assert_eq!(views(&posts, 1).await, 0);
+    for _ in 0..1000 {
+        add(&additions, 1);
+    }
+    assert_eq!(views(&posts, 1).await, 0);
+    flush(&mut flusher).await;
+    flush(&mut flusher).await;
+    // Where there is a copy, it follows.
+    assert_eq!(views(&posts, 1).await, 1000);
+    assert_eq!(posts.database().gates.after_write.arrived(), 1);
+    assert_eq!(posts.database().gates.before_read.arrived(), 1);
+}
+
+#[tokio::test]
+async fn more_than_one_batch_is_written_by_one_flush() {
+    let posts = posts().await;
+    let (additions, mut flusher) = posts.behind(10_000);
+    (0..2500).for_each(|id| add(&additions, id));
+    flush(&mut flusher).await;
+    assert_eq!(posts.database().gates.after_write.arrived(), 3);
+    assert_eq!(additions.ledger(), EntityLedger { recorded: 2500, applied: 2500, ..EntityLedger::default() });
+    for id in [0, 999, 1000, 2499] {
+        assert_eq!(views(&posts, id).await, 1, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_whose_answer_is_lost_counts_once() {
+    let posts = posts().await;
+    let (additions, mut flusher) = posts.behind(10);
+    assert_eq!(views(&posts, 1).await, 0);
+    add(&additions, 1);
+    posts.database().gates.lost.store(2, Ordering::SeqCst);
+    for _ in 0..2 {
+        let error = flusher.flush().await.expect_err("the answer is lost");
+        assert_eq!(*error.kind(), EntityErrorKind::Unconfirmed);
+        // The batch that was sent is not changed by what comes after it.
+        add(&additions, 1);
+    }
+    assert_eq!(additions.ledger().pending, 3);
+    flush(&mut flusher).await;
+    flush(&mut flusher).await;
+    assert_eq!(views(&posts, 1).await, 3);
+    assert_eq!(additions.ledger(), EntityLedger { recorded: 3, applied: 3, ..EntityLedger::default() });
+}
+
+#[tokio::test]
+async fn a_flush_that_is_cancelled_loses_and_doubles_nothing() {
+    let posts = posts().await;
+    let (additions, mut flusher) = posts.behind(10);
+    assert_eq!(views(&posts, 1).await, 0);
+    let gate = &posts.database().gates.after_write;
+    for sum in 1..=3 {
+        add(&additions, 1);
+        gate.close();
+        let written = until("it is written", LIMIT, async || gate.arrived() == 2 * sum - 1);
+        tokio::select! {
+            _ = flusher.flush() => panic!("the gate is closed"),
+            () = written => {}
+        }
+        gate.open();
+        flush(&mut flusher).await;
+        assert_eq!(views(&posts, 1).await, i64::try_from(sum).expect("small"));
+    }
+}
+
+#[tokio::test]
+async fn what_finds_no_place_is_refused_and_what_has_one_still_counts() {
+    let posts = posts().await;
+    let (additions, mut flusher) = posts.behind(2);
+    add(&additions, 1);
+    add(&additions, 2);
+    assert_eq!(additions.add(3, Post::Views, 1), Err(AddError::Full));
+    add(&additions, 1);
+    posts.database().gates.lost.store(1, Ordering::SeqCst);
+    flusher.flush().await.expect_err("the answer is lost");
+    // They keep their places until it is known that the database has them.
+    assert_eq!(additions.add(3, Post::Views, 1), Err(AddError::Full));
+    flush(&mut flusher).await;
+    add(&additions, 3);
+    additions.add(3, Post::Likes, i64::MAX).expect("there is a place");
+    assert_eq!(additions.add(3, Post::Likes, 1), Err(AddError::OutOfRange));
+    flush(&mut flusher).await;
+    assert_eq!(
+        additions.ledger(),
+        EntityLedger { recorded: 5, applied: 5, refused: 3, ..EntityLedger::default() }
+    );
+    assert_eq!(views(&posts, 1).await, 2);
+}
+
+#[tokio::test]
+async fn what_leaves_its_range_is_dropped_and_everything_else_counts() {
+    let posts = posts().await;
+    let (additions, mut flusher) = posts.behind(10);
+    posts.increment(2, Post::Views, i64::MAX).await.expect("it counts");
+    for id in [1, 2, 2, 3] {
+        add(&additions, id);
+    }
+    flush(&mut flusher).await;
+    let ledger = EntityLedger { recorded: 4, applied: 2, dropped: 2, ..EntityLedger::default() };
+    assert_eq!(additions.ledger(), ledger);
+    assert_eq!((views(&posts, 1).await, views(&posts, 2).await), (1, i64::MAX));
+}
+
+#[tokio::test]
+async fn nothing_waits_any_more_when_it_has_been_stopped() {
+    let posts = posts().await;
+    let (additions, mut flusher) = posts.behind(10_000);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(async move { flusher.run(async { drop(stopped.await) }).await });
+    add(&additions, 1);
+    until("it is written", LIMIT, async || additions.ledger().applied == 1).await;
+    posts.database().gates.lost.store(3, Ordering::SeqCst);
+    (0..2500).for_each(|id| add(&additions, id));
+    drop(stop);
+    running.await.expect("it ends").expect("nothing is left");
+    assert_eq!(additions.ledger(), EntityLedger { recorded: 2501, applied: 2501, ..EntityLedger::default() });
+    assert_eq!(views(&posts, 1).await, 2);
+}
+
+#[tokio::test]
+async fn a_database_that_takes_nothing_ends_a_shutdown_at_its_deadline() {
+    let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
+    let posts: Posts = Entities::new(database, MemoryStore::new());
+    let (additions, mut flusher) = posts.behind(10);
+    (0..3).for_each(|id| add(&additions, id));
+    posts.database().gates.after_write.close();
+    // Not before: the database has a thread of its own, and a time limit.
+    tokio::time::pause();
+    let error = flusher.run(async {}).await.expect_err("nothing is acknowledged");
+    assert_eq!(*error.kind(), EntityErrorKind::Unflushed { additions: 3 });
+}

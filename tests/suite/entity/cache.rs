@@ -1,0 +1,208 @@
+//! What every cache promises, shown on every cache.
+
+use std::time::Duration;
+
+use counter_core::{
+    Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, MemoryStore, Versioned,
+};
+use tests::{RedisServer, until};
+
+use super::Post;
+use crate::support::store;
+
+macro_rules! every_cache {
+    ($($fact:ident)*) => {
+        mod memory {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    super::$fact(super::MemoryStore::new()).await;
+                }
+            )*
+        }
+        mod redis {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    let server = super::RedisServer::start();
+                    super::$fact(super::store(&server.url()).await).await;
+                }
+            )*
+        }
+        mod redis_without_scripts {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    let server = super::RedisServer::start();
+                    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+                    super::$fact(super::store(&server.url()).await).await;
+                }
+            )*
+        }
+    };
+}
+
+every_cache! {
+    one_of_those_who_find_nothing_has_the_lease
+    a_copy_is_kept_under_a_lease_and_by_nobody_else
+    a_change_ends_the_lease_and_leaves_what_is_cold_cold
+    of_changes_the_latest_stays_in_whichever_order_they_come
+    a_copy_that_lacks_a_field_is_cold
+    a_copy_expires_and_a_change_does_not_prolong_it
+    an_audit_removes_what_differs_and_nothing_else
+    what_is_invalidated_is_cold_and_its_lease_is_gone
+    a_lock_has_one_owner_who_may_keep_it_or_give_it_back
+    many_entities_are_found_in_their_order
+    counts_keep_all_of_their_digits
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn lease(token: u64) -> EntityLease {
+    EntityLease { token, lives: HOUR }
+}
+
+async fn look(cache: &impl EntityCache, id: u64, token: u64) -> EntityFound {
+    let found = cache.read("post", &[id.into()], Post::FIELDS, lease(token)).await;
+    found.expect("it can be read").pop().expect("one")
+}
+
+fn copy(id: u64, views: (i64, u64), likes: (i64, u64)) -> EntityCopy {
+    let row = |(value, version)| Versioned { version, value };
+    EntityCopy { id: id.into(), fields: vec![("views", row(views)), ("likes", row(likes))], lives: HOUR }
+}
+
+fn change(id: u64, field: &'static str, value: i64, version: u64) -> EntityRow {
+    EntityRow { id: id.into(), field, row: Versioned { version, value } }
+}
+
+async fn keep(cache: &impl EntityCache, copy: EntityCopy, token: u64) -> u64 {
+    cache.store("post", &[copy], lease(token)).await.expect("it can be written")
+}
+
+/// An entity that is warm.
+async fn warm(cache: &impl EntityCache, views: (i64, u64), likes: (i64, u64)) {
+    assert_eq!(look(cache, 1, 100).await, EntityFound::Cold);
+    assert_eq!(keep(cache, copy(1, views, likes), 100).await, 1);
+}
+
+async fn one_of_those_who_find_nothing_has_the_lease(cache: impl EntityCache) {
+    assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Leased);
+    assert_eq!(look(&cache, 2, 8).await, EntityFound::Cold);
+    let other = cache.read("group", &[1.into()], Post::FIELDS, lease(9)).await.expect("it can be read");
+    assert_eq!(other, [EntityFound::Cold]);
+}
+
+async fn a_copy_is_kept_under_a_lease_and_by_nobody_else(cache: impl EntityCache) {
+    assert_eq!(keep(&cache, copy(1, (1, 1), (1, 1)), 7).await, 0);
+    assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
+    assert_eq!(keep(&cache, copy(1, (1, 1), (1, 1)), 8).await, 0);
+    assert_eq!(keep(&cache, copy(1, (3, 1), (-4, 2)), 7).await, 1);
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![3, -4]));
+    // It has been used.
+    assert_eq!(keep(&cache, copy(1, (9, 9), (9, 9)), 7).await, 0);
+}
+
+async fn a_change_ends_the_lease_and_leaves_what_is_cold_cold(cache: impl EntityCache) {
+    assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
+    cache.update("post", &[change(1, "likes", 5, 5)]).await.expect("it can be written");
+    assert_eq!(keep(&cache, copy(1, (1, 1), (1, 1)), 7).await, 0);
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Cold);
+}
+
+async fn of_changes_the_latest_stays_in_whichever_order_they_come(cache: impl EntityCache) {
+    warm(&cache, (1, 1), (5, 5)).await;
+    let changes = [change(1, "likes", 6, 6), change(1, "likes", -8, 8), change(1, "likes", 7, 7)];
+    for change in &changes {
+        cache.update("post", std::slice::from_ref(change)).await.expect("it can be written");
+    }
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![1, -8]));
+    let both = [change(1, "likes", 12, 12), change(1, "likes", 11, 11), change(1, "views", 2, 2)];
+    cache.update("post", &both).await.expect("it can be written");
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![2, 12]));
+}
+
+async fn a_copy_that_lacks_a_field_is_cold(cache: impl EntityCache) {
+    let id = [EntityId::from(1)];
+    let found = cache.read("post", &id, &["views"], lease(7)).await.expect("it can be read");
+    assert_eq!(found, [EntityFound::Cold]);
+    let mut views = copy(1, (3, 3), (0, 0));
+    views.fields.pop();
+    assert_eq!(keep(&cache, views, 7).await, 1);
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Cold);
+    // What an older version of the program keeps is whole to it.
+    let found = cache.read("post", &id, &["views"], lease(9)).await.expect("it can be read");
+    assert_eq!(found, [EntityFound::Warm(vec![3])]);
+    cache.update("post", &[change(1, "likes", 1, 1)]).await.expect("it can be written");
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![3, 1]));
+}
+
+async fn a_copy_expires_and_a_change_does_not_prolong_it(cache: impl EntityCache) {
+    assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
+    let short = EntityCopy { lives: Duration::from_millis(50), ..copy(1, (1, 1), (1, 1)) };
+    assert_eq!(keep(&cache, short, 7).await, 1);
+    let mut version = 1;
+    let gone = async || {
+        version += 1;
+        cache.update("post", &[change(1, "likes", 1, version)]).await.expect("it can be written");
+        look(&cache, 1, version).await == EntityFound::Cold
+    };
+    until("the copy is gone", Duration::from_secs(5), gone).await;
+}
+
+async fn an_audit_removes_what_differs_and_nothing_else(cache: impl EntityCache) {
+    let rows = |views, likes| [change(1, "views", views, 2), change(1, "likes", likes, 2)];
+    assert_eq!(cache.audit("post", &rows(1, 1)).await.expect("it can be read"), 0);
+    warm(&cache, (1, 2), (1, 2)).await;
+    assert_eq!(cache.audit("post", &rows(1, 1)).await.expect("it can be read"), 0);
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![1, 1]));
+    assert_eq!(cache.audit("post", &rows(3, 4)).await.expect("it can be read"), 1);
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Cold);
+}
+
+async fn what_is_invalidated_is_cold_and_its_lease_is_gone(cache: impl EntityCache) {
+    warm(&cache, (1, 1), (1, 1)).await;
+    assert_eq!(look(&cache, 2, 7).await, EntityFound::Cold);
+    cache.invalidate("post", &[1.into(), 2.into()]).await.expect("it can be written");
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Cold);
+    assert_eq!(keep(&cache, copy(2, (1, 1), (1, 1)), 7).await, 0);
+}
+
+async fn a_lock_has_one_owner_who_may_keep_it_or_give_it_back(cache: impl EntityCache) {
+    let lock = async |token| cache.lock("post", lease(token)).await.expect("it answers");
+    assert!(lock(1).await);
+    assert!(!lock(2).await);
+    assert!(lock(1).await);
+    assert!(cache.lock("group", lease(2)).await.expect("it answers"));
+    cache.unlock("post", lease(2)).await.expect("it answers");
+    assert!(!lock(2).await);
+    cache.unlock("post", lease(1)).await.expect("it answers");
+    assert!(
+        cache
+            .lock("post", EntityLease { token: 2, lives: Duration::from_millis(20) })
+            .await
+            .expect("it answers")
+    );
+    until("the lock has ended", Duration::from_secs(5), async || lock(1).await).await;
+}
+
+async fn many_entities_are_found_in_their_order(cache: impl EntityCache) {
+    let ids: Vec<_> = (0..600_u64).map(EntityId::from).collect();
+    let even: Vec<_> = ids.iter().copied().step_by(2).collect();
+    let found = cache.read("post", &even, Post::FIELDS, lease(7)).await.expect("it can be read");
+    assert!(found.iter().all(|found| *found == EntityFound::Cold));
+    let copies: Vec<_> = (0..600).step_by(2).map(|id| copy(id, (id as i64, 1), (0, 0))).collect();
+    assert_eq!(cache.store("post", &copies, lease(7)).await.expect("it can be written"), 300);
+    let found = cache.read("post", &ids, Post::FIELDS, lease(8)).await.expect("it can be read");
+    for (id, found) in found.into_iter().enumerate() {
+        let wanted = if id % 2 == 0 { EntityFound::Warm(vec![id as i64, 0]) } else { EntityFound::Cold };
+        assert_eq!(found, wanted, "{id}");
+    }
+}
+
+async fn counts_keep_all_of_their_digits(cache: impl EntityCache) {
+    warm(&cache, (i64::MAX, 1), (i64::MIN, 1)).await;
+    cache.update("post", &[change(1, "likes", i64::MAX - 1, 2)]).await.expect("it can be written");
+    assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![i64::MAX, i64::MAX - 1]));
+}

@@ -1,0 +1,45 @@
+//! What entities say of themselves through the `metrics` facade.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use counter_core::{Entities, EntityId, MemoryStore, SqliteDatabase};
+use metrics_exporter_prometheus::PrometheusBuilder;
+
+use super::Post;
+
+/// The page of the documentation that names them all.
+const PAGE: &str = include_str!("../../../counter-core/src/guide/entity.rs");
+
+#[test]
+fn operations_and_what_a_recount_found_are_exported_and_documented() {
+    let exporter = PrometheusBuilder::new().build_recorder();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    metrics::with_local_recorder(&exporter, || {
+        runtime.block_on(async {
+            let database = SqliteDatabase::in_memory().await.expect("there is memory");
+            let posts = Entities::<Post, _, _>::new(database, MemoryStore::new());
+            posts.increment(1, Post::Likes, i64::MAX).await.expect("it counts");
+            posts.increment(1, Post::Likes, 1).await.expect_err("too much");
+            posts.counts_of(1).await.expect("it can be read");
+            let truth = async |_: Post, ids: Vec<EntityId>| {
+                Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, 0)).collect::<HashMap<_, _>>())
+            };
+            posts.reconcile(&truth, Duration::ZERO).await.expect("all can be read");
+        });
+    });
+    let text = exporter.handle().render();
+    for line in [
+        "access_counter_operations_total{operation=\"entity_increment\",outcome=\"ok\"} 1",
+        "access_counter_operations_total{operation=\"entity_increment\",outcome=\"error\"} 1",
+        "access_counter_operations_total{operation=\"entity_counts\",outcome=\"ok\"} 1",
+        "access_counter_operations_total{operation=\"entity_reconcile\",outcome=\"ok\"} 1",
+        "access_counter_operation_seconds_count{operation=\"entity_increment\"} 2",
+        "access_counter_entity_drift_total{kind=\"post\",what=\"corrected\"} 1",
+        "access_counter_entity_drift_total{kind=\"post\",what=\"distance\"} 9223372036854775807",
+    ] {
+        assert!(text.contains(line), "{line} in\n{text}");
+        let name = line.split('{').next().expect("a name").trim_end_matches("_count");
+        assert!(PAGE.contains(&format!("| `{name}` |")), "{name} is not documented");
+    }
+}

@@ -1,0 +1,200 @@
+//! Any sequence of what can happen, against a plain map.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use counter_core::{Entities, EntityCache, EntityDatabase, EntityId, MemoryStore, SqliteDatabase};
+use proptest::prelude::*;
+
+use super::Post;
+use super::stand::{Frail, Gated};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// By one of two instances.
+    Increment {
+        instance: usize,
+        id: u64,
+        by: i64,
+    },
+    /// Whose answer is lost, after it was done.
+    Unanswered {
+        instance: usize,
+        id: u64,
+        by: i64,
+    },
+    Read {
+        instance: usize,
+        ids: Vec<u64>,
+    },
+    Add {
+        id: u64,
+        by: i64,
+    },
+    Flush {
+        lost: bool,
+    },
+    Evict {
+        id: u64,
+    },
+    /// Whether the cache of an instance is out of reach, or does what it is asked and does not answer.
+    Cache {
+        instance: usize,
+        away: bool,
+        mute: bool,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (instance, id, by) = (0..2_usize, 0..4_u64, -5..50_i64);
+    prop_oneof![
+        4 => (instance.clone(), id.clone(), by.clone()).prop_map(|(instance, id, by)| Step::Increment { instance, id, by }),
+        1 => (instance.clone(), id.clone(), by.clone()).prop_map(|(instance, id, by)| Step::Unanswered { instance, id, by }),
+        5 => (instance.clone(), prop::collection::vec(id.clone(), 0..5)).prop_map(|(instance, ids)| Step::Read { instance, ids }),
+        2 => (id.clone(), by).prop_map(|(id, by)| Step::Add { id, by }),
+        2 => any::<bool>().prop_map(|lost| Step::Flush { lost }),
+        1 => id.prop_map(|id| Step::Evict { id }),
+        1 => (instance, any::<bool>(), any::<bool>()).prop_map(|(instance, away, mute)| Step::Cache { instance, away, mute }),
+    ]
+}
+
+/// What the counts are, what each has been since its copy could be out of date, and what waits.
+#[derive(Default)]
+struct Model {
+    now: BTreeMap<u64, i64>,
+    been: BTreeMap<u64, BTreeSet<i64>>,
+    waiting: BTreeMap<u64, i64>,
+    /// Taken from those that wait, and perhaps written.
+    outgoing: Option<BTreeMap<u64, i64>>,
+}
+
+impl Model {
+    fn now(&self, id: u64) -> i64 {
+        self.now.get(&id).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, id: u64, by: i64) {
+        let now = self.now(id);
+        self.been.entry(id).or_default().insert(now);
+        *self.now.entry(id).or_default() += by;
+    }
+}
+
+async fn run(steps: Vec<Step>) {
+    let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
+    let memory = MemoryStore::new();
+    let posts = [0, 1].map(|_| Entities::<Post, _, _>::new(database.clone(), Frail::new(memory.clone())));
+    let (additions, mut flusher) = posts[0].behind(100);
+    let mut model = Model::default();
+    let mut troubled = false;
+    for step in steps {
+        match step {
+            Step::Increment { instance, id, by } => {
+                let now = posts[instance].increment(id, Post::Likes, by).await.expect("it counts");
+                model.add(id, by);
+                assert_eq!(now, model.now(id));
+            }
+            Step::Unanswered { instance, id, by } => {
+                database.gates.lost.store(1, Ordering::SeqCst);
+                posts[instance].increment(id, Post::Likes, by).await.expect_err("the answer is lost");
+                model.add(id, by);
+                troubled = true;
+            }
+            Step::Read { instance, ids } => {
+                let asked: Vec<_> = ids.iter().map(|id| EntityId::from(*id)).collect();
+                let counts = posts[instance].counts(&asked).await.expect("it can be read");
+                for (id, counts) in ids.iter().zip(counts) {
+                    let (read, now) = (counts.of(Post::Likes), model.now(*id));
+                    // The other instance may owe the cache something that this one does not know of.
+                    let been = troubled && model.been.get(id).is_some_and(|been| been.contains(&read));
+                    assert!(
+                        read == now || been,
+                        "{id}: {read}, and is {now}, and was {:?}",
+                        model.been.get(id)
+                    );
+                }
+            }
+            Step::Add { id, by } => {
+                additions.add(id, Post::Likes, by).expect("there is a place");
+                *model.waiting.entry(id).or_default() += by;
+            }
+            Step::Flush { lost } => {
+                let fresh = model.outgoing.is_none();
+                if fresh && model.waiting.is_empty() {
+                    continue;
+                }
+                database.gates.lost.store(u64::from(lost), Ordering::SeqCst);
+                let flushed = flusher.flush().await;
+                assert_eq!(flushed.is_err(), lost);
+                database.gates.lost.store(0, Ordering::SeqCst);
+                troubled |= lost;
+                // The first attempt writes it, whether it is answered or not.
+                if fresh {
+                    let outgoing = std::mem::take(&mut model.waiting);
+                    outgoing.iter().for_each(|(id, by)| model.add(*id, *by));
+                    model.outgoing = Some(outgoing);
+                }
+                if !lost {
+                    model.outgoing = None;
+                    // One that goes on with an old batch takes one more.
+                    if !fresh {
+                        let rest = std::mem::take(&mut model.waiting);
+                        rest.iter().for_each(|(id, by)| model.add(*id, *by));
+                    }
+                }
+            }
+            Step::Evict { id } => memory.invalidate("post", &[id.into()]).await.expect("memory"),
+            Step::Cache { instance, away, mute } => {
+                posts[instance].cache().be_away(away);
+                posts[instance].cache().be_mute(mute);
+                troubled |= away || mute;
+            }
+        }
+    }
+    for posts in &posts {
+        posts.cache().be_away(false);
+        posts.cache().be_mute(false);
+    }
+    flusher.flush().await.expect("the database takes it");
+    flusher.flush().await.expect("the database takes it");
+    std::mem::take(&mut model.waiting).iter().for_each(|(id, by)| model.add(*id, *by));
+    assert_eq!(additions.ledger().pending, 0);
+    quiet(&posts, &database, &model.now).await;
+}
+
+/// When nothing goes on any more, cache, database and model are the same.
+async fn quiet<C: EntityCache>(
+    posts: &[Entities<Post, Gated<SqliteDatabase>, C>; 2],
+    database: &Gated<SqliteDatabase>,
+    model: &BTreeMap<u64, i64>,
+) {
+    let now = |id: &EntityId| model.get(&id.parse().expect("a number")).copied().unwrap_or_default();
+    let truth = async |field: Post, ids: Vec<EntityId>| {
+        let count = |id: &EntityId| if field == Post::Likes { now(id) } else { 0 };
+        Ok::<_, std::io::Error>(ids.iter().map(|id| (*id, count(id))).collect::<HashMap<_, _>>())
+    };
+    for posts in posts {
+        let drift = posts.reconcile(&truth, Duration::ZERO).await.expect("all can be read");
+        assert_eq!(drift.corrected, 0, "the database has the truth already");
+    }
+    for id in (0..4).map(EntityId::from) {
+        let rows = database.read("post", &[id], &["likes"]).await.expect("it can be read");
+        assert_eq!(rows.first().map(|row| row.row.value).unwrap_or_default(), now(&id));
+        for posts in posts {
+            assert_eq!(posts.counts_of(id).await.expect("it can be read").of(Post::Likes), now(&id));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reads_show_what_a_serial_order_explains_and_in_the_end_all_is_the_same(
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(run(steps));
+    }
+}

@@ -1,0 +1,156 @@
+//! Servers that die between the two writes of an increment.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use counter_core::{
+    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MariaDatabase, MemoryStore,
+    PostgresDatabase, RedisStore, SqliteDatabase, sqlx,
+};
+use tests::{MariaDb, Postgres, RedisServer, until};
+
+use super::Post;
+use super::contract::{maria, postgres};
+use super::stand::{Frail, Gated};
+use crate::support::store;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+async fn likes<D: EntityDatabase, C: EntityCache>(posts: &Entities<Post, D, C>, id: u64) -> i64 {
+    posts.counts_of(id).await.expect("it can be read").of(Post::Likes)
+}
+
+/// Recounts, of a truth of so many likes for the only post.
+async fn recount<D: EntityDatabase, C: EntityCache>(posts: &Entities<Post, D, C>, likes: i64) -> (u64, u64) {
+    let truth = async |field: Post, ids: Vec<EntityId>| {
+        let count = if field == Post::Likes { likes } else { 0 };
+        Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, count)).collect::<HashMap<_, _>>())
+    };
+    let drift = posts.reconcile(&truth, Duration::from_millis(1)).await.expect("all can be read");
+    (drift.corrected, drift.copies)
+}
+
+#[tokio::test]
+async fn a_cache_that_dies_between_the_two_writes_costs_no_increment_and_leaves_no_wrong_copy_after_a_recount()
+ {
+    let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
+    let writer: Entities<Post, _, RedisStore> = Entities::new(database.clone(), store(&server.url()).await);
+    let other: Entities<Post, _, RedisStore> = Entities::new(database.clone(), store(&server.url()).await);
+    assert_eq!(likes(&writer, 1).await, 0);
+    database.gates.after_write.close();
+    let dies = async {
+        until("it has written", LIMIT, async || database.gates.after_write.arrived() == 1).await;
+        server.kill();
+        database.gates.after_write.open();
+    };
+    let (counted, ()) = tokio::join!(writer.increment(1, Post::Likes, 1), dies);
+    // The database has it, and that is what counts.
+    assert_eq!(counted.expect("it counts"), 1);
+    assert_eq!(likes(&writer, 1).await, 1);
+    server.restart();
+    let there = async || other.cache().lock("other", lease()).await.is_ok();
+    until("the cache is there", LIMIT, there).await;
+    assert_eq!(recount(&other, 1).await.0, 0);
+    assert_eq!((likes(&other, 1).await, likes(&writer, 1).await), (1, 1));
+}
+
+#[tokio::test]
+async fn a_copy_of_which_one_who_died_told_nobody_is_out_of_date_until_a_recount_reports_it() {
+    let (database, memory) =
+        (SqliteDatabase::in_memory().await.expect("there is memory"), MemoryStore::new());
+    let writer: Entities<Post, _, _> = Entities::new(database.clone(), Frail::new(memory.clone()));
+    let other: Entities<Post, _, _> = Entities::new(database, memory);
+    assert_eq!(likes(&other, 1).await, 0);
+    writer.cache().be_away(true);
+    assert_eq!(writer.increment(1, Post::Likes, 1).await.expect("it counts"), 1);
+    drop(writer);
+    assert_eq!(likes(&other, 1).await, 0);
+    assert_eq!(recount(&other, 1).await, (0, 1));
+    assert_eq!(likes(&other, 1).await, 1);
+}
+
+fn lease() -> counter_core::EntityLease {
+    counter_core::EntityLease { token: 1, lives: Duration::from_secs(1) }
+}
+
+#[tokio::test]
+async fn what_the_one_who_wrote_owes_is_removed_before_he_asks_again() {
+    let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let database = SqliteDatabase::in_memory().await.expect("there is memory");
+    let posts: Entities<Post, _, RedisStore> = Entities::new(database, store(&server.url()).await);
+    assert_eq!(likes(&posts, 1).await, 0);
+    server.kill();
+    assert_eq!(posts.increment(1, Post::Likes, 1).await.expect("it counts"), 1);
+    server.restart();
+    let there = async || posts.cache().lock("it", lease()).await.is_ok();
+    until("the cache is there", LIMIT, there).await;
+    assert_eq!(server.strings(&["HMGET", "access:entity:post:1", "likes"]), ["0 0"]);
+    assert_eq!(likes(&posts, 1).await, 1);
+    assert_eq!(server.strings(&["HMGET", "access:entity:post:1", "likes"]), ["1 1"]);
+}
+
+/// Increments until the database is gone and back: what was answered is there, and what was not may be.
+async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut restart: impl FnMut()) {
+    let posts: Entities<Post, D, _> = Entities::new(database, MemoryStore::new());
+    let (mut counted, mut unconfirmed) = (0, 0);
+    let like = async |counted: &mut i64, unconfirmed: &mut i64| match posts.increment(1, Post::Likes, 1).await
+    {
+        Ok(_) => *counted += 1,
+        Err(error) if *error.kind() == EntityErrorKind::Unconfirmed => *unconfirmed += 1,
+        Err(error) => assert_eq!(*error.kind(), EntityErrorKind::Unavailable, "{error:?}"),
+    };
+    for _ in 0..10 {
+        like(&mut counted, &mut unconfirmed).await;
+    }
+    assert_eq!(likes(&posts, 1).await, 10);
+    posts.increment(2, Post::Likes, 1).await.expect("it counts");
+    let (additions, mut flusher) = posts.behind(10);
+    assert_eq!(likes(&posts, 2).await, 1);
+    kill();
+    for _ in 0..3 {
+        like(&mut counted, &mut unconfirmed).await;
+        additions.add(3, Post::Views, 1).expect("there is a place");
+        flusher.flush().await.expect_err("nobody is there");
+    }
+    assert_eq!(counted, 10);
+    // What is warm is read all the same.
+    assert_eq!(likes(&posts, 2).await, 1);
+    restart();
+    let back = async || posts.counts_of(1).await.is_ok();
+    until("the database is back", LIMIT, back).await;
+    for _ in 0..10 {
+        like(&mut counted, &mut unconfirmed).await;
+    }
+    until("the batch is taken", LIMIT, async || flusher.flush().await.is_ok()).await;
+    flusher.flush().await.expect("the rest");
+    assert_eq!(posts.counts_of(3).await.expect("it can be read").of(Post::Views), 3);
+    let now = likes(&posts, 1).await;
+    assert!(
+        (counted..=counted + unconfirmed).contains(&now),
+        "{counted} <= {now} <= {counted} + {unconfirmed}"
+    );
+}
+
+#[tokio::test]
+async fn a_postgres_that_dies_loses_no_increment_that_it_answered_and_doubles_no_batch() {
+    let server = Postgres::start();
+    postgres(&server).await;
+    let options = sqlx::postgres::PgPoolOptions::new().acquire_timeout(Duration::from_secs(2));
+    let pool = options.connect(&server.url()).await.expect("it answers");
+    let database = PostgresDatabase::new(pool);
+    let server = RefCell::new(server);
+    outage(database, || server.borrow_mut().kill(), || server.borrow_mut().restart()).await;
+}
+
+#[tokio::test]
+async fn a_mariadb_that_dies_loses_no_increment_that_it_answered_and_doubles_no_batch() {
+    let server = MariaDb::start();
+    maria(&server).await;
+    let options = sqlx::mysql::MySqlPoolOptions::new().acquire_timeout(Duration::from_secs(2));
+    let pool = options.connect(&server.url()).await.expect("it answers");
+    let database = MariaDatabase::new(pool);
+    let server = RefCell::new(server);
+    outage(database, || server.borrow_mut().kill(), || server.borrow_mut().restart()).await;
+}

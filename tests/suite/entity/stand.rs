@@ -1,0 +1,211 @@
+//! A real database, and a real cache, that are held up or fail where a test wants it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use counter_core::{
+    EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError, EntityErrorKind, EntityFound,
+    EntityId, EntityLease, EntityRow, EntityVerdict, Error, ErrorKind, Versioned,
+};
+use tokio::sync::watch;
+
+/// Where those who come wait while it is closed.
+#[derive(Debug)]
+pub(super) struct Gate {
+    open: watch::Sender<bool>,
+    arrived: AtomicU64,
+}
+
+impl Gate {
+    fn new() -> Self {
+        Self { open: watch::Sender::new(true), arrived: AtomicU64::new(0) }
+    }
+
+    pub(super) fn close(&self) {
+        self.open.send_replace(false);
+    }
+
+    pub(super) fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::SeqCst)
+    }
+
+    async fn pass(&self) {
+        self.arrived.fetch_add(1, Ordering::SeqCst);
+        self.open.subscribe().wait_for(|open| *open).await.expect("it is not dropped");
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Gates {
+    pub(super) before_read: Gate,
+    pub(super) after_read: Gate,
+    pub(super) after_write: Gate,
+    /// Answers of writes that are lost, after they were done.
+    pub(super) lost: AtomicU64,
+    /// Increments that have to give way, before they are done.
+    pub(super) busy: AtomicU64,
+}
+
+/// A database with gates.
+#[derive(Clone, Debug)]
+pub(super) struct Gated<D> {
+    inner: D,
+    pub(super) gates: Arc<Gates>,
+}
+
+impl<D> Gated<D> {
+    pub(super) fn new(inner: D) -> Self {
+        let gates = Gates {
+            before_read: Gate::new(),
+            after_read: Gate::new(),
+            after_write: Gate::new(),
+            lost: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+        };
+        Self { inner, gates: Arc::new(gates) }
+    }
+
+    fn answer<T>(&self, answer: Result<T, EntityError>) -> Result<T, EntityError> {
+        if take(&self.gates.lost) { Err(EntityError::new(EntityErrorKind::Unconfirmed)) } else { answer }
+    }
+}
+
+fn take(left: &AtomicU64) -> bool {
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+impl<D: EntityDatabase> EntityDatabase for Gated<D> {
+    async fn prepare(&self) -> Result<(), EntityError> {
+        self.inner.prepare().await
+    }
+
+    async fn increment(
+        &self,
+        kind: &'static str,
+        id: EntityId,
+        field: &'static str,
+        by: i64,
+    ) -> Result<Versioned, EntityError> {
+        if take(&self.gates.busy) {
+            return Err(EntityError::new(EntityErrorKind::Busy));
+        }
+        let row = self.inner.increment(kind, id, field, by).await;
+        self.gates.after_write.pass().await;
+        self.answer(row)
+    }
+
+    async fn read(
+        &self,
+        kind: &'static str,
+        ids: &[EntityId],
+        fields: &'static [&'static str],
+    ) -> Result<Vec<EntityRow>, EntityError> {
+        self.gates.before_read.pass().await;
+        let rows = self.inner.read(kind, ids, fields).await;
+        self.gates.after_read.pass().await;
+        rows
+    }
+
+    async fn apply(&self, batch: &EntityBatch) -> Result<EntityVerdict, EntityError> {
+        let verdict = self.inner.apply(batch).await;
+        self.gates.after_write.pass().await;
+        self.answer(verdict)
+    }
+
+    async fn correct(
+        &self,
+        kind: &'static str,
+        id: EntityId,
+        field: &'static str,
+        seen: u64,
+        value: i64,
+    ) -> Result<Option<Versioned>, EntityError> {
+        self.inner.correct(kind, id, field, seen, value).await
+    }
+
+    async fn entities(
+        &self,
+        kind: &'static str,
+        after: Option<EntityId>,
+        limit: usize,
+    ) -> Result<Vec<EntityId>, EntityError> {
+        self.inner.entities(kind, after, limit).await
+    }
+}
+
+/// A cache that fails while it is told to, before or after it has done what was asked.
+#[derive(Clone, Debug)]
+pub(super) struct Frail<C> {
+    inner: C,
+    away: Arc<AtomicBool>,
+    mute: Arc<AtomicBool>,
+}
+
+impl<C> Frail<C> {
+    pub(super) fn new(inner: C) -> Self {
+        Self { inner, away: Arc::default(), mute: Arc::default() }
+    }
+
+    /// Whether it is out of reach.
+    pub(super) fn be_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// Whether it does what it is asked, and its answers are lost.
+    pub(super) fn be_mute(&self, mute: bool) {
+        self.mute.store(mute, Ordering::SeqCst);
+    }
+
+    async fn through<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable));
+        }
+        let answer = call.await;
+        if self.mute.load(Ordering::SeqCst) { Err(Error::new(ErrorKind::Unavailable)) } else { answer }
+    }
+}
+
+impl<C: EntityCache> EntityCache for Frail<C> {
+    async fn read(
+        &self,
+        kind: &'static str,
+        ids: &[EntityId],
+        fields: &'static [&'static str],
+        lease: EntityLease,
+    ) -> Result<Vec<EntityFound>, Error> {
+        self.through(self.inner.read(kind, ids, fields, lease)).await
+    }
+
+    async fn store(
+        &self,
+        kind: &'static str,
+        copies: &[EntityCopy],
+        lease: EntityLease,
+    ) -> Result<u64, Error> {
+        self.through(self.inner.store(kind, copies, lease)).await
+    }
+
+    async fn update(&self, kind: &'static str, changes: &[EntityRow]) -> Result<(), Error> {
+        self.through(self.inner.update(kind, changes)).await
+    }
+
+    async fn audit(&self, kind: &'static str, rows: &[EntityRow]) -> Result<u64, Error> {
+        self.through(self.inner.audit(kind, rows)).await
+    }
+
+    async fn invalidate(&self, kind: &'static str, ids: &[EntityId]) -> Result<(), Error> {
+        self.through(self.inner.invalidate(kind, ids)).await
+    }
+
+    async fn lock(&self, kind: &'static str, lease: EntityLease) -> Result<bool, Error> {
+        self.through(self.inner.lock(kind, lease)).await
+    }
+
+    async fn unlock(&self, kind: &'static str, lease: EntityLease) -> Result<(), Error> {
+        self.through(self.inner.unlock(kind, lease)).await
+    }
+}
