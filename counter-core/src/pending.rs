@@ -16,11 +16,13 @@ pub(crate) struct Pending {
 }
 
 /// A counter, the place of the first precision that still wants it, and a start for it and the coarser.
+///
+/// In the order of batches: what has the same buckets stands together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
-    counter: u32,
     finest: usize,
     start: Timestamp,
+    counter: u32,
 }
 
 /// Cells and sketches small enough for one batch.

@@ -2,6 +2,8 @@
 
 pub mod callgrind;
 #[cfg(feature = "store")]
+pub mod past;
+#[cfg(feature = "store")]
 pub mod server;
 #[cfg(feature = "store")]
 pub mod table;

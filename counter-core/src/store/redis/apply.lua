@@ -5,7 +5,7 @@
 -- ARGV  sequence, after, seconds the fence lives, prefix of counts, prefix of visitors,
 --       n, then n times: precision, samples                           (counts)
 --       n, then n times: precision, samples                           (visitors)
---       n, then n times: counter, m, then m times: start, finest, count
+--       n, then n times: start, finest, m, then m times: counter, count
 --       n, then n times: counter, start, finest, dense or '', m, then m elements
 --
 -- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
@@ -33,11 +33,7 @@ local function take()
 end
 
 local refused = {}
-local function try(part, ...)
-  local reply = redis.pcall(...)
-  if type(reply) ~= 'table' or not reply.err then
-    return reply
-  end
+local function refuse(part, reply)
   local reason = 'other'
   if string.find(reply.err, 'WRONGTYPE', 1, true) then
     reason = 'type'
@@ -47,6 +43,13 @@ local function try(part, ...)
     reason = 'range'
   end
   refused[part] = reason
+end
+
+local function try(part, ...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    refuse(part, reply)
+  end
 end
 
 local function precisions()
@@ -60,38 +63,62 @@ end
 
 local counts, uniques = precisions(), precisions()
 
-local function bucket(start, precision)
+local function bounds(start, precision)
   local first = start - start % precision.width
   return string.format('%.0f', first), string.format('%.0f', first + precision.width * precision.samples)
 end
 
+-- Of the buckets that are new, for two commands in the place of two for each bucket.
+local known, due = {}, {}
+local function enter()
+  if #known > 0 then
+    try('i0', 'ZADD', KEYS[2], unpack(known))
+    try('i0', 'ZADD', KEYS[3], 'LT', unpack(due))
+    known, due = {}, {}
+  end
+end
+
+local pcall = redis.pcall
 local cell = 0
 for _ = 1, tonumber(take()) do
-  local counter = take()
-  for _ = 1, tonumber(take()) do
-    local start, finest, count = tonumber(take()), tonumber(take()), take()
-    local part = 'c' .. cell
-    for place = finest, #counts do
-      local precision = counts[place]
-      local member = precision.text .. ':' .. counter
-      local first, expiry = bucket(start, precision)
-      local sum = try(part, 'HINCRBY', ARGV[4] .. member, first, count)
-      -- The sum is the count when the bucket is new; when it is not, these two change nothing.
-      if sum == tonumber(count) then
-        try('i0', 'ZADD', KEYS[2], 0, member)
-        try('i0', 'ZADD', KEYS[3], 'LT', expiry, member)
+  local start, finest, cells = tonumber(take()), tonumber(take()), tonumber(take())
+  -- Found once for all the counters: text costs more here than the arithmetic.
+  local buckets = {}
+  for place = finest, #counts do
+    local member = counts[place].text .. ':'
+    local first, expiry = bounds(start, counts[place])
+    buckets[#buckets + 1] = {key = ARGV[4] .. member, member = member, first = first, expiry = expiry}
+  end
+  for _ = 1, cells do
+    local counter, count = ARGV[at], ARGV[at + 1]
+    local number = tonumber(count)
+    for place = 1, #buckets do
+      local bucket = buckets[place]
+      local sum = pcall('HINCRBY', bucket.key .. counter, bucket.first, count)
+      -- The sum is the count when the bucket is new; when it is not, the index does not change.
+      if sum == number then
+        local member, size = bucket.member .. counter, #known
+        known[size + 1], known[size + 2] = '0', member
+        due[size + 1], due[size + 2] = bucket.expiry, member
+        -- `unpack` has an end, at 8,000.
+        if size > 2000 then
+          enter()
+        end
+      elseif type(sum) == 'table' then
+        refuse('c' .. cell, sum)
       end
     end
     try('i0', 'HINCRBY', KEYS[5], counter, count)
-    cell = cell + 1
+    cell, at = cell + 1, at + 2
   end
 end
+enter()
 
 for index = 0, tonumber(take()) - 1 do
   local counter, start, finest, dense, elements = take(), tonumber(take()), tonumber(take()), take(), tonumber(take())
   for place = finest, #uniques do
     local precision = uniques[place]
-    local first, expiry = bucket(start, precision)
+    local first, expiry = bounds(start, precision)
     local key = ARGV[5] .. precision.text .. ':' .. counter .. ':' .. first
     local part = 'v' .. index
     if dense ~= '' then
