@@ -138,6 +138,11 @@ impl WriterId {
         getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
         Self(u128::from_le_bytes(bytes))
     }
+
+    /// Some of its bits: enough to tell those of one process apart.
+    pub(crate) const fn part(self) -> u32 {
+        (self.0 >> 96) as u32
+    }
 }
 
 impl fmt::Display for WriterId {

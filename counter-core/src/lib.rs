@@ -66,6 +66,7 @@ mod timestamp;
 mod precision;
 mod grid;
 mod name;
+mod siphash;
 mod visitor;
 mod salt;
 mod sketch;

@@ -10,7 +10,8 @@ use crate::sketch::REGISTERS;
 
 #[derive(Debug)]
 pub(crate) struct Registers {
-    bytes: Box<[AtomicU8]>,
+    /// In place: one step less to a register, which lies in no cache when there are many counters.
+    bytes: [AtomicU8; REGISTERS],
     /// For each block, a bit: whether a byte in it may be marked. A hint that spares collecting from idle
     /// counters, and from nearly all blocks of those with few new visitors.
     raised: AtomicU64,
@@ -23,7 +24,7 @@ const MARK: u8 = 0x80;
 
 impl Registers {
     pub(crate) fn new() -> Self {
-        Self { bytes: (0..REGISTERS).map(|_| AtomicU8::new(0)).collect(), raised: AtomicU64::new(0) }
+        Self { bytes: [const { AtomicU8::new(0) }; REGISTERS], raised: AtomicU64::new(0) }
     }
 
     /// Lifts a register to at least that rank. Nearly always it is there already, and nothing is written.

@@ -4,10 +4,11 @@
 //! looking a known name up takes no lock, whatever else happens, and neither does finding that a new
 //! name comes too late. Only a new name takes the lock.
 
-use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, OnceLock};
+
+use foldhash::quality::RandomState;
 
 use crate::{CounterName, Register, Shard, Shards, VisitorId, WriterId};
 
@@ -16,8 +17,9 @@ use crate::{CounterName, Register, Shard, Shards, VisitorId, WriterId};
 pub struct Counter {
     pub(crate) number: u32,
     pub(crate) shard: Shard,
-    /// The tally that numbered it: under another one it counts as `(other)`.
-    pub(crate) tally: WriterId,
+    /// The tally that numbered it: under another one it counts as `(other)`. A part of the number of its
+    /// writer says that, and a hit is half as long.
+    pub(crate) tally: u32,
 }
 
 /// One hit on a counter, to be recorded: of weight 1 and without a visitor, unless said otherwise.
@@ -78,8 +80,8 @@ impl Registry {
     pub(crate) fn new(most: usize, writer: WriterId, shards: Shards) -> Self {
         let places = (2 * (most + 1)).next_power_of_two();
         let registry = Self {
-            hasher: RandomState::new(),
-            other: Counter { number: OTHER, shard: shards.of(CounterName::OTHER), tally: writer },
+            hasher: RandomState::default(),
+            other: Counter { number: OTHER, shard: shards.of(CounterName::OTHER), tally: writer.part() },
             shards,
             places: (0..places).map(|_| OnceLock::new()).collect(),
             names: Mutex::default(),

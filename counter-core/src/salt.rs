@@ -11,10 +11,14 @@
 //! instances count each by its own salt until the store is back and the shared one takes over:
 //! somebody seen under both is counted at most twice in that epoch, by each instance that was alone.
 
+mod current;
+
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex};
+
+use current::Current;
 
 use crate::visitor::random;
 use crate::{Bucket, Precision, Precisions, Timestamp, VisitorId, VisitorKey};
@@ -58,13 +62,14 @@ pub(crate) struct Salts {
     epoch: Precision,
     /// Nobody has to agree on what nobody uses.
     wanted: AtomicBool,
+    current: Current,
     /// Even epochs in the first place, odd ones in the second.
-    slots: RwLock<[Option<Slot>; 2]>,
+    slots: Mutex<[Option<Slot>; 2]>,
 }
 
 struct Slot {
     start: Timestamp,
-    key: VisitorKey,
+    key: [u8; 16],
     /// What to offer the store; gone when the store has answered.
     candidate: Option<[u8; 16]>,
 }
@@ -108,7 +113,7 @@ impl Salting {
 
 impl Salts {
     fn new(epoch: Precision) -> Self {
-        Self { epoch, wanted: AtomicBool::new(false), slots: RwLock::default() }
+        Self { epoch, wanted: AtomicBool::new(false), current: Current::default(), slots: Mutex::default() }
     }
 
     /// A handle, with which the store is to be asked.
@@ -120,13 +125,8 @@ impl Salts {
     /// The key of the epoch of `at`.
     pub(crate) fn key(&self, at: Timestamp) -> VisitorKey {
         let epoch = self.epoch.bucket(at);
-        let slots = self.slots.read().expect("nothing panics under this lock");
-        let known = slots[self.place(epoch)].as_ref().filter(|slot| slot.start == epoch.start);
-        if let Some(slot) = known {
-            return slot.key;
-        }
-        drop(slots);
-        self.with(epoch, |slot| slot.key)
+        let known = self.current.get(epoch.start);
+        known.unwrap_or_else(|| VisitorKey::new(self.with(epoch, |slot| self.publish(slot))))
     }
 
     /// The first salt that the store should be asked for at `now`.
@@ -147,20 +147,28 @@ impl Salts {
     /// Takes what the store keeps for an epoch.
     pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
         self.with(epoch, |slot| {
-            slot.key = VisitorKey::new(salt);
+            slot.key = salt;
             slot.candidate = None;
+            self.publish(slot);
         });
+    }
+
+    /// To be called with a slot that is locked. Of two epochs that are asked for at midnight, or of which
+    /// one is only prepared, the last is published, and who wants the other locks again.
+    fn publish(&self, slot: &Slot) -> [u8; 16] {
+        self.current.set(slot.start, slot.key);
+        slot.key
     }
 
     /// Looks at the slot of an epoch, which has a salt of our own when it had none.
     fn with<R>(&self, epoch: Bucket, look: impl FnOnce(&mut Slot) -> R) -> R {
         let candidate = random();
-        let mut slots = self.slots.write().expect("nothing panics under this lock");
+        let mut slots = self.slots.lock().expect("nothing panics under this lock");
         let slot = &mut slots[self.place(epoch)];
         slot.take_if(|slot| slot.start != epoch.start);
         look(slot.get_or_insert_with(|| Slot {
             start: epoch.start,
-            key: VisitorKey::new(candidate),
+            key: candidate,
             candidate: Some(candidate),
         }))
     }

@@ -41,10 +41,20 @@ struct Local {
     requests: Requests,
     recorded: u64,
     overflow: u64,
+    latest: Latest,
     /// By the number of the counter.
     slots: Vec<Slot>,
     /// Cells whose base bucket another one followed.
     closed: Vec<Closed>,
+}
+
+/// The buckets of the last instant: those of the next are nearly always the same, and a division takes as
+/// long as all else that is done about a hit.
+#[derive(Debug, Default)]
+struct Latest {
+    at: Timestamp,
+    start: Timestamp,
+    visitors: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -123,9 +133,15 @@ impl Tally {
     /// Adds hits of one instant, those of a request when there is an agent; `true` when it is time to
     /// [`fold`](Self::fold).
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
-        let start = self.grid.counts.base().bucket(at).start;
-        let bucket = self.grid.visitors.base().bucket(at).start;
         let mut local = self.stripe();
+        if local.latest.at != at {
+            local.latest = Latest {
+                at,
+                start: self.grid.counts.base().bucket(at).start,
+                visitors: self.grid.visitors.base().bucket(at).start,
+            };
+        }
+        let (start, bucket) = (local.latest.start, local.latest.visitors);
         for hit in hits {
             let number = self.own(hit.counter).number;
             let weight = u64::from(hit.weight.get());
@@ -302,7 +318,7 @@ impl Tally {
 
     /// A counter of another tally has no place here; its hits are not lost for that.
     fn own(&self, counter: Counter) -> Counter {
-        if counter.tally == self.writer { counter } else { self.registry.other() }
+        if counter.tally == self.registry.other().tally { counter } else { self.registry.other() }
     }
 
     fn open(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {

@@ -1,7 +1,6 @@
 use std::fmt;
-use std::hash::Hasher;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use crate::siphash::SipHash;
 
 /// A visitor: 128 bits that say nothing of who it is, made only by a [`VisitorKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,7 +20,7 @@ pub struct VisitorId([u8; 16]);
 /// assert_ne!(key.visitor(&[b"ab", b"c"]), key.visitor(&[b"a", b"bc"]));
 /// ```
 #[derive(Clone, Copy)]
-pub struct VisitorKey(SipHasher13);
+pub struct VisitorKey([u8; 16]);
 
 impl VisitorId {
     /// The id's bytes: what a sketch hashes.
@@ -34,8 +33,8 @@ impl VisitorId {
 impl VisitorKey {
     /// A key of the user's own, which should be random.
     #[must_use]
-    pub fn new(key: [u8; 16]) -> Self {
-        Self(SipHasher13::new_with_key(&key))
+    pub const fn new(key: [u8; 16]) -> Self {
+        Self(key)
     }
 
     /// A key from the operating system's randomness.
@@ -50,12 +49,11 @@ impl VisitorKey {
     /// The visitor these parts identify; where one part ends and the next begins matters.
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
-        let mut hasher = self.0;
+        let mut hash = SipHash::new(self.0);
         for part in parts {
-            hasher.write(&(part.len() as u64).to_le_bytes());
-            hasher.write(part);
+            hash.bytes(part);
         }
-        VisitorId(hasher.finish128().as_bytes())
+        VisitorId(hash.finish())
     }
 }
 

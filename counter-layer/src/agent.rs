@@ -1,16 +1,28 @@
 //! Who makes a request: a person with a browser, or a program.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use counter_core::Agent;
+use foldhash::quality::RandomState;
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::RequestHead;
 
 /// What tells who makes a request.
-pub(crate) type Agents = dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync;
+pub(crate) enum Agents {
+    ByWords(ByWords),
+    Closure(Box<AgentFn>),
+}
+
+type AgentFn = dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync;
+
+/// The words in the user agent.
+pub(crate) struct ByWords {
+    words: AhoCorasick,
+    answers: Answers,
+}
 
 /// What programs call themselves, and where they say that one can read about them.
 const PROGRAMS: [&str; 17] = [
@@ -61,15 +73,29 @@ const BROWSERS: [&str; 20] = [
 /// No more of a user agent is looked at.
 const LOOKED_AT: usize = 1024;
 
-/// By the words in the user agent.
-pub(crate) fn by_words() -> impl Fn(&RequestHead<'_>) -> Agent + Send + Sync {
-    let words = AhoCorasick::builder()
-        .ascii_case_insensitive(true)
-        .match_kind(MatchKind::LeftmostFirst)
-        .build(PROGRAMS.iter().chain(&BROWSERS))
-        .expect("an automaton of a few short words is small");
-    let answers = Answers::new();
-    move |head| answers.of(user_agent(head.headers), |user_agent| agent(&words, user_agent))
+impl Agents {
+    pub(crate) fn by_words() -> Self {
+        let words = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::LeftmostFirst)
+            .build(PROGRAMS.iter().chain(&BROWSERS))
+            .expect("an automaton of a few short words is small");
+        Self::ByWords(ByWords { words, answers: Answers::new() })
+    }
+
+    /// Who makes a request with this user agent.
+    pub(crate) fn of(&self, head: &RequestHead<'_>, user_agent: &[u8]) -> Agent {
+        match self {
+            Self::ByWords(ByWords { words, answers }) => answers.of(user_agent, |text| agent(words, text)),
+            Self::Closure(closure) => closure(head),
+        }
+    }
+}
+
+/// What a request calls its program; looking a header up takes as long as counting a hit, so it is done
+/// once for all who ask.
+pub(crate) fn user_agent(headers: &HeaderMap) -> &[u8] {
+    headers.get(header::USER_AGENT).map_or(b"", HeaderValue::as_bytes)
 }
 
 /// The answers about user agents that came lately: the words of one take ten times as long as its hash,
@@ -88,7 +114,7 @@ impl Answers {
         // Nothing hashes to a place that is not its own, so 0 in it is not taken for an answer; in the
         // first place it could be, and so begins as one that belongs elsewhere.
         let empty = |place| AtomicU64::new(if place == 0 { u64::MAX } else { 0 });
-        Self { hasher: RandomState::new(), places: (0..PLACES).map(empty).collect() }
+        Self { hasher: RandomState::default(), places: (0..PLACES).map(empty).collect() }
     }
 
     fn of(&self, user_agent: &[u8], find: impl FnOnce(&[u8]) -> Agent) -> Agent {
@@ -116,10 +142,6 @@ fn agent(words: &AhoCorasick, user_agent: &[u8]) -> Agent {
     agent
 }
 
-fn user_agent(headers: &HeaderMap) -> &[u8] {
-    headers.get(header::USER_AGENT).map_or(b"", HeaderValue::as_bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use http::Request;
@@ -129,10 +151,11 @@ mod tests {
     const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
     fn check(user_agents: &[&str], expected: Agent) {
-        let agent = by_words();
+        let agents = Agents::by_words();
         for user_agent in user_agents {
             let request = Request::get("/").header(header::USER_AGENT, *user_agent).body(());
-            let found = agent(&RequestHead::of(&request.expect("a request")));
+            let request = request.expect("a request");
+            let found = agents.of(&RequestHead::of(&request), self::user_agent(request.headers()));
             assert_eq!(found, expected, "{user_agent}");
         }
     }
@@ -203,7 +226,8 @@ mod tests {
     #[test]
     fn who_sends_no_user_agent_is_a_bot() {
         let request = Request::get("/").body(()).expect("a request");
-        assert_eq!(by_words()(&RequestHead::of(&request)), Agent::Bot);
+        let found = Agents::by_words().of(&RequestHead::of(&request), user_agent(request.headers()));
+        assert_eq!(found, Agent::Bot);
     }
 
     #[test]

@@ -56,19 +56,23 @@ impl Facets {
         }
     }
 
+    pub(crate) const fn are_none(&self) -> bool {
+        self.status.is_none() && self.method.is_none() && self.agent.is_none()
+    }
+
     /// The counter of a method.
     pub(crate) fn method(&self, method: &Method) -> Option<Counter> {
-        self.method.map(|counters| counters[method_place(method)])
+        self.method.as_ref().map(|counters| counters[method_place(method)])
     }
 
     /// The counter of an agent.
     pub(crate) fn agent(&self, agent: Agent) -> Option<Counter> {
-        self.agent.map(|counters| counters[usize::from(agent == Agent::Bot)])
+        self.agent.as_ref().map(|counters| counters[usize::from(agent == Agent::Bot)])
     }
 
     /// The counter of an outcome.
     pub(crate) fn status(&self, outcome: Outcome) -> Option<Counter> {
-        self.status.zip(status_place(outcome)).map(|(counters, place)| counters[place])
+        self.status.as_ref().zip(status_place(outcome)).map(|(counters, place)| counters[place])
     }
 }
 

@@ -16,8 +16,8 @@ pin_project! {
         #[pin]
         inner: F,
         guard: Guard,
-        // What waits for the store to have its hit.
-        waiting: Option<F::Output>,
+        // What waits for the store to have its hit; few do, and all others are moved without the room for it.
+        waiting: Option<Box<F::Output>>,
     }
 }
 
@@ -37,24 +37,30 @@ where
         let this = self.project();
         let (guard, inner) = (this.guard, this.inner);
         if this.waiting.is_none() {
-            let mut result = ready!(guard.watch(|| inner.poll(cx)));
-            if let Ok(response) = &mut result
-                && let Some(cookie) = guard.cookie()
-            {
-                response.headers_mut().append(SET_COOKIE, cookie);
-            }
+            let watch = guard.watch();
+            // It stays in its place to the end: responses are long.
+            let mut answer = inner.poll(cx);
+            watch.end();
             // Now, and not when the connection drops the finished future.
-            guard.settle(match &result {
-                Ok(response) => Outcome::Answered(response.status()),
-                Err(_) => Outcome::Failed,
-            });
-            if guard.poll_confirmed(cx).is_ready() {
-                return Poll::Ready(result);
+            match &mut answer {
+                Poll::Pending => return answer,
+                Poll::Ready(Ok(response)) => {
+                    if let Some(cookie) = guard.cookie() {
+                        response.headers_mut().append(SET_COOKIE, cookie);
+                    }
+                    guard.settle(Outcome::Answered(response.status()));
+                }
+                Poll::Ready(Err(_)) => guard.settle(Outcome::Failed),
             }
-            *this.waiting = Some(result);
-            return Poll::Pending;
+            if guard.poll_confirmed(cx).is_pending()
+                && let Poll::Ready(result) = answer
+            {
+                *this.waiting = Some(Box::new(result));
+                return Poll::Pending;
+            }
+            return answer;
         }
         ready!(guard.poll_confirmed(cx));
-        Poll::Ready(this.waiting.take().expect("polled after completion"))
+        Poll::Ready(*this.waiting.take().expect("polled after completion"))
     }
 }

@@ -4,12 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use counter_core::{Agent, Counter, Recorder, Skip, VisitorId};
+use counter_core::{Agent, Counter, Hit, Recorder, Skip};
 use http::{HeaderValue, Request};
 
-use crate::agent::Agents;
+use crate::agent::{Agents, user_agent};
 use crate::facet::Facets;
-use crate::identity::{RequestHead, Visit, Visitors};
+use crate::identity::{RequestHead, Visitors};
 use crate::prefetch::is_prefetch;
 use crate::request;
 use crate::{Decision, Delivery, Outcome, Rules};
@@ -50,15 +50,18 @@ pub(crate) struct Guard {
 /// Completes when the store has the hits of a request, or there was no time for it.
 struct Confirmation(Pin<Box<dyn Future<Output = bool> + Send>>);
 
-/// Dropped only when what is watched panics.
-struct Unwinding<'a>(&'a mut Guard);
+/// Dropped only when what is watched panics. A closure that is run would be shorter to write, but requests
+/// and responses are long, and would be moved through it.
+#[must_use = "without an end it has panicked"]
+pub(crate) struct Watch<'a>(&'a mut Guard);
 
 /// What there is to know of a request before it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    page: Option<Page>,
+    /// The hit under `hits`, and that beside it.
+    all: Hit,
+    page: Option<Hit>,
     agent: Agent,
-    visitor: Option<VisitorId>,
     /// That of the facet.
     method: Option<Counter>,
 }
@@ -74,10 +77,8 @@ struct Page {
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
-        let (seen, cookie) = match counting.look(&RequestHead::of(request)) {
-            Ok((seen, cookie)) => (Ok(seen), cookie),
-            Err(skip) => (Err(skip), None),
-        };
+        let mut cookie = None;
+        let seen = counting.look(&RequestHead::of(request), &mut cookie);
         let mut guard = Self { counting: Arc::clone(counting), open: Some(seen), cookie, confirmation: None };
         if counting.at_arrival {
             guard.settle(Outcome::Arrived);
@@ -85,15 +86,13 @@ impl Guard {
         guard
     }
 
-    /// Runs a part of the inner service; the request is counted as panicked when that panics.
+    /// Watches a part of the inner service until [`Watch::end`]; the request is counted as panicked when
+    /// that panics.
     ///
     /// Not when the guard is dropped: who catches the panic drops the future after it, and a future
     /// may be dropped because something else panicked.
-    pub(crate) fn watch<R>(&mut self, run: impl FnOnce() -> R) -> R {
-        let unwinding = Unwinding(self);
-        let result = run();
-        std::mem::forget(unwinding);
-        result
+    pub(crate) const fn watch(&mut self) -> Watch<'_> {
+        Watch(self)
     }
 
     /// What to set in the response, which only the first one asking is told.
@@ -124,7 +123,13 @@ impl Drop for Guard {
     }
 }
 
-impl Drop for Unwinding<'_> {
+impl Watch<'_> {
+    pub(crate) const fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Watch<'_> {
     fn drop(&mut self) {
         self.0.settle(Outcome::Panicked);
     }
@@ -132,19 +137,24 @@ impl Drop for Unwinding<'_> {
 
 impl Counting {
     /// What there is to know of a request, and what to set in its response.
-    fn look(&self, head: &RequestHead<'_>) -> Result<(Seen, Option<HeaderValue>), Skip> {
+    fn look(&self, head: &RequestHead<'_>, cookie: &mut Option<HeaderValue>) -> Result<Seen, Skip> {
         let page = self.page(head)?;
         let excludes_prefetch = self.rules.as_ref().is_some_and(|rules| rules.excludes_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
         }
-        let agent = (self.agents)(head);
+        let user_agent = user_agent(head.headers);
+        let agent = self.agents.of(head, user_agent);
         let told_apart =
             page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.bots_are_visitors);
         // Who is not to be told apart is not, and is given no cookie.
-        let visit = if told_apart { self.visitors.visit(head) } else { Visit::default() };
+        let visitor = if told_apart { self.visitors.visitor(head, user_agent, cookie) } else { None };
         let method = self.facets.method(head.method);
-        Ok((Seen { page, agent, visitor: visit.visitor, method }, visit.cookie))
+        let all = self.hits.hit().visitor(visitor);
+        // A rule may well be named `hits`, where the request counts anyway.
+        let page = page.filter(|page| page.counter != self.hits);
+        let page = page.map(|page| all.on(page.counter).weight(page.weight));
+        Ok(Seen { all, page, agent, method })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
@@ -172,21 +182,29 @@ impl Counting {
     }
 
     fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
-        let Seen { page, agent, visitor, method } = seen;
-        // A rule may well be named `hits`, where the request counts anyway.
-        let page = page.filter(|page| page.counter != self.hits);
-        let all = self.hits.hit().visitor(visitor);
-        let page = page.map(|page| all.on(page.counter).weight(page.weight));
-        let facets = [self.facets.status(outcome), method, self.facets.agent(agent)];
-        let facets = facets.map(|facet| facet.map(Counter::hit));
+        let Seen { all, page, agent, method } = seen;
+        if self.facets.are_none() {
+            // Nearly always; for two hits no room for five is prepared.
+            return match page {
+                Some(page) => self.send(&[all, page], agent, outcome),
+                None => self.send(&[all], agent, outcome),
+            };
+        }
         // No more than five: nothing is allocated for them.
         let mut hits = [all; 5];
         let mut count = 1;
-        for hit in [page].into_iter().chain(facets).flatten() {
+        let mut also = |hit| {
             hits[count] = hit;
             count += 1;
+        };
+        page.into_iter().for_each(&mut also);
+        for facet in [self.facets.status(outcome), method, self.facets.agent(agent)].into_iter().flatten() {
+            also(facet.hit());
         }
-        let hits = &hits[..count];
+        self.send(&hits[..count], agent, outcome)
+    }
+
+    fn send(&self, hits: &[Hit], agent: Agent, outcome: Outcome) -> Option<Confirmation> {
         self.recorder.request(hits, agent);
         match self.delivery {
             Delivery::BeforeResponse { timeout } if outcome != Outcome::Aborted => {

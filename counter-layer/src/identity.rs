@@ -89,13 +89,6 @@ enum Secret {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Visitors(Option<(Source, Secret)>);
 
-/// Who makes a request, and what is to be set in the response so that it is known the next time.
-#[derive(Debug, Default)]
-pub(crate) struct Visit {
-    pub(crate) visitor: Option<VisitorId>,
-    pub(crate) cookie: Option<HeaderValue>,
-}
-
 impl Identity {
     /// The address of the connection, with the user agent: the default.
     ///
@@ -233,21 +226,30 @@ impl ClosureIdentity {
 }
 
 impl Visitors {
-    pub(crate) fn visit(&self, head: &RequestHead<'_>) -> Visit {
-        let Some((source, secret)) = &self.0 else { return Visit::default() };
+    /// Who makes a request; a cookie that is to be set in the response is put in its place.
+    pub(crate) fn visitor(
+        &self,
+        head: &RequestHead<'_>,
+        user_agent: &[u8],
+        cookie: &mut Option<HeaderValue>,
+    ) -> Option<VisitorId> {
+        let (source, secret) = self.0.as_ref()?;
         let named = |value: &[u8]| secret.visitor(&[value]);
-        let visitor = match source {
+        match source {
             Source::Nobody => None,
-            Source::Address(address) => address.visitor(head, secret),
+            Source::Address(address) => address.visitor(head, user_agent, secret),
             Source::Cookie(name) => cookie::value(head.headers, name).map(named),
-            Source::Issued(cookie) => return cookie.visit(head, secret),
+            Source::Issued(issued) => {
+                let visit = issued.visit(head, secret);
+                *cookie = visit.cookie;
+                visit.visitor
+            }
             Source::Header(name) => {
                 let value = head.headers.get(name).map(HeaderValue::as_bytes);
                 value.filter(|value| !value.is_empty()).map(named)
             }
             Source::Closure(closure) => (closure.identify.0)(head, secret),
-        };
-        Visit { visitor, cookie: None }
+        }
     }
 }
 
@@ -285,6 +287,7 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::agent::user_agent;
 
     fn request(address: &str, headers: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::get("/a?b");
@@ -305,7 +308,8 @@ mod tests {
     }
 
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
-        visitors.visit(&RequestHead::of(&request(address, headers))).visitor
+        let request = request(address, headers);
+        visitors.visitor(&RequestHead::of(&request), user_agent(request.headers()), &mut None)
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use counter_core::{Agent, Counter, Recorder, VisitorKey};
 use tower_layer::Layer;
 
-use crate::agent::{self, Agents};
+use crate::agent::Agents;
 use crate::facet::Facets;
 use crate::guard::{Counting, Rest, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
@@ -54,7 +54,7 @@ impl AccessCounterLayer {
             hits: recorder.counter("hits"),
             recorder,
             identity: Identity::default(),
-            agents: Arc::new(agent::by_words()),
+            agents: Arc::new(Agents::by_words()),
             bots_are_visitors: false,
             rules: None,
             rest: None,
@@ -122,7 +122,7 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn agents(mut self, agent: impl Fn(&RequestHead<'_>) -> Agent + Send + Sync + 'static) -> Self {
-        self.agents = Arc::new(agent);
+        self.agents = Arc::new(Agents::Closure(Box::new(agent)));
         self
     }
 

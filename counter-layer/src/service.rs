@@ -35,7 +35,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Before the call, so that a request is counted even when the call itself panics.
         let mut guard = Guard::of(&self.counting, &request);
-        let future = guard.watch(|| self.inner.call(request));
+        let watch = guard.watch();
+        let future = self.inner.call(request);
+        watch.end();
         ResponseFuture::new(future, guard)
     }
 }

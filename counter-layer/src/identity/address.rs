@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use counter_core::VisitorId;
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use ipnet::IpNet;
 
 use super::{Forwarded, RequestHead, Secret};
@@ -56,9 +56,13 @@ impl Address {
     }
 
     /// The visitor, or nobody when the address is not known: a user agent alone says little.
-    pub(super) fn visitor(&self, head: &RequestHead<'_>, secret: &Secret) -> Option<VisitorId> {
-        let agent = head.headers.get(header::USER_AGENT).filter(|_| self.user_agent);
-        let agent = agent.map_or(&b""[..], |agent| agent.as_bytes());
+    pub(super) fn visitor(
+        &self,
+        head: &RequestHead<'_>,
+        user_agent: &[u8],
+        secret: &Secret,
+    ) -> Option<VisitorId> {
+        let agent = if self.user_agent { user_agent } else { b"" };
         let visitor = match self.client.address(head.peer(), head.headers)?.to_canonical() {
             IpAddr::V4(address) => secret.visitor(&[&address.octets(), agent]),
             IpAddr::V6(address) => {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use counter_core::VisitorId;
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{RequestHead, Secret, Visit};
+use super::{RequestHead, Secret};
 
 /// A visitor is who sends back a cookie that the layer itself set, with a random id of 128 bits.
 ///
@@ -34,6 +35,13 @@ pub struct IssuedCookie {
     name: Arc<str>,
     max_age: Duration,
     secure: bool,
+}
+
+/// Who makes a request, and what is to be set in the response so that it is known the next time.
+#[derive(Default)]
+pub(super) struct Visit {
+    pub(super) visitor: Option<VisitorId>,
+    pub(super) cookie: Option<HeaderValue>,
 }
 
 impl IssuedCookie {

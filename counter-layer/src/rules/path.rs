@@ -16,12 +16,15 @@ pub(super) enum Unusable {
 
 /// The path up to its query, in normal form; borrowed when it already is.
 pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
+    if raw.len() <= MAX_BYTES && is_plain(raw) {
+        return Ok(Cow::Borrowed(raw));
+    }
     let path = raw.find(['?', '#']).map_or(raw, |end| &raw[..end]);
     if path.len() > MAX_BYTES {
         return Err(Unusable::TooLong(path.len()));
     }
     let below_root = path.strip_prefix('/').ok_or(Unusable::NotAPath)?;
-    if is_plain(path) || is_normal(below_root) {
+    if is_normal(below_root) {
         return Ok(Cow::Borrowed(path));
     }
     let mut normal = String::with_capacity(path.len());
@@ -62,11 +65,12 @@ pub(super) fn is_misspelt(text: &str) -> bool {
 /// request is.
 fn is_plain(path: &str) -> bool {
     let mut after_slash = false;
-    path.bytes().all(|byte| {
-        let odd = after_slash && matches!(byte, b'/' | b'.');
-        after_slash = byte == b'/';
-        PLAIN[usize::from(byte)] && !odd
-    })
+    path.starts_with('/')
+        && path.bytes().all(|byte| {
+            let odd = after_slash && matches!(byte, b'/' | b'.');
+            after_slash = byte == b'/';
+            PLAIN[usize::from(byte)] && !odd
+        })
 }
 
 const PLAIN: [bool; 256] = {

@@ -1,5 +1,4 @@
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use matchit::Router;
 
 use crate::rules::pattern::{Pattern, PatternKind};
@@ -68,19 +67,22 @@ impl Table {
         // Begins no deeper than the deepest pattern: a long path must not be hashed once a slash.
         let mut head = match path.as_bytes().get(..=self.longest_prefix) {
             None => path,
-            Some(start) => &path[..start.iter().rposition(|byte| *byte == b'/')?],
+            Some(start) => &path[..last(start, b'/')?],
         };
         loop {
             if let Some(number) = self.prefixes.get(head) {
                 return Some(*number);
             }
-            head = &head[..head.rfind('/')?];
+            head = &head[..last(head.as_bytes(), b'/')?];
         }
     }
 
     fn find_extension(&self, path: &str) -> Option<usize> {
-        let (_, segment) = path.rsplit_once('/')?;
-        let (_, extension) = segment.rsplit_once('.')?;
+        if self.extensions.is_empty() {
+            return None;
+        }
+        let segment = &path[last(path.as_bytes(), b'/')? + 1..];
+        let extension = &segment[last(segment.as_bytes(), b'.')? + 1..];
         self.extensions.get(extension).copied()
     }
 
@@ -92,4 +94,9 @@ impl Table {
         });
         rivals.map(|(_, number)| *number).min()
     }
+}
+
+/// Where that byte is for the last time. Segments are short: a search made for long texts takes longer.
+fn last(text: &[u8], byte: u8) -> Option<usize> {
+    text.iter().rposition(|other| *other == byte)
 }

@@ -1,10 +1,13 @@
 //! What the gate watches, as often as it is told to: a hit, and requests through a service without and
 //! with the layer.
 
+use std::cell::Cell;
 use std::convert::Infallible;
-use std::future::ready;
+use std::future::{Ready, ready};
+use std::hint::black_box;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use axum::Router;
@@ -14,7 +17,7 @@ use axum::routing::get;
 use counter_core::{Counters, MemoryStore, Recorder, VisitorKey};
 use counter_layer::{AccessCounterLayer, Identity, Rule, Rules};
 use http::{Extensions, Request, Response};
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt};
 
 /// A kind of work, by name.
 pub struct Work {
@@ -55,29 +58,31 @@ fn record(count: u64) {
 
 /// Requests that nobody counts.
 fn bare(count: u64) {
-    answer(service_fn(echo), matched(), count);
+    answer(|service| service, matched(), count);
 }
 
 /// The layer as it is by default.
 fn visitors(count: u64) {
-    answer(AccessCounterLayer::new(recorder()).layer(service_fn(echo)), matched(), count);
+    let layer = AccessCounterLayer::new(recorder());
+    answer(|service| layer.layer(service), matched(), count);
 }
 
 /// The layer where nobody is told apart.
 fn nobody(count: u64) {
     let layer = AccessCounterLayer::new(recorder()).identity(Identity::none()).expect("it needs no salt");
-    answer(layer.layer(service_fn(echo)), matched(), count);
+    answer(|service| layer.layer(service), matched(), count);
 }
 
 /// A hundred rules by path.
 fn rules(count: u64) {
     let layer = AccessCounterLayer::new(recorder()).rules(hundred_rules());
-    answer(layer.layer(service_fn(echo)), matched(), count);
+    answer(|service| layer.layer(service), matched(), count);
 }
 
 /// No route matched, as around services that have none.
 fn unmatched(count: u64) {
-    answer(AccessCounterLayer::new(recorder()).layer(service_fn(echo)), Extensions::new(), count);
+    let layer = AccessCounterLayer::new(recorder());
+    answer(|service| layer.layer(service), Extensions::new(), count);
 }
 
 /// A hundred rules, nearly all of them templates; `/articles/7` feeds the last.
@@ -111,35 +116,51 @@ pub fn matched() -> Extensions {
     }
 }
 
-/// Has a service that answers with the request itself answer sixteen people in turn.
-fn answer<S>(mut service: S, extensions: Extensions, count: u64)
+/// Has a service answer sixteen people in turn. It gives each request back, since to make one takes longer
+/// than what is measured.
+fn answer<S>(layer: impl FnOnce(Keep) -> S, extensions: Extensions, count: u64)
 where
-    S: Service<Request<()>, Response = Response<Request<()>>, Error = Infallible>,
+    S: Service<Request<()>, Response = Response<()>, Error = Infallible>,
 {
     let mut context = Context::from_waker(Waker::noop());
-    let person = |n: u8| {
+    let kept = Rc::new(Cell::new(None));
+    let mut service = layer(Keep(Rc::clone(&kept)));
+    let mut requests: [_; 16] = std::array::from_fn(|n| {
         let mut request =
             Request::get("/articles/7").header("user-agent", BROWSER).body(()).expect("a request");
-        let address = SocketAddr::from(([192, 0, 2, n], 1000));
+        let address = SocketAddr::from(([192, 0, 2, u8::try_from(n).expect("sixteen")], 1000));
         *request.extensions_mut() = extensions.clone();
         request.extensions_mut().insert(ConnectInfo(address));
-        request
-    };
-    let mut requests: [_; 16] = std::array::from_fn(|n| Some(person(u8::try_from(n).expect("sixteen"))));
+        Some(request)
+    });
     for n in 0..times(count) {
         let place = &mut requests[n % 16];
-        let request = place.take().expect("it came back");
-        let mut response = pin!(service.call(request));
+        let mut response = pin!(service.call(place.take().expect("it was given back")));
         match response.as_mut().poll(&mut context) {
-            Poll::Ready(Ok(response)) => *place = Some(response.into_body()),
+            Poll::Ready(Ok(response)) => drop(black_box(response)),
             Poll::Ready(Err(never)) => match never {},
             Poll::Pending => unreachable!("it answers at once"),
         }
+        *place = kept.take();
     }
 }
 
-async fn echo(request: Request<()>) -> Result<Response<Request<()>>, Infallible> {
-    ready(Ok(Response::new(request))).await
+/// Answers, and leaves the request here.
+struct Keep(Rc<Cell<Option<Request<()>>>>);
+
+impl Service<Request<()>> for Keep {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        self.0.set(Some(request));
+        ready(Ok(Response::new(())))
+    }
 }
 
 fn recorder() -> Recorder {

@@ -1,0 +1,123 @@
+//! SipHash-1-3 with 128 bits of output, of messages of whole words.
+//!
+//! Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012. Bytes are brought to words by whoever
+//! hashes them, so there is no rest to keep between two calls; that is half of what a hasher of any bytes
+//! takes for an address and a user agent.
+
+#[derive(Clone, Debug)]
+pub(crate) struct SipHash {
+    state: [u64; 4],
+    words: u64,
+}
+
+impl SipHash {
+    pub(crate) fn new(key: [u8; 16]) -> Self {
+        let [k0, k1, k2, k3, k4, k5, k6, k7, rest @ ..] = key;
+        let (low, high) = (u64::from_le_bytes([k0, k1, k2, k3, k4, k5, k6, k7]), u64::from_le_bytes(rest));
+        // "somepseudorandomlygeneratedbytes", and the mark of 128 bits.
+        let state = [
+            low ^ 0x736f_6d65_7073_6575,
+            high ^ 0x646f_7261_6e64_6f6d ^ 0xee,
+            low ^ 0x6c79_6765_6e65_7261,
+            high ^ 0x7465_6462_7974_6573,
+        ];
+        Self { state, words: 0 }
+    }
+
+    pub(crate) fn word(&mut self, word: u64) {
+        self.words += 1;
+        self.absorb(word);
+    }
+
+    /// Bytes and how many there are, so that none are taken for others. Seven of them share a word with their
+    /// number; of more, the last word holds the last eight, some of them once more.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        let length = bytes.len() as u64;
+        let Some(last) = bytes.last_chunk::<8>() else {
+            self.word(bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) << 8 | length);
+            return;
+        };
+        self.word(length);
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
+            self.word(u64::from_le_bytes(*last));
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> [u8; 16] {
+        self.absorb(self.words << 59);
+        self.state[2] ^= 0xee;
+        let low = self.squeeze();
+        self.state[1] ^= 0xdd;
+        let high = self.squeeze();
+        (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+    }
+
+    fn absorb(&mut self, word: u64) {
+        self.state[3] ^= word;
+        self.round();
+        self.state[0] ^= word;
+    }
+
+    fn squeeze(&mut self) -> u64 {
+        for _ in 0..3 {
+            self.round();
+        }
+        self.state.iter().fold(0, |all, word| all ^ word)
+    }
+
+    fn round(&mut self) {
+        let [a, b, c, d] = &mut self.state;
+        *a = a.wrapping_add(*b);
+        *c = c.wrapping_add(*d);
+        *b = b.rotate_left(13) ^ *a;
+        *d = d.rotate_left(16) ^ *c;
+        *a = a.rotate_left(32);
+        *c = c.wrapping_add(*b);
+        *a = a.wrapping_add(*d);
+        *b = b.rotate_left(17) ^ *c;
+        *d = d.rotate_left(21) ^ *a;
+        *c = c.rotate_left(32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use siphasher::sip128::SipHasher13;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_the_hash_that_others_know(
+            key in any::<[u8; 16]>(),
+            words in prop::collection::vec(any::<u64>(), 0..40),
+        ) {
+            let mut hash = SipHash::new(key);
+            words.iter().for_each(|word| hash.word(*word));
+            let message: Vec<_> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            prop_assert_eq!(hash.finish(), SipHasher13::new_with_key(&key).hash(&message).as_bytes());
+        }
+    }
+
+    #[test]
+    fn every_byte_of_any_number_matters() {
+        for length in 0..40 {
+            let of = |bytes: &[u8]| {
+                let mut hash = SipHash::new([7; 16]);
+                hash.bytes(bytes);
+                hash.finish()
+            };
+            let bytes = vec![1; length];
+            for place in 0..length {
+                let mut others = bytes.clone();
+                others[place] = 2;
+                assert_ne!(of(&bytes), of(&others), "byte {place} of {length}");
+            }
+        }
+    }
+}
