@@ -219,6 +219,28 @@ async fn a_million_hits_are_as_many_commands_as_one() {
 }
 
 #[tokio::test]
+async fn a_hundred_counters_are_eight_commands_each_and_two_for_all_their_new_buckets() {
+    let server = RedisServer::start();
+    let mut counters = over(store(&server.url()).await);
+    let recorder = counters.recorder();
+    let second = |at| {
+        for n in 0..100 {
+            recorder.record_at(recorder.counter(&format!("c{n}")), None, at, one());
+        }
+    };
+    // From one second to the next all precisions may have a new bucket, and the last of these has one.
+    let midnight = precision(86_400).bucket(Timestamp::now()).end();
+    second(midnight.minus(1));
+    counters.flush().await.expect("flushes");
+    let before = server.command_calls();
+    second(midnight);
+    counters.flush().await.expect("flushes");
+    // The fence twice, and the script.
+    assert_eq!(server.command_calls() - before, 100 * 8 + 2 + 3);
+    assert_eq!(server.int(&["ZCARD", "access:known:"]), 700);
+}
+
+#[tokio::test]
 async fn a_counter_of_another_recorder_counts_as_other() {
     let (ours, theirs) = (over(MemoryStore::new()), over(MemoryStore::new()));
     let recorder = ours.recorder();

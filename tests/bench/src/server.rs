@@ -18,6 +18,8 @@ pub struct Figures {
     pub sent: u64,
     /// Bytes that the data set and the clients take now.
     pub memory: u64,
+    /// Of script calls since the start or the last reset: the median, and the longest, in microseconds.
+    pub script: [f64; 2],
 }
 
 /// How often a command ran, and how long that took altogether.
@@ -25,6 +27,12 @@ pub struct Figures {
 pub struct Calls {
     pub count: u64,
     pub microseconds: u64,
+}
+
+/// A server that tells the longest of its calls.
+#[must_use]
+pub fn start() -> RedisServer {
+    RedisServer::start_with(&["--latency-tracking-info-percentiles", "50", "100"])
 }
 
 impl Figures {
@@ -49,6 +57,11 @@ impl Figures {
             received: number("total_net_input_bytes"),
             sent: number("total_net_output_bytes"),
             memory: number("used_memory"),
+            script: ["p50=", "p100="].map(|percentile| {
+                let told = facts.get("latency_percentiles_usec_evalsha").copied().unwrap_or_default();
+                let fact = told.split(',').find_map(|fact| fact.strip_prefix(percentile)?.parse().ok());
+                fact.unwrap_or_default()
+            }),
         }
     }
 
@@ -78,6 +91,10 @@ impl Figures {
     #[must_use]
     pub fn operations(&self) -> u64 {
         let others = ["info", "evalsha", "eval", "client|id", "ping", "hello"];
-        self.commands.iter().filter(|(name, _)| !others.contains(&&***name)).map(|(_, calls)| calls.count).sum()
+        self.commands
+            .iter()
+            .filter(|(name, _)| !others.contains(&&***name))
+            .map(|(_, calls)| calls.count)
+            .sum()
     }
 }

@@ -54,7 +54,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rows = [1000, REQUESTS].map(|requests| runtime.block_on(operations(requests)));
     table::print(
         "A second of requests, each a hit on `hits` and on one of a hundred routes:",
-        &["requests", "script calls", "operations inside", "the book's commands", "calls : book's", "operations : book's"],
+        &[
+            "requests",
+            "script calls",
+            "operations inside",
+            "the book's commands",
+            "calls : book's",
+            "operations : book's",
+        ],
         &rows.into_iter().collect::<Result<Vec<_>, _>>()?,
     );
     Ok(())
@@ -78,7 +85,12 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
             recorder.record_at(*counter, None, at, NonZeroU32::new(9).expect("not 0"));
             for visitor in 0..visitors {
                 let number = second * visitors + visitor;
-                recorder.record_at(*counter, Some(key.visitor(&[&number.to_le_bytes()])), at, NonZeroU32::MIN);
+                recorder.record_at(
+                    *counter,
+                    Some(key.visitor(&[&number.to_le_bytes()])),
+                    at,
+                    NonZeroU32::MIN,
+                );
             }
         }
         let (began, time) = (Instant::now(), processor_time());
