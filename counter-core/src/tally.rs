@@ -147,9 +147,9 @@ impl Tally {
             let weight = u64::from(hit.weight.get());
             local.recorded += weight;
             local.overflow += if number == OTHER { weight } else { 0 };
-            local.count(number, start, weight);
+            let slot = local.count(number, start, weight);
             if let Some(register) = hit.register {
-                local.slots[number as usize].raise(bucket, register, || self.open(number, bucket));
+                slot.raise(bucket, register, || self.open(number, bucket));
             }
         }
         if let Some(agent) = agent {
@@ -353,7 +353,7 @@ impl Local {
         self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
     }
 
-    fn count(&mut self, number: u32, start: Timestamp, weight: u64) {
+    fn count(&mut self, number: u32, start: Timestamp, weight: u64) -> &mut Slot {
         let index = number as usize;
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, Slot::default);
@@ -367,6 +367,7 @@ impl Local {
             slot.count = 0;
         }
         slot.count += weight;
+        slot
     }
 }
 

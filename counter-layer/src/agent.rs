@@ -107,7 +107,8 @@ struct Answers {
     places: Box<[AtomicU64]>,
 }
 
-const PLACES: usize = 256;
+/// A power of two. Of a hundred user agents in as many places as this, five share theirs with another.
+const PLACES: usize = 1024;
 
 impl Answers {
     fn new() -> Self {
@@ -119,7 +120,7 @@ impl Answers {
 
     fn of(&self, user_agent: &[u8], find: impl FnOnce(&[u8]) -> Agent) -> Agent {
         let hash = self.hasher.hash_one(user_agent);
-        let place = &self.places[usize::from(hash.to_be_bytes()[0])];
+        let place = &self.places[usize::try_from(hash >> 32).map_or(0, |high| high % PLACES)];
         let known = place.load(Ordering::Relaxed);
         if known | 1 == hash | 1 {
             return if known & 1 == 1 { Agent::Bot } else { Agent::Human };

@@ -29,7 +29,7 @@ fn stored(server: &RedisServer, key: &str) -> Sketch {
 }
 
 fn visitor(n: u32) -> VisitorId {
-    VisitorKey::new([9; 16]).visitor(&[&n.to_le_bytes()])
+    VisitorKey::new([10; 16]).visitor(&[&n.to_le_bytes()])
 }
 
 #[track_caller]

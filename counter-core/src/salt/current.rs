@@ -20,7 +20,7 @@ impl Current {
         let [epoch, low, high] = [0, 1, 2].map(|word| self.words[word].load(Ordering::Relaxed));
         // What was read is older than the second look at the version.
         fence(Ordering::Acquire);
-        let whole = version % 2 == 0 && version > 0 && version == self.version.load(Ordering::Relaxed);
+        let whole = version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
         let key = u128::from(high) << 64 | u128::from(low);
         (whole && epoch == start.as_unix()).then(|| VisitorKey::new(key.to_le_bytes()))
     }
@@ -52,7 +52,7 @@ mod tests {
     fn a_key_is_that_of_its_epoch_and_nothing_before_the_first() {
         let current = Current::default();
         assert!(current.get(Timestamp::MIN).is_none());
-        let (start, bytes) = (Timestamp::from_unix(86_400), std::array::from_fn(|n| n as u8));
+        let (start, bytes) = (Timestamp::from_unix(86_400), *b"0123456789abcdef");
         current.set(start, bytes);
         assert_eq!(current.get(start).map(name), Some(name(VisitorKey::new(bytes))));
         assert!(current.get(Timestamp::MIN).is_none());

@@ -1,10 +1,16 @@
 //! What counting costs: the harness of the programs under `src/bin`.
 
 pub mod callgrind;
+#[cfg(feature = "peers")]
+pub mod load;
 #[cfg(feature = "store")]
 pub mod past;
 #[cfg(feature = "store")]
-pub mod server;
+pub mod processor;
 #[cfg(feature = "store")]
+pub mod server;
+#[cfg(feature = "peers")]
+pub mod site;
+#[cfg(any(feature = "peers", feature = "store"))]
 pub mod table;
 pub mod work;

@@ -1,30 +1,18 @@
-//! Tables in Markdown, and the processor time of this process.
+//! Tables in Markdown, and what stands in them.
 
-use std::time::Duration;
-
-use rustix::time::{ClockId, clock_gettime};
-
-/// Prints a table with a line above it.
-pub fn print(title: &str, columns: &[&str], rows: &[Vec<String>]) {
-    println!("\n{title}\n");
-    println!("| {} |", columns.join(" | "));
-    println!("|{}", "---|".repeat(columns.len()));
+/// Prints a table; the first column is of words, and all others of numbers.
+pub fn print(head: &[&str], rows: &[Vec<String>]) {
+    println!("| {} |", head.join(" | "));
+    println!("|---|{}", "--:|".repeat(head.len() - 1));
     for row in rows {
         println!("| {} |", row.join(" | "));
     }
 }
 
-/// The processor time that this process has taken, all threads together.
+/// The value below which that fraction of all is.
 #[must_use]
-pub fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
-    Duration::new(seconds.expect("it began at 0"), nanoseconds.expect("less than a second"))
-}
-
-/// The value in the middle.
-#[must_use]
-pub fn median(mut values: Vec<f64>) -> f64 {
+pub fn quantile(values: &mut [f64], fraction: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let last = values.len().saturating_sub(1) as f64;
+    values.get((last * fraction).round() as usize).copied().unwrap_or(f64::NAN)
 }

@@ -55,8 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             format!("{:.2}", here.work.script[1] / 1e3),
         ]
     });
+    println!("A pass over {counters} counters:\n");
     table::print(
-        &format!("A pass over {counters} counters:"),
         &[
             "lost since the last",
             "samples removed",

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bench::past;
 use bench::server::Figures;
-use bench::table::{self, median, processor_time};
+use bench::{processor, table};
 use counter_core::{Counters, Namespace, RedisStore, Timestamp, VisitorKey};
 use tests::RedisServer;
 
@@ -34,9 +34,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             rows.push(runtime.block_on(flush(counters, visitors))?);
         }
     }
-    table::print(
+    println!(
         "A flush of so many counters, each with hits, and with new visitors in that second (medians of \
-         processor time, means of the rest):",
+         processor time, means of the rest):\n"
+    );
+    table::print(
         &[
             "counters",
             "new visitors of each",
@@ -52,8 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         &rows,
     );
     let rows = [1000, REQUESTS].map(|requests| runtime.block_on(operations(requests)));
+    println!("A second of requests, each a hit on `hits` and on one of a hundred routes:\n");
     table::print(
-        "A second of requests, each a hit on `hits` and on one of a hundred routes:",
         &[
             "requests",
             "script calls",
@@ -93,10 +95,10 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
                 );
             }
         }
-        let (began, time) = (Instant::now(), processor_time());
+        let (began, time) = (Instant::now(), processor::time());
         site.flush().await?;
         if second >= BEFORE {
-            client.push((processor_time() - time).as_secs_f64() * 1e3);
+            client.push((processor::time() - time).as_secs_f64() * 1e3);
             waits.push(began.elapsed().as_secs_f64() * 1e3);
         }
     }
@@ -106,8 +108,8 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
     Ok(vec![
         count.to_string(),
         visitors.to_string(),
-        format!("{:.2}", median(client)),
-        format!("{:.1}", median(waits)),
+        format!("{:.2}", table::quantile(&mut client, 0.5)),
+        format!("{:.1}", table::quantile(&mut waits, 0.5)),
         format!("{:.1}", scripts.count as f64 / each),
         format!("{:.1}", work.received as f64 / 1e3 / each),
         format!("{:.0}", work.operations() as f64 / each),

@@ -53,8 +53,8 @@ fn in_process() -> Result<(), Box<dyn Error>> {
     });
     let ((), visitors) = grown(|| record(&counters, 60, Some(0)));
     let ((), more) = grown(|| (1..200).for_each(|visitor| record(&counters, 60, Some(visitor))));
+    println!("Bytes a counter in the process, of {COUNTERS} counters and one thread:\n");
     table::print(
-        &format!("Bytes a counter in the process, of {COUNTERS} counters and one thread:"),
         &["what", "bytes more"],
         &[
             ["its name, and its place in a table for as many", &named],
@@ -85,7 +85,8 @@ fn counters_in_redis() {
         ]
     });
     let columns = ["samples of each precision", "bytes a counter", "bytes a sample", "encoding"];
-    table::print("Bytes in Redis, of a counter with seven precisions:", &columns, &rows);
+    println!("Bytes in Redis, of a counter with seven precisions:\n");
+    table::print(&columns, &rows);
 }
 
 fn sketches_in_redis() -> Result<(), Box<dyn Error>> {
@@ -105,6 +106,7 @@ fn sketches_in_redis() -> Result<(), Box<dyn Error>> {
         let keys = server.strings(&["KEYS", &format!("access:unique:86400:of {visitors}:*")]);
         rows.push(vec![visitors.to_string(), server.int(&["MEMORY", "USAGE", &keys[0]]).to_string()]);
     }
-    table::print("Bytes in Redis, of the visitors of a counter in a bucket:", &["visitors", "bytes"], &rows);
+    println!("Bytes in Redis, of the visitors of a counter in a bucket:\n");
+    table::print(&["visitors", "bytes"], &rows);
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bench::past;
 use bench::server::Figures;
-use bench::table::{self, processor_time};
+use bench::{processor, table};
 use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Timestamp, VisitorKey};
 use tests::RedisCluster;
 
@@ -31,7 +31,7 @@ fn threads() -> Result<(), Box<dyn Error>> {
     let mut rows = Vec::new();
     for threads in [1, 2, 4, 8] {
         let site = Counters::builder(MemoryStore::new()).build()?;
-        let (began, time) = (Instant::now(), processor_time());
+        let (began, time) = (Instant::now(), processor::time());
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let recorder = site.recorder();
@@ -49,7 +49,7 @@ fn threads() -> Result<(), Box<dyn Error>> {
             }
         });
         let hits = f64::from(threads) * f64::from(HITS);
-        let (took, time) = (began.elapsed().as_secs_f64(), (processor_time() - time).as_secs_f64());
+        let (took, time) = (began.elapsed().as_secs_f64(), (processor::time() - time).as_secs_f64());
         assert_eq!(site.stats().ledger().hits.recorded as f64, hits);
         rows.push(vec![
             threads.to_string(),
@@ -58,11 +58,8 @@ fn threads() -> Result<(), Box<dyn Error>> {
         ]);
     }
     let cores = std::thread::available_parallelism()?;
-    table::print(
-        &format!("Threads that record, on {cores} cores:"),
-        &["threads", "million hits a second", "ns of processor a hit"],
-        &rows,
-    );
+    println!("Threads that record, on {cores} cores:\n");
+    table::print(&["threads", "million hits a second", "ns of processor a hit"], &rows);
     Ok(())
 }
 
@@ -82,11 +79,11 @@ async fn instances() -> Result<(), Box<dyn Error>> {
         let start = Timestamp::now();
         second(&mut all, start).await?;
         let before: Vec<_> = cluster.nodes().iter().map(Figures::of).collect();
-        let (began, time) = (Instant::now(), processor_time());
+        let (began, time) = (Instant::now(), processor::time());
         for late in 1..=SECONDS {
             second(&mut all, start.plus(late)).await?;
         }
-        let (took, time) = (began.elapsed().as_secs_f64(), processor_time() - time);
+        let (took, time) = (began.elapsed().as_secs_f64(), processor::time() - time);
         let work: Vec<_> = cluster
             .nodes()
             .iter()
@@ -110,10 +107,10 @@ async fn instances() -> Result<(), Box<dyn Error>> {
             format!("{:.2}", took / SECONDS as f64),
         ]);
     }
+    println!(
+        "A second of instances with hits on {COUNTERS} counters each, into three masters with 16 shards:\n"
+    );
     table::print(
-        &format!(
-            "A second of instances with hits on {COUNTERS} counters each, into three masters with 16 shards:"
-        ),
         &[
             "instances",
             "calls of each",

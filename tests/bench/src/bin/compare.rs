@@ -1,0 +1,145 @@
+//! The throughput of the same site behind different middlewares, in one process and in turns.
+//!
+//! One thread serves and another asks, over 64 connections to each site that stay open. A turn is short and
+//! there are many, in an order that changes, so that whatever else the machine does happens to all of them;
+//! a site is compared with the bare router of its own round.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use bench::load::Load;
+use bench::site::{self, KINDS};
+use bench::table;
+use tests::RedisServer;
+use tokio::net::TcpListener;
+use tokio::runtime::{self, Runtime};
+
+const CONNECTIONS: usize = 64;
+const TURN: Duration = Duration::from_millis(250);
+
+/// About three and a half minutes.
+const ROUNDS: usize = 70;
+
+struct Turn {
+    /// A second, as the one who asks sees it.
+    throughput: f64,
+    /// What the serving thread worked for each answer, in microseconds.
+    work: f64,
+    /// 99 of 100 answers came within so many microseconds.
+    slowest: f64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let rounds = std::env::args().nth(1).map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
+    let redis = RedisServer::start();
+    let (says, said) = mpsc::channel();
+    let url = redis.url();
+    thread::spawn(move || serve(&url, &says));
+    let serving = said.recv()?;
+    let servers: Vec<SocketAddr> = KINDS
+        .iter()
+        .map(|_| said.recv())
+        .collect::<Result<_, _>>()?
+        .iter()
+        .map(|address| address.parse())
+        .collect::<Result<_, _>>()?;
+
+    let mut turns: Vec<Vec<Turn>> = KINDS.iter().map(|_| Vec::new()).collect();
+    runtime()?.block_on(async {
+        let mut loads = Vec::new();
+        for server in servers {
+            loads.push(Load::open(server, CONNECTIONS).await?);
+        }
+        for round in 0..=rounds {
+            for turn in 0..KINDS.len() {
+                // Every other round backwards, so that nobody always comes after the same.
+                let kind = if round % 2 == 0 { turn } else { KINDS.len() - 1 - turn };
+                let before = worked(&serving)?;
+                let answers = loads[kind].ask(TURN).await?;
+                let worked = worked(&serving)? - before;
+                // The first round warms up.
+                if round > 0 {
+                    turns[kind].push(Turn::of(&answers, worked));
+                }
+            }
+        }
+        io::Result::Ok(())
+    })?;
+    print(&turns);
+    Ok(())
+}
+
+/// Says where the work of this thread can be read, and then where each kind listens.
+fn serve(redis: &str, says: &mpsc::Sender<String>) {
+    let say = |word: String| says.send(word).expect("somebody listens");
+    let thread = fs::read_link("/proc/thread-self").expect("Linux");
+    say(format!("/proc/{}/schedstat", thread.display()));
+    runtime().expect("a runtime").block_on(async {
+        for kind in KINDS {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            say(listener.local_addr().expect("it is bound").to_string());
+            let redis = redis.to_owned();
+            tokio::spawn(async move {
+                let served = site::serve(kind, listener, &redis).await;
+                served.unwrap_or_else(|error| panic!("{kind}: {error}"));
+            });
+        }
+        std::future::pending::<()>().await;
+    });
+}
+
+fn runtime() -> io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// The nanoseconds that a thread has worked.
+fn worked(thread: &str) -> io::Result<f64> {
+    let text = fs::read_to_string(thread)?;
+    let first = text.split(' ').next().and_then(|first| first.parse().ok());
+    first.ok_or_else(|| io::Error::other("no figures of the thread"))
+}
+
+impl Turn {
+    fn of(answers: &[Duration], worked: f64) -> Self {
+        let mut took: Vec<f64> = answers.iter().map(|took| took.as_secs_f64() * 1e6).collect();
+        let count = answers.len() as f64;
+        let slowest = table::quantile(&mut took, 0.99);
+        Self { throughput: count / TURN.as_secs_f64(), work: worked / 1e3 / count, slowest }
+    }
+}
+
+fn print(turns: &[Vec<Turn>]) {
+    let median = |values: Vec<f64>| table::quantile(&mut { values }, 0.5);
+    let rows: Vec<_> = KINDS
+        .iter()
+        .zip(turns)
+        .map(|(kind, own)| {
+            let of = |figure: fn(&Turn) -> f64| median(own.iter().map(figure).collect());
+            let mut ratios: Vec<f64> =
+                own.iter().zip(&turns[0]).map(|(own, bare)| own.throughput / bare.throughput).collect();
+            let mut work: Vec<f64> =
+                own.iter().zip(&turns[0]).map(|(own, bare)| bare.work / own.work).collect();
+            let [low, middle, high] = [0.25, 0.5, 0.75].map(|at| table::quantile(&mut ratios, at));
+            vec![
+                (*kind).to_owned(),
+                format!("{:.0}", of(|turn| turn.throughput)),
+                format!("{middle:.3} ({low:.3}–{high:.3})"),
+                format!("{:.2}", of(|turn| turn.work)),
+                format!("{:.3}", table::quantile(&mut work, 0.5)),
+                format!("{:.0}", of(|turn| turn.slowest)),
+            ]
+        })
+        .collect();
+    let head = [
+        "middleware",
+        "answers a second",
+        "× bare, median (quartiles)",
+        "work of the thread, µs an answer",
+        "bare ÷ that",
+        "p99, µs",
+    ];
+    table::print(&head, &rows);
+}

@@ -1,0 +1,95 @@
+//! The instructions of an answer behind different middlewares: those of the whole process of the server, by
+//! callgrind, between two numbers of requests over one connection. The kernel's are not among them.
+//!
+//! `serve KIND REDIS` is that server, until it is asked for `/stop`.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use bench::site::{self, IDENTITY, KINDS};
+use bench::{callgrind, load, table};
+use tests::RedisServer;
+use tokio::net::TcpListener;
+
+const COUNTS: [u32; 2] = [500, 4_500];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {
+        [] => measure(&KINDS),
+        ["serve", kind, redis] => serve(kind, redis),
+        kinds => measure(&kinds.iter().copied().chain([IDENTITY]).collect::<Vec<_>>()),
+    }
+}
+
+fn measure(kinds: &[&str]) -> Result<(), Box<dyn Error>> {
+    let redis = RedisServer::start();
+    let folder = folder()?;
+    let mut measured = Vec::new();
+    for kind in kinds {
+        let mut totals = [0.0; 2];
+        for (count, total) in COUNTS.into_iter().zip(&mut totals) {
+            *total = instructions(kind, &redis.url(), count, &folder.join("profile"))?;
+        }
+        measured.push((kind, (totals[1] - totals[0]) / f64::from(COUNTS[1] - COUNTS[0])));
+    }
+    std::fs::remove_dir_all(&folder)?;
+    let nothing = measured.iter().find(|(kind, _)| **kind == IDENTITY).map_or(f64::NAN, |(_, each)| *each);
+    let row = |(kind, each): &(&&str, f64)| {
+        vec![(**kind).to_owned(), format!("{each:.0}"), format!("{:+.0}", each - nothing)]
+    };
+    table::print(
+        &["middleware", "instructions an answer", "more than an identity layer"],
+        &measured.iter().map(row).collect::<Vec<_>>(),
+    );
+    Ok(())
+}
+
+fn folder() -> std::io::Result<std::path::PathBuf> {
+    let folder = std::env::temp_dir().join(format!("instructions-{}", std::process::id()));
+    std::fs::create_dir(&folder)?;
+    Ok(folder)
+}
+
+/// Those of a server that answers so many requests.
+fn instructions(kind: &str, redis: &str, count: u32, profile: &Path) -> Result<f64, Box<dyn Error>> {
+    let mut server = callgrind::start(&std::env::current_exe()?, &["serve", kind, redis], profile)?;
+    let mut address = String::new();
+    BufReader::new(server.stdout.take().ok_or("no output")?).read_line(&mut address)?;
+    let mut stream = TcpStream::connect(address.trim())?;
+    stream.set_nodelay(true)?;
+    let request = load::request(0);
+    for _ in 0..count {
+        stream.write_all(&request)?;
+        answer(&mut stream)?;
+    }
+    stream.write_all(b"GET /stop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    answer(&mut stream)?;
+    drop(stream);
+    let status = server.wait()?;
+    if !status.success() {
+        return Err(format!("the server of {kind}: {status}").into());
+    }
+    Ok(callgrind::instructions(profile)? as f64)
+}
+
+fn answer(stream: &mut TcpStream) -> Result<(), Box<dyn Error>> {
+    let (mut bytes, mut read) = ([0; 1024], 0);
+    while load::length(&bytes[..read]) != Some(read) {
+        match stream.read(&mut bytes[read..])? {
+            0 => return Err("the server closed the connection".into()),
+            more => read += more,
+        }
+    }
+    Ok(())
+}
+
+fn serve(kind: &str, redis: &str) -> Result<(), Box<dyn Error>> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        site::serve(kind, listener, redis).await
+    })
+}

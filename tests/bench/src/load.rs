@@ -1,0 +1,103 @@
+//! Requests over connections that stay open, as fast as they are answered.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// Connections to one server, each of a browser of its own.
+#[derive(Debug)]
+pub struct Load(Vec<Connection>);
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    request: Vec<u8>,
+    /// How long every answer is: only the date differs.
+    answer: Vec<u8>,
+}
+
+/// What a browser sends.
+#[must_use]
+pub fn request(browser: usize) -> Vec<u8> {
+    let version = 100 + browser;
+    format!(
+        "GET /articles/7 HTTP/1.1\r\nHost: localhost\r\n\
+         User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0\r\n\
+         Accept: text/html,application/xhtml+xml\r\nAccept-Language: en\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+/// How long the answer is whose beginning these bytes are, if its head is there.
+#[must_use]
+pub fn length(bytes: &[u8]) -> Option<usize> {
+    let text = str::from_utf8(bytes).ok()?;
+    let (head, _) = text.split_once("\r\n\r\n")?;
+    let body = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    Some(head.len() + 4 + body.unwrap_or(0_usize))
+}
+
+impl Load {
+    /// Opens so many connections, and asks once over each.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn open(server: SocketAddr, connections: usize) -> io::Result<Self> {
+        let mut all = Vec::new();
+        for browser in 0..connections {
+            let mut stream = TcpStream::connect(server).await?;
+            stream.set_nodelay(true)?;
+            let request = request(browser);
+            stream.write_all(&request).await?;
+            let mut answer = Vec::new();
+            while length(&answer) != Some(answer.len()) {
+                if stream.read_buf(&mut answer).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+            all.push(Connection { stream, request, answer });
+        }
+        Ok(Self(all))
+    }
+
+    /// Asks for so long; how long each answer took.
+    ///
+    /// # Errors
+    /// When the server closes a connection.
+    pub async fn ask(&mut self, time: Duration) -> io::Result<Vec<Duration>> {
+        let end = Instant::now() + time;
+        let mut all = JoinSet::new();
+        for connection in self.0.drain(..) {
+            all.spawn(connection.ask(end));
+        }
+        let mut answers = Vec::new();
+        while let Some(done) = all.join_next().await {
+            let (connection, took) = done.expect("no panic")?;
+            self.0.push(connection);
+            answers.extend(took);
+        }
+        Ok(answers)
+    }
+}
+
+impl Connection {
+    async fn ask(mut self, end: Instant) -> io::Result<(Self, Vec<Duration>)> {
+        let mut took = Vec::new();
+        let mut began = Instant::now();
+        while began < end {
+            self.stream.write_all(&self.request).await?;
+            self.stream.read_exact(&mut self.answer).await?;
+            let ended = Instant::now();
+            took.push(ended - began);
+            began = ended;
+        }
+        Ok((self, took))
+    }
+}
