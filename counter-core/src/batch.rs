@@ -15,7 +15,7 @@ pub struct Batch {
     pub fence: Fence,
     /// The counts; those of the same buckets stand together.
     pub cells: Vec<Cell>,
-    /// The visitors; those of the same buckets stand together.
+    /// The visitors, in the order of their counters.
     pub sketches: Vec<VisitorCell>,
     /// The buckets that exist.
     pub grid: Arc<Grid>,

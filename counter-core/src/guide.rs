@@ -1,3 +1,4 @@
 //! How to run it.
 
 pub mod redis;
+pub mod scale;

@@ -16,13 +16,11 @@ pub(crate) struct Pending {
 }
 
 /// A counter, the place of the first precision that still wants it, and a start for it and the coarser.
-///
-/// In the order of batches: what has the same buckets stands together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
+    counter: u32,
     finest: usize,
     start: Timestamp,
-    counter: u32,
 }
 
 /// Cells and sketches small enough for one batch.
@@ -99,6 +97,11 @@ impl Pending {
             room(&mut chunks, cost).sketches.push(cell);
         }
         chunks.retain(|chunk| chunk.cost.work > 0);
+        // A counter's cells were kept in one chunk where they fit; in it, those of the same buckets stand
+        // together.
+        for chunk in &mut chunks {
+            chunk.cells.sort_by_key(|cell| (cell.start, cell.finest));
+        }
         chunks
     }
 }

@@ -153,7 +153,7 @@ async fn a_counter_with_few_hits_is_looked_at_when_it_has_something_to_lose() {
         write_minutes(&server, "rare", minute..minute + 1);
     }
     let (_, _, mut cleaner) = upkeep(&server.url()).await;
-    let at = |minute| unix(DAY + 60 * minute);
+    let at = |minute: u64| unix(DAY + 60 * minute);
     for minute in 120..=122 {
         cleaner.clean_once(at(minute)).await.expect("cleans");
     }

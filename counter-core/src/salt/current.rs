@@ -20,7 +20,8 @@ impl Current {
         let [epoch, low, high] = [0, 1, 2].map(|word| self.words[word].load(Ordering::Relaxed));
         // What was read is older than the second look at the version.
         fence(Ordering::Acquire);
-        let whole = version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
+        let whole =
+            version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
         let key = u128::from(high) << 64 | u128::from(low);
         (whole && epoch == start.as_unix()).then(|| VisitorKey::new(key.to_le_bytes()))
     }

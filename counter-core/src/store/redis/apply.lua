@@ -78,40 +78,83 @@ local function enter()
   end
 end
 
-local pcall = redis.pcall
-local cell = 0
-for _ = 1, tonumber(take()) do
-  local start, finest, cells = tonumber(take()), tonumber(take()), tonumber(take())
-  -- Found once for all the counters: text costs more here than the arithmetic.
-  local buckets = {}
-  for place = finest, #counts do
-    local member = counts[place].text .. ':'
-    local first, expiry = bounds(start, counts[place])
-    buckets[#buckets + 1] = {key = ARGV[4] .. member, member = member, first = first, expiry = expiry}
+-- Cells of the same start.
+local groups, cells = {}, 0
+for n = 1, tonumber(take()) do
+  local start, finest, size = tonumber(take()), tonumber(take()), tonumber(take())
+  groups[n] = {start = start, finest = finest, size = size, at = at, cell = cells}
+  at = at + 2 * size
+  cells = cells + size
+end
+
+-- Calls `add` with each counter of some groups, once, its count and the cell or cells that this is of: a
+-- flush is nearly always of two seconds, which have all but one bucket in common.
+local function each(some, add)
+  local sums, order = {}, {}
+  for _, group in ipairs(some) do
+    for n = 0, group.size - 1 do
+      local counter, text, cell = ARGV[group.at + 2 * n], ARGV[group.at + 2 * n + 1], group.cell + n
+      local sum = sums[counter]
+      if #some == 1 then
+        add(counter, text, cell)
+      elseif sum and sum.count + tonumber(text) < 2 ^ 53 then
+        sum.count = sum.count + tonumber(text)
+        sum.text = string.format('%.0f', sum.count)
+        sum.cells[#sum.cells + 1] = cell
+      else
+        -- Beyond 2^53 numbers are not exact here, so what is there already goes by itself.
+        if sum then
+          add(counter, sum.text, sum.cells)
+        else
+          order[#order + 1] = counter
+        end
+        sums[counter] = {count = tonumber(text), text = text, cells = {cell}}
+      end
+    end
   end
-  for _ = 1, cells do
-    local counter, count = ARGV[at], ARGV[at + 1]
-    local number = tonumber(count)
-    for place = 1, #buckets do
-      local bucket = buckets[place]
-      local sum = pcall('HINCRBY', bucket.key .. counter, bucket.first, count)
+  for _, counter in ipairs(order) do
+    add(counter, sums[counter].text, sums[counter].cells)
+  end
+end
+
+local pcall = redis.pcall
+for place, precision in ipairs(counts) do
+  local buckets, order = {}, {}
+  for _, group in ipairs(groups) do
+    if group.finest <= place then
+      local first, expiry = bounds(group.start, precision)
+      if not buckets[first] then
+        buckets[first] = {first = first, expiry = expiry}
+        order[#order + 1] = buckets[first]
+      end
+      table.insert(buckets[first], group)
+    end
+  end
+  local prefix = precision.text .. ':'
+  local key = ARGV[4] .. prefix
+  for _, bucket in ipairs(order) do
+    each(bucket, function(counter, count, from)
+      local sum = pcall('HINCRBY', key .. counter, bucket.first, count)
       -- The sum is the count when the bucket is new; when it is not, the index does not change.
-      if sum == number then
-        local member, size = bucket.member .. counter, #known
-        known[size + 1], known[size + 2] = '0', member
-        due[size + 1], due[size + 2] = bucket.expiry, member
+      if sum == tonumber(count) then
+        local size = #known
+        known[size + 1], known[size + 2] = '0', prefix .. counter
+        due[size + 1], due[size + 2] = bucket.expiry, prefix .. counter
         -- `unpack` has an end, at 8,000.
         if size > 2000 then
           enter()
         end
       elseif type(sum) == 'table' then
-        refuse('c' .. cell, sum)
+        for _, cell in ipairs(type(from) == 'table' and from or {from}) do
+          refuse('c' .. cell, sum)
+        end
       end
-    end
-    try('i0', 'HINCRBY', KEYS[5], counter, count)
-    cell, at = cell + 1, at + 2
+    end)
   end
 end
+each(groups, function(counter, count)
+  try('i0', 'HINCRBY', KEYS[5], counter, count)
+end)
 enter()
 
 for index = 0, tonumber(take()) - 1 do
