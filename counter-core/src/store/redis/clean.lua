@@ -8,7 +8,7 @@
 -- The score of a member in `due` is when its oldest sample leaves retention, so the starts to delete
 -- follow from arithmetic. Where there are more of them than fields, or they would leave more fields
 -- than are kept (another retention was at work here), the fields are read instead, and the score
--- becomes exact again. So it does after a start that was not there: a counter with few hits is not
+-- becomes exact again. So it does where nothing was found to remove: a counter with few hits is not
 -- looked at again before it has something to lose.
 
 local now, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -81,9 +81,9 @@ local function clean(member, score)
       old[#old + 1] = number(start)
     end
     gone = remove(key, old)
-    if gone < #old and size <= 1000 then
+    if gone == 0 and size <= 1000 then
       old, next = read(key, limit)
-      gone = gone + remove(key, old)
+      gone = remove(key, old)
     end
   end
   removed = removed + gone

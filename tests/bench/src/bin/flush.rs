@@ -11,7 +11,11 @@ use std::time::Instant;
 use bench::past;
 use bench::server::Figures;
 use bench::{processor, table};
-use counter_core::{Counters, Namespace, RedisStore, Timestamp, VisitorKey};
+use counter_core::fred::clients::Client;
+use counter_core::fred::interfaces::ClientLike;
+use counter_core::fred::types::config::Config;
+use counter_core::fred::types::{ClusterHash, CustomCommand, Value};
+use counter_core::{Counters, Namespace, Precisions, RedisStore, Timestamp, VisitorKey};
 use tests::RedisServer;
 
 /// Flushes that come first, and those that are measured.
@@ -49,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "operations",
             "server, ms of processor",
             "µs an operation",
+            "µs a plain HINCRBY",
             "a call, ms",
         ],
         &rows,
@@ -69,6 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Flushes of so many counters, with so many new visitors of each.
 async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error>> {
     let server = RedisServer::start();
     let mut site = counters(&server).await?;
@@ -84,7 +90,10 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
         }
         let at = start.plus(second + 1);
         for counter in &counters {
-            recorder.record_at(*counter, None, at, NonZeroU32::new(9).expect("not 0"));
+            // A flush is nearly always of two seconds.
+            for at in [at.minus(1), at] {
+                recorder.record_at(*counter, None, at, NonZeroU32::new(9).expect("not 0"));
+            }
             for visitor in 0..visitors {
                 let number = second * visitors + visitor;
                 recorder.record_at(
@@ -103,6 +112,7 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
         }
     }
     let work = Figures::of(&server).since(&before.expect("there are flushes before"));
+    let plain = plain(&server, &names, start.plus(BEFORE + MEASURED)).await?;
     let (each, scripts) = (MEASURED as f64, work.calls("evalsha"));
     let milliseconds = work.processor.as_secs_f64() * 1e3;
     Ok(vec![
@@ -115,8 +125,30 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
         format!("{:.0}", work.operations() as f64 / each),
         format!("{:.2}", milliseconds / each),
         format!("{:.2}", milliseconds * 1e3 / work.operations() as f64),
+        format!("{plain:.2}"),
         format!("{:.2}", scripts.microseconds as f64 / 1e3 / scripts.count as f64),
     ])
+}
+
+/// What the server takes for an increment that is sent as a command of its own, in a pipeline; in µs.
+async fn plain(server: &RedisServer, names: &[String], now: Timestamp) -> Result<f64, Box<dyn Error>> {
+    let client = Client::new(Config::from_url(&server.url())?, None, None, None);
+    client.init().await?;
+    let before = Figures::of(server);
+    for _ in 0..1 + 2000 / names.len() {
+        let pipeline = client.pipeline();
+        for name in names {
+            for kept in Precisions::default().iter() {
+                let start = kept.precision.bucket(now).start.to_string();
+                let words = [format!("access:count:{}:{name}", kept.precision), start, "9".to_owned()];
+                let command = CustomCommand::new_static("HINCRBY", ClusterHash::FirstKey, false);
+                let () = pipeline.custom(command, words.to_vec()).await?;
+            }
+        }
+        let _: Vec<Value> = pipeline.all().await?;
+    }
+    let work = Figures::of(server).since(&before);
+    Ok(work.processor.as_secs_f64() * 1e6 / work.operations() as f64)
 }
 
 /// A minute of so many requests a second.
@@ -132,7 +164,9 @@ async fn operations(requests: u32) -> Result<Vec<String>, Box<dyn Error>> {
     let before = Figures::of(&server);
     for second in 0..seconds {
         let at = start.plus(second);
-        for route in routes.iter().cycle().take(usize::try_from(requests)?) {
+        for (n, route) in (0..requests).zip(routes.iter().cycle()) {
+            // The second half belongs to the next second.
+            let at = if n < requests / 2 { at } else { at.plus(1) };
             recorder.record_at(hits, None, at, NonZeroU32::MIN);
             recorder.record_at(*route, None, at, NonZeroU32::MIN);
         }

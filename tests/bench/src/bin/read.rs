@@ -1,11 +1,11 @@
 //! What reading costs: one series, a thousand, and a table of all counters.
 
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bench::past;
 use bench::server::Figures;
-use bench::table;
+use bench::{processor, table};
 use counter_core::fred::clients::Client;
 use counter_core::fred::interfaces::ClientLike;
 use counter_core::fred::types::config::Config;
@@ -55,21 +55,29 @@ async fn read() -> Result<(), Box<dyn Error>> {
     }
 
     let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut our_time, mut bare_time) = (Duration::ZERO, Duration::ZERO);
     let before = Figures::of(&server);
     for _ in 0..TURNS {
-        let began = Instant::now();
+        let (began, time) = (Instant::now(), processor::time());
         let series = stats.several(&names[..SERIES], minute, end.minus(7200)..end).await?;
         let here = began.elapsed().as_secs_f64() * 1e3;
+        our_time += processor::time() - time;
         assert_eq!(series.iter().map(|series| series.samples.len()).sum::<usize>(), 120 * SERIES);
-        let began = Instant::now();
+        let (began, time) = (Instant::now(), processor::time());
         hashes(&client, &names[..SERIES]).await?;
         let there = began.elapsed().as_secs_f64() * 1e3;
+        bare_time += processor::time() - time;
         (ours.push(here), bare.push(there), ratios.push(here / there));
     }
     let commands = Figures::of(&server).since(&before).operations() / (2 * TURNS as u64);
-    let ratio = format!("{:.2} of the bare pipeline", table::quantile(&mut ratios, 0.5));
+    let client = |time: Duration| {
+        format!("{:.1} ms of the client's processor", time.as_secs_f64() * 1e3 / TURNS as f64)
+    };
+    let ratio =
+        format!("{:.2} of the bare pipeline; {}", table::quantile(&mut ratios, 0.5), client(our_time));
     rows.push(row("1,000 series of 120 buckets", table::quantile(&mut ours, 0.5), commands, &ratio));
-    rows.push(row("a bare pipeline of 1,000 HGETALL", table::quantile(&mut bare, 0.5), commands, ""));
+    let hgetall = "a bare pipeline of 1,000 HGETALL";
+    rows.push(row(hgetall, table::quantile(&mut bare, 0.5), commands, &client(bare_time)));
 
     let (mut times, before) = (Vec::new(), Figures::of(&server));
     for _ in 0..TURNS {
