@@ -36,39 +36,40 @@
 //!
 //! # Time
 //!
-//! One flush is one call for 142 counters and shard: a call holds Redis for 2 to 3 ms, so that others are
-//! served in between. A counter takes in it
+//! A flush sends counts by the second, 142 of them in a call, which holds Redis for 2 to 4 ms, so that others
+//! are served in between. A counter that is hit all the time has two counts in it, for a flush is nearly always of
+//! two seconds, and takes
 //!
-//! - an increment for each precision, and one for its lifetime: 8 operations, of about 2 µs each;
-//! - one more increment when the flush is of two seconds, as it nearly always is;
-//! - with new visitors, a `PFADD` and an `EXPIREAT` for each visitor precision, and 1 to 2 µs for a register.
+//! - an increment for each precision, one more for the second second, and one for its lifetime: 9 operations,
+//!   of 2 to 3 µs each;
+//! - with new visitors, a `PFADD` and an `EXPIREAT` for each visitor precision, and 1 to 4 µs for a register.
 //!
 //! | active counters in a second | calls | sent | operations | of one core of Redis |
 //! |---|---|---|---|---|
-//! | 1 | 1 | 0.3 KB | 12 | nothing |
-//! | 100 | 1 | 3 KB | 800 | 0.2 % |
-//! | 1,000 | 8 | 31 KB | 8,000 | 2 % |
-//! | 2,000 | 15 | 62 KB | 16,000 | 4 % |
+//! | 1 | 1 | 0.6 KB | 13 | nothing |
+//! | 100 | 2 | 6 KB | 930 | 0.2 % |
+//! | 1,000 | 15 | 62 KB | 9,300 | 2 % |
+//! | 2,000 | 29 | 124 KB | 18,600 | 5 % |
 //!
 //! # Where the next limit is
 //!
 //! A counter costs the same whichever instance sends it, so the cost of a store is
 //!
-//! > instances × counters active in an interval of each × 9 operations × 2 µs ÷ interval
+//! > instances × counters active in an interval of each × 9 operations × 2.5 µs ÷ interval
 //!
 //! and one server has a core for it, of which half should remain for readers and the cleaner:
 //!
-//! | instances | active counters of each | operations a second | one server | three masters |
+//! | instances | active counters of each | operations a second | one server | each of three masters |
 //! |---|---|---|---|---|
-//! | 1 | 2,000 | 18,000 | 4 % | 1 % |
-//! | 10 | 500 | 45,000 | 9 % | 3 % |
-//! | 100 | 100 | 90,000 | 18 % | 6 % |
-//! | 1,000 | 20 | 180,000 | 36 % | 12 % |
-//! | 1,000 | 100 | 900,000 | too much | 60 % |
+//! | 1 | 2,000 | 18,000 | 5 % | 2 % |
+//! | 10 | 500 | 45,000 | 11 % | 4 % |
+//! | 100 | 100 | 90,000 | 23 % | 8 % |
+//! | 1,000 | 20 | 180,000 | 45 % | 15 % |
+//! | 1,000 | 100 | 900,000 | too much | 75 %, too much |
 //!
 //! In the order in which they are met:
 //!
-//! 1. **Operations of a server.** About 250,000 a second keep half a core busy: 28,000 active counters a
+//! 1. **Operations of a server.** About 200,000 a second keep half a core busy: 22,000 active counters a
 //!    second, over all instances. Requests do not matter here; a hundred times as many cost nothing more.
 //! 2. **The flush interval** is the first lever where the finest precision is as wide:
 //!    [`Builder::flush_interval`](crate::Builder::flush_interval) of 10 s with precisions from 60 s on costs a

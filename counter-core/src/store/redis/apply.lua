@@ -82,39 +82,40 @@ end
 local groups, cells = {}, 0
 for n = 1, tonumber(take()) do
   local start, finest, size = tonumber(take()), tonumber(take()), tonumber(take())
-  groups[n] = {start = start, finest = finest, size = size, at = at, cell = cells}
+  groups[n] = {name = n .. ' ', start = start, finest = finest, size = size, at = at, cell = cells}
   at = at + 2 * size
   cells = cells + size
 end
 
--- Calls `add` with each counter of some groups, once, its count and the cell or cells that this is of: a
--- flush is nearly always of two seconds, which have all but one bucket in common.
-local function each(some, add)
-  local sums, order = {}, {}
+-- What some groups add to each counter, and the cells that this is of: a flush is nearly always of two
+-- seconds, which have all but one bucket in common, so the sum is kept for the precisions that follow.
+local sums = {}
+local function sum(some, name)
+  if sums[name] then
+    return sums[name]
+  end
+  local entries, latest = {}, {}
   for _, group in ipairs(some) do
     for n = 0, group.size - 1 do
-      local counter, text, cell = ARGV[group.at + 2 * n], ARGV[group.at + 2 * n + 1], group.cell + n
-      local sum = sums[counter]
-      if #some == 1 then
-        add(counter, text, cell)
-      elseif sum and sum.count + tonumber(text) < 2 ^ 53 then
-        sum.count = sum.count + tonumber(text)
-        sum.text = string.format('%.0f', sum.count)
-        sum.cells[#sum.cells + 1] = cell
+      local counter, text = ARGV[group.at + 2 * n], ARGV[group.at + 2 * n + 1]
+      local count, entry = tonumber(text), latest[counter]
+      -- Beyond 2^53 numbers are not exact here, so there each count goes by itself.
+      if entry and entry.count + count < 2 ^ 53 then
+        entry.count = entry.count + count
+        entry.text = nil
+        entry.cells[#entry.cells + 1] = group.cell + n
       else
-        -- Beyond 2^53 numbers are not exact here, so what is there already goes by itself.
-        if sum then
-          add(counter, sum.text, sum.cells)
-        else
-          order[#order + 1] = counter
-        end
-        sums[counter] = {count = tonumber(text), text = text, cells = {cell}}
+        entry = {counter = counter, count = count, text = text, cells = {group.cell + n}}
+        entries[#entries + 1] = entry
+        latest[counter] = entry
       end
     end
   end
-  for _, counter in ipairs(order) do
-    add(counter, sums[counter].text, sums[counter].cells)
+  for _, entry in ipairs(entries) do
+    entry.text = entry.text or string.format('%.0f', entry.count)
   end
+  sums[name] = entries
+  return entries
 end
 
 local pcall = redis.pcall
@@ -123,38 +124,41 @@ for place, precision in ipairs(counts) do
   for _, group in ipairs(groups) do
     if group.finest <= place then
       local first, expiry = bounds(group.start, precision)
-      if not buckets[first] then
-        buckets[first] = {first = first, expiry = expiry}
-        order[#order + 1] = buckets[first]
+      local bucket = buckets[first]
+      if not bucket then
+        bucket = {first = first, expiry = expiry, name = ''}
+        buckets[first] = bucket
+        order[#order + 1] = bucket
       end
-      table.insert(buckets[first], group)
+      bucket[#bucket + 1] = group
+      bucket.name = bucket.name .. group.name
     end
   end
   local prefix = precision.text .. ':'
   local key = ARGV[4] .. prefix
   for _, bucket in ipairs(order) do
-    each(bucket, function(counter, count, from)
-      local sum = pcall('HINCRBY', key .. counter, bucket.first, count)
+    for _, entry in ipairs(sum(bucket, bucket.name)) do
+      local reply = pcall('HINCRBY', key .. entry.counter, bucket.first, entry.text)
       -- The sum is the count when the bucket is new; when it is not, the index does not change.
-      if sum == tonumber(count) then
+      if reply == entry.count then
         local size = #known
-        known[size + 1], known[size + 2] = '0', prefix .. counter
-        due[size + 1], due[size + 2] = bucket.expiry, prefix .. counter
+        known[size + 1], known[size + 2] = '0', prefix .. entry.counter
+        due[size + 1], due[size + 2] = bucket.expiry, prefix .. entry.counter
         -- `unpack` has an end, at 8,000.
         if size > 2000 then
           enter()
         end
-      elseif type(sum) == 'table' then
-        for _, cell in ipairs(type(from) == 'table' and from or {from}) do
-          refuse('c' .. cell, sum)
+      elseif type(reply) == 'table' then
+        for _, cell in ipairs(entry.cells) do
+          refuse('c' .. cell, reply)
         end
       end
-    end)
+    end
   end
 end
-each(groups, function(counter, count)
-  try('i0', 'HINCRBY', KEYS[5], counter, count)
-end)
+for _, entry in ipairs(sum(groups, 'all')) do
+  try('i0', 'HINCRBY', KEYS[5], entry.counter, entry.text)
+end
 enter()
 
 for index = 0, tonumber(take()) - 1 do
