@@ -13,7 +13,7 @@ pub struct Batch {
     pub shard: Shard,
     /// Which batch of which writer.
     pub fence: Fence,
-    /// The counts, in the order of their counters.
+    /// The counts; those of the same buckets stand together.
     pub cells: Vec<Cell>,
     /// The visitors, in the order of their counters.
     pub sketches: Vec<VisitorCell>,

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "redis")]
 pub mod redis;
+pub mod scale;
 pub mod unique;
 pub mod window;
 #[cfg(feature = "entity")]

@@ -97,6 +97,11 @@ impl Pending {
             room(&mut chunks, cost).sketches.push(cell);
         }
         chunks.retain(|chunk| chunk.cost.work > 0);
+        // A counter's cells were kept in one chunk where they fit; in it, those of the same buckets stand
+        // together.
+        for chunk in &mut chunks {
+            chunk.cells.sort_by_key(|cell| (cell.start, cell.finest));
+        }
         chunks
     }
 }

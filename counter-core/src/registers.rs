@@ -3,7 +3,7 @@
 //! One byte a register: its rank, and a mark on those that rose since they were last collected. The
 //! byte is all there is to agree on, so compare-and-swap on it needs no ordering between registers.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::Register;
 use crate::sketch::REGISTERS;
@@ -12,15 +12,22 @@ use crate::sketch::REGISTERS;
 pub(crate) struct Registers {
     /// In place: one step less to a register, which lies in no cache when there are many counters.
     bytes: [AtomicU8; REGISTERS],
-    /// Whether any byte may be marked: a hint that spares collecting from idle counters.
-    raised: AtomicBool,
+    /// For each block, a bit: whether a byte in it may be marked. A hint that spares collecting from idle
+    /// counters, and from nearly all blocks of those with few new visitors.
+    raised: [AtomicU64; REGISTERS / (64 * BLOCK)],
 }
+
+/// Registers in a block, a line of a cache: a bit of `raised` for each.
+const BLOCK: usize = 64;
 
 const MARK: u8 = 0x80;
 
 impl Registers {
     pub(crate) fn new() -> Self {
-        Self { bytes: [const { AtomicU8::new(0) }; REGISTERS], raised: AtomicBool::new(false) }
+        Self {
+            bytes: [const { AtomicU8::new(0) }; REGISTERS],
+            raised: [const { AtomicU64::new(0) }; REGISTERS / (64 * BLOCK)],
+        }
     }
 
     /// Lifts a register to at least that rank. Nearly always it is there already, and nothing is written.
@@ -29,19 +36,29 @@ impl Registers {
         let byte = &self.bytes[usize::from(index)];
         if byte.fetch_update(Ordering::Relaxed, Ordering::Relaxed, higher).is_ok() {
             // After the mark and with Release, so that whoever takes the hint sees the mark.
-            self.raised.store(true, Ordering::Release);
+            let block = usize::from(index) / BLOCK;
+            self.raised[block / 64].fetch_or(1 << (block % 64), Ordering::Release);
         }
     }
 
     /// Takes the registers that rose since the last time.
     pub(crate) fn collect(&self, mut each: impl FnMut(Register)) {
-        if !self.raised.swap(false, Ordering::Acquire) {
-            return;
+        for (first, raised) in (0..).step_by(64).zip(&self.raised) {
+            let mut raised = raised.swap(0, Ordering::Acquire);
+            while raised != 0 {
+                let block = first + raised.trailing_zeros() as usize;
+                raised &= raised - 1;
+                self.collect_block(block, &mut each);
+            }
         }
-        for (index, byte) in (0..).zip(&self.bytes) {
+    }
+
+    fn collect_block(&self, block: usize, each: &mut impl FnMut(Register)) {
+        for index in block * BLOCK..(block + 1) * BLOCK {
+            let byte = &self.bytes[index];
             if byte.load(Ordering::Relaxed) & MARK != 0 {
                 let rank = byte.fetch_and(!MARK, Ordering::Relaxed) & !MARK;
-                each(Register { index, rank });
+                each(Register { index: u16::try_from(index).expect("14 bits fit in 16"), rank });
             }
         }
     }

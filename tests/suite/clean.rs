@@ -147,6 +147,27 @@ async fn a_day_bucket_is_looked_at_once_a_day() {
 }
 
 #[tokio::test]
+async fn a_counter_with_few_hits_is_looked_at_when_it_has_something_to_lose() {
+    let server = RedisServer::start();
+    for minute in [0, 1, 50, 90] {
+        write_minutes(&server, "rare", minute..minute + 1);
+    }
+    let (_, _, mut cleaner) = upkeep(&server.url()).await;
+    let at = |minute: u64| unix(DAY + 60 * minute);
+    for minute in 120..=122 {
+        cleaner.clean_once(at(minute)).await.expect("cleans");
+    }
+    assert_eq!(server.int(&["HLEN", "access:count:60:rare"]), 2);
+    let before = calls(&server, "hlen");
+    for minute in 123..170 {
+        cleaner.clean_once(at(minute)).await.expect("cleans");
+    }
+    assert_eq!(calls(&server, "hlen"), before);
+    cleaner.clean_once(at(170)).await.expect("cleans");
+    assert_eq!(server.strings(&["HKEYS", "access:count:60:rare"]), [at(90).to_string()]);
+}
+
+#[tokio::test]
 async fn one_call_removes_a_bounded_number_of_samples() {
     let server = RedisServer::start();
     write_minutes(&server, "large", 0..50_000);

@@ -219,6 +219,51 @@ async fn a_million_hits_are_as_many_commands_as_one() {
 }
 
 #[tokio::test]
+async fn a_hundred_counters_are_eight_commands_each_and_two_for_all_their_new_buckets() {
+    let server = RedisServer::start();
+    let mut counters = over(store(&server.url()).await);
+    let recorder = counters.recorder();
+    let second = |at| {
+        for n in 0..100 {
+            recorder.record_at(recorder.counter(&format!("c{n}")), None, at, one());
+        }
+    };
+    // From one second to the next all precisions may have a new bucket, and the last of these has one.
+    let midnight = precision(86_400).bucket(Timestamp::now()).end();
+    second(midnight.minus(1));
+    counters.flush().await.expect("flushes");
+    let before = server.command_calls();
+    second(midnight);
+    counters.flush().await.expect("flushes");
+    // The fence twice, and the script.
+    assert_eq!(server.command_calls() - before, 100 * 8 + 2 + 3);
+    assert_eq!(server.int(&["ZCARD", "access:known:"]), 700);
+}
+
+#[tokio::test]
+async fn a_flush_over_two_seconds_adds_to_the_buckets_they_share_once() {
+    let server = RedisServer::start();
+    let mut counters = over(store(&server.url()).await);
+    let recorder = counters.recorder();
+    let midnight = precision(86_400).bucket(Timestamp::now()).end();
+    let mut calls = Vec::new();
+    for seconds in [0..1, 1..3] {
+        let before = server.command_calls();
+        for at in seconds {
+            for n in 0..50 {
+                recorder.record_at(recorder.counter(&format!("c{n}")), None, midnight.plus(at), one());
+            }
+        }
+        counters.flush().await.expect("flushes");
+        calls.push(server.command_calls() - before);
+    }
+    // Two buckets of a second, one of each other precision, the lifetime; two lists, the fence and the script.
+    assert_eq!(calls[1], 50 * (2 + 6 + 1) + 2 + 3);
+    assert_eq!(server.int(&["HGET", "access:count:5:c7", &midnight.to_string()]), 3);
+    assert_eq!(server.int(&["HGET", "access:total", "c7"]), 3);
+}
+
+#[tokio::test]
 async fn a_counter_of_another_recorder_counts_as_other() {
     let (ours, theirs) = (over(MemoryStore::new()), over(MemoryStore::new()));
     let recorder = ours.recorder();

@@ -3,8 +3,14 @@
 pub mod callgrind;
 #[cfg(feature = "peers")]
 pub mod load;
+#[cfg(feature = "store")]
+pub mod past;
+#[cfg(feature = "store")]
+pub mod processor;
+#[cfg(feature = "store")]
+pub mod server;
 #[cfg(feature = "peers")]
 pub mod site;
-#[cfg(feature = "peers")]
+#[cfg(any(feature = "peers", feature = "store"))]
 pub mod table;
 pub mod work;

@@ -31,7 +31,7 @@ fn operations_and_what_a_recount_found_are_exported_and_documented() {
     let text = exporter.handle().render();
     for line in [
         "access_counter_operations_total{operation=\"entity_increment\",outcome=\"ok\"} 1",
-        "access_counter_operations_total{operation=\"entity_increment\",outcome=\"error\"} 1",
+        "access_counter_operations_total{operation=\"entity_increment\",outcome=\"invalid\"} 1",
         "access_counter_operations_total{operation=\"entity_counts\",outcome=\"ok\"} 1",
         "access_counter_operations_total{operation=\"entity_reconcile\",outcome=\"ok\"} 1",
         "access_counter_operation_seconds_count{operation=\"entity_increment\"} 2",

@@ -5,7 +5,7 @@
 -- ARGV  sequence, after, seconds the fence lives, prefix of counts, prefix of visitors,
 --       n, then n times: precision, samples                           (counts)
 --       n, then n times: precision, samples                           (visitors)
---       n, then n times: counter, m, then m times: start, finest, count
+--       n, then n times: start, finest, m, then m times: counter, count
 --       n, then n times: counter, start, finest, dense or '', m, then m elements
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
@@ -34,11 +34,7 @@ local function take()
 end
 
 local refused = {}
-local function try(part, ...)
-  local reply = redis.pcall(...)
-  if type(reply) ~= 'table' or not reply.err then
-    return reply
-  end
+local function refuse(part, reply)
   local reason = 'other'
   if string.find(reply.err, 'WRONGTYPE', 1, true) then
     reason = 'type'
@@ -48,6 +44,13 @@ local function try(part, ...)
     reason = 'range'
   end
   refused[part] = reason
+end
+
+local function try(part, ...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    refuse(part, reply)
+  end
 end
 
 local function precisions()
@@ -67,39 +70,110 @@ end
 
 local counts, uniques = precisions(), precisions()
 
-local function bucket(start, precision)
+local function bounds(start, precision)
   -- The beginning of time cuts the first bucket.
   local first = math.max(start - (start - precision.offset) % precision.width, 0)
   return string.format('%.0f', first), string.format('%.0f', first + precision.width * precision.samples)
 end
 
-local cell = 0
-for _ = 1, tonumber(take()) do
-  local counter = take()
-  for _ = 1, tonumber(take()) do
-    local start, finest, count = tonumber(take()), tonumber(take()), take()
-    local part = 'c' .. cell
-    for place = finest, #counts do
-      local precision = counts[place]
-      local member = precision.text .. ':' .. counter
-      local first, expiry = bucket(start, precision)
-      local sum = try(part, 'HINCRBY', ARGV[4] .. member, first, count)
-      -- The sum is the count when the bucket is new; when it is not, these two change nothing.
-      if sum == tonumber(count) then
-        try('i0', 'ZADD', KEYS[2], 0, member)
-        try('i0', 'ZADD', KEYS[3], 'LT', expiry, member)
-      end
-    end
-    try('i0', 'HINCRBY', KEYS[5], counter, count)
-    cell = cell + 1
+-- Of the buckets that are new, for two commands in the place of two for each bucket.
+local known, due = {}, {}
+local function enter()
+  if #known > 0 then
+    try('i0', 'ZADD', KEYS[2], unpack(known))
+    try('i0', 'ZADD', KEYS[3], 'LT', unpack(due))
+    known, due = {}, {}
   end
 end
+
+-- Cells of the same start.
+local groups, cells = {}, 0
+for n = 1, tonumber(take()) do
+  local start, finest, size = tonumber(take()), tonumber(take()), tonumber(take())
+  groups[n] = {name = n .. ' ', start = start, finest = finest, size = size, at = at, cell = cells}
+  at = at + 2 * size
+  cells = cells + size
+end
+
+-- What some groups add to each counter, and the cells that this is of: a flush is nearly always of two
+-- seconds, which have all but one bucket in common, so the sum is kept for the precisions that follow.
+local sums = {}
+local function sum(some, name)
+  if sums[name] then
+    return sums[name]
+  end
+  local entries, latest = {}, {}
+  for _, group in ipairs(some) do
+    for n = 0, group.size - 1 do
+      local counter, text = ARGV[group.at + 2 * n], ARGV[group.at + 2 * n + 1]
+      local count, entry = tonumber(text), latest[counter]
+      -- Beyond 2^53 numbers are not exact here, so there each count goes by itself.
+      if entry and entry.count + count < 2 ^ 53 then
+        entry.count = entry.count + count
+        entry.text = nil
+        entry.cells[#entry.cells + 1] = group.cell + n
+      else
+        entry = {counter = counter, count = count, text = text, cells = {group.cell + n}}
+        entries[#entries + 1] = entry
+        latest[counter] = entry
+      end
+    end
+  end
+  for _, entry in ipairs(entries) do
+    entry.text = entry.text or string.format('%.0f', entry.count)
+  end
+  sums[name] = entries
+  return entries
+end
+
+local pcall = redis.pcall
+for place, precision in ipairs(counts) do
+  local buckets, order = {}, {}
+  for _, group in ipairs(groups) do
+    if group.finest <= place then
+      local first, expiry = bounds(group.start, precision)
+      local bucket = buckets[first]
+      if not bucket then
+        bucket = {first = first, expiry = expiry, name = ''}
+        buckets[first] = bucket
+        order[#order + 1] = bucket
+      end
+      bucket[#bucket + 1] = group
+      bucket.name = bucket.name .. group.name
+    end
+  end
+  local prefix = precision.text .. ':'
+  local key = ARGV[4] .. prefix
+  for _, bucket in ipairs(order) do
+    for _, entry in ipairs(sum(bucket, bucket.name)) do
+      local reply = pcall('HINCRBY', key .. entry.counter, bucket.first, entry.text)
+      -- The sum is the count when the bucket is new; when it is not, the index does not change.
+      if reply == entry.count then
+        local size = #known
+        known[size + 1], known[size + 2] = '0', prefix .. entry.counter
+        due[size + 1], due[size + 2] = bucket.expiry, prefix .. entry.counter
+        -- `unpack` has an end, at 8,000.
+        if size > 2000 then
+          enter()
+        end
+      elseif type(reply) == 'table' then
+        for _, cell in ipairs(entry.cells) do
+          refuse('c' .. cell, reply)
+        end
+      end
+    end
+  end
+end
+for _, entry in ipairs(sum(groups, 'all')) do
+  try('i0', 'HINCRBY', KEYS[5], entry.counter, entry.text)
+end
+enter()
 
 for index = 0, tonumber(take()) - 1 do
   local counter, start, finest, dense, elements = take(), tonumber(take()), tonumber(take()), take(), tonumber(take())
   for place = finest, #uniques do
     local precision = uniques[place]
-    local first, expiry = bucket(start, precision)
+    local first, expiry = bounds(start, precision)
     local key = ARGV[5] .. precision.text .. ':' .. counter .. ':' .. first
     local part = 'v' .. index
     if dense ~= '' then

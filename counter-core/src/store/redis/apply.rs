@@ -1,6 +1,5 @@
 //! A batch as a call of `apply.lua`, and its answer.
 
-use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::Shared;
@@ -32,14 +31,15 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     call.push(keys.uniques());
     precisions(&mut call, &batch.grid.counts);
     precisions(&mut call, &batch.grid.visitors);
-    let counters = || batch.cells.chunk_by(|a, b| a.counter == b.counter);
-    call.number(counters().count());
-    for cells in counters() {
-        call.push(&*cells[0].counter);
+    // Nearly all cells of a batch are of the same second.
+    let groups = || batch.cells.chunk_by(|a, b| (a.start, a.finest) == (b.start, b.finest));
+    call.number(groups().count());
+    for cells in groups() {
+        call.number(cells[0].start);
+        call.number(place(&batch.grid.counts, cells[0].finest));
         call.number(cells.len());
         for cell in cells {
-            call.number(cell.start);
-            call.number(place(&batch.grid.counts, cell.finest));
+            call.push(&*cell.counter);
             call.number(cell.count);
         }
     }
@@ -49,13 +49,13 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         call.number(cell.start);
         call.number(place(&batch.grid.visitors, cell.finest));
         if cell.travels_dense() {
-            call.push(Bytes::from(cell.raised.to_redis()));
+            call.push(cell.raised.to_redis());
             call.number(0);
         } else {
             call.push("");
             call.number(cell.raised.registers().count());
             for register in cell.raised.registers() {
-                call.push(Bytes::copy_from_slice(&register.element()));
+                call.push(register.element());
             }
         }
     }

@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::ops::Range;
 
 use fred::bytes::Bytes;
@@ -35,14 +34,11 @@ async fn samples_of(
     let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
     let few = seconds / u64::from(precision.as_seconds()) < FIELDS;
     let starts = few.then(|| precision.starts(range.clone()).collect::<Vec<_>>());
+    // Texts that all the calls share.
+    let fields = starts.iter().flatten().map(|start| Value::from(start.to_string())).collect::<Vec<_>>();
+    let name = if few { "HMGET" } else { "HGETALL" };
     let keys: Vec<_> = group.counters.iter().map(|counter| group.keys.count(precision, counter)).collect();
-    let call = |key: &String| match &starts {
-        Some(starts) => {
-            let fields = starts.iter().map(|start| Value::from(start.to_string()));
-            ("HMGET", [Value::from(key)].into_iter().chain(fields).collect())
-        }
-        None => ("HGETALL", vec![key.into()]),
-    };
+    let call = |key: &String| (name, [&[Value::from(key)], &*fields].concat());
     let answers: Vec<Value> = shared.route.call_all(&keys[0], keys.iter().map(call).collect()).await?;
     let read = |(key, answer)| {
         let samples = match &starts {
@@ -56,22 +52,32 @@ async fn samples_of(
 
 /// The answer to HMGET.
 fn some_samples(starts: &[Timestamp], answer: Value) -> Option<Vec<Sample>> {
-    let counts: Vec<Option<u64>> = answer.convert().ok()?;
-    let samples =
-        starts.iter().zip(counts).filter_map(|(&start, count)| Some(Sample { start, count: count? }));
-    Some(samples.collect())
+    let counts = answer.into_array();
+    let there = starts.iter().zip(&counts).filter(|(_, count)| !count.is_null());
+    there.map(|(&start, count)| Some(Sample { start, count: number(count)? })).collect()
 }
 
 /// The answer to HGETALL.
 fn all_samples(answer: Value, range: &Range<Timestamp>) -> Option<Vec<Sample>> {
-    let fields: HashMap<String, String> = answer.convert().ok()?;
-    let sample = |(start, count): (String, String)| {
-        Some(Sample { start: Timestamp::from_unix(start.parse().ok()?), count: count.parse().ok()? })
+    // Flat, or with RESP3 a map, which becomes as flat.
+    let fields = answer.into_array();
+    let sample = |pair: &[Value]| match pair {
+        [start, count] => Some(Sample { start: Timestamp::from_unix(number(start)?), count: number(count)? }),
+        _ => None,
     };
-    let mut samples = fields.into_iter().map(sample).collect::<Option<Vec<_>>>()?;
+    let mut samples = fields.chunks(2).map(sample).collect::<Option<Vec<_>>>()?;
     samples.retain(|sample| range.contains(&sample.start));
     samples.sort_unstable();
     Some(samples)
+}
+
+/// Read where it lies: a table of counters has hundreds of thousands of them.
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(digits) => digits.parse().ok(),
+        Value::Bytes(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        other => other.as_u64(),
+    }
 }
 
 pub(super) async fn lifetimes(shared: &Shared, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
@@ -96,12 +102,15 @@ struct Group<'a> {
 }
 
 fn by_shard<'a>(shared: &'a Shared, counters: &'a [CounterName]) -> Vec<Group<'a>> {
-    let group = |shard| {
-        let of_it = counters.iter().enumerate().filter(|(_, counter)| shared.shards.of(counter) == shard);
-        let (places, counters) = of_it.unzip();
-        Group { keys: shared.keys(shard), counters, places }
-    };
-    shared.shards.iter().map(group).filter(|group| !group.places.is_empty()).collect()
+    let group = |shard| Group { keys: shared.keys(shard), counters: Vec::new(), places: Vec::new() };
+    let mut groups: Vec<_> = shared.shards.iter().map(group).collect();
+    for (place, counter) in counters.iter().enumerate() {
+        let group = &mut groups[shared.shards.of(counter).index()];
+        group.counters.push(counter);
+        group.places.push(place);
+    }
+    groups.retain(|group| !group.places.is_empty());
+    groups
 }
 
 fn in_order<T>(groups: &[Group<'_>], answers: Vec<Vec<T>>) -> Vec<T> {
@@ -117,10 +126,9 @@ pub(super) async fn visitors(
     buckets: &[Bucket],
 ) -> Result<Sketch, Error> {
     let mut union = Sketch::new();
-    for shard in shared.shards.iter() {
-        let counters = counters.iter().filter(|counter| shared.shards.of(counter) == shard);
-        let all = counters.flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
-        let names = shared.keys(shard);
+    for Group { keys: names, counters, .. } in by_shard(shared, counters) {
+        let all =
+            counters.into_iter().flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
         let keys: Vec<_> = all.map(|(counter, bucket)| names.unique(counter, bucket)).collect();
         for keys in keys.chunks(SKETCHES) {
             merge(shared, keys, &mut union).await?;

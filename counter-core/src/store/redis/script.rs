@@ -1,5 +1,6 @@
-use std::fmt;
+use std::fmt::{self, Display, Write};
 
+use fred::bytes::Bytes;
 use fred::types::{FromValue, Value};
 use fred::util::sha1_hash;
 
@@ -17,7 +18,14 @@ pub(super) struct Script {
 #[derive(Debug)]
 pub(super) struct Call {
     keys: Vec<String>,
-    arguments: Vec<Value>,
+    arguments: Arguments,
+}
+
+/// All arguments in one piece of memory: a batch has thousands, and most are a few digits long.
+#[derive(Debug, Default)]
+struct Arguments {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
 }
 
 impl Script {
@@ -27,9 +35,10 @@ impl Script {
 
     pub(super) async fn run<R: FromValue>(&self, route: &Route, call: Call) -> Result<R, Error> {
         let first = call.keys[0].clone();
-        match route.call("EVALSHA", &first, call.words(&self.digest)).await {
+        let words = call.words();
+        match route.call("EVALSHA", &first, by(&self.digest, &words)).await {
             Err(error) if says(&error, "NOSCRIPT") => {
-                route.call("EVAL", &first, call.words(self.source)).await
+                route.call("EVAL", &first, by(self.source, &words)).await
             }
             answer => answer,
         }
@@ -42,10 +51,18 @@ impl fmt::Debug for Script {
     }
 }
 
+/// The words of a call by this name of a script.
+fn by(script: &str, words: &[Value]) -> Vec<Value> {
+    let mut all = Vec::with_capacity(1 + words.len());
+    all.push(script.into());
+    all.extend_from_slice(words);
+    all
+}
+
 impl Call {
     pub(super) fn new<const N: usize>(keys: [&str; N]) -> Self {
         const { assert!(N > 0) };
-        Self { keys: keys.map(str::to_owned).into(), arguments: Vec::new() }
+        Self { keys: keys.map(str::to_owned).into(), arguments: Arguments::default() }
     }
 
     /// One more key, of the same slot as the first.
@@ -53,21 +70,38 @@ impl Call {
         self.keys.push(key.to_owned());
     }
 
-    pub(super) fn push(&mut self, argument: impl Into<Value>) {
-        self.arguments.push(argument.into());
+    pub(super) fn push(&mut self, argument: impl AsRef<[u8]>) {
+        self.arguments.bytes.extend_from_slice(argument.as_ref());
+        self.arguments.end();
     }
 
     /// A whole number in decimal digits.
-    pub(super) fn number(&mut self, number: impl Copy + ToString) {
-        self.arguments.push(number.to_string().into());
+    pub(super) fn number(&mut self, number: impl Display) {
+        write!(self.arguments, "{number}").expect("memory takes everything");
+        self.arguments.end();
     }
 
-    fn words(&self, script: &str) -> Vec<Value> {
-        let mut words = Vec::with_capacity(2 + self.keys.len() + self.arguments.len());
-        words.push(script.into());
+    fn words(self) -> Vec<Value> {
+        let Arguments { bytes, ends } = self.arguments;
+        let bytes = Bytes::from(bytes);
+        let mut words = Vec::with_capacity(1 + self.keys.len() + ends.len());
         words.push(self.keys.len().to_string().into());
-        words.extend(self.keys.iter().map(Value::from));
-        words.extend(self.arguments.iter().cloned());
+        words.extend(self.keys.into_iter().map(Value::from));
+        let starts = std::iter::once(&0).chain(&ends);
+        words.extend(starts.zip(&ends).map(|(&start, &end)| Value::Bytes(bytes.slice(start..end))));
         words
+    }
+}
+
+impl Arguments {
+    fn end(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+}
+
+impl Write for Arguments {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.bytes.extend_from_slice(text.as_bytes());
+        Ok(())
     }
 }

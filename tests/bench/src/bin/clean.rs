@@ -1,0 +1,128 @@
+//! What cleaning costs, here and by the algorithm of the book in Python, on the same samples.
+//!
+//! `clean PYTHON [COUNTERS]`, where PYTHON has redis-py. The counters have buckets of a minute. In the first
+//! pass each loses 132 samples, which is what a cleaner finds that was away for two hours. In those that
+//! follow, a minute apart, a part of the counters lose one sample each.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bench::past;
+use bench::server::{self, Figures};
+use bench::table;
+use counter_core::{Counters, Namespace, RedisStore, Timestamp};
+use tests::RedisServer;
+
+/// Samples a counter has, and how many of them are older than the 120 that are kept.
+const SAMPLES: u64 = 252;
+const OLD: u64 = 132;
+
+/// The passes after the first: so many minutes later, and of how many counters one loses a sample.
+const LATER: [(u64, Option<usize>); 4] = [(0, None), (1, Some(100)), (2, Some(10)), (3, Some(1))];
+
+/// A pass: samples removed, the time it took, and the server's figures.
+struct Pass {
+    removed: u64,
+    took: Duration,
+    work: Figures,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let python = arguments.next().ok_or("usage: clean PYTHON [COUNTERS]")?;
+    let counters = arguments.next().map_or(Ok(20_000), |n| n.parse())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let now = Timestamp::now();
+    let theirs = book(Path::new(&python), counters, now)?;
+    let ours = runtime.block_on(ours(counters, now))?;
+    let lost = std::iter::once(format!("{OLD} of each"))
+        .chain(LATER.iter().map(|(_, part)| part.map_or("nothing".to_owned(), |n| format!("1 of 1 in {n}"))));
+    let rows = lost.zip(theirs.iter().zip(&ours)).map(|(lost, (book, here))| {
+        assert_eq!(book.removed, here.removed, "the same samples are removed");
+        let milliseconds = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
+        vec![
+            lost,
+            here.removed.to_string(),
+            milliseconds(book.took),
+            milliseconds(here.took),
+            format!("{:.1}", book.took.as_secs_f64() / here.took.as_secs_f64()),
+            milliseconds(book.work.processor),
+            milliseconds(here.work.processor),
+            here.work.calls("evalsha").count.to_string(),
+            format!("{:.2}", here.work.script[0] / 1e3),
+            format!("{:.2}", here.work.script[1] / 1e3),
+        ]
+    });
+    println!("A pass over {counters} counters:\n");
+    table::print(
+        &[
+            "lost since the last",
+            "samples removed",
+            "book, ms",
+            "here, ms",
+            "book : here",
+            "book, ms of the server's processor",
+            "here, ms of it",
+            "calls",
+            "median call, ms",
+            "longest call, ms",
+        ],
+        &rows.collect::<Vec<_>>(),
+    );
+    Ok(())
+}
+
+/// A server with the counters of this test, under the bare keys of the book.
+fn filled(counters: usize, now: Timestamp) -> RedisServer {
+    let server = server::start();
+    let names = past::names(counters);
+    past::write(&server, "", &names, "60", SAMPLES, now);
+    // Thinned, so that each of the later passes finds as many as it should.
+    let oldest = now.minus(now.as_unix() % 60).minus(119 * 60);
+    for (minutes, part) in LATER {
+        let Some(part) = part else { continue };
+        let start = oldest.plus(60 * (minutes - 1)).to_string();
+        for name in names.iter().enumerate().filter(|(n, _)| n % part != 0).map(|(_, name)| name) {
+            server.int(&["HDEL", &format!("count:60:{name}"), &start]);
+        }
+    }
+    server
+}
+
+fn times(now: Timestamp) -> impl Iterator<Item = Timestamp> {
+    std::iter::once(now).chain(LATER.iter().map(move |(minutes, _)| now.plus(60 * minutes)))
+}
+
+fn book(python: &Path, counters: usize, now: Timestamp) -> Result<Vec<Pass>, Box<dyn Error>> {
+    let server = filled(counters, now);
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("clean.py");
+    let pass = |now: Timestamp| {
+        let before = Figures::of(&server);
+        let (port, now) = (server.port().to_string(), now.to_string());
+        let answer = Command::new(python).arg(&program).args([port, now]).output()?;
+        let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
+        let (removed, seconds) = answer.trim().split_once(' ').ok_or("the book's cleaner failed")?;
+        let took = Duration::from_secs_f64(seconds.parse()?);
+        Ok(Pass { removed: removed.parse()?, took, work: Figures::of(&server).since(&before) })
+    };
+    times(now).map(pass).collect()
+}
+
+async fn ours(counters: usize, now: Timestamp) -> Result<Vec<Pass>, Box<dyn Error>> {
+    let server = filled(counters, now);
+    let bare: Namespace = "".parse()?;
+    let store = RedisStore::connect(&server.url(), bare).await?;
+    let (_, mut cleaner) = Counters::builder(store).build()?.into_upkeep();
+    let mut passes = Vec::new();
+    for now in times(now) {
+        server.command(&["CONFIG", "RESETSTAT"]);
+        let before = Figures::of(&server);
+        let began = Instant::now();
+        let cleaned = cleaner.clean_once(now).await?;
+        let took = began.elapsed();
+        passes.push(Pass { removed: cleaned.samples, took, work: Figures::of(&server).since(&before) });
+    }
+    Ok(passes)
+}

@@ -1,0 +1,193 @@
+//! What a flush costs: the client's processor time, the wire, and the server.
+//!
+//! Counters with hits in every second, as many as the argument says or some typical numbers, at the seven
+//! default precisions. The store has 120 samples of each already, and each second brings a new one: what is
+//! found after long use, between two passes of the cleaner.
+
+use std::error::Error;
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use bench::past;
+use bench::server::Figures;
+use bench::{processor, table};
+use counter_core::fred::clients::Client;
+use counter_core::fred::interfaces::ClientLike;
+use counter_core::fred::types::config::Config;
+use counter_core::fred::types::{ClusterHash, CustomCommand, Value};
+use counter_core::{Counters, Namespace, Precisions, RedisStore, Timestamp, VisitorKey};
+use tests::RedisServer;
+
+/// Flushes that come first, and those that are measured.
+const BEFORE: u64 = 5;
+const MEASURED: u64 = 55;
+
+/// The commands that the book sends for a hit: HINCRBY and ZADD for each precision.
+const BOOK: f64 = 14.0;
+
+/// The load of which the operations are told: hits a second, on a hundred routes and `hits`.
+const REQUESTS: u32 = 10_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let asked: Vec<usize> = std::env::args().skip(1).map(|n| n.parse()).collect::<Result<_, _>>()?;
+    let counters = if asked.is_empty() { vec![1, 100, 1000, 2000] } else { asked };
+    let mut rows = Vec::new();
+    for counters in counters {
+        for visitors in [0, 1, 10] {
+            rows.push(runtime.block_on(flush(counters, visitors))?);
+        }
+    }
+    println!(
+        "A flush of so many counters, each with hits, and with new visitors in that second (medians of \
+         processor time, means of the rest):\n"
+    );
+    table::print(
+        &[
+            "counters",
+            "new visitors of each",
+            "client, ms of processor",
+            "until acknowledged, ms",
+            "script calls",
+            "KB sent",
+            "operations",
+            "server, ms of processor",
+            "µs an operation",
+            "µs a plain HINCRBY",
+            "a call, ms",
+        ],
+        &rows,
+    );
+    let rows = [1000, REQUESTS].map(|requests| runtime.block_on(operations(requests)));
+    println!("A second of requests, each a hit on `hits` and on one of a hundred routes:\n");
+    table::print(
+        &[
+            "requests",
+            "script calls",
+            "operations inside",
+            "the book's commands",
+            "calls : book's",
+            "operations : book's",
+        ],
+        &rows.into_iter().collect::<Result<Vec<_>, _>>()?,
+    );
+    Ok(())
+}
+
+/// Flushes of so many counters, with so many new visitors of each.
+async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error>> {
+    let server = RedisServer::start();
+    let mut site = counters(&server).await?;
+    let recorder = site.recorder();
+    let (start, names) = (Timestamp::now(), past::names(count));
+    past::write(&server, "access:", &names, &past::every_precision(), 120, start);
+    let counters: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
+    let key = VisitorKey::new([7; 16]);
+    let (mut client, mut waits, mut before) = (Vec::new(), Vec::new(), None);
+    for second in 0..BEFORE + MEASURED {
+        if second == BEFORE {
+            before = Some(Figures::of(&server));
+        }
+        let at = start.plus(second + 1);
+        for counter in &counters {
+            // A flush is nearly always of two seconds.
+            for at in [at.minus(1), at] {
+                recorder.record_at(*counter, None, at, NonZeroU32::new(9).expect("not 0"));
+            }
+            for visitor in 0..visitors {
+                let number = second * visitors + visitor;
+                recorder.record_at(
+                    *counter,
+                    Some(key.visitor(&[&number.to_le_bytes()])),
+                    at,
+                    NonZeroU32::MIN,
+                );
+            }
+        }
+        let (began, time) = (Instant::now(), processor::time());
+        site.flush().await?;
+        if second >= BEFORE {
+            client.push((processor::time() - time).as_secs_f64() * 1e3);
+            waits.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    let work = Figures::of(&server).since(&before.expect("there are flushes before"));
+    let plain = plain(&server, &names, start.plus(BEFORE + MEASURED)).await?;
+    let (each, scripts) = (MEASURED as f64, work.calls("evalsha"));
+    let milliseconds = work.processor.as_secs_f64() * 1e3;
+    Ok(vec![
+        count.to_string(),
+        visitors.to_string(),
+        format!("{:.2}", table::quantile(&mut client, 0.5)),
+        format!("{:.1}", table::quantile(&mut waits, 0.5)),
+        format!("{:.1}", scripts.count as f64 / each),
+        format!("{:.1}", work.received as f64 / 1e3 / each),
+        format!("{:.0}", work.operations() as f64 / each),
+        format!("{:.2}", milliseconds / each),
+        format!("{:.2}", milliseconds * 1e3 / work.operations() as f64),
+        format!("{plain:.2}"),
+        format!("{:.2}", scripts.microseconds as f64 / 1e3 / scripts.count as f64),
+    ])
+}
+
+/// What the server takes for an increment that is sent as a command of its own, in a pipeline; in µs.
+async fn plain(server: &RedisServer, names: &[String], now: Timestamp) -> Result<f64, Box<dyn Error>> {
+    let client = Client::new(Config::from_url(&server.url())?, None, None, None);
+    client.init().await?;
+    let before = Figures::of(server);
+    for _ in 0..1 + 2000 / names.len() {
+        let pipeline = client.pipeline();
+        for name in names {
+            for kept in Precisions::default().iter() {
+                let start = kept.precision.bucket(now).start.to_string();
+                let words = [format!("access:count:{}:{name}", kept.precision), start, "9".to_owned()];
+                let command = CustomCommand::new_static("HINCRBY", ClusterHash::FirstKey, false);
+                let () = pipeline.custom(command, words.to_vec()).await?;
+            }
+        }
+        let _: Vec<Value> = pipeline.all().await?;
+    }
+    let work = Figures::of(server).since(&before);
+    Ok(work.processor.as_secs_f64() * 1e6 / work.operations() as f64)
+}
+
+/// A minute of so many requests a second.
+async fn operations(requests: u32) -> Result<Vec<String>, Box<dyn Error>> {
+    let server = RedisServer::start();
+    let mut site = counters(&server).await?;
+    let recorder = site.recorder();
+    let hits = recorder.counter("hits");
+    let (start, seconds, mut names) = (Timestamp::now(), 60, past::names(100));
+    let routes: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
+    names.push("hits".to_owned());
+    past::write(&server, "access:", &names, &past::every_precision(), 120, start);
+    let before = Figures::of(&server);
+    for second in 0..seconds {
+        let at = start.plus(second);
+        for (n, route) in (0..requests).zip(routes.iter().cycle()) {
+            // The second half belongs to the next second.
+            let at = if n < requests / 2 { at } else { at.plus(1) };
+            recorder.record_at(hits, None, at, NonZeroU32::MIN);
+            recorder.record_at(*route, None, at, NonZeroU32::MIN);
+        }
+        site.flush().await?;
+    }
+    let work = Figures::of(&server).since(&before);
+    let calls = work.calls("evalsha").count as f64 / seconds as f64;
+    let operations = work.operations() as f64 / seconds as f64;
+    let book = BOOK * 2.0 * f64::from(requests);
+    let part = |of: f64| format!("1 : {:.0}", book / of);
+    Ok(vec![
+        requests.to_string(),
+        format!("{calls:.1}"),
+        format!("{operations:.0}"),
+        format!("{book:.0}"),
+        part(calls),
+        part(operations),
+    ])
+}
+
+async fn counters(server: &RedisServer) -> Result<Counters<RedisStore>, Box<dyn Error>> {
+    let store = RedisStore::connect(&server.url(), Namespace::default()).await?;
+    Ok(Counters::builder(store).build()?)
+}

@@ -1,0 +1,141 @@
+//! What reading costs: one series, a thousand, and a table of all counters.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use bench::past;
+use bench::server::Figures;
+use bench::{processor, table};
+use counter_core::fred::clients::Client;
+use counter_core::fred::interfaces::ClientLike;
+use counter_core::fred::types::config::Config;
+use counter_core::fred::types::{ClusterHash, CustomCommand, Value};
+use counter_core::{CounterName, Counters, Precision, RedisStore, Stats, Timestamp};
+use tests::RedisServer;
+
+const COUNTERS: usize = 2000;
+const SERIES: usize = 1000;
+/// Rows of a page of the dashboard's table.
+const ROWS: usize = 25;
+const TURNS: usize = 21;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(read())
+}
+
+async fn read() -> Result<(), Box<dyn Error>> {
+    let server = RedisServer::start();
+    let (now, names) = (Timestamp::now(), past::names(COUNTERS));
+    past::write(&server, "access:", &names, &past::every_precision(), 120, now);
+    let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+    let client = Client::new(Config::from_url(&server.url())?, None, None, None);
+    client.init().await?;
+    let store = RedisStore::builder().client(client.clone());
+    let stats = Counters::builder(store).build()?.stats();
+
+    let minute = Precision::try_from(60)?;
+    let end = minute.bucket(now).end();
+    let mut rows = Vec::new();
+    for buckets in [10, 120] {
+        let range = end.minus(60 * buckets)..end;
+        let (mut times, before) = (Vec::new(), Figures::of(&server));
+        for _ in 0..100 {
+            let began = Instant::now();
+            let series = stats.series(&names[0], minute, range.clone()).await?;
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+            assert_eq!(series.samples.len() as u64, buckets);
+        }
+        let commands = Figures::of(&server).since(&before).operations() / 100;
+        rows.push(row(
+            &format!("a series of {buckets} buckets"),
+            table::quantile(&mut times, 0.5),
+            commands,
+            "",
+        ));
+    }
+
+    let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut our_time, mut bare_time) = (Duration::ZERO, Duration::ZERO);
+    let before = Figures::of(&server);
+    for _ in 0..TURNS {
+        let (began, time) = (Instant::now(), processor::time());
+        let series = stats.several(&names[..SERIES], minute, end.minus(7200)..end).await?;
+        let here = began.elapsed().as_secs_f64() * 1e3;
+        our_time += processor::time() - time;
+        assert_eq!(series.iter().map(|series| series.samples.len()).sum::<usize>(), 120 * SERIES);
+        let (began, time) = (Instant::now(), processor::time());
+        hashes(&client, &names[..SERIES]).await?;
+        let there = began.elapsed().as_secs_f64() * 1e3;
+        bare_time += processor::time() - time;
+        (ours.push(here), bare.push(there), ratios.push(here / there));
+    }
+    let commands = Figures::of(&server).since(&before).operations() / (2 * TURNS as u64);
+    let client = |time: Duration| {
+        format!("{:.1} ms of the client's processor", time.as_secs_f64() * 1e3 / TURNS as f64)
+    };
+    let ratio =
+        format!("{:.2} of the bare pipeline; {}", table::quantile(&mut ratios, 0.5), client(our_time));
+    rows.push(row("1,000 series of 120 buckets", table::quantile(&mut ours, 0.5), commands, &ratio));
+    let hgetall = "a bare pipeline of 1,000 HGETALL";
+    rows.push(row(hgetall, table::quantile(&mut bare, 0.5), commands, &client(bare_time)));
+
+    let (mut times, before) = (Vec::new(), Figures::of(&server));
+    for _ in 0..TURNS {
+        let began = Instant::now();
+        page(&stats, now).await?;
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    let commands = Figures::of(&server).since(&before).operations() / TURNS as u64;
+    rows.push(row(
+        "a table of 2,000 counters",
+        table::quantile(&mut times, 0.5),
+        commands,
+        "all totals, 25 rows with sparklines",
+    ));
+    println!("Reading from one server, medians:\n");
+    table::print(&["what", "ms", "commands", ""], &rows);
+    Ok(())
+}
+
+fn row(what: &str, milliseconds: f64, commands: u64, note: &str) -> Vec<String> {
+    vec![what.to_owned(), format!("{milliseconds:.2}"), commands.to_string(), note.to_owned()]
+}
+
+/// The least that such a client has to do; what it answers is not looked at.
+async fn hashes(client: &Client, names: &[CounterName]) -> Result<Vec<Value>, Box<dyn Error>> {
+    let pipeline = client.pipeline();
+    for name in names {
+        let command = CustomCommand::new_static("HGETALL", ClusterHash::FirstKey, false);
+        let () = pipeline.custom(command, vec![format!("access:count:60:{name}")]).await?;
+    }
+    Ok(pipeline.all().await?)
+}
+
+/// What the dashboard's table reads: all names, the hits of today of each, and of the rows of a page
+/// their sparklines, yesterday, lifetimes and visitors.
+async fn page(stats: &Stats<RedisStore>, now: Timestamp) -> Result<(), Box<dyn Error>> {
+    let (mut names, mut after) = (Vec::new(), None);
+    loop {
+        let page = stats.known(after.as_ref(), 1000).await?;
+        names.extend(page.counters.into_iter().map(|(name, _)| name));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(names.len(), COUNTERS);
+    let [minute, hour, day] = [60, 3600, 86_400].map(|width| Precision::try_from(width).expect("not 0"));
+    let today = day.bucket(now);
+    let totals = stats.several(&names, day, today.start..today.end()).await?;
+    let mut order: Vec<_> = totals.iter().map(counter_core::Series::total).zip(&names).collect();
+    order.sort_unstable_by(|a, b| b.cmp(a));
+    let shown: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
+    let end = minute.bucket(now).end();
+    stats.several(&shown, minute, end.minus(7200)..end).await?;
+    stats.several(&shown, hour, today.start.minus(86_400)..today.start).await?;
+    stats.lifetimes(&shown).await?;
+    for name in &shown {
+        stats.uniques(std::slice::from_ref(name), day, today.start..today.end()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! What a hit costs while threads become more, and an instance while instances do.
+//!
+//! The instances are recorders with a flusher each, as in a process of their own, and flush into a cluster
+//! of three masters. What they share are connections, 25 of them one set.
+
+use std::error::Error;
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use bench::past;
+use bench::server::Figures;
+use bench::{processor, table};
+use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Timestamp, VisitorKey};
+use tests::RedisCluster;
+
+/// Hits of a thread.
+const HITS: u32 = 4_000_000;
+/// Counters that are hit in each second by each instance.
+const COUNTERS: usize = 20;
+/// Instances that share their connections.
+const GROUP: usize = 25;
+/// Seconds of each number of instances.
+const SECONDS: u64 = 5;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    threads()?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(instances())
+}
+
+fn threads() -> Result<(), Box<dyn Error>> {
+    let mut rows = Vec::new();
+    for threads in [1, 2, 4, 8] {
+        let site = Counters::builder(MemoryStore::new()).build()?;
+        let (began, time) = (Instant::now(), processor::time());
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let recorder = site.recorder();
+                scope.spawn(move || {
+                    let counters = past::names(100);
+                    let counters: Vec<_> = counters.iter().map(|name| recorder.counter(name)).collect();
+                    let key = VisitorKey::new([7; 16]);
+                    let visitors: Vec<_> =
+                        (0..64_u32).map(|n| key.visitor(&[&(64 * thread + n).to_le_bytes()])).collect();
+                    let pairs = counters.iter().cycle().zip(visitors.iter().cycle());
+                    for (counter, visitor) in pairs.take(HITS as usize) {
+                        recorder.record(*counter, *visitor);
+                    }
+                });
+            }
+        });
+        let hits = f64::from(threads) * f64::from(HITS);
+        let (took, time) = (began.elapsed().as_secs_f64(), (processor::time() - time).as_secs_f64());
+        assert_eq!(site.stats().ledger().hits.recorded as f64, hits);
+        rows.push(vec![
+            threads.to_string(),
+            format!("{:.1}", hits / took / 1e6),
+            format!("{:.1}", time / hits * 1e9),
+        ]);
+    }
+    let cores = std::thread::available_parallelism()?;
+    println!("Threads that record, on {cores} cores:\n");
+    table::print(&["threads", "million hits a second", "ns of processor a hit"], &rows);
+    Ok(())
+}
+
+async fn instances() -> Result<(), Box<dyn Error>> {
+    let mut rows = Vec::new();
+    for instances in [1, 10, 100, 1000] {
+        let cluster = RedisCluster::start_with(&["--appendonly", "no"]);
+        let mut all = Vec::new();
+        let mut stores: Vec<RedisStore> = Vec::new();
+        for instance in 0..instances {
+            if instance % GROUP == 0 {
+                stores.push(RedisStore::connect(&cluster.url(), Namespace::default()).await?);
+            }
+            let store = stores[instance / GROUP].clone();
+            all.push(Counters::builder(store).build()?);
+        }
+        let start = Timestamp::now();
+        second(&mut all, start).await?;
+        let before: Vec<_> = cluster.nodes().iter().map(Figures::of).collect();
+        let (began, time) = (Instant::now(), processor::time());
+        for late in 1..=SECONDS {
+            second(&mut all, start.plus(late)).await?;
+        }
+        let (took, time) = (began.elapsed().as_secs_f64(), processor::time() - time);
+        let work: Vec<_> = cluster
+            .nodes()
+            .iter()
+            .zip(&before)
+            .map(|(node, before)| Figures::of(node).since(before))
+            .collect();
+        let each = instances as f64 * SECONDS as f64;
+        let sum = |of: fn(&Figures) -> f64| work.iter().map(of).sum::<f64>() / each;
+        let operations = sum(|work| work.operations() as f64);
+        let server = sum(|work| work.processor.as_secs_f64() * 1e3);
+        let applied: u64 = all.iter().map(|one| one.stats().ledger().hits.applied).sum();
+        assert_eq!(applied, instances as u64 * COUNTERS as u64 * (SECONDS + 1), "every hit has arrived");
+        rows.push(vec![
+            instances.to_string(),
+            format!("{:.1}", sum(|work| work.calls("evalsha").count as f64)),
+            format!("{operations:.0}"),
+            format!("{:.2}", time.as_secs_f64() * 1e3 / each),
+            format!("{server:.2}"),
+            format!("{:.2}", server * 1e3 / operations),
+            format!("{:.0}", 100.0 * server / 1e3 * instances as f64 / 3.0),
+            format!("{:.2}", took / SECONDS as f64),
+        ]);
+    }
+    println!(
+        "A second of instances with hits on {COUNTERS} counters each, into three masters with 16 shards:\n"
+    );
+    table::print(
+        &[
+            "instances",
+            "calls of each",
+            "operations of each",
+            "ms of its processor, each",
+            "ms of the masters' processors, each",
+            "µs an operation",
+            "% of each master's core",
+            "s until all is acknowledged",
+        ],
+        &rows,
+    );
+    Ok(())
+}
+
+/// A second of all instances: hits on each counter, and the flush.
+async fn second(all: &mut [Counters<RedisStore>], at: Timestamp) -> Result<(), Box<dyn Error>> {
+    for one in &mut *all {
+        let recorder = one.recorder();
+        for name in past::names(COUNTERS) {
+            recorder.record_at(recorder.counter(&name), None, at, NonZeroU32::MIN);
+        }
+    }
+    futures_util::future::try_join_all(all.iter_mut().map(flush)).await?;
+    Ok(())
+}
+
+/// Again when a call took more than its five seconds, as a machine that is busy otherwise may have it.
+async fn flush(one: &mut Counters<RedisStore>) -> Result<(), counter_core::Error> {
+    for _ in 0..5 {
+        if one.flush().await.is_ok() {
+            return Ok(());
+        }
+    }
+    one.flush().await
+}

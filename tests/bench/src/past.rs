@@ -1,0 +1,56 @@
+//! A store as long use leaves it: so many samples of every counter and precision.
+
+use counter_core::{Precisions, Timestamp};
+use tests::RedisServer;
+
+/// Writes a counter of each number in ARGV: prefix, now, samples, precisions with commas, then names.
+const WRITE: &str = "
+local at = tonumber(ARGV[2])
+for n = 5, #ARGV do
+  for precision in string.gmatch(ARGV[4], '%d+') do
+    local width, samples = tonumber(precision), tonumber(ARGV[3])
+    local last = at - at % width
+    local fields = {}
+    for back = samples - 1, 0, -1 do
+      fields[#fields + 1] = string.format('%.0f', last - back * width)
+      fields[#fields + 1] = tostring(1 + back * 7919 % 5000)
+    end
+    local member = precision .. ':' .. ARGV[n]
+    redis.call('HSET', ARGV[1] .. 'count:' .. member, unpack(fields))
+    redis.call('ZADD', ARGV[1] .. 'known:', 0, member)
+    redis.call('ZADD', ARGV[1] .. 'due', string.format('%.0f', last - (samples - 1) * width + 120 * width), member)
+  end
+  redis.call('HSET', ARGV[1] .. 'total', ARGV[n], 1000000)
+end";
+
+/// The default precisions, with commas between them.
+#[must_use]
+pub fn every_precision() -> String {
+    Precisions::default().iter().map(|kept| kept.precision.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// Writes the latest samples of counters, at these precisions, under a prefix.
+pub fn write(
+    server: &RedisServer,
+    prefix: &str,
+    names: &[String],
+    precisions: &str,
+    samples: u64,
+    now: Timestamp,
+) {
+    for names in names.chunks(20) {
+        let mut words: Vec<String> =
+            ["EVAL", WRITE, "0", prefix, &now.to_string(), &samples.to_string(), precisions]
+                .map(str::to_owned)
+                .into();
+        words.extend_from_slice(names);
+        let answer = server.command(&words);
+        assert_eq!(answer, tests::Value::Nil, "the samples are written");
+    }
+}
+
+/// The names of so many counters.
+#[must_use]
+pub fn names(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("/articles/{n}")).collect()
+}
