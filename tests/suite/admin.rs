@@ -13,7 +13,7 @@ use counter_layer::admin::{self, Access};
 use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tests::{RedisServer, until};
+use tests::{RedisServer, noon_offset, until};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use tower::ServiceExt;
@@ -555,8 +555,10 @@ impl<S: Store> Site<S> {
         Self::with(store, Access::open())
     }
 
+    /// It is noon there: no day ends while a test runs.
     pub(crate) fn with(store: S, access: Access) -> Self {
-        let counters = Counters::builder(store).build().expect("the defaults are fine");
+        let counters = Counters::builder(store).utc_offset(noon_offset()).build();
+        let counters = counters.expect("the offset is one of whole hours");
         let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
         Self { counters, router }
     }
