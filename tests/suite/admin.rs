@@ -555,10 +555,11 @@ impl<S: Store> Site<S> {
         Self::with(store, Access::open())
     }
 
-    /// It is noon there: no day ends while a test runs.
     pub(crate) fn with(store: S, access: Access) -> Self {
-        let counters = Counters::builder(store).utc_offset(noon_offset()).build();
-        let counters = counters.expect("the offset is one of whole hours");
+        Self::of(Counters::builder(store).build().expect("the defaults are fine"), access)
+    }
+
+    fn of(counters: Counters<S>, access: Access) -> Self {
         let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
         Self { counters, router }
     }
@@ -577,6 +578,12 @@ impl<S: Store> Site<S> {
 
 pub(crate) fn site() -> Site<MemoryStore> {
     Site::open(MemoryStore::new())
+}
+
+/// A site where no day ends while a test runs.
+pub(crate) fn site_at_noon() -> Site<MemoryStore> {
+    let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build();
+    Site::of(counters.expect("the offset is one of whole hours"), Access::open())
 }
 
 /// A site whose Redis was there and has gone.

@@ -3,11 +3,11 @@
 use counter_core::Timestamp;
 use http::StatusCode;
 
-use crate::admin::{ask, site};
+use crate::admin::{ask, site, site_at_noon};
 
 #[tokio::test]
 async fn what_comes_next_has_a_band_and_says_how_far_off_it_would_have_been() {
-    let mut site = site();
+    let mut site = site_at_noon();
     let days = site.counters.stats().grid().counts.of_width(86_400).expect("days are kept").precision;
     let now = Timestamp::now();
     // As many on every day, but for one that stands out.

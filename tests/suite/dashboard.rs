@@ -231,11 +231,12 @@ async fn the_pages_of_two_thousand_counters_are_read_in_less_than_ten_round_trip
     fill(&counters.recorder());
     counters.flush().await.expect("Redis takes all");
     let router = routed(counters.stats());
-    // Longer than it takes to ask for what goes together.
-    proxy.delay_replies(Duration::from_millis(600));
+    // Longer than between two questions that go together.
+    proxy.await_silence(Duration::from_millis(300));
     for path in [
         "",
         "?sort=uniques",
+        "?sort=change",
         "?precision=3600&uniques=1&forecast=1",
         "/counter?counter=hits&uniques=1",
         "/parts",
