@@ -1,5 +1,5 @@
 //! The harness of the integration tests: real servers, a network that fails on command, programs
-//! under test, and waiting that is bounded.
+//! under test, a browser, and waiting that is bounded.
 //!
 //! Everything that is started here is ended when its value is dropped, and nothing but that: a
 //! panic in a test leaves no server behind. What goes wrong in the harness itself panics, with
@@ -17,9 +17,12 @@ pub mod mariadb;
 pub mod postgres;
 pub mod resp;
 pub mod until;
+pub mod noon;
+pub mod browser;
 
 pub use cluster::RedisCluster;
 pub use mariadb::MariaDb;
+pub use noon::noon_offset;
 pub use postgres::Postgres;
 pub use process::Process;
 pub use proxy::FaultProxy;

@@ -157,9 +157,13 @@ impl FaultProxy {
         self.faults.to_answer.spent()
     }
 
-    /// How often a request came after a reply to earlier ones: how often the clients waited, at the most,
-    /// when replies are [delayed](Self::delay_replies) for longer than it takes to ask all that goes
-    /// together.
+    /// Passes replies on only when nobody has asked anything for so long: when everybody waits.
+    pub fn await_silence(&self, silence: Duration) {
+        self.faults.conduct.send_modify(|conduct| conduct.silence = silence);
+    }
+
+    /// How often a request came after a reply to earlier ones: how often the clients waited, when replies
+    /// [await silence](Self::await_silence).
     #[must_use]
     pub fn round_trips(&self) -> u64 {
         self.faults.round_trips()

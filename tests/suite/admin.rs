@@ -13,7 +13,7 @@ use counter_layer::admin::{self, Access};
 use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tests::{RedisServer, until};
+use tests::{RedisServer, noon_offset, until};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use tower::ServiceExt;
@@ -556,7 +556,10 @@ impl<S: Store> Site<S> {
     }
 
     pub(crate) fn with(store: S, access: Access) -> Self {
-        let counters = Counters::builder(store).build().expect("the defaults are fine");
+        Self::of(Counters::builder(store).build().expect("the defaults are fine"), access)
+    }
+
+    fn of(counters: Counters<S>, access: Access) -> Self {
         let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
         Self { counters, router }
     }
@@ -575,6 +578,12 @@ impl<S: Store> Site<S> {
 
 pub(crate) fn site() -> Site<MemoryStore> {
     Site::open(MemoryStore::new())
+}
+
+/// A site where no day ends while a test runs.
+pub(crate) fn site_at_noon() -> Site<MemoryStore> {
+    let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build();
+    Site::of(counters.expect("the offset is one of whole hours"), Access::open())
 }
 
 /// A site whose Redis was there and has gone.

@@ -3,25 +3,26 @@
 use counter_core::Timestamp;
 use http::StatusCode;
 
-use crate::admin::{ask, site};
+use crate::admin::{ask, site, site_at_noon};
 
 #[tokio::test]
 async fn what_comes_next_has_a_band_and_says_how_far_off_it_would_have_been() {
-    let mut site = site();
+    let mut site = site_at_noon();
+    let days = site.counters.stats().grid().counts.of_width(86_400).expect("days are kept").precision;
     let now = Timestamp::now();
-    // As many in every hour for four days, but for one that stands out.
-    for hour in 0..96 {
-        let hits = if hour == 30 { 400 } else { 20 };
-        site.record("hits", now.minus(hour * 3600), hits).await;
+    // As many on every day, but for one that stands out.
+    for day in 0..96 {
+        let hits = if day == 30 { 400 } else { 20 };
+        site.record("hits", now.minus(day * 86_400), hits).await;
     }
-    let answer = ask(&site.router, "forecast?counter=hits&precision=3600&horizon=6").await;
+    let answer = ask(&site.router, "forecast?counter=hits&precision=86400&horizon=6").await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
     let forecast = answer.json();
     let points = forecast["points"].as_array().expect("points");
     assert_eq!(points.len(), 6);
-    let hour = now.minus(2).as_unix() / 3600 * 3600;
+    let today = days.bucket(now).start.as_unix();
     for (n, point) in (0..).zip(points) {
-        assert_eq!(point["start"].as_u64(), Some(hour + n * 3600));
+        assert_eq!(point["start"].as_u64(), Some(today + n * 86_400));
         let (lower, upper) =
             (point["lower"].as_u64().expect("a count"), point["upper"].as_u64().expect("a count"));
         let expected = point["expected"].as_f64().expect("a number");

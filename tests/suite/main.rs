@@ -39,6 +39,5 @@ mod admin_metrics;
 mod admin_pictures;
 mod dashboard;
 mod browser;
-mod axe;
 mod example;
 mod tidy;

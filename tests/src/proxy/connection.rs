@@ -194,10 +194,7 @@ async fn pass_replies(
                 }
             }
         };
-        let delay = faults.delay();
-        if !delay.is_zero() {
-            time::sleep_until(received + delay).await;
-        }
+        faults.until_due(received).await;
         faults.count_reply();
         if client.write_all(&bytes).await.is_err() {
             return;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::{self, Instant};
 
 /// What a proxy does wrong at the moment, and what it has done wrong.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(super) struct Faults {
     round_trips: AtomicU64,
     /// Whether a reply has been passed on since the last request.
     has_replied: AtomicBool,
+    last_request: Mutex<Instant>,
 }
 
 /// How all connections are treated.
@@ -31,6 +33,8 @@ pub(super) struct Conduct {
     /// How many of the connections, in the order in which they were made, have been forgotten.
     pub(super) forgotten: u64,
     pub(super) delay: Duration,
+    /// How long nobody must have asked anything before a reply is passed on.
+    pub(super) silence: Duration,
 }
 
 impl Faults {
@@ -46,10 +50,12 @@ impl Faults {
             connections: AtomicU64::new(0),
             round_trips: AtomicU64::new(0),
             has_replied: AtomicBool::new(true),
+            last_request: Mutex::new(Instant::now()),
         }
     }
 
     pub(super) fn count_request(&self) {
+        *self.last_request.lock().expect("nothing panics under this lock") = Instant::now();
         if self.has_replied.swap(false, Relaxed) {
             self.round_trips.fetch_add(1, Relaxed);
         }
@@ -86,8 +92,18 @@ impl Faults {
         drop(conduct.wait_for(such).await.expect("we hold the sender"));
     }
 
-    pub(super) fn delay(&self) -> Duration {
-        self.conduct.borrow().delay
+    /// Waits until a reply that was received then may be passed on.
+    pub(super) async fn until_due(&self, received: Instant) {
+        let Conduct { delay, .. } = *self.conduct.borrow();
+        let mut due = received + delay;
+        loop {
+            let last_request = *self.last_request.lock().expect("nothing panics under this lock");
+            due = due.max(last_request + self.conduct.borrow().silence);
+            if due <= Instant::now() {
+                return;
+            }
+            time::sleep_until(due).await;
+        }
     }
 
     /// Counts a connection, and returns its number: the first is 1.

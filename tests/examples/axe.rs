@@ -1,0 +1,69 @@
+//! The browser of `tests/axe`: every page for people under the rules of axe-core, the file of which it is given.
+
+use std::error::Error;
+use std::fs;
+
+use serde_json::Value;
+use tests::browser::{Page, Wanted, browse};
+
+/// Calls `done` with what there is against a page, a text for each element.
+const RUN: &str = r#"
+for (const details of document.querySelectorAll("details")) details.open = true;
+axe.run(document, { resultTypes: ["violations"] }).then(
+  ({ violations }) => done(violations.flatMap(({ id, impact, help, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id} (${impact}): ${help}\n  ${html}\n  ${failureSummary}`))),
+  (error) => done([`axe: ${error}`]));
+"#;
+
+const PAGES: [&str; 7] = [
+    "",
+    "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
+    "?precision=3600&uniques=1&q=nothing+like+it",
+    "/counter?counter=%2Farticles&precision=1&span=120&forecast=1",
+    "/counter?counter=%2Fnothing",
+    "/api/explore",
+    "?counter=%2Farticles&sort=uniques&zone=utc",
+];
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let file = std::env::args().nth(1).ok_or("usage: axe axe.min.js")?;
+    let axe = fs::read_to_string(file)?;
+    let mut against = 0;
+    for (name, dark, width, height) in [
+        ("light", false, 1180, 1300),
+        ("dark", true, 1180, 1300),
+        ("phone", false, 390, 844),
+        ("dark phone", true, 390, 844),
+    ] {
+        let axe = axe.clone();
+        let said =
+            browse(Wanted { demo: true, dark, width, height, ..Wanted::default() }, |page| async move {
+                let mut said = Vec::new();
+                for path in PAGES {
+                    page.open(path).await;
+                    said.extend(try_page(&page, &axe).await.iter().map(|what| format!("{path:?}: {what}")));
+                }
+                // The page that is not there is one of them, and the browser says so.
+                page.complaints().await;
+                said
+            })
+            .await;
+        println!("{name}: {} against {} pages", said.len(), PAGES.len());
+        said.iter().for_each(|what| println!("{what}"));
+        against += said.len();
+    }
+    if against > 0 {
+        return Err(format!("axe-core has {against} things against them").into());
+    }
+    Ok(())
+}
+
+async fn try_page(page: &Page, axe: &str) -> Vec<String> {
+    page.run(axe).await;
+    match page.run_until_done(RUN).await {
+        Value::Array(against) => against.iter().map(|what| what.as_str().unwrap_or("?").to_owned()).collect(),
+        other => vec![other.to_string()],
+    }
+}

@@ -1,0 +1,297 @@
+//! The example in a browser: what people see of it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use fantoccini::elements::Element;
+use fantoccini::wd::WebDriverCompatibleCommand;
+use fantoccini::{Client, ClientBuilder, Locator};
+use http::Method;
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Map, Value, json};
+use tokio::task::{LocalSet, spawn_local};
+use url::{ParseError, Url};
+
+pub use fantoccini::key::Key;
+
+use crate::http::get;
+use crate::noon::noon_offset;
+use crate::process::{Process, example};
+use crate::until::until;
+
+/// How long a browser may take to start, or to show something, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How many ports are tried before the fault is not the port's.
+const PORTS: usize = 5;
+
+/// Who visits the site.
+const SOMEBODY: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+
+/// What has been visited before a page is opened, by one visitor.
+const VISITED: [&str; 8] =
+    ["/", "/", "/", "/articles/1", "/articles/2", "/search?q=once", "/fail", "/articles"];
+
+/// What a browser is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Whether scripts run.
+    pub script: bool,
+    /// Whether the site visits itself all the time.
+    pub demo: bool,
+    /// Whether the dark is preferred.
+    pub dark: bool,
+    /// In pixels; a page of less than 500 is on a telephone.
+    pub width: u32,
+    /// In pixels.
+    pub height: u32,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { script: true, demo: false, dark: false, width: 1180, height: 1000 }
+    }
+}
+
+/// A page in a browser in Tokyo.
+#[derive(Clone, Debug)]
+pub struct Page {
+    client: Client,
+    site: SocketAddr,
+}
+
+/// Starts the example, visits it eight times, opens its dashboard in a browser by the link that it says, has
+/// that used, and ends both; what came of using it. It is noon where the site's days begin. In the end the
+/// browser must have had nothing to complain about.
+///
+/// # Panics
+///
+/// When something does not start or end, and as `using` does.
+pub async fn browse<F: Future<Output: 'static> + 'static>(
+    wanted: Wanted,
+    using: impl FnOnce(Page) -> F + 'static,
+) -> F::Output {
+    let (_example, link) = start_example(wanted.demo).await;
+    let site = Url::parse(&link).expect("a link").socket_addrs(|| None).expect("an address")[0];
+    let (_driver, port) = start_driver().await;
+    let profile = tempfile::tempdir().expect("a folder");
+    let client = ClientBuilder::new(HttpConnector::new())
+        .capabilities(capabilities(wanted, profile.path().to_str().expect("text")))
+        .connect(&format!("http://127.0.0.1:{port}"))
+        .await
+        .expect("the browser starts");
+    let page = Page { client: client.clone(), site };
+
+    let used = async move {
+        page.prefer(if wanted.dark { "dark" } else { "light" }).await;
+        for path in VISITED {
+            page.visit(path).await;
+        }
+        page.client.goto(&link).await.expect("the link opens");
+        let came = using(page.clone()).await;
+        (came, page.complaints().await)
+    };
+    let used = LocalSet::new().run_until(async { spawn_local(used).await }).await;
+    // Also after a panic: a driver that is killed leaves its browser behind.
+    client.close().await.expect("the browser ends");
+    match used {
+        Ok((came, complaints)) => {
+            assert!(complaints.is_empty(), "the browser complains: {complaints:?}");
+            came
+        }
+        Err(error) => resume_unwind(error.into_panic()),
+    }
+}
+
+/// The example, and the link to its dashboard.
+async fn start_example(demo: bool) -> (Process, String) {
+    let mut command = Command::new(example().await);
+    command.args(["--listen", "127.0.0.1:0", "--flush-interval", "0.25", "--admin-token", "a-token"]);
+    let hours = noon_offset() / 3600;
+    let sign = if hours < 0 { '-' } else { '+' };
+    command.arg(format!("--utc-offset={sign}{:02}:00", hours.abs()));
+    for variable in ["REDIS_URL", "NAMESPACE", "TRUST_HOPS", "CONFIRM", "DEMO_TRAFFIC"] {
+        command.env_remove(variable);
+    }
+    if demo {
+        command.arg("--demo-traffic");
+    }
+    let example = Process::start(&mut command);
+    let link = |line: &str| Some(line.trim()).filter(|line| line.contains("?token=")).map(str::to_owned);
+    let link = example.wait_line(link, LIMIT).await;
+    (example, link)
+}
+
+/// The driver of the browser, and its port.
+async fn start_driver() -> (Process, u16) {
+    let started = |line: &str| {
+        // One that is free for IPv4 may be taken for IPv6, and it needs both.
+        if line.contains("port not available") {
+            return Some(None);
+        }
+        let port = line.strip_prefix("ChromeDriver was started successfully on port ")?;
+        port.trim_end_matches('.').parse::<u16>().ok().map(Some)
+    };
+    for _ in 0..PORTS {
+        let driver = Process::start(Command::new("chromedriver").arg("--port=0").env("TZ", "Asia/Tokyo"));
+        if let Some(port) = driver.wait_line(started, LIMIT).await {
+            return (driver, port);
+        }
+    }
+    panic!("chromedriver finds no port");
+}
+
+fn capabilities(wanted: Wanted, profile: &str) -> Map<String, Value> {
+    let Wanted { width, height, .. } = wanted;
+    let mut chrome = json!({"args": [
+        "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+        format!("--window-size={width},{height}"), format!("--user-data-dir={profile}"),
+    ]});
+    if !wanted.script {
+        chrome["prefs"] = json!({"profile.managed_default_content_settings.javascript": 2});
+    }
+    if width < 500 {
+        chrome["mobileEmulation"] =
+            json!({"deviceMetrics": {"width": width, "height": height, "pixelRatio": 2.0}});
+    }
+    let all = json!({"goog:chromeOptions": chrome, "goog:loggingPrefs": {"browser": "ALL"}});
+    all.as_object().expect("an object").clone()
+}
+
+/// Every method panics when the browser does not do as it is told, or what it is about is not there.
+impl Page {
+    /// Goes to an address of the dashboard, when what was visited until now is counted.
+    pub async fn open(&self, path: &str) {
+        let is_counted = async || {
+            let path = "/admin/stats/api/lifetimes?counter=hits";
+            let answer = get(self.site, path, &[("Authorization", "Bearer a-token")]).await;
+            let hits: Value = serde_json::from_str(&answer.body).expect("JSON");
+            hits["lifetimes"][0]["total"].as_u64() >= Some(VISITED.len() as u64)
+        };
+        until("the visits are counted", LIMIT, is_counted).await;
+        let address = format!("http://{}/admin/stats{path}", self.site);
+        self.client.goto(&address).await.expect("it opens");
+    }
+
+    /// A request to the site, by somebody else.
+    pub async fn visit(&self, path: &str) {
+        get(self.site, path, &[("User-Agent", SOMEBODY)]).await;
+    }
+
+    /// Where it is.
+    pub async fn address(&self) -> String {
+        self.client.current_url().await.expect("there is one").to_string()
+    }
+
+    /// What can be read in an element, its white space made into single spaces.
+    pub async fn text(&self, css: &str) -> String {
+        single_spaced(&self.element(css).await.text().await.expect("it has a text"))
+    }
+
+    /// Waits until what can be read in an element is as `wanted`.
+    pub async fn until_text(&self, css: &str, wanted: impl Fn(&str) -> bool) {
+        let is_wanted = async || {
+            let Ok(element) = self.client.find(Locator::Css(css)).await else { return false };
+            // It may be replaced between the two questions.
+            let Ok(text) = element.text().await else { return false };
+            wanted(&single_spaced(&text))
+        };
+        until(&format!("the text of {css} is as wanted"), LIMIT, is_wanted).await;
+    }
+
+    /// Clicks on an element.
+    pub async fn click(&self, css: &str) {
+        self.element(css).await.click().await.expect("it can be clicked");
+    }
+
+    /// Presses a key in an element.
+    pub async fn press(&self, css: &str, key: impl Into<char>) {
+        self.write(css, &key.into().to_string()).await;
+    }
+
+    /// Writes into an element.
+    pub async fn write(&self, css: &str, text: &str) {
+        self.element(css).await.send_keys(text).await.expect("it takes keys");
+    }
+
+    async fn element(&self, css: &str) -> Element {
+        self.client.find(Locator::Css(css)).await.expect("it is there")
+    }
+
+    /// Runs a script; what it returns.
+    pub async fn run(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.expect("it runs")
+    }
+
+    /// Runs a script that calls `done`; what that is called with.
+    pub async fn run_until_done(&self, script: &str) -> Value {
+        let script = format!("const done = arguments[arguments.length - 1];\n{script}");
+        self.client.execute_async(&script, Vec::new()).await.expect("it runs")
+    }
+
+    /// Waits until a page that is live has asked for its numbers so often from now on, and shown them.
+    pub async fn until_refreshed(&self, times: usize) {
+        let asked = async || {
+            let asked = "return performance.getEntriesByType('resource')
+                .filter((entry) => entry.name.includes('/parts') && entry.responseEnd).length";
+            usize::try_from(self.run(asked).await.as_u64().expect("a number")).expect("some")
+        };
+        // The last answer has come, and need not be shown.
+        let wanted = asked().await + times + 1;
+        until("the page has refreshed itself", LIMIT, async || asked().await >= wanted).await;
+    }
+
+    async fn prefer(&self, scheme: &str) {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.driver("goog/cdp/execute", json!({"cmd": "Emulation.setEmulatedMedia", "params": features}))
+            .await;
+    }
+
+    /// What the browser has against the page: errors, and violations of its policy. Forgets them.
+    pub async fn complaints(&self) -> Vec<String> {
+        let said = self.driver("se/log", json!({"type": "browser"})).await;
+        let said = said.as_array().expect("entries").iter();
+        // The page to try the routes on has no icon, and nobody knows when a browser asks for that.
+        said.map(Value::to_string).filter(|entry| !entry.contains("/favicon.ico")).collect()
+    }
+
+    /// Leaves a picture in the folder `screenshots` of the target folder.
+    pub async fn picture(&self, name: &str) {
+        let example = example().await;
+        let folder: PathBuf =
+            example.ancestors().nth(2).expect("target/debug/example-app").join("screenshots");
+        fs::create_dir_all(&folder).expect("a folder");
+        let picture = self.client.screenshot().await.expect("a picture");
+        fs::write(folder.join(format!("{name}.png")), picture).expect("it is written");
+    }
+
+    async fn driver(&self, path: &'static str, body: Value) -> Value {
+        self.client.issue_cmd(Asked { path, body }).await.expect("the driver knows that")
+    }
+}
+
+fn single_spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A command of this driver alone.
+#[derive(Debug)]
+struct Asked {
+    path: &'static str,
+    body: Value,
+}
+
+impl WebDriverCompatibleCommand for Asked {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+    }
+
+    fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
+        (Method::POST, Some(self.body.to_string()))
+    }
+}
