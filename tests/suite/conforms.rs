@@ -50,8 +50,6 @@ pub(crate) fn check(
         assert_eq!(body, "", "{path}: {status} says nothing more");
         return;
     };
-    // Of the kinds of a file, one stands for both.
-    let kind = if kind == "application/x-ndjson" { "text/csv" } else { kind };
     let content = contents.get(kind).unwrap_or_else(|| panic!("{path}: {status} is no {kind:?}: {body}"));
     if kind.ends_with("json") {
         conforms(described, &content["schema"], &serde_json::from_str(body).expect("JSON"), path);

@@ -224,7 +224,7 @@ async fn the_page_of_two_thousand_counters_is_light_and_has_pages_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_pages_of_two_thousand_counters_are_read_in_less_than_ten_round_trips() {
+async fn the_pages_of_two_thousand_counters_are_read_in_a_few_round_trips() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.address()).await;
     let mut counters = Counters::builder(store(&proxy.url()).await).build().expect("the defaults are fine");
@@ -245,7 +245,7 @@ async fn the_pages_of_two_thousand_counters_are_read_in_less_than_ten_round_trip
         assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
         let round_trips = proxy.round_trips() - before;
         eprintln!("{round_trips} round trips for {path:?}");
-        assert!(round_trips < 10, "{round_trips} for {path:?}");
+        assert!(round_trips <= 6, "{round_trips} for {path:?}");
     }
 }
 
