@@ -255,9 +255,7 @@ impl Page {
     /// What the browser has against the page: errors, and violations of its policy. Forgets them.
     pub async fn complaints(&self) -> Vec<String> {
         let said = self.driver("se/log", json!({"type": "browser"})).await;
-        let said = said.as_array().expect("entries").iter();
-        // The page to try the routes on has no icon, and nobody knows when a browser asks for that.
-        said.map(Value::to_string).filter(|entry| !entry.contains("/favicon.ico")).collect()
+        said.as_array().expect("entries").iter().map(Value::to_string).collect()
     }
 
     /// Leaves a picture in the folder `screenshots` of the target folder.

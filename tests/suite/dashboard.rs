@@ -76,8 +76,8 @@ async fn nothing_is_inline_and_the_policy_says_so() {
         let policy = answer.headers[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
         assert_eq!(
             policy,
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-             frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+             form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         );
         assert_eq!(answer.headers[header::CACHE_CONTROL], "no-store", "{path}");
         for inline in [" style=", "<style", " onclick=", " onload="] {
@@ -224,7 +224,7 @@ async fn the_page_of_two_thousand_counters_is_light_and_has_pages_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_pages_of_two_thousand_counters_are_read_in_less_than_ten_round_trips() {
+async fn the_pages_of_two_thousand_counters_are_read_in_a_few_round_trips() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.address()).await;
     let mut counters = Counters::builder(store(&proxy.url()).await).build().expect("the defaults are fine");
@@ -233,19 +233,18 @@ async fn the_pages_of_two_thousand_counters_are_read_in_less_than_ten_round_trip
     let router = routed(counters.stats());
     // Longer than between two questions that go together.
     proxy.await_silence(Duration::from_millis(300));
-    for path in [
-        "",
-        "?sort=uniques",
-        "?sort=change",
-        "?precision=3600&uniques=1&forecast=1",
-        "/counter?counter=hits&uniques=1",
-        "/parts",
+    for (path, most) in [
+        ("", 4),
+        ("?sort=uniques", 5),
+        ("?sort=change", 5),
+        ("?precision=3600&uniques=1&forecast=1", 4),
+        ("/counter?counter=hits&uniques=1", 2),
+        ("/parts", 1),
     ] {
         let before = proxy.round_trips();
         assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
         let round_trips = proxy.round_trips() - before;
-        eprintln!("{round_trips} round trips for {path:?}");
-        assert!(round_trips < 10, "{round_trips} for {path:?}");
+        assert!(round_trips <= most, "{round_trips} for {path:?}");
     }
 }
 

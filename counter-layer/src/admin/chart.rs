@@ -3,10 +3,12 @@
 //! What is inside the frame is drawn in a box of [`WIDTH`] by [`HEIGHT`] that stretches with the page;
 //! strokes and text do not, so that a chart reads the same on a telephone as on a wall.
 
+mod axis;
 mod outlook;
 
 use counter_core::{Precision, Timestamp};
 
+pub(crate) use axis::{Tick, TimeTick};
 pub(crate) use outlook::{Expected, Outlook, Prospect};
 
 use super::dashboard::text::{self, Style};
@@ -70,27 +72,6 @@ pub(crate) struct Curve {
     pub(crate) letter: char,
 }
 
-/// A mark of the axis of counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tick {
-    pub(crate) y: String,
-    pub(crate) text: String,
-}
-
-/// A mark of the axis of time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TimeTick {
-    pub(crate) x: String,
-    pub(crate) percent: String,
-    /// At which of its sides it stands there, so that the edge does not cut it off.
-    pub(crate) anchor: &'static str,
-    pub(crate) unix: u64,
-    pub(crate) style: &'static str,
-    pub(crate) text: String,
-    /// One of those that a narrow page does without.
-    pub(crate) minor: bool,
-}
-
 /// A bucket, with what each line has in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
@@ -99,7 +80,6 @@ pub(crate) struct Column {
     pub(crate) iso: String,
     pub(crate) text: String,
     pub(crate) cells: Vec<Cell>,
-    pub(crate) is_open: bool,
 }
 
 /// A point in words.
@@ -119,7 +99,7 @@ pub(crate) fn draw(
 ) -> Chart {
     let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
     let most = most.unwrap_or_default();
-    let (top, step) = scale(outlook.map_or(most, |outlook| outlook.most(most)));
+    let (top, step) = axis::scale(outlook.map_or(most, |outlook| outlook.most(most)));
     let frame = Frame { buckets: starts.len().max(1), top };
     let style = Style::of(precision);
     let columns: Vec<_> = starts
@@ -130,9 +110,6 @@ pub(crate) fn draw(
             width: fixed(f64::from(WIDTH) / count(frame.buckets)),
             iso: text::iso(*start),
             text: text::instant(*start, style),
-            is_open: lines
-                .iter()
-                .any(|line| matches!(line.points.get(place), Some(Point::Open(_) | Point::Ahead))),
             cells: cells(lines, outlook, place),
         })
         .collect();
@@ -141,12 +118,10 @@ pub(crate) fn draw(
     Chart {
         curves,
         prospect: outlook.map(|outlook| outlook.draw(&frame, lines)),
-        counts: (0..=top / step)
-            .map(|tick| Tick { y: fixed(frame.y(tick * step)), text: text::short(tick * step) })
-            .collect(),
-        times: times(starts, precision, &frame),
+        counts: axis::counts(step, &frame),
+        times: axis::times(starts, precision, &frame),
         has_titles: columns.len() * lines.len() <= TITLES,
-        open: columns.iter().find(|column| column.is_open).map(|column| column.x.clone()),
+        open: first_open(lines).map(|place| fixed(frame.left(place))),
         columns,
         style: style.name(),
     }
@@ -178,6 +153,16 @@ impl Point {
             Self::Whole(count) | Self::Open(count) => Some(count),
         }
     }
+}
+
+fn first_open(lines: &[Line]) -> Option<usize> {
+    let is_open = |point: &Point| matches!(point, Point::Open(_) | Point::Ahead);
+    lines.iter().filter_map(|line| line.points.iter().position(is_open)).min()
+}
+
+/// What a line is called where there is no room for its name.
+pub(crate) fn letter(place: usize) -> char {
+    char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26])
 }
 
 fn cells(lines: &[Line], outlook: Option<&Outlook>, place: usize) -> Vec<Cell> {
@@ -218,6 +203,11 @@ impl Frame {
         self.left(place) + f64::from(WIDTH) / count(self.buckets) / 2.0
     }
 
+    /// Its middle in hundredths of the width.
+    fn percent(&self, place: usize) -> f64 {
+        self.middle(place) * 100.0 / f64::from(WIDTH)
+    }
+
     fn y(&self, value: u64) -> f64 {
         f64::from(HEIGHT) * (1.0 - ratio(value, self.top))
     }
@@ -231,7 +221,7 @@ impl Frame {
             open: String::new(),
             dots: String::new(),
             end: None,
-            letter: char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26]),
+            letter: letter(place),
         };
         let known = |place: usize| line.points.get(place).and_then(|point| point.count());
         let last = line.points.iter().rposition(|point| *point != Point::Ahead);
@@ -276,7 +266,7 @@ fn place_letters(frame: &Frame, lines: &[Line], curves: &mut [Curve]) {
     let last = |line: &Line| {
         let whole = line.points.iter().rposition(|point| matches!(point, Point::Whole(_)));
         let place = whole.or_else(|| line.points.iter().rposition(|point| point.count().is_some()))?;
-        Some((frame.middle(place), frame.y(line.points[place].count()?)))
+        Some((frame.percent(place), frame.y(line.points[place].count()?)))
     };
     let mut ends: Vec<_> =
         lines.iter().zip(curves).filter_map(|(line, curve)| last(line).map(|(x, y)| (x, y, curve))).collect();
@@ -288,65 +278,8 @@ fn place_letters(frame: &Frame, lines: &[Line], curves: &mut [Curve]) {
         let limit = f64::from(HEIGHT) - room + APART * count(place);
         let y = y.max(lowest + APART).min(limit);
         lowest = y;
-        curve.end = Some((fixed(x * 100.0 / f64::from(WIDTH)), fixed(y)));
+        curve.end = Some((fixed(x), fixed(y)));
     }
-}
-
-/// The end of an axis that begins with 0 and holds `most`, and the distance of its marks: 1, 2 or 5
-/// times a power of ten, five of them at most.
-fn scale(most: u64) -> (u64, u64) {
-    let most = most.max(4);
-    let mut power = 1_u64;
-    loop {
-        for factor in [1, 2, 5] {
-            let step = power.saturating_mul(factor);
-            if most.div_ceil(step) <= 4 {
-                return (most.div_ceil(step).saturating_mul(step), step);
-            }
-        }
-        power = power.saturating_mul(10);
-    }
-}
-
-/// Marks at round instants, eight at most.
-fn times(starts: &[Timestamp], precision: Precision, frame: &Frame) -> Vec<TimeTick> {
-    const STEPS: [u64; 22] = [
-        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
-        172_800, 604_800, 1_209_600, 2_592_000,
-    ];
-    let width = u64::from(precision.as_seconds());
-    let whole = width.saturating_mul(starts.len() as u64);
-    let step = STEPS.into_iter().find(|step| *step >= width && whole / step <= 7);
-    let step = step.unwrap_or_else(|| (whole / 7).max(width));
-    let style = match step {
-        0..60 => Style::Second,
-        60..43_200 => Style::Minute,
-        43_200..86_400 => Style::Full,
-        _ if width < 86_400 => Style::Day,
-        _ => Style::of(precision),
-    };
-    let at_mark = |start: &Timestamp| start.as_unix() % step < width;
-    let marks = starts.iter().enumerate().filter(|(_, start)| at_mark(start));
-    marks
-        .enumerate()
-        .map(|(mark, (place, start))| {
-            let midnight = start.as_unix() % 86_400 < width && style == Style::Minute;
-            let style = if midnight { Style::Day } else { style };
-            TimeTick {
-                x: fixed(frame.middle(place)),
-                percent: fixed(frame.middle(place) * 100.0 / f64::from(WIDTH)),
-                anchor: match frame.middle(place) * 100.0 / f64::from(WIDTH) {
-                    ..4.0 => "start",
-                    96.0.. => "end",
-                    _ => "middle",
-                },
-                unix: start.as_unix(),
-                style: style.name(),
-                text: text::instant(*start, style),
-                minor: mark % 2 == 1,
-            }
-        })
-        .collect()
 }
 
 /// A coordinate with at most one decimal.
@@ -370,7 +303,7 @@ const fn ratio(part: u64, whole: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn minute() -> Precision {
+    pub(super) fn minute() -> Precision {
         Precision::try_from(60).expect("not 0")
     }
 
@@ -381,17 +314,6 @@ mod tests {
     fn curve(points: &[Point]) -> Curve {
         let line = Line { name: "hits".to_owned(), points: points.to_vec() };
         draw(&starts(points.len() as u64), minute(), &[line], None).curves.remove(0)
-    }
-
-    #[test]
-    fn an_axis_ends_at_a_round_number_that_holds_the_most() {
-        for (most, top, step) in
-            [(0, 4, 1), (1, 4, 1), (4, 4, 1), (5, 6, 2), (9, 10, 5), (11, 15, 5), (36, 40, 10), (99, 100, 50)]
-        {
-            assert_eq!(scale(most), (top, step), "{most}");
-        }
-        let (top, step) = scale(u64::MAX);
-        assert!(top == u64::MAX && step > 0);
     }
 
     #[test]
@@ -425,15 +347,6 @@ mod tests {
         assert_eq!(spark(&[0, 2, 1]), "M48 2L96 12");
         assert_eq!(spark(&[1; 121]).matches(['M', 'L']).count(), 40);
         assert_eq!(curve(&[]).end, None);
-    }
-
-    #[test]
-    fn there_are_few_marks_of_time_and_they_are_round() {
-        for buckets in [1, 2, 10, 60, 120, 1000] {
-            let marks = draw(&starts(buckets), minute(), &[], None).times;
-            assert!(marks.len() <= 8, "{buckets}: {}", marks.len());
-            assert!(marks.iter().all(|mark| mark.unix % 60 == 0));
-        }
     }
 
     #[test]

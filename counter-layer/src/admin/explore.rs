@@ -8,8 +8,8 @@ use super::openapi::{ROUTES, Route, Times};
 
 pub(super) async fn explore() -> Response {
     let mut page = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-                    <meta name=\"viewport\" content=\"width=device-width\"><title>Access counters: API</title>\
-                    </head><body><main><h1>Access counters: API</h1>\
+                    <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"icon\" href=\"data:,\">\
+                    <title>Access counters: API</title></head><body><main><h1>Access counters: API</h1>\
                     <p>Described by <a href=\"openapi.json\">OpenAPI</a>. Times are Unix seconds.</p>"
         .to_owned();
     for route in ROUTES {

@@ -9,8 +9,9 @@ use http::header::{
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Scripts, styles and pictures come from files of the router's own, and no page may frame it.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+/// Scripts, styles and pictures come from files of the router's own, but for the icon, which stands in the
+/// page; and no page may frame it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Lets pages of other sites show it.

@@ -38,9 +38,11 @@ enum Answer {
     Json(&'static str),
     /// Text of this kind, and what it means.
     Text(&'static str, &'static str),
+    /// Samples, in one of the two formats of a file.
+    File,
 }
 
-use Answer::{Json, Nothing, Text};
+use Answer::{File, Json, Nothing, Text};
 use Times::{AnyNumber, AtMostOnce, Once, Several};
 
 const ROOT: (&str, &[(&str, Answer)]) = if cfg!(feature = "dashboard") {
@@ -151,7 +153,7 @@ pub(super) const ROUTES: &[Route] = &[
             ("to", AtMostOnce),
             ("format", AtMostOnce),
         ],
-        answers: &[("200", Text("text/csv", "A line for each sample; as NDJSON each is a Line"))],
+        answers: &[("200", File)],
     },
     Route {
         method: "get",
@@ -303,6 +305,11 @@ impl Answer {
                 let form = if kind == "application/json" { "object" } else { "string" };
                 json!({"description": description, "content": {kind: {"schema": {"type": form}}}})
             }
+            File => {
+                let text = json!({"schema": {"type": "string"}});
+                let content = json!({"text/csv": text, "application/x-ndjson": text});
+                json!({"description": "A line for each sample; as NDJSON each is a Line", "content": content})
+            }
         }
     }
 }
@@ -344,13 +351,18 @@ fn parameter((name, times): (&str, Times), kept: &Precisions) -> Value {
     let many = matches!(times, Several | AnyNumber);
     let example = (name == "counter").then(|| if many { json!(["hits"]) } else { json!("hits") });
     let schema = if many { json!({"type": "array", "items": schema, "maxItems": 100}) } else { schema };
+    let (is_header, is_required) = (name == "last-event-id", matches!(times, Once | Several));
     let mut parameter = json!({
         "name": name,
-        "in": if name == "last-event-id" { "header" } else { "query" },
-        "required": matches!(times, Once | Several),
+        "in": if is_header { "header" } else { "query" },
+        "required": is_required,
         "description": description,
         "schema": schema,
     });
+    // A form sends what was left empty, and nobody is counted under no name.
+    if !is_header && !is_required && name != "counter" {
+        parameter["allowEmptyValue"] = true.into();
+    }
     if let Some(example) = example {
         parameter["example"] = example;
     }

@@ -1,7 +1,7 @@
 //! What is expected of a line, and what of it was out of the ordinary.
 
 use super::super::dashboard::text;
-use super::{Frame, HEIGHT, Line, Point, WIDTH, fixed, ratio};
+use super::{Frame, HEIGHT, Line, Point, fixed, letter, ratio};
 
 /// What is known of what comes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,14 +70,11 @@ impl Outlook {
         let upper = points.iter().map(|(place, point)| at(*place, ratio(point.upper, 1)));
         let lower = points.iter().rev().map(|(place, point)| at(*place, ratio(point.lower, 1)));
         let mark = |place: &usize| {
-            Some(Mark {
-                x: fixed(frame.middle(*place) * 100.0 / f64::from(WIDTH)),
-                y: fixed(frame.y(of(*place)?.count()?)),
-            })
+            Some(Mark { x: fixed(frame.percent(*place)), y: fixed(frame.y(of(*place)?.count()?)) })
         };
         Prospect {
             name: format!("expected of {}", self.of),
-            letter: ('A'..).nth(lines.len()).unwrap_or('Z'),
+            letter: letter(lines.len()),
             band: path("M", upper.chain(lower).collect()),
             line: path("M", points.iter().map(|(place, point)| at(*place, point.count)).collect()),
             marks: self.unusual.iter().filter_map(mark).collect(),
@@ -108,7 +105,7 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{draw, tests::starts};
+    use super::super::{draw, tests::minute, tests::starts};
     use super::*;
 
     fn outlook(points: &[(f64, u64, u64)]) -> Outlook {
@@ -119,8 +116,7 @@ mod tests {
     fn drawn(outlook: &Outlook) -> super::super::Chart {
         let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Ahead];
         let line = Line { name: "hits".to_owned(), points };
-        let minute = counter_core::Precision::try_from(60).expect("not 0");
-        draw(&starts(4), minute, &[line], Some(outlook))
+        draw(&starts(4), minute(), &[line], Some(outlook))
     }
 
     #[test]

@@ -232,7 +232,7 @@ fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
         name: entry.name.to_string(),
         address: view.counter(&entry.name),
         total: text::grouped(entry.total),
-        percent: u64::try_from(u128::from(entry.total) * 100 / u128::from(most)).unwrap_or_default(),
+        percent: text::percent(entry.total, most),
     };
     pages.iter().take(TOP).map(top).collect()
 }

@@ -56,6 +56,12 @@ pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
     })
 }
 
+/// How much of the most something is, in whole hundredths; 0 when the most is 0.
+pub(crate) fn percent(part: u64, most: u64) -> u64 {
+    let percent = (u128::from(part) * 100).checked_div(u128::from(most)).unwrap_or_default();
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}
+
 /// By how much something differs from what it was: in words, and as the name of a style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
@@ -218,6 +224,20 @@ mod tests {
             (0, 0, None),
         ] {
             assert_eq!(share(part, whole).as_deref(), text, "{part} of {whole}");
+        }
+    }
+
+    #[test]
+    fn hundredths_are_whole_and_never_overflow() {
+        for (part, most, percent_of_it) in [
+            (0, 0, 0),
+            (5, 0, 0),
+            (1, 3, 33),
+            (3, 3, 100),
+            (u64::MAX, u64::MAX, 100),
+            (u64::MAX, 1, u64::MAX),
+        ] {
+            assert_eq!(percent(part, most), percent_of_it, "{part} of {most}");
         }
     }
 

@@ -66,12 +66,12 @@ const SORTS: [(Sort, &str); 5] = [
 impl View {
     /// Reads an address. What cannot be understood is as if it were not there: an address that somebody
     /// kept shows something also when the precisions are others by now.
-    pub(crate) fn of(mount: &str, page: Page, query: &str, kept: &Precisions) -> Option<Self> {
+    pub(crate) fn of(mount: &str, page: Page, query: &str, kept: &Precisions) -> Self {
         let mut view = Self {
             mount: mount.to_owned(),
             page,
             counters: Vec::new(),
-            precision: usual(kept)?,
+            precision: usual(kept),
             span: 0,
             to: None,
             uniques: false,
@@ -108,7 +108,7 @@ impl View {
             0 => view.usual_span(),
             span => span.clamp(2, view.precision.samples.get().clamp(2, SPAN)),
         };
-        Some(view)
+        view
     }
 
     fn add(&mut self, name: &str) {
@@ -268,8 +268,8 @@ pub(crate) const HITS: &str = "hits";
 /// The precision of an address that names none, where it is kept.
 const USUAL: u32 = 60;
 
-fn usual(kept: &Precisions) -> Option<Retention> {
-    kept.of_width(USUAL).or_else(|| kept.iter().next())
+fn usual(kept: &Precisions) -> Retention {
+    kept.of_width(USUAL).or_else(|| kept.iter().next()).expect("a set of precisions is never empty")
 }
 
 impl Sort {
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     fn of(query: &str) -> View {
-        View::of("/admin/stats", Page::Site, query, &Precisions::default()).expect("there are precisions")
+        View::of("/admin/stats", Page::Site, query, &Precisions::default())
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn an_address_names_a_precision_by_its_width_whatever_its_offset() {
         let kept = Precisions::default().utc_offset(3600);
-        let of = |query: &str| View::of("", Page::Site, query, &kept).expect("there are precisions");
+        let of = |query: &str| View::of("", Page::Site, query, &kept);
         for query in ["precision=86400", "precision=86400%4082800"] {
             assert_eq!(of(query).precision.precision.to_string(), "86400@82800");
             assert_eq!(of(query).address(), "/?precision=86400");

@@ -1,0 +1,115 @@
+//! What can be chosen about the chart.
+
+use counter_core::{Stats, Store, Timestamp};
+
+use super::super::chart;
+use super::text;
+use super::view::{LINES, Page, SPAN, View};
+
+/// What can be chosen about the chart.
+#[derive(Debug)]
+pub(super) struct Controls {
+    pub(super) title: String,
+    pub(super) precisions: Vec<Chip>,
+    pub(super) spans: Vec<Chip>,
+    pub(super) lines: Vec<Shown>,
+    /// On or off; nothing where this precision has none.
+    pub(super) visitors: Option<Chip>,
+    pub(super) visitor_precisions: String,
+    /// On or off; nothing without the feature.
+    pub(super) forecast: Option<Chip>,
+    pub(super) earlier: Option<String>,
+    pub(super) later: Option<String>,
+    pub(super) now: Option<String>,
+    pub(super) fields: Vec<(&'static str, String)>,
+    /// Whether a form has to repeat the first line, which no field names.
+    pub(super) add_own: bool,
+    pub(super) is_full: bool,
+    pub(super) visitors_letter: char,
+}
+
+/// A choice among others.
+#[derive(Debug)]
+pub(super) struct Chip {
+    pub(super) text: String,
+    pub(super) address: String,
+    pub(super) is_chosen: bool,
+}
+
+/// A line of the chart.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) letter: char,
+    pub(super) name: String,
+    pub(super) address: Option<String>,
+    pub(super) off: Option<String>,
+}
+
+impl Controls {
+    pub(super) fn of<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Self {
+        let kept = view.precision;
+        let width = u64::from(kept.precision.as_seconds());
+        let grid = stats.grid();
+        let precisions = grid.counts.iter().map(|kept| Chip {
+            text: text::span(u64::from(kept.precision.as_seconds())),
+            address: view.with_precision(kept),
+            is_chosen: kept == view.precision,
+        });
+        let most = kept.samples.get().clamp(2, SPAN);
+        let mut spans: Vec<_> =
+            [30, 60, 120, 240].into_iter().filter(|span| *span < most).chain([most]).collect();
+        if !spans.contains(&view.span) {
+            spans.push(view.span);
+            spans.sort_unstable();
+        }
+        let spans = spans.into_iter().map(|span| Chip {
+            text: text::span(width * u64::from(span)),
+            address: view.but(|view| view.span = span),
+            is_chosen: span == view.span,
+        });
+        let lines = view.counters.iter().enumerate().map(|(place, name)| Shown {
+            letter: chart::letter(place),
+            name: name.to_string(),
+            address: (view.page == Page::Site).then(|| view.counter(name)),
+            off: view.toggled(name),
+        });
+        let kept_visitors = grid.visitors.retention(kept.precision).is_some();
+        let range = view.range(now);
+        let (oldest, latest) = (kept.oldest(now), kept.precision.bucket(now).end());
+        let length = width * u64::from(view.span);
+        let later = range.end.plus(length / 2);
+        Self {
+            title: format!("Hits per {}", text::unit(width)),
+            precisions: precisions.collect(),
+            spans: spans.collect(),
+            lines: lines.collect(),
+            visitors: kept_visitors.then(|| Chip {
+                text: "unique visitors".to_owned(),
+                address: view.but(|view| view.uniques = !view.uniques),
+                is_chosen: view.uniques,
+            }),
+            visitor_precisions: grid
+                .visitors
+                .iter()
+                .map(|kept| text::span(u64::from(kept.precision.as_seconds())))
+                .collect::<Vec<_>>()
+                .join(", "),
+            forecast: cfg!(feature = "forecast").then(|| Chip {
+                text: "forecast".to_owned(),
+                address: view.but(|view| view.forecast = !view.forecast),
+                is_chosen: view.forecast,
+            }),
+            earlier: (range.start > oldest).then(|| {
+                let end = range.end.minus(length / 2).max(oldest.plus(length));
+                view.but(|view| view.to = Some(end))
+            }),
+            later: (range.end < latest)
+                .then(|| view.but(|view| view.to = Some(later).filter(|later| *later < latest))),
+            now: view.to.is_some().then(|| view.but(|view| view.to = None)),
+            fields: view.fields(&[]),
+            add_own: view.fields(&[]).iter().all(|(name, _)| *name != "counter"),
+            is_full: view.counters.len() >= LINES,
+            visitors_letter: chart::letter(view.counters.len()),
+        }
+    }
+}
