@@ -14,7 +14,7 @@ use crate::{Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease,
 const LEASE: Duration = Duration::from_secs(3);
 
 /// How long to wait for another process that has the lease, before the database is read as well.
-const PAUSES: [u64; 8] = [5, 10, 20, 40, 80, 80, 80, 80];
+const PAUSES: [u64; 8] = [5, 10, 20, 40, 80, 160, 320, 640];
 
 type Found = HashMap<EntityId, Vec<i64>>;
 
