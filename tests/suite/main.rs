@@ -26,6 +26,7 @@ mod rules;
 mod identity;
 mod cookie;
 mod outcome;
+mod counted;
 mod stacks;
 mod limit;
 mod scan;
