@@ -42,4 +42,5 @@ mod dashboard;
 mod browser;
 mod axe;
 mod example;
+mod forum;
 mod tidy;
