@@ -13,7 +13,7 @@ mod rows;
 mod seed;
 
 use counter_core::sqlx::SqlitePool;
-use counter_core::sqlx::sqlite::SqliteConnectOptions;
+use counter_core::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use counter_core::{
     Distinct, Entities, EntityCache, EntityCounts, EntityDatabase, EntityId, SqliteDatabase, UniqueStore,
 };
@@ -60,6 +60,8 @@ impl<S: EntityCache + UniqueStore> Forum<S> {
         let database = match address {
             Some(address) => {
                 let file = address.parse::<SqliteConnectOptions>()?.create_if_missing(true);
+                // Who reads does not wait for who writes.
+                let file = file.journal_mode(SqliteJournalMode::Wal);
                 SqliteDatabase::new(SqlitePool::connect_with(file).await?)
             }
             None => SqliteDatabase::in_memory().await?,

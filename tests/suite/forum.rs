@@ -177,9 +177,9 @@ async fn without_redis_the_pages_answer_and_a_recount_corrects_counts_and_copies
 async fn its_own_visits_make_the_forum_live() {
     let site = Site::start(&["--demo-traffic"]).await;
     let moves = async |path: &str, words: &[&str]| {
-        let zero = |word: &&str| format!("{word}: 0.");
         let page = look(&site, path).await;
-        words.iter().any(|word| page.matches(&**word).count() > page.matches(&zero(word)).count())
+        let count = |text: String| page.matches(&text).count();
+        words.iter().any(|word| count(format!("{word}: ")) > count(format!("{word}: 0.")))
     };
     until("posts are viewed", LIMIT, async || moves("/posts", &["Views"]).await).await;
     let deed = async || {

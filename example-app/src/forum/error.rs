@@ -39,7 +39,7 @@ impl fmt::Display for ForumError {
         f.write_str(match self {
             Self::Nobody => "there is no such member, group, post or message",
             Self::NoText => "a text has 1 to 2,000 bytes",
-            Self::Database(_) => "the database of the forum does not answer",
+            Self::Database(_) => "the database of the forum cannot be used",
             Self::Count(_) => "the counts of the forum cannot be read or written",
         })
     }
