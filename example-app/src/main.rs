@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use counter_core::{
-    Counters, EntityCache, MemoryStore, Namespace, RedisStore, Store, UniqueStore, Window, WindowCounters,
-    WindowStore,
+    Counters, EntityCache, MemoryStore, Namespace, Recorder, RedisStore, Store, UniqueStore, Window,
+    WindowCounters, WindowStore,
 };
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{
@@ -109,10 +109,7 @@ where
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
     let (layer, feed) = forum.fed_by(layer);
-    let address = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-    let visitor = LimitKey::identity(address.without_user_agent(), &counters.recorder())?;
-    let minutes = WindowCounters::new(store, Window::MINUTE);
-    let limit = WindowLimitLayer::new(minutes, TEXTS, visitor, StoreAway::Open).policy("texts")?;
+    let limit = limit(store, &counters.recorder(), settings.trust_hops)?;
     // Whoever listens to live events would hold up the end of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
     let options = Options::new().live_until(async { drop(live_ended.await) });
@@ -153,6 +150,18 @@ where
     fed??;
     tracing::info!("stopped; every hit is counted");
     Ok(())
+}
+
+/// So many texts of one address: what somebody calls himself does not matter.
+fn limit<S: WindowStore>(
+    store: S,
+    recorder: &Recorder,
+    trust_hops: usize,
+) -> Result<WindowLimitLayer, Box<dyn Error>> {
+    let address = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(trust_hops);
+    let visitor = LimitKey::identity(address.without_user_agent(), recorder)?;
+    let minutes = WindowCounters::new(store, Window::MINUTE);
+    Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, StoreAway::Open).policy("texts")?)
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]

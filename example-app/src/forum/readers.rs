@@ -65,10 +65,11 @@ impl<S: UniqueStore> Usher<S> {
                 of_posts.entry(post).or_default().push(reader);
             }
             for (post, readers) in of_posts {
+                let counter = self.readers.counter(post);
                 // Whoever is in already stays so: this may be done as often as one likes.
-                while let Err(error) = self.readers.counter(post).include_all(&readers).await {
-                    tracing::warn!(%error, "the store does not take the readers of a post");
+                while let Err(error) = counter.include_all(&readers).await {
                     if self.waiting.is_closed() {
+                        tracing::warn!(%error, "the last readers are not in the store");
                         return;
                     }
                     sleep(Duration::from_secs(1)).await;
