@@ -44,8 +44,8 @@ pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
 pub(crate) struct Guard {
     counting: Arc<Counting>,
     open: Option<Result<Seen, Skip>>,
-    /// What is to be set in the response.
-    cookie: Option<HeaderValue>,
+    /// What is to be set in the response; in a box, since few have one and all are moved.
+    cookie: Option<Box<HeaderValue>>,
     /// What is to be done when it has counted.
     then: Option<Then>,
     confirmation: Option<Confirmation>,
@@ -83,10 +83,9 @@ impl Guard {
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
         let (mut cookie, mut then) = (None, None);
         let seen = counting.look(&RequestHead::of(request), &mut cookie, &mut then);
-        let (counting, open) = (Arc::clone(counting), Some(seen));
-        let at_arrival = counting.at_arrival;
-        let mut guard = Self { counting, open, cookie, then, confirmation: None };
-        if at_arrival {
+        let (open, cookie) = (Some(seen), cookie.map(Box::new));
+        let mut guard = Self { counting: Arc::clone(counting), open, cookie, then, confirmation: None };
+        if counting.at_arrival {
             guard.settle(Outcome::Arrived);
         }
         guard
@@ -103,13 +102,13 @@ impl Guard {
 
     /// What to set in the response, which only the first one asking is told.
     pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
-        self.cookie.take()
+        self.cookie.take().map(|cookie| *cookie)
     }
 
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if let Some(seen) = self.open.take() {
-            self.confirmation = self.counting.settle(seen, outcome, self.then.take());
+            self.confirmation = self.counting.settle(seen, outcome, &mut self.then);
         }
     }
 
@@ -190,13 +189,18 @@ impl Counting {
         }
     }
 
-    fn settle(&self, seen: Result<Seen, Skip>, outcome: Outcome, then: Option<Then>) -> Option<Confirmation> {
+    fn settle(
+        &self,
+        seen: Result<Seen, Skip>,
+        outcome: Outcome,
+        then: &mut Option<Then>,
+    ) -> Option<Confirmation> {
         match seen {
             Err(skip) => self.skip(skip),
             Ok(_) if self.wanted.as_ref().is_some_and(|wanted| !wanted(outcome)) => self.skip(Skip::Outcome),
             Ok(seen) => {
                 let confirmation = self.count(seen, outcome);
-                if let Some(then) = then {
+                if let Some(then) = then.take() {
                     then.counted(outcome);
                 }
                 confirmation
