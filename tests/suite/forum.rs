@@ -106,10 +106,10 @@ async fn beyond_the_limit_a_text_is_refused_and_told_when_to_come_again() {
         }
         assert_eq!(answer.header("ratelimit-policy"), Some("\"texts\";q=5;w=60"));
         taken += 1;
-        // A minute may have ended in between.
         assert!(taken <= 10, "nothing is refused");
     };
-    assert_eq!((refused.status, taken % 5), (429, 0), "{taken}");
+    // A minute may have ended in between.
+    assert!(refused.status == 429 && (5..=10).contains(&taken), "{taken} {refused:?}");
     let seconds = refused.header("retry-after").and_then(|seconds| seconds.parse::<u64>().ok());
     assert!(seconds.is_some_and(|seconds| (1..=60).contains(&seconds)), "{refused:?}");
     assert!(refused.header("ratelimit").is_some_and(|left| left.starts_with("\"texts\";r=0;t=")));
