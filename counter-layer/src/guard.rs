@@ -12,7 +12,8 @@ use crate::facet::Facets;
 use crate::identity::{RequestHead, Visitors};
 use crate::prefetch::is_prefetch;
 use crate::request;
-use crate::{Decision, Delivery, Outcome, Rules};
+use crate::visit::{OnCounted, Then};
+use crate::{Decision, Delivery, Outcome, Rules, Visit};
 
 /// What one layer and its services share.
 pub(crate) struct Counting {
@@ -24,6 +25,7 @@ pub(crate) struct Counting {
     pub(crate) rest: Option<Arc<Rest>>,
     pub(crate) facets: Facets,
     pub(crate) wanted: Option<Arc<Wanted>>,
+    pub(crate) on_counted: Option<Arc<OnCounted>>,
     pub(crate) at_arrival: bool,
     pub(crate) delivery: Delivery,
     /// The counter of everything.
@@ -42,8 +44,10 @@ pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
 pub(crate) struct Guard {
     counting: Arc<Counting>,
     open: Option<Result<Seen, Skip>>,
-    /// What is to be set in the response.
-    cookie: Option<HeaderValue>,
+    /// What is to be set in the response; in a box, since few have one and all are moved.
+    cookie: Option<Box<HeaderValue>>,
+    /// What is to be done when it has counted.
+    then: Option<Then>,
     confirmation: Option<Confirmation>,
 }
 
@@ -77,9 +81,10 @@ struct Page {
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
-        let mut cookie = None;
-        let seen = counting.look(&RequestHead::of(request), &mut cookie);
-        let mut guard = Self { counting: Arc::clone(counting), open: Some(seen), cookie, confirmation: None };
+        let (mut cookie, mut then) = (None, None);
+        let seen = counting.look(&RequestHead::of(request), &mut cookie, &mut then);
+        let (open, cookie) = (Some(seen), cookie.map(Box::new));
+        let mut guard = Self { counting: Arc::clone(counting), open, cookie, then, confirmation: None };
         if counting.at_arrival {
             guard.settle(Outcome::Arrived);
         }
@@ -97,13 +102,13 @@ impl Guard {
 
     /// What to set in the response, which only the first one asking is told.
     pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
-        self.cookie.take()
+        self.cookie.take().map(|cookie| *cookie)
     }
 
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if let Some(seen) = self.open.take() {
-            self.confirmation = self.counting.settle(seen, outcome);
+            self.confirmation = self.counting.settle(seen, outcome, &mut self.then);
         }
     }
 
@@ -139,8 +144,13 @@ impl Drop for Watch<'_> {
 }
 
 impl Counting {
-    /// What there is to know of a request, and what to set in its response.
-    fn look(&self, head: &RequestHead<'_>, cookie: &mut Option<HeaderValue>) -> Result<Seen, Skip> {
+    /// What there is to know of a request, what to set in its response, and what to do when it has counted.
+    fn look(
+        &self,
+        head: &RequestHead<'_>,
+        cookie: &mut Option<HeaderValue>,
+        then: &mut Option<Then>,
+    ) -> Result<Seen, Skip> {
         let page = self.page(head)?;
         let excludes_prefetch = self.rules.as_ref().is_some_and(|rules| rules.excludes_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
@@ -152,6 +162,9 @@ impl Counting {
             page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.bots_are_visitors);
         // Who is not to be told apart is not, and is given no cookie.
         let visitor = if told_apart { self.visitors.visitor(head, user_agent, cookie) } else { None };
+        if let Some(on_counted) = &self.on_counted {
+            *then = on_counted(&Visit { head: *head, agent, visitor });
+        }
         let method = self.facets.method(head.method);
         let all = self.hits.hit().visitor(visitor);
         // A rule may well be named `hits`, where the request counts anyway.
@@ -176,11 +189,22 @@ impl Counting {
         }
     }
 
-    fn settle(&self, seen: Result<Seen, Skip>, outcome: Outcome) -> Option<Confirmation> {
+    fn settle(
+        &self,
+        seen: Result<Seen, Skip>,
+        outcome: Outcome,
+        then: &mut Option<Then>,
+    ) -> Option<Confirmation> {
         match seen {
             Err(skip) => self.skip(skip),
             Ok(_) if self.wanted.as_ref().is_some_and(|wanted| !wanted(outcome)) => self.skip(Skip::Outcome),
-            Ok(seen) => self.count(seen, outcome),
+            Ok(seen) => {
+                let confirmation = self.count(seen, outcome);
+                if let Some(then) = then.take() {
+                    then.counted(outcome);
+                }
+                confirmation
+            }
         }
     }
 

@@ -19,7 +19,9 @@
 //!    [`Outcome`](crate::Outcome), and with it the request is settled, once; or it was settled before, by
 //!    [`at_arrival`](crate::AccessCounterLayer::at_arrival).
 //! 3. If it counts, it makes a hit under `hits`, one under the counter that was found, and one under
-//!    each [`Facet`](crate::Facet) that was chosen. If not, the ledger says why.
+//!    each [`Facet`](crate::Facet) that was chosen; and what
+//!    [`on_counted`](crate::AccessCounterLayer::on_counted) wanted is done, such as to add a view to a post. If
+//!    not, the ledger says why.
 //! 4. The next flush sends the hits to the store.
 //!
 //! Every request is in the ledger under exactly one of four words:

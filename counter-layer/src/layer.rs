@@ -8,7 +8,8 @@ use crate::agent::Agents;
 use crate::facet::Facets;
 use crate::guard::{Counting, Rest, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
-use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules};
+use crate::visit::{self, OnCounted};
+use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules, Visit};
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
@@ -38,6 +39,7 @@ pub struct AccessCounterLayer {
     rest: Option<Arc<Rest>>,
     facets: Facets,
     wanted: Option<Arc<Wanted>>,
+    on_counted: Option<Arc<OnCounted>>,
     at_arrival: bool,
     delivery: Delivery,
 }
@@ -60,6 +62,7 @@ impl AccessCounterLayer {
             rest: None,
             facets: Facets::default(),
             wanted: None,
+            on_counted: None,
             at_arrival: false,
             delivery: Delivery::default(),
         }
@@ -225,6 +228,61 @@ impl AccessCounterLayer {
         self.wanted = Some(Arc::new(wanted));
         self
     }
+
+    /// Counts something else along with a request, such as the views of the post that it shows.
+    ///
+    /// The closure looks at each request that the rules want, when it arrives, and answers with what is to be
+    /// done, or with `None`. That is done once if the request counts, right after it has: with
+    /// the outcome, which may be that it panicked or was aborted. It is dropped if
+    /// [`count_if`](Self::count_if) does not want the outcome.
+    ///
+    /// Both run on the way of the request: they should touch memory only, as
+    /// `Additions::add` of `counter_core` does. What is to be done costs an allocation; where nothing is, and
+    /// where this is not set, there is none. A panic in them fails no request: it goes to the panic hook, and
+    /// what they were to do is left undone.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// # use axum::{Router, routing::get};
+    /// # use counter_core::{Counters, MemoryStore};
+    /// # use counter_layer::{AccessCounterLayer, Outcome};
+    /// # use tower::ServiceExt;
+    /// use counter_core::Agent;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    /// let views = Arc::new(AtomicU64::new(0)); // in earnest `Additions`, of the post with this number
+    /// let seen = Arc::clone(&views);
+    /// let layer = AccessCounterLayer::new(recorder).on_counted(move |visit| {
+    ///     let _post: u64 = visit.head.uri.path().strip_prefix("/posts/")?.parse().ok()?;
+    ///     let views = Arc::clone(&views);
+    ///     (visit.agent != Agent::Bot).then_some(move |outcome: Outcome| {
+    ///         if outcome.is_success() {
+    ///             views.fetch_add(1, Ordering::Relaxed);
+    ///         }
+    ///     })
+    /// });
+    /// let app: Router = Router::new().route("/posts/{id}", get(async || "a post")).layer(layer);
+    /// # for (path, agent) in [("/posts/7", "Firefox/140.0"), ("/posts", "Firefox/140.0"), ("/posts/7", "a bot")] {
+    /// #     let request = http::Request::get(path).header("user-agent", format!("Mozilla/5.0 Gecko {agent}"));
+    /// #     app.clone().oneshot(request.body(axum::body::Body::empty())?).await?;
+    /// # }
+    /// // Somebody asks for a post, and a bot does.
+    /// assert_eq!(seen.load(Ordering::Relaxed), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_counted<F: FnOnce(Outcome) + Send + 'static>(
+        mut self,
+        look: impl Fn(&Visit<'_>) -> Option<F> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_counted = Some(Arc::new(visit::on_counted(look)));
+        self
+    }
 }
 
 impl fmt::Debug for AccessCounterLayer {
@@ -249,6 +307,7 @@ impl<S> Layer<S> for AccessCounterLayer {
             rest: self.rest.clone(),
             facets: self.facets.clone(),
             wanted: self.wanted.clone(),
+            on_counted: self.on_counted.clone(),
             at_arrival: self.at_arrival,
             delivery: self.delivery,
             hits,

@@ -45,6 +45,7 @@ mod rules;
 mod outcome;
 mod facet;
 mod delivery;
+mod visit;
 mod guard;
 mod future;
 mod service;
@@ -71,3 +72,4 @@ pub use rules::{
     Decision, Explanation, PatternError, PatternKind, Reason, Rule, Rules, RulesBuilder, RulesError,
 };
 pub use service::AccessCounter;
+pub use visit::Visit;

@@ -1,6 +1,7 @@
 //! Visits for show: real requests over the network, as a site of some renown would get them.
 
 use std::f64::consts::TAU;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +20,7 @@ const NOON: f64 = 14.0;
 const PEOPLE: u64 = 400;
 
 /// The paths that people ask for, one as often as it stands here.
-const PATHS: [&str; 24] = [
+const PATHS: [&str; 30] = [
     "/",
     "/",
     "/",
@@ -44,7 +45,28 @@ const PATHS: [&str; 24] = [
     "/articles/17",
     "/an/old/link",
     "/",
+    "/posts",
+    "/posts/1",
+    "/posts/1",
+    "/posts/2",
+    "/members",
+    "/groups/1",
 ];
+
+/// What members of the forum do now and then.
+const DEEDS: [&str; 8] = [
+    "/posts/1/like",
+    "/posts/2/like",
+    "/posts/2/unlike",
+    "/posts/3/like",
+    "/members/1/follow",
+    "/members/2/follow",
+    "/groups/1/join",
+    "/posts/1/comments",
+];
+
+/// How many members the forum has.
+const MEMBERS: u64 = 12;
 
 /// Programs that come by.
 const BOTS: [&str; 3] = [
@@ -60,8 +82,33 @@ pub async fn visit(site: SocketAddr) {
         let rate = rate(begin.elapsed());
         // Visits do not know of one another: the pauses between them are exponential.
         sleep(Duration::from_secs_f64((-(1.0 - dice.fraction()).ln() / rate).min(5.0))).await;
-        let (path, agent) = choose(&mut dice);
-        drop(tokio::spawn(timeout(Duration::from_secs(10), ask(site, path, agent))));
+        let request = choose(&mut dice).to_string();
+        drop(tokio::spawn(timeout(Duration::from_secs(10), ask(site, request))));
+    }
+}
+
+/// One visit.
+struct Visit {
+    path: &'static str,
+    agent: String,
+    /// Who does it, where it is a deed.
+    member: Option<u64>,
+}
+
+/// As it is sent.
+impl fmt::Display for Visit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (method, form) = match self.member {
+            Some(member) => ("POST", format!("member={member}&text=Me+too.")),
+            None => ("GET", String::new()),
+        };
+        let (path, agent, length) = (self.path, &self.agent, form.len());
+        let form_type = "application/x-www-form-urlencoded";
+        write!(
+            f,
+            "{method} {path} HTTP/1.1\r\nHost: example\r\nUser-Agent: {agent}\r\nConnection: close\r\n"
+        )?;
+        write!(f, "Content-Type: {form_type}\r\nContent-Length: {length}\r\n\r\n{form}")
     }
 }
 
@@ -75,25 +122,28 @@ fn rate(since: Duration) -> f64 {
     NOON * (0.2 + 0.8 * daylight) * wave
 }
 
-fn choose(dice: &mut Dice) -> (&'static str, String) {
+fn choose(dice: &mut Dice) -> Visit {
     if dice.below(9) == 0 {
         // Now and then one of them finds what is broken.
         let path = if dice.below(6) == 0 { "/wp-login.php" } else { PATHS[dice.place(PATHS.len())] };
-        return (path, BOTS[dice.place(BOTS.len())].to_owned());
+        return Visit { path, agent: BOTS[dice.place(BOTS.len())].to_owned(), member: None };
     }
     // Some come often and many come once.
     let person = dice.below(PEOPLE).min(dice.below(PEOPLE));
-    let path = if dice.below(70) == 0 { "/fail" } else { PATHS[dice.place(PATHS.len())] };
+    let member = (dice.below(15) == 0).then_some(person % MEMBERS + 1);
+    let path = match member {
+        Some(_) => DEEDS[dice.place(DEEDS.len())],
+        None if dice.below(70) == 0 => "/fail",
+        None => PATHS[dice.place(PATHS.len())],
+    };
     let agent =
         format!("Mozilla/5.0 (X11; Linux x86_64; rv:140.{person}) Gecko/20100101 Firefox/140.{person}");
-    (path, agent)
+    Visit { path, agent, member }
 }
 
-async fn ask(site: SocketAddr, path: &str, agent: String) -> io::Result<()> {
+async fn ask(site: SocketAddr, request: String) -> io::Result<()> {
     let mut connection = TcpStream::connect(site).await?;
-    let head =
-        format!("GET {path} HTTP/1.1\r\nHost: {site}\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n");
-    connection.write_all(head.as_bytes()).await?;
+    connection.write_all(request.as_bytes()).await?;
     copy(&mut connection, &mut sink()).await?;
     Ok(())
 }
@@ -140,8 +190,9 @@ mod tests {
     fn most_are_people_and_few_of_them_see_an_error() {
         let mut dice = Dice(1);
         let visits: Vec<_> = (0..10_000).map(|_| choose(&mut dice)).collect();
-        let part = |wanted: fn(&(&str, String)) -> bool| visits.iter().filter(|visit| wanted(visit)).count();
-        assert!((800..1500).contains(&part(|(_, agent)| !agent.contains("Firefox"))));
-        assert!((50..300).contains(&part(|(path, _)| *path == "/fail")));
+        let part = |wanted: fn(&Visit) -> bool| visits.iter().filter(|visit| wanted(visit)).count();
+        assert!((800..1500).contains(&part(|visit| !visit.agent.contains("Firefox"))));
+        assert!((50..300).contains(&part(|visit| visit.path == "/fail")));
+        assert!((400..800).contains(&part(|visit| visit.member.is_some())));
     }
 }

@@ -1,18 +1,20 @@
 //! A small site that counts its visits.
 //!
 //! [`app`] is all there is to adding the access counter to a site: one layer on the site's own routes,
-//! and the admin router beside them.
+//! and the admin router beside them. The [`forum`] counts what belongs to no time: likes, followers, views.
 
 pub mod demo;
+pub mod forum;
 mod pages;
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use counter_core::{Stats, Store};
-use counter_layer::AccessCounterLayer;
-use counter_layer::admin::{self, Access, Options};
+use counter_core::{EntityCache, UniqueStore};
+use counter_layer::{AccessCounterLayer, WindowLimitLayer};
+
+use forum::Forum;
 
 /// Where the admin pages are.
 pub const ADMIN: &str = "/admin/stats";
@@ -20,8 +22,13 @@ pub const ADMIN: &str = "/admin/stats";
 /// How long `/slow` takes to answer.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// The site, counted by this layer, with the admin pages and a health check, which are not.
-pub fn app<S: Store>(layer: AccessCounterLayer, stats: Stats<S>, access: Access, options: Options) -> Router {
+/// The site with its forum, counted by this layer, with these admin pages and a health check, which are not.
+pub fn app<S: EntityCache + UniqueStore>(
+    layer: AccessCounterLayer,
+    forum: Forum<S>,
+    limit: WindowLimitLayer,
+    admin: Router,
+) -> Router {
     let site = Router::new()
         .route("/", get(pages::home))
         .route("/articles", get(pages::articles))
@@ -30,10 +37,8 @@ pub fn app<S: Store>(layer: AccessCounterLayer, stats: Stats<S>, access: Access,
         .route("/download/{file}", get(pages::download))
         .route("/slow", get(pages::slow))
         .route("/fail", get(pages::fail))
+        .merge(pages::forum::router(forum, limit))
         .fallback(pages::not_found)
         .layer(layer);
-    Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .nest(ADMIN, admin::router_with(stats, access, options))
-        .merge(site)
+    Router::new().route("/healthz", get(async || "ok\n")).nest(ADMIN, admin).merge(site)
 }

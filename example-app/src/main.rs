@@ -1,5 +1,6 @@
 //! Serves the small site, counting into the process or into Redis.
 
+mod hour;
 mod offset;
 
 use std::error::Error;
@@ -8,16 +9,25 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Store};
-use counter_layer::admin::{Access, Options};
-use counter_layer::{AccessCounterLayer, Delivery, Facet};
+use counter_core::{
+    Counters, EntityCache, MemoryStore, Namespace, Recorder, RedisStore, Store, UniqueStore, Window,
+    WindowCounters, WindowStore,
+};
+use counter_layer::admin::{self, Access, Options};
+use counter_layer::{
+    AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, StoreAway, WindowLimitLayer,
+};
+use example_app::forum::Forum;
 use example_app::{ADMIN, app, demo};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A small site that counts its visits.
+/// Texts that one visitor may add to the forum in a minute.
+const TEXTS: u32 = 5;
+
+/// A small site with a forum that counts its visits, views and likes.
 #[derive(Debug, Parser)]
 struct Settings {
     /// The address to listen on; port 0 takes a free one.
@@ -29,6 +39,12 @@ struct Settings {
     /// What the keys in Redis begin with.
     #[arg(long, env, default_value_t)]
     namespace: Namespace,
+    /// The forum's SQLite file, such as sqlite:forum.db, made where it is missing; without one, the forum lives in the process. Give one with --redis, which keeps copies of its counts.
+    #[arg(long, env = "DATABASE_URL")]
+    database: Option<String>,
+    /// When the forum is recounted, each day at such a time of the site.
+    #[arg(long, env, default_value = "04:00", value_parser = hour::seconds)]
+    recount_at: u32,
     /// The token of the admin pages; without one, a random one.
     #[arg(long, env, hide_env_values = true)]
     admin_token: Option<String>,
@@ -73,8 +89,12 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     }
 }
 
-async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<(), Box<dyn Error>> {
-    let mut counters = Counters::builder(store)
+async fn serve<S>(settings: Settings, store: S, place: &str) -> Result<(), Box<dyn Error>>
+where
+    S: Store + EntityCache + UniqueStore + WindowStore,
+{
+    let forum = Forum::open(settings.database.as_deref(), store.clone()).await?;
+    let mut counters = Counters::builder(store.clone())
         .flush_interval(settings.flush_interval)
         .utc_offset(settings.utc_offset)
         .build()?;
@@ -88,10 +108,13 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
         .trusted_hops(settings.trust_hops)
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
+    let (layer, feed) = forum.fed_by(layer);
+    let limit = limit(store, &counters.recorder(), settings.trust_hops)?;
     // Whoever listens to live events would hold up the end of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
     let options = Options::new().live_until(async { drop(live_ended.await) });
-    let site = app(layer, counters.stats(), access, options);
+    let admin = admin::router_with(counters.stats(), access, options);
+    let site = app(layer, forum.clone(), limit, admin);
 
     let listener = TcpListener::bind(settings.listen).await?;
     let address = listener.local_addr()?;
@@ -100,6 +123,10 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
     // The server ends first and the counters after it, so that its last requests are counted.
     let (stop, stopped) = oneshot::channel::<()>();
     let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let (stop_feed, feed_stopped) = oneshot::channel::<()>();
+    let feeding = tokio::spawn(feed.run(async { drop(feed_stopped.await) }));
+    let (recount_at, utc_offset) = (settings.recount_at, settings.utc_offset);
+    let recounts = tokio::spawn(async move { forum.recount_each_night(recount_at, utc_offset).await });
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let asked_to_stop = async move {
         tokio::select! {
@@ -116,10 +143,25 @@ async fn serve<S: Store>(settings: Settings, store: S, place: &str) -> Result<()
             visits.inspect(JoinHandle::abort);
         })
         .await?;
-    drop(stop);
-    upkeep.await??;
+    drop((stop, stop_feed));
+    recounts.abort();
+    let (counted, fed) = tokio::join!(upkeep, feeding);
+    counted??;
+    fed??;
     tracing::info!("stopped; every hit is counted");
     Ok(())
+}
+
+/// So many texts of one address: what somebody calls himself does not matter.
+fn limit<S: WindowStore>(
+    store: S,
+    recorder: &Recorder,
+    trust_hops: usize,
+) -> Result<WindowLimitLayer, Box<dyn Error>> {
+    let address = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(trust_hops);
+    let visitor = LimitKey::identity(address.without_user_agent(), recorder)?;
+    let minutes = WindowCounters::new(store, Window::MINUTE);
+    Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, StoreAway::Open).policy("texts")?)
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
@@ -135,7 +177,18 @@ fn announce(address: SocketAddr, place: &str, token: &str, is_moving: bool) {
     println!("The site. Counts are kept {place}. Ctrl-C stops.");
     println!();
     println!("  {site}/");
-    for page in ["articles", "articles/1", "search?q=once", "download/notes.txt", "slow", "fail"] {
+    for page in [
+        "articles",
+        "articles/1",
+        "posts",
+        "posts/1",
+        "members",
+        "groups/1",
+        "search?q=once",
+        "download/notes.txt",
+        "slow",
+        "fail",
+    ] {
         println!("  {site}/{page}");
     }
     println!("  {site}/healthz (not counted)");

@@ -1,5 +1,7 @@
 //! The pages of the site, which know nothing of being counted.
 
+pub(crate) mod forum;
+
 use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -23,6 +25,8 @@ pub(crate) async fn home() -> Html<String> {
         "A small site",
         "<ul>\
          <li><a href=\"/articles\">Articles</a>\
+         <li><a href=\"/posts\">Posts</a>, <a href=\"/members\">members</a> and <a href=\"/groups\">groups</a>\
+         of the forum\
          <li><a href=\"/search?q=once\">Search</a>\
          <li><a href=\"/download/notes.txt\">A download</a>\
          <li><a href=\"/slow\">A slow page</a>\
@@ -82,4 +86,19 @@ fn page(title: &str, body: &str) -> Html<String> {
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
          <h1>{title}</h1>{body}<p><a href=\"/\">Home</a></p></html>"
     ))
+}
+
+/// What somebody wrote, as text in a page.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
 }

@@ -39,17 +39,39 @@ impl Response {
 ///
 /// When there is no complete answer within twenty seconds.
 pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Response {
+    ask(address, "GET", path, headers, "").await
+}
+
+/// Sends a form such as `name=value&other=more`, on a connection of its own.
+///
+/// # Panics
+///
+/// As [`get`].
+pub async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], form: &str) -> Response {
+    let length = form.len().to_string();
+    let form_headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Content-Length", &length)];
+    ask(address, "POST", path, &[headers, &form_headers].concat(), form).await
+}
+
+async fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Response {
     let answer = async {
         let mut server = BufReader::new(TcpStream::connect(address).await?);
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
-        server.write_all(head.as_bytes()).await?;
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+        server.write_all((head + body).as_bytes()).await?;
         read(&mut server).await
     };
     match timeout(LIMIT, answer).await {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => panic!("no complete answer to GET {path}: {error}"),
-        Err(_) => panic!("no complete answer to GET {path} in {LIMIT:?}"),
+        Ok(Err(error)) => panic!("no complete answer to {method} {path}: {error}"),
+        Err(_) => panic!("no complete answer to {method} {path} in {LIMIT:?}"),
     }
 }
 

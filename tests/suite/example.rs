@@ -39,6 +39,13 @@ async fn every_page_answers_as_documented() {
         ("/download/other.txt", 404, ""),
         ("/slow", 200, "That took a second"),
         ("/fail", 500, "This page always fails"),
+        ("/posts", 200, "<a href=\"/posts/3\">Who reads this?</a> by Cleo"),
+        ("/posts/1", 200, "By <a href=\"/members/1\">Ada</a>"),
+        ("/posts/4", 404, "there is no such"),
+        ("/members", 200, "<a href=\"/members/12\">Leo</a>"),
+        ("/members/1", 200, "Followers: 0. Posts: 1."),
+        ("/groups", 200, "<a href=\"/groups/2\">Operators</a>"),
+        ("/groups/1", 200, "Ada: Welcome. Likes: 0."),
         ("/nowhere", 404, "There is no such page"),
         ("/healthz", 200, "ok\n"),
     ];
@@ -151,7 +158,18 @@ async fn the_start_up_lines_name_every_page() {
     link.await; // the last one
     let lines = site.process.lines();
     let links: Vec<_> = lines.iter().filter_map(|line| line.trim().strip_prefix(&own)).collect();
-    for page in ["/articles", "/search?q=once", "/download/notes.txt", "/slow", "/fail", "/healthz"] {
+    for page in [
+        "/articles",
+        "/posts",
+        "/posts/1",
+        "/members",
+        "/groups/1",
+        "/search?q=once",
+        "/download/notes.txt",
+        "/slow",
+        "/fail",
+        "/healthz",
+    ] {
         assert!(links.iter().any(|link| link.starts_with(page)), "no {page} in {links:?}");
     }
     for question in links.iter().filter(|link| link.contains("/api/")) {
@@ -332,7 +350,6 @@ async fn check_restart(persistence: &[&str], end: fn(&mut RedisServer)) {
 
 const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token");
 
-/// The example at work, with the token of these tests.
 #[tokio::test]
 async fn a_day_begins_at_the_midnight_of_the_offset_that_is_given() {
     let site = Site::start(&["--flush-interval", "0.05", "--utc-offset", "-05:30"]).await;
@@ -356,13 +373,14 @@ async fn an_offset_that_is_none_is_refused_in_words() {
     }
 }
 
-struct Site {
-    process: Process,
-    address: SocketAddr,
+/// The example at work, with the token of these tests.
+pub(crate) struct Site {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
 }
 
 impl Site {
-    async fn start(arguments: &[&str]) -> Self {
+    pub(crate) async fn start(arguments: &[&str]) -> Self {
         let mut command = command().await;
         command.args(["--listen", "127.0.0.1:0", "--admin-token", TOKEN]).args(arguments);
         let (process, address) = start(&mut command).await;
@@ -378,7 +396,7 @@ impl Site {
     }
 
     /// The answer to a question that has one.
-    async fn ask(&self, question: &str) -> Value {
+    pub(crate) async fn ask(&self, question: &str) -> Value {
         let answer = self.admin(question).await;
         assert_eq!(answer.status, 200, "{question}: {}\n{}", answer.body, self.process);
         serde_json::from_str(&answer.body).expect("the admin pages speak JSON")
@@ -406,6 +424,8 @@ async fn command() -> Command {
         "CONFIRM",
         "DEMO_TRAFFIC",
         "UTC_OFFSET",
+        "DATABASE_URL",
+        "RECOUNT_AT",
     ] {
         command.env_remove(variable);
     }

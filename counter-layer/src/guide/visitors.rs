@@ -346,7 +346,9 @@
 //! request is settled. What the library logs is trouble with the store, with names of counters and
 //! numbers. [`explain`](crate::Rules::explain) returns the path that it was asked about, and keeps none.
 //! The name of a counter is stored as it is: whoever makes one out of a path, in a closure of
-//! [`rest`](crate::AccessCounterLayer::rest), stores that path.
+//! [`rest`](crate::AccessCounterLayer::rest), stores that path. Likewise, whoever keeps the visitor that
+//! [`on_counted`](crate::AccessCounterLayer::on_counted) tells stores him: by default as somebody who is
+//! another on the next day.
 //!
 //! # What can be linked
 //!

@@ -1,0 +1,193 @@
+//! A forum: members write, like, follow and join, and everything of it is counted.
+//!
+//! The forum's own tables have the truth, row by row; [`Entities`] have the counts of these rows, in the same
+//! database, with copies in the store. Whoever writes a row counts it next. Should the process end in
+//! between, the [recount](Forum::recount) finds that.
+
+mod error;
+mod kind;
+mod recount;
+mod readers;
+mod feed;
+mod rows;
+mod seed;
+
+use counter_core::sqlx::SqlitePool;
+use counter_core::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use counter_core::{
+    Distinct, Entities, EntityCache, EntityCounts, EntityDatabase, EntityId, SqliteDatabase, UniqueStore,
+};
+
+pub use error::ForumError;
+pub use feed::Feed;
+pub use kind::{Group, Member, Message, Post};
+pub use rows::{Article, Named, Note};
+
+use kind::Summary;
+use readers::Readers;
+
+/// The forum, over its database and a store; cloning gives another handle on the same.
+#[derive(Clone, Debug)]
+pub struct Forum<S> {
+    database: SqliteDatabase,
+    readers: Readers<S>,
+    members: Entities<Member, SqliteDatabase, S>,
+    groups: Entities<Group, SqliteDatabase, S>,
+    posts: Entities<Post, SqliteDatabase, S>,
+    messages: Entities<Message, SqliteDatabase, S>,
+}
+
+/// What a mark is put on.
+#[derive(Clone, Copy, Debug)]
+pub enum Marked {
+    /// A member, whom somebody follows.
+    Member,
+    /// A group, which somebody joins.
+    Group,
+    /// A post, which somebody likes.
+    Post,
+    /// A message, which somebody likes.
+    Message,
+}
+
+impl<S: EntityCache + UniqueStore> Forum<S> {
+    /// Opens the file of this address, such as `sqlite:forum.db`, and makes what is missing in it; or a forum
+    /// that lives in the process.
+    ///
+    /// # Errors
+    /// When it cannot be opened or written.
+    pub async fn open(address: Option<&str>, store: S) -> Result<Self, ForumError> {
+        let database = match address {
+            Some(address) => {
+                let file = address.parse::<SqliteConnectOptions>()?.create_if_missing(true);
+                // Who reads does not wait for who writes.
+                let file = file.journal_mode(SqliteJournalMode::Wal);
+                SqliteDatabase::new(SqlitePool::connect_with(file).await?)
+            }
+            None => SqliteDatabase::in_memory().await?,
+        };
+        database.prepare().await?;
+        let forum = Self {
+            members: Entities::new(database.clone(), store.clone()),
+            groups: Entities::new(database.clone(), store.clone()),
+            posts: Entities::new(database.clone(), store.clone()),
+            messages: Entities::new(database.clone(), store.clone()),
+            readers: Readers::new(store),
+            database,
+        };
+        forum.prepare().await?;
+        Ok(forum)
+    }
+
+    /// Publishes a post; answers with its number.
+    ///
+    /// # Errors
+    /// When there is no such member, a text is empty or too long, or it cannot be written.
+    pub async fn publish(&self, author: u32, title: &str, text: &str) -> Result<u32, ForumError> {
+        let number = self.insert_post(author, checked(title)?, checked(text)?).await?;
+        self.members.increment(u64::from(author), Member::Posts, 1).await?;
+        Ok(number)
+    }
+
+    /// Comments on a post.
+    ///
+    /// # Errors
+    /// When there is no such member or post, the text is empty or too long, or it cannot be written.
+    pub async fn comment(&self, post: u32, author: u32, text: &str) -> Result<(), ForumError> {
+        self.insert_comment(post, author, checked(text)?).await?;
+        self.posts.increment(u64::from(post), Post::Comments, 1).await?;
+        Ok(())
+    }
+
+    /// Leaves a message in a group.
+    ///
+    /// # Errors
+    /// When there is no such member or group, the text is empty or too long, or it cannot be written.
+    pub async fn tell(&self, group: u32, author: u32, text: &str) -> Result<(), ForumError> {
+        self.insert_message(group, author, checked(text)?).await?;
+        self.groups.increment(u64::from(group), Group::Messages, 1).await?;
+        Ok(())
+    }
+
+    /// Likes, follows or joins, or takes that back. Who has done so already does nothing.
+    ///
+    /// # Errors
+    /// When there is no such member, or none of what is marked, or it cannot be written.
+    pub async fn mark(&self, what: Marked, id: u32, member: u32, on: bool) -> Result<(), ForumError> {
+        match what {
+            Marked::Member => self.mark_in(&self.members, id, member, on).await,
+            Marked::Group => self.mark_in(&self.groups, id, member, on).await,
+            Marked::Post => self.mark_in(&self.posts, id, member, on).await,
+            Marked::Message => self.mark_in(&self.messages, id, member, on).await,
+        }
+    }
+
+    async fn mark_in<K: Summary>(
+        &self,
+        entities: &Entities<K, SqliteDatabase, S>,
+        id: u32,
+        member: u32,
+        on: bool,
+    ) -> Result<(), ForumError> {
+        let changed = if on {
+            self.insert_mark::<K>(id, member).await?
+        } else {
+            self.delete_mark::<K>(id, member).await?
+        };
+        if changed {
+            entities.increment(u64::from(id), K::MARKED, if on { 1 } else { -1 }).await?;
+        }
+        Ok(())
+    }
+
+    /// How many different people read a post; `None` while the store does not say.
+    pub async fn readers_of(&self, post: u32) -> Option<Distinct> {
+        self.readers.of(post).await
+    }
+
+    /// The counts of these members, in their order.
+    ///
+    /// # Errors
+    /// When neither store nor database can be read; so with the others.
+    pub async fn counts_of_members(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Member>>, ForumError> {
+        Ok(self.members.counts(&numbers(ids)).await?)
+    }
+
+    /// The counts of these groups.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn counts_of_groups(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Group>>, ForumError> {
+        Ok(self.groups.counts(&numbers(ids)).await?)
+    }
+
+    /// The counts of these posts.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn counts_of_posts(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Post>>, ForumError> {
+        Ok(self.posts.counts(&numbers(ids)).await?)
+    }
+
+    /// The counts of these messages.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn counts_of_messages(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Message>>, ForumError> {
+        Ok(self.messages.counts(&numbers(ids)).await?)
+    }
+}
+
+fn numbers(ids: &[u32]) -> Vec<EntityId> {
+    ids.iter().map(|&id| u64::from(id).into()).collect()
+}
+
+/// Most bytes of a title or a text.
+const LONGEST: usize = 2000;
+
+fn checked(text: &str) -> Result<&str, ForumError> {
+    match text.trim() {
+        text if (1..=LONGEST).contains(&text.len()) => Ok(text),
+        _ => Err(ForumError::NoText),
+    }
+}

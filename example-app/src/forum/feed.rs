@@ -1,0 +1,58 @@
+use counter_core::{Agent, EntityCache, EntityError, EntityFlusher, SqliteDatabase, UniqueStore};
+use counter_layer::{AccessCounterLayer, Outcome, Visit};
+
+use super::Forum;
+use super::kind::Post;
+use super::readers::Usher;
+
+/// As many posts wait for the database with their views.
+const POSTS: usize = 10_000;
+
+/// Takes to database and store what requests left in memory.
+#[derive(Debug)]
+pub struct Feed<S> {
+    views: EntityFlusher<Post, SqliteDatabase, S>,
+    readers: Usher<S>,
+}
+
+impl<S: EntityCache + UniqueStore> Forum<S> {
+    /// Lets the access counter count views and readers of posts along with its hits: of people who were shown
+    /// the post. A handler knows nothing of it, and no request waits.
+    pub fn fed_by(&self, layer: AccessCounterLayer) -> (AccessCounterLayer, Feed<S>) {
+        let (views, flusher) = self.posts.behind(POSTS);
+        let (door, usher) = self.readers.door();
+        let layer = layer.on_counted(move |visit| {
+            let (post, reader) = (post(visit)?, visit.visitor);
+            let (views, door) = (views.clone(), door.clone());
+            Some(move |outcome: Outcome| {
+                if outcome.is_success() {
+                    // What finds no place is in its ledger.
+                    let _ = views.add(u64::from(post), Post::Views, 1);
+                    if let Some(reader) = reader {
+                        door.enter(post, reader);
+                    }
+                }
+            })
+        });
+        (layer, Feed { views: flusher, readers: usher })
+    }
+}
+
+/// Which post somebody wants to see.
+fn post(visit: &Visit<'_>) -> Option<u32> {
+    let wanted = visit.head.method == "GET" && visit.agent != Agent::Bot;
+    let number = visit.head.uri.path().strip_prefix("/posts/").filter(|_| wanted)?;
+    number.parse().ok()
+}
+
+impl<S: EntityCache + UniqueStore> Feed<S> {
+    /// Goes on until `shutdown`, and then until everything has arrived, if that is soon. The layer has to be
+    /// gone by then.
+    ///
+    /// # Errors
+    /// When views are left that the database did not take in time.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), EntityError> {
+        let (views, ()) = tokio::join!(self.views.run(shutdown), self.readers.run());
+        views
+    }
+}

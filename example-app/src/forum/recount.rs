@@ -1,0 +1,129 @@
+use std::collections::HashMap;
+use std::error::Error;
+use std::time::Duration;
+
+use counter_core::sqlx::{QueryBuilder, Sqlite};
+use counter_core::{
+    Entities, EntityCache, EntityDatabase, EntityError, EntityErrorKind, EntityId, Recount, SqliteDatabase,
+    Timestamp, UniqueStore,
+};
+use tokio::time::sleep;
+
+use super::Forum;
+use super::kind::Summary;
+
+/// Longer than anybody takes from writing a row to counting it.
+const SETTLE: Duration = Duration::from_secs(2);
+
+const DAY: u64 = 86_400;
+
+/// The tables of the forum, of which the counts are summaries.
+struct Tables(SqliteDatabase);
+
+impl<S: EntityCache + UniqueStore> Forum<S> {
+    /// Recounts at once, for who was here before may have been killed, and then each night: so many seconds
+    /// after the midnight of clocks that are so many seconds ahead of UTC. It ends by being dropped.
+    pub async fn recount_each_night(&self, at: u32, utc_offset: i32) {
+        loop {
+            let mut pause = Duration::from_millis(100);
+            while let Err(error) = self.recount().await {
+                tracing::warn!(%error, "the forum is not recounted");
+                sleep(pause).await;
+                pause = (2 * pause).min(Duration::from_secs(60));
+            }
+            sleep(until(Timestamp::now(), at, utc_offset)).await;
+        }
+    }
+
+    /// Compares every count with the tables, and corrects what is off.
+    ///
+    /// # Errors
+    /// When database or cache cannot be read or written; what was corrected until then stays so.
+    pub async fn recount(&self) -> Result<(), EntityError> {
+        recount(&self.members, &self.database).await?;
+        recount(&self.groups, &self.database).await?;
+        recount(&self.posts, &self.database).await?;
+        recount(&self.messages, &self.database).await
+    }
+}
+
+async fn recount<K: Summary, S: EntityCache>(
+    entities: &Entities<K, SqliteDatabase, S>,
+    database: &SqliteDatabase,
+) -> Result<(), EntityError> {
+    match entities.reconcile(&Tables(database.clone()), SETTLE).await {
+        // Another instance does it: that is enough.
+        Err(error) if *error.kind() == EntityErrorKind::Elsewhere => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+impl<K: Summary> Recount<K> for Tables {
+    async fn count(
+        &self,
+        field: K,
+        ids: &[EntityId],
+    ) -> Result<HashMap<EntityId, i64>, Box<dyn Error + Send + Sync>> {
+        let mut counts: HashMap<_, _> = ids.iter().map(|&id| (id, 0)).collect();
+        match field.truth() {
+            Some(truth) => {
+                let mut query = QueryBuilder::<Sqlite>::new(truth);
+                query.push_tuples(ids, |mut row, id| {
+                    row.push_bind(number(*id));
+                });
+                query.push(" GROUP BY 1");
+                let rows: Vec<(i64, i64)> = query.build_query_as().fetch_all(self.0.pool()).await?;
+                counts.extend(rows.iter().map(|&(id, count)| (EntityId::from(id.unsigned_abs()), count)));
+            }
+            None => {
+                let rows = self.0.read(K::NAME, ids, K::FIELDS).await?;
+                let rows = rows.iter().filter(|row| row.field == field.name());
+                counts.extend(rows.map(|row| (row.id, row.row.value)));
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn entities(&self, after: Option<EntityId>) -> Result<Vec<EntityId>, Box<dyn Error + Send + Sync>> {
+        let mut query = QueryBuilder::<Sqlite>::new(format!("SELECT id FROM {} WHERE id > ", K::TABLE));
+        query.push_bind(after.map_or(0, number)).push(" ORDER BY id LIMIT 500");
+        let rows: Vec<(i64,)> = query.build_query_as().fetch_all(self.0.pool()).await?;
+        Ok(rows.iter().map(|(id,)| id.unsigned_abs().into()).collect())
+    }
+}
+
+/// No row has the number of what is no number.
+fn number(id: EntityId) -> i64 {
+    id.parse().unwrap_or(-1)
+}
+
+/// From now to the next such second of a day of the site.
+fn until(now: Timestamp, at: u32, utc_offset: i32) -> Duration {
+    let local = now.as_unix().saturating_add_signed(utc_offset.into());
+    Duration::from_secs(match (u64::from(at) + DAY - local % DAY) % DAY {
+        0 => DAY,
+        left => left,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_night_is_that_of_the_site() {
+        let (four, noon) = (4 * 3600, 12 * 3600);
+        for (now, utc_offset, expected) in [
+            (0, 0, four),
+            (four - 1, 0, 1),
+            (four, 0, DAY),
+            (four + 1, 0, DAY - 1),
+            (noon, 3600, 15 * 3600),
+            (noon, -3600, 17 * 3600),
+            (3 * 3600, 3600, DAY),
+        ] {
+            let now = Timestamp::from_unix(1000 * DAY + now);
+            assert_eq!(until(now, 4 * 3600, utc_offset).as_secs(), expected, "{now:?} {utc_offset}");
+        }
+    }
+}

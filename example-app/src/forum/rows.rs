@@ -1,0 +1,194 @@
+use counter_core::sqlx::{query, query_as, raw_sql};
+
+use super::kind::Summary;
+use super::{Forum, ForumError};
+
+/// What has a name: a member, or a group.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Its number.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// A post.
+#[derive(Clone, Debug)]
+pub struct Article {
+    /// Its number.
+    pub id: u32,
+    /// Its title.
+    pub title: String,
+    /// What it says.
+    pub text: String,
+    /// Who wrote it.
+    pub author: Named,
+}
+
+/// A comment on a post, or a message in a group.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Its number.
+    pub id: u32,
+    /// What it says.
+    pub text: String,
+    /// Who wrote it.
+    pub author: Named,
+}
+
+type NoteRow = (u32, String, u32, String);
+type ArticleRow = (u32, String, String, u32, String);
+
+const NAMED: &str = "SELECT id, name FROM";
+const ARTICLES: &str = "SELECT forum_post.id, title, text, author, name FROM forum_post \
+                        JOIN forum_member ON forum_member.id = author";
+
+impl<S> Forum<S> {
+    /// Makes the tables, where they are missing.
+    pub(super) async fn make_tables(&self) -> Result<(), ForumError> {
+        raw_sql(include_str!("forum.sql")).execute(self.database.pool()).await?;
+        Ok(())
+    }
+
+    /// The first hundred members.
+    ///
+    /// # Errors
+    /// When the database cannot be read; so with all that follow.
+    pub async fn all_members(&self) -> Result<Vec<Named>, ForumError> {
+        self.all_named("forum_member").await
+    }
+
+    /// The first hundred groups.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn all_groups(&self) -> Result<Vec<Named>, ForumError> {
+        self.all_named("forum_group").await
+    }
+
+    /// The latest hundred posts.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn all_posts(&self) -> Result<Vec<Article>, ForumError> {
+        let latest = format!("{ARTICLES} ORDER BY forum_post.id DESC LIMIT 100");
+        let rows: Vec<ArticleRow> = query_as(&latest).fetch_all(self.database.pool()).await?;
+        Ok(rows.into_iter().map(article).collect())
+    }
+
+    /// The member of this number.
+    ///
+    /// # Errors
+    /// When there is none; so with the next two.
+    pub async fn member(&self, id: u32) -> Result<Named, ForumError> {
+        self.one_named("forum_member", id).await
+    }
+
+    /// The group of this number.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn group(&self, id: u32) -> Result<Named, ForumError> {
+        self.one_named("forum_group", id).await
+    }
+
+    /// The post of this number.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn post(&self, id: u32) -> Result<Article, ForumError> {
+        let one = format!("{ARTICLES} WHERE forum_post.id = ?");
+        let row: ArticleRow = query_as(&one).bind(id).fetch_one(self.database.pool()).await?;
+        Ok(article(row))
+    }
+
+    /// The latest hundred comments on a post.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn comments(&self, post: u32) -> Result<Vec<Note>, ForumError> {
+        self.notes("forum_comment", "post", post).await
+    }
+
+    /// The latest hundred messages in a group.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn messages(&self, group: u32) -> Result<Vec<Note>, ForumError> {
+        self.notes("forum_message", "home", group).await
+    }
+
+    async fn all_named(&self, table: &str) -> Result<Vec<Named>, ForumError> {
+        let all = format!("{NAMED} {table} ORDER BY id LIMIT 100");
+        let rows: Vec<(u32, String)> = query_as(&all).fetch_all(self.database.pool()).await?;
+        Ok(rows.into_iter().map(named).collect())
+    }
+
+    async fn one_named(&self, table: &str, id: u32) -> Result<Named, ForumError> {
+        let one = format!("{NAMED} {table} WHERE id = ?");
+        Ok(named(query_as(&one).bind(id).fetch_one(self.database.pool()).await?))
+    }
+
+    async fn notes(&self, table: &str, home: &str, id: u32) -> Result<Vec<Note>, ForumError> {
+        let latest = format!(
+            "SELECT {table}.id, text, author, name FROM {table} JOIN forum_member ON forum_member.id = author \
+             WHERE {home} = ? ORDER BY {table}.id DESC LIMIT 100"
+        );
+        let rows: Vec<NoteRow> = query_as(&latest).bind(id).fetch_all(self.database.pool()).await?;
+        let note = |(id, text, author, name)| Note { id, text, author: named((author, name)) };
+        Ok(rows.into_iter().map(note).collect())
+    }
+
+    pub(super) async fn insert_member(&self, name: &str) -> Result<(), ForumError> {
+        query("INSERT INTO forum_member (name) VALUES (?)").bind(name).execute(self.database.pool()).await?;
+        Ok(())
+    }
+
+    pub(super) async fn insert_group(&self, name: &str) -> Result<(), ForumError> {
+        query("INSERT INTO forum_group (name) VALUES (?)").bind(name).execute(self.database.pool()).await?;
+        Ok(())
+    }
+
+    pub(super) async fn insert_post(&self, author: u32, title: &str, text: &str) -> Result<u32, ForumError> {
+        let insert = "INSERT INTO forum_post (author, title, text) VALUES (?, ?, ?) RETURNING id";
+        let insert = query_as(insert).bind(author).bind(title).bind(text);
+        let (id,) = insert.fetch_one(self.database.pool()).await?;
+        Ok(id)
+    }
+
+    pub(super) async fn insert_comment(&self, post: u32, author: u32, text: &str) -> Result<(), ForumError> {
+        let insert = "INSERT INTO forum_comment (post, author, text) VALUES (?, ?, ?)";
+        query(insert).bind(post).bind(author).bind(text).execute(self.database.pool()).await?;
+        Ok(())
+    }
+
+    pub(super) async fn insert_message(&self, group: u32, author: u32, text: &str) -> Result<(), ForumError> {
+        let insert = "INSERT INTO forum_message (home, author, text) VALUES (?, ?, ?)";
+        query(insert).bind(group).bind(author).bind(text).execute(self.database.pool()).await?;
+        Ok(())
+    }
+
+    /// Whether the mark was not there, and is now.
+    pub(super) async fn insert_mark<K: Summary>(&self, id: u32, member: u32) -> Result<bool, ForumError> {
+        let there = format!("SELECT id FROM {} WHERE id = ?", K::TABLE);
+        let _: (u32,) = query_as(&there).bind(id).fetch_one(self.database.pool()).await?;
+        let insert = "INSERT INTO forum_mark (kind, id, member) VALUES (?, ?, ?) ON CONFLICT DO NOTHING";
+        let insert = query(insert).bind(K::NAME).bind(id).bind(member);
+        Ok(insert.execute(self.database.pool()).await?.rows_affected() == 1)
+    }
+
+    /// Whether the mark was there, and is no more.
+    pub(super) async fn delete_mark<K: Summary>(&self, id: u32, member: u32) -> Result<bool, ForumError> {
+        let delete = "DELETE FROM forum_mark WHERE kind = ? AND id = ? AND member = ?";
+        let delete = query(delete).bind(K::NAME).bind(id).bind(member);
+        Ok(delete.execute(self.database.pool()).await?.rows_affected() == 1)
+    }
+}
+
+fn named((id, name): (u32, String)) -> Named {
+    Named { id, name }
+}
+
+fn article((id, title, text, author, name): ArticleRow) -> Article {
+    Article { id, title, text, author: Named { id: author, name } }
+}

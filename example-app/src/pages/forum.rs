@@ -1,0 +1,127 @@
+//! The pages of the forum. There are no logins: who writes says who he is.
+
+mod read;
+
+use std::error::Error;
+
+use axum::Router;
+use axum::extract::{Form, Path, State};
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use counter_core::{EntityCache, UniqueStore};
+use counter_layer::WindowLimitLayer;
+use serde::Deserialize;
+
+use super::page;
+use crate::forum::{Forum, ForumError, Marked};
+
+/// The pages of this forum. What adds a text goes through the limit.
+pub(crate) fn router<S: EntityCache + UniqueStore>(forum: Forum<S>, limit: WindowLimitLayer) -> Router {
+    let texts = Router::new()
+        .route("/posts", post(publish::<S>))
+        .route("/posts/{id}/comments", post(comment::<S>))
+        .route("/groups/{id}/messages", post(tell::<S>))
+        .route_layer(limit);
+    let mut marks = Router::new();
+    for (path, what, on) in [
+        ("/posts/{id}/like", Marked::Post, true),
+        ("/posts/{id}/unlike", Marked::Post, false),
+        ("/messages/{id}/like", Marked::Message, true),
+        ("/messages/{id}/unlike", Marked::Message, false),
+        ("/members/{id}/follow", Marked::Member, true),
+        ("/members/{id}/unfollow", Marked::Member, false),
+        ("/groups/{id}/join", Marked::Group, true),
+        ("/groups/{id}/leave", Marked::Group, false),
+    ] {
+        let mark = async move |State(forum): State<Forum<S>>, Path(id), Form(actor): Form<Actor>| {
+            forum.mark(what, id, actor.member, on).await?;
+            Ok::<_, Failure>(Redirect::to(&match what {
+                Marked::Member => format!("/members/{id}"),
+                Marked::Group => format!("/groups/{id}"),
+                Marked::Post => format!("/posts/{id}"),
+                Marked::Message => "/groups".to_owned(),
+            }))
+        };
+        marks = marks.route(path, post(mark));
+    }
+    Router::new()
+        .route("/posts", get(read::posts::<S>))
+        .route("/posts/{id}", get(read::one_post::<S>))
+        .route("/members", get(read::members::<S>))
+        .route("/members/{id}", get(read::one_member::<S>))
+        .route("/groups", get(read::groups::<S>))
+        .route("/groups/{id}", get(read::one_group::<S>))
+        .merge(texts)
+        .merge(marks)
+        .with_state(forum)
+}
+
+#[derive(Debug, Deserialize)]
+struct Actor {
+    member: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct NewPost {
+    member: u32,
+    title: String,
+    text: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct NewNote {
+    member: u32,
+    text: String,
+}
+
+type Answer<T = Html<String>> = Result<T, Failure>;
+
+async fn publish<S: EntityCache + UniqueStore>(
+    State(forum): State<Forum<S>>,
+    Form(new): Form<NewPost>,
+) -> Answer<Redirect> {
+    let id = forum.publish(new.member, &new.title, &new.text).await?;
+    Ok(Redirect::to(&format!("/posts/{id}")))
+}
+
+async fn comment<S: EntityCache + UniqueStore>(
+    State(forum): State<Forum<S>>,
+    Path(post): Path<u32>,
+    Form(new): Form<NewNote>,
+) -> Answer<Redirect> {
+    forum.comment(post, new.member, &new.text).await?;
+    Ok(Redirect::to(&format!("/posts/{post}")))
+}
+
+async fn tell<S: EntityCache + UniqueStore>(
+    State(forum): State<Forum<S>>,
+    Path(group): Path<u32>,
+    Form(new): Form<NewNote>,
+) -> Answer<Redirect> {
+    forum.tell(group, new.member, &new.text).await?;
+    Ok(Redirect::to(&format!("/groups/{group}")))
+}
+
+/// A forum's error as an answer.
+struct Failure(ForumError);
+
+impl From<ForumError> for Failure {
+    fn from(error: ForumError) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = match self.0 {
+            ForumError::Nobody => StatusCode::NOT_FOUND,
+            ForumError::NoText => StatusCode::UNPROCESSABLE_ENTITY,
+            ForumError::Database(_) | ForumError::Count(_) => {
+                tracing::error!(error = %self.0, cause = self.0.source(), "the forum");
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        };
+        (status, page(&self.0.to_string(), "")).into_response()
+    }
+}
