@@ -108,7 +108,13 @@ impl Process {
             if let Some(found) = found {
                 return found;
             }
-            assert!(!ended, "the output ended without the line\n{self}");
+            if ended {
+                // What they say may still be on its way, by another thread.
+                while !self.errors.have_ended() && Instant::now() < deadline {
+                    time::sleep(PAUSE).await;
+                }
+                panic!("the output ended without the line\n{self}");
+            }
             assert!(Instant::now() < deadline, "no such line in {limit:?}\n{self}");
             time::sleep(PAUSE).await;
         }
