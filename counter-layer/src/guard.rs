@@ -10,9 +10,10 @@ use http::{HeaderValue, Request};
 use crate::agent::{Agents, user_agent};
 use crate::facet::Facets;
 use crate::identity::{RequestHead, Visitors};
+use crate::page::{Page, Pages, Verdict};
 use crate::prefetch::is_prefetch;
 use crate::request;
-use crate::{Decision, Delivery, Outcome, Rules};
+use crate::{Delivery, Outcome};
 
 /// What one layer and its services share.
 pub(crate) struct Counting {
@@ -20,7 +21,7 @@ pub(crate) struct Counting {
     pub(crate) visitors: Visitors,
     pub(crate) agents: Arc<Agents>,
     pub(crate) bots_are_visitors: bool,
-    pub(crate) rules: Option<Arc<Rules>>,
+    pub(crate) pages: Option<Arc<Pages>>,
     pub(crate) rest: Option<Arc<Rest>>,
     pub(crate) facets: Facets,
     pub(crate) wanted: Option<Arc<Wanted>>,
@@ -42,8 +43,8 @@ pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
 pub(crate) struct Guard {
     counting: Arc<Counting>,
     open: Option<Result<Seen, Skip>>,
-    /// What is to be set in the response.
-    cookie: Option<HeaderValue>,
+    /// What is to be set in the response; few are given one, and all others are moved without the room.
+    cookie: Option<Box<HeaderValue>>,
     confirmation: Option<Confirmation>,
 }
 
@@ -58,20 +59,11 @@ pub(crate) struct Watch<'a>(&'a mut Guard);
 /// What there is to know of a request before it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// The hit under `hits`, and that beside it.
-    all: Hit,
-    page: Option<Hit>,
+    /// That on its page, or that under `hits` where it has none: one follows from the other.
+    hit: Hit,
     agent: Agent,
     /// That of the facet.
     method: Option<Counter>,
-}
-
-/// Where a request counts besides `hits`.
-#[derive(Clone, Copy, Debug)]
-struct Page {
-    counter: Counter,
-    weight: NonZeroU32,
-    visitors: bool,
 }
 
 impl Guard {
@@ -79,6 +71,7 @@ impl Guard {
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
         let mut cookie = None;
         let seen = counting.look(&RequestHead::of(request), &mut cookie);
+        let cookie = cookie.map(Box::new);
         let mut guard = Self { counting: Arc::clone(counting), open: Some(seen), cookie, confirmation: None };
         if counting.at_arrival {
             guard.settle(Outcome::Arrived);
@@ -97,7 +90,7 @@ impl Guard {
 
     /// What to set in the response, which only the first one asking is told.
     pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
-        self.cookie.take()
+        self.cookie.take().map(|cookie| *cookie)
     }
 
     /// Counts the request, unless it is counted already.
@@ -142,7 +135,7 @@ impl Counting {
     /// What there is to know of a request, and what to set in its response.
     fn look(&self, head: &RequestHead<'_>, cookie: &mut Option<HeaderValue>) -> Result<Seen, Skip> {
         let page = self.page(head)?;
-        let excludes_prefetch = self.rules.as_ref().is_some_and(|rules| rules.excludes_prefetch());
+        let excludes_prefetch = self.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
         }
@@ -156,23 +149,20 @@ impl Counting {
         let all = self.hits.hit().visitor(visitor);
         // A rule may well be named `hits`, where the request counts anyway.
         let page = page.filter(|page| page.counter != self.hits);
-        let page = page.map(|page| all.on(page.counter).weight(page.weight));
-        Ok(Seen { all, page, agent, method })
+        let hit = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
+        Ok(Seen { hit, agent, method })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         let route = request::route(head.extensions);
-        let of = |counter| Page { counter, weight: NonZeroU32::MIN, visitors: true };
-        let rest = || self.rest.as_ref().and_then(|rest| rest(head)).map(of);
-        let Some(rules) = &self.rules else {
-            return Ok(route.map(|route| of(self.recorder.counter(route))).or_else(rest));
+        let rest = || self.rest.as_ref().and_then(|rest| rest(head)).map(Page::of);
+        let Some(pages) = &self.pages else {
+            return Ok(route.map(|route| Page::of(self.recorder.counter(route))).or_else(rest));
         };
-        match rules.decide(head.method, head.uri.path(), route) {
-            Decision::Excluded => Err(Skip::Excluded),
-            Decision::Unmatched => rest().map(Some).ok_or(Skip::Unmatched),
-            Decision::Count { counter, weight, visitors } => {
-                Ok(Some(Page { counter: self.recorder.counter(counter), weight, visitors }))
-            }
+        match pages.decide(&self.recorder, head.method, head.uri.path(), route) {
+            Verdict::Excluded => Err(Skip::Excluded),
+            Verdict::Unmatched => rest().map(Some).ok_or(Skip::Unmatched),
+            Verdict::Counts(page) => Ok(Some(page)),
         }
     }
 
@@ -185,26 +175,23 @@ impl Counting {
     }
 
     fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
-        let Seen { all, page, agent, method } = seen;
+        let Seen { hit, agent, method } = seen;
+        let all = hit.on(self.hits).weight(NonZeroU32::MIN);
+        let both = [all, hit];
+        let hits = if hit == all { &both[..1] } else { &both };
         if self.facets.are_none() {
             // Nearly always; for two hits no room for five is prepared.
-            return match page {
-                Some(page) => self.send(&[all, page], agent, outcome),
-                None => self.send(&[all], agent, outcome),
-            };
+            return self.send(hits, agent, outcome);
         }
         // No more than five: nothing is allocated for them.
-        let mut hits = [all; 5];
-        let mut count = 1;
-        let mut also = |hit| {
-            hits[count] = hit;
-            count += 1;
-        };
-        page.into_iter().for_each(&mut also);
-        for facet in [self.facets.status(outcome), method, self.facets.agent(agent)].into_iter().flatten() {
-            also(facet.hit());
-        }
-        self.send(&hits[..count], agent, outcome)
+        let mut five = [all; 5];
+        let facets = [self.facets.status(outcome), method, self.facets.agent(agent)]
+            .into_iter()
+            .flatten()
+            .map(Counter::hit);
+        let count =
+            five.iter_mut().zip(hits.iter().copied().chain(facets)).map(|(place, hit)| *place = hit).count();
+        self.send(&five[..count], agent, outcome)
     }
 
     fn send(&self, hits: &[Hit], agent: Agent, outcome: Outcome) -> Option<Confirmation> {
