@@ -61,6 +61,7 @@ pub(crate) struct Watch<'a>(&'a mut Guard);
 struct Seen {
     /// That on its page, or that under `hits` where it has none: one follows from the other.
     hit: Hit,
+    has_page: bool,
     agent: Agent,
     /// That of the facet.
     method: Option<Counter>,
@@ -150,7 +151,7 @@ impl Counting {
         // A rule may well be named `hits`, where the request counts anyway.
         let page = page.filter(|page| page.counter != self.hits);
         let hit = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
-        Ok(Seen { hit, agent, method })
+        Ok(Seen { hit, has_page: page.is_some(), agent, method })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
@@ -175,10 +176,10 @@ impl Counting {
     }
 
     fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
-        let Seen { hit, agent, method } = seen;
+        let Seen { hit, has_page, agent, method } = seen;
         let all = hit.on(self.hits).weight(NonZeroU32::MIN);
         let both = [all, hit];
-        let hits = if hit == all { &both[..1] } else { &both };
+        let hits = if has_page { &both[..] } else { &both[..1] };
         if self.facets.are_none() {
             // Nearly always; for two hits no room for five is prepared.
             return self.send(hits, agent, outcome);
