@@ -90,6 +90,7 @@ impl Guard {
     }
 
     /// What to set in the response, which only the first one asking is told.
+    #[inline]
     pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
         self.cookie.take().map(|cookie| *cookie)
     }
@@ -102,6 +103,7 @@ impl Guard {
     }
 
     /// Whether the response may go out.
+    #[inline]
     pub(crate) fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(Confirmation(confirmed)) = &mut self.confirmation {
             ready!(confirmed.as_mut().poll(cx));
@@ -176,23 +178,25 @@ impl Counting {
     }
 
     fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
-        let Seen { hit, has_page, agent, method } = seen;
-        let all = hit.on(self.hits).weight(NonZeroU32::MIN);
-        let both = [all, hit];
-        let hits = if has_page { &both[..] } else { &both[..1] };
-        if self.facets.are_none() {
-            // Nearly always; for two hits no room for five is prepared.
-            return self.send(hits, agent, outcome);
+        let all = seen.hit.on(self.hits).weight(NonZeroU32::MIN);
+        let mut five;
+        let two = [all, seen.hit];
+        let mut hits = if seen.has_page { &two[..] } else { &two[..1] };
+        if !self.facets.are_none() {
+            // For two hits, which they are nearly always, no room for five is prepared.
+            five = [all; 5];
+            let count = self.with_facets(hits, &seen, outcome, &mut five);
+            hits = &five[..count];
         }
-        // No more than five: nothing is allocated for them.
-        let mut five = [all; 5];
-        let facets = [self.facets.status(outcome), method, self.facets.agent(agent)]
-            .into_iter()
-            .flatten()
-            .map(Counter::hit);
-        let count =
-            five.iter_mut().zip(hits.iter().copied().chain(facets)).map(|(place, hit)| *place = hit).count();
-        self.send(&five[..count], agent, outcome)
+        self.send(hits, seen.agent, outcome)
+    }
+
+    /// Puts these hits and those of the facets in the places, and tells how many they are.
+    #[cold]
+    fn with_facets(&self, hits: &[Hit], seen: &Seen, outcome: Outcome, places: &mut [Hit; 5]) -> usize {
+        let facets = [self.facets.status(outcome), seen.method, self.facets.agent(seen.agent)];
+        let all = hits.iter().copied().chain(facets.into_iter().flatten().map(Counter::hit));
+        places.iter_mut().zip(all).map(|(place, hit)| *place = hit).count()
     }
 
     fn send(&self, hits: &[Hit], agent: Agent, outcome: Outcome) -> Option<Confirmation> {
