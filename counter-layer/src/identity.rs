@@ -2,6 +2,7 @@
 
 mod head;
 mod forwarded;
+mod digest;
 mod address;
 mod cookie;
 

@@ -4,6 +4,7 @@ use counter_core::VisitorId;
 use http::HeaderMap;
 use ipnet::IpNet;
 
+use super::digest::digest;
 use super::{Forwarded, RequestHead, Secret};
 
 /// A visitor is a client's address and its user agent, for one epoch.
@@ -62,13 +63,13 @@ impl Address {
         user_agent: &[u8],
         secret: &Secret,
     ) -> Option<VisitorId> {
-        let agent = if self.user_agent { user_agent } else { b"" };
+        let agent = if self.user_agent { digest(user_agent) } else { 0 }.to_le_bytes();
         let visitor = match self.client.address(head.peer(), head.headers)?.to_canonical() {
-            IpAddr::V4(address) => secret.visitor(&[&address.octets(), agent]),
+            IpAddr::V4(address) => secret.visitor(&[&address.octets(), &agent]),
             IpAddr::V6(address) => {
                 let host = 128_u32.saturating_sub(self.ipv6_prefix.into());
                 let mask = u128::MAX.checked_shl(host).unwrap_or(0);
-                secret.visitor(&[&(address.to_bits() & mask).to_be_bytes(), agent])
+                secret.visitor(&[&(address.to_bits() & mask).to_be_bytes(), &agent])
             }
         };
         Some(visitor)

@@ -68,7 +68,7 @@ fn is_plain(path: &str) -> bool {
     let (mut odd, mut before) = (0, 0);
     for byte in path.bytes() {
         let class = CLASSES[usize::from(byte)];
-        odd |= class & (before / SLASH | ODD);
+        odd |= class & ((before / SLASH) | ODD);
         before = class;
     }
     odd == 0 && path.starts_with('/')

@@ -29,9 +29,9 @@ impl Table {
                 if self.templates.insert(&*key, number).is_err() {
                     return Err(self.rival(&key).unwrap_or(number));
                 }
-                self.template_keys.insert(key, number)
+                self.template_keys.insert(key, number);
             }
-        };
+        }
         Ok(())
     }
 
