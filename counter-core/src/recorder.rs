@@ -60,6 +60,7 @@ impl Recorder {
     /// A text that is no [`CounterName`](crate::CounterName), and a new name when there are as many
     /// counters already as the builder allows (2,000 by default), give the counter `(other)`, so that
     /// totals stay exact. A name keeps its place as long as the process lives.
+    #[inline]
     #[must_use]
     pub fn counter(&self, name: &str) -> Counter {
         self.tally.counter(name)
@@ -85,6 +86,7 @@ impl Recorder {
     }
 
     /// Counts one request that this agent made, now: these hits, and one request in the ledger.
+    #[inline]
     pub fn request(&self, hits: &[Hit], agent: Agent) {
         self.fold_if(self.tally.add(hits, Timestamp::now(), Some(agent)));
     }
@@ -137,9 +139,15 @@ impl Recorder {
         self.tally.ledger()
     }
 
+    #[inline]
     fn fold_if(&self, due: bool) {
         if due {
-            self.tally.fold(Timestamp::now());
+            self.fold();
         }
+    }
+
+    #[cold]
+    fn fold(&self) {
+        self.tally.fold(Timestamp::now());
     }
 }

@@ -31,6 +31,7 @@ impl Registers {
     }
 
     /// Lifts a register to at least that rank. Nearly always it is there already, and nothing is written.
+    #[inline]
     pub(crate) fn raise(&self, Register { index, rank }: Register) {
         let higher = |byte: u8| (byte & !MARK < rank).then_some(rank | MARK);
         let byte = &self.bytes[usize::from(index)];

@@ -41,6 +41,7 @@ impl Counter {
 
 impl Hit {
     /// By this visitor, or by nobody that is known.
+    #[inline]
     pub fn visitor(mut self, visitor: impl Into<Option<VisitorId>>) -> Self {
         self.register = visitor.into().map(|visitor| Register::of(visitor.as_bytes()));
         self
@@ -93,12 +94,17 @@ impl Registry {
     }
 
     /// The counter of that name, a new one if need be; `(other)` when it is no name or comes too late.
+    #[inline]
     pub(crate) fn counter(&self, name: &str) -> Counter {
-        match self.probe(name) {
-            Ok(counter) => counter,
-            Err(_) if self.full.get().is_some() => self.other(),
-            Err(_) => CounterName::new(name).map_or_else(|_| self.other(), |name| self.insert(name)),
+        self.probe(name).unwrap_or_else(|_| self.newcomer(name))
+    }
+
+    #[cold]
+    fn newcomer(&self, name: &str) -> Counter {
+        if self.full.get().is_some() {
+            return self.other();
         }
+        CounterName::new(name).map_or_else(|_| self.other(), |name| self.insert(name))
     }
 
     /// The counter `(other)`.

@@ -91,6 +91,7 @@ const AGE: Precision = Precision::new(NonZeroU32::MAX);
 
 impl Salt {
     /// The visitor these parts identify, now; where one part ends and the next begins matters.
+    #[inline]
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
         self.0.key(Timestamp::now()).visitor(parts)
@@ -136,10 +137,15 @@ impl Salts {
     }
 
     /// The key of the epoch of `at`.
+    #[inline]
     pub(crate) fn key(&self, at: Timestamp) -> VisitorKey {
-        let epoch = self.epoch.bucket(at);
-        let known = self.current.get(epoch.start);
-        known.unwrap_or_else(|| VisitorKey::new(self.with(epoch, |slot| self.publish(slot))))
+        self.current.get(at).unwrap_or_else(|| self.begin(at))
+    }
+
+    /// Once an epoch, and while another thread does.
+    #[cold]
+    fn begin(&self, at: Timestamp) -> VisitorKey {
+        VisitorKey::new(self.with(self.epoch.bucket(at), |slot| self.publish(slot)))
     }
 
     /// The first salt that the store should be asked for at `now`.
@@ -169,7 +175,7 @@ impl Salts {
     /// To be called with a slot that is locked. Of two epochs that are asked for at midnight, or of which
     /// one is only prepared, the last is published, and who wants the other locks again.
     fn publish(&self, slot: &Slot) -> [u8; 16] {
-        self.current.set(slot.start, slot.key);
+        self.current.set(self.epoch.bucket(slot.start), slot.key);
         slot.key
     }
 

@@ -142,6 +142,7 @@ impl Sketch {
 
 impl Register {
     /// The register that a visitor's hash offers a rank to.
+    #[inline]
     pub(crate) fn of(element: &[u8]) -> Self {
         let hash = murmur::hash(element);
         let rest = (hash >> INDEX_BITS) | (1 << (64 - INDEX_BITS));

@@ -122,6 +122,7 @@ impl Tally {
         }
     }
 
+    #[inline]
     pub(crate) fn counter(&self, name: &str) -> Counter {
         self.registry.counter(name)
     }
@@ -132,6 +133,7 @@ impl Tally {
 
     /// Adds hits of one instant, those of a request when there is an agent; `true` when it is time to
     /// [`fold`](Self::fold).
+    #[inline]
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
         let mut local = self.stripe();
         if local.latest.at != at {
@@ -317,6 +319,7 @@ impl Tally {
     }
 
     /// A counter of another tally has no place here; its hits are not lost for that.
+    #[inline]
     fn own(&self, counter: Counter) -> Counter {
         if counter.tally == self.registry.other().tally { counter } else { self.registry.other() }
     }
@@ -327,6 +330,7 @@ impl Tally {
         Arc::clone(open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
     }
 
+    #[inline]
     fn stripe(&self) -> MutexGuard<'_, Local> {
         // Every thread has a stack of its own, megabytes from the next: the address of a local tells
         // threads apart without a thread-local variable. Fibonacci hashing spreads neighbours.
@@ -343,6 +347,7 @@ impl Tally {
 }
 
 impl Stripe {
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Local> {
         self.0.lock().expect("nothing panics under this lock")
     }
@@ -354,6 +359,7 @@ impl Local {
         self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
     }
 
+    #[inline]
     fn count(&mut self, number: u32, start: Timestamp, weight: u64) -> &mut Slot {
         let index = number as usize;
         if index >= self.slots.len() {
@@ -385,6 +391,7 @@ impl Slot {
         self.count = 0;
     }
 
+    #[inline]
     fn raise(&mut self, bucket: Timestamp, register: Register, open: impl FnOnce() -> Arc<Registers>) {
         let visitors = match &mut self.visitors {
             Some(visitors) if visitors.0 == bucket => visitors,

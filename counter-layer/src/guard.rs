@@ -10,10 +10,11 @@ use http::{HeaderValue, Request};
 use crate::agent::{Agents, user_agent};
 use crate::facet::Facets;
 use crate::identity::{RequestHead, Visitors};
+use crate::page::{Page, Pages, Verdict};
 use crate::prefetch::is_prefetch;
 use crate::request;
 use crate::visit::{OnCounted, Then};
-use crate::{Decision, Delivery, Outcome, Rules, Visit};
+use crate::{Delivery, Outcome, Visit};
 
 /// What one layer and its services share.
 pub(crate) struct Counting {
@@ -21,7 +22,7 @@ pub(crate) struct Counting {
     pub(crate) visitors: Visitors,
     pub(crate) agents: Arc<Agents>,
     pub(crate) bots_are_visitors: bool,
-    pub(crate) rules: Option<Arc<Rules>>,
+    pub(crate) pages: Option<Arc<Pages>>,
     pub(crate) rest: Option<Arc<Rest>>,
     pub(crate) facets: Facets,
     pub(crate) wanted: Option<Arc<Wanted>>,
@@ -44,7 +45,7 @@ pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
 pub(crate) struct Guard {
     counting: Arc<Counting>,
     open: Option<Result<Seen, Skip>>,
-    /// What is to be set in the response; in a box, since few have one and all are moved.
+    /// What is to be set in the response; few are given one, and all others are moved without the room.
     cookie: Option<Box<HeaderValue>>,
     /// What is to be done when it has counted.
     then: Option<Then>,
@@ -62,20 +63,12 @@ pub(crate) struct Watch<'a>(&'a mut Guard);
 /// What there is to know of a request before it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// The hit under `hits`, and that beside it.
-    all: Hit,
-    page: Option<Hit>,
+    /// That on its page, or that under `hits` where it has none: one follows from the other.
+    hit: Hit,
+    has_page: bool,
     agent: Agent,
     /// That of the facet.
     method: Option<Counter>,
-}
-
-/// Where a request counts besides `hits`.
-#[derive(Clone, Copy, Debug)]
-struct Page {
-    counter: Counter,
-    weight: NonZeroU32,
-    visitors: bool,
 }
 
 impl Guard {
@@ -101,6 +94,7 @@ impl Guard {
     }
 
     /// What to set in the response, which only the first one asking is told.
+    #[inline]
     pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
         self.cookie.take().map(|cookie| *cookie)
     }
@@ -113,6 +107,7 @@ impl Guard {
     }
 
     /// Whether the response may go out.
+    #[inline]
     pub(crate) fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(Confirmation(confirmed)) = &mut self.confirmation {
             ready!(confirmed.as_mut().poll(cx));
@@ -152,7 +147,7 @@ impl Counting {
         then: &mut Option<Then>,
     ) -> Result<Seen, Skip> {
         let page = self.page(head)?;
-        let excludes_prefetch = self.rules.as_ref().is_some_and(|rules| rules.excludes_prefetch());
+        let excludes_prefetch = self.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
         }
@@ -169,23 +164,20 @@ impl Counting {
         let all = self.hits.hit().visitor(visitor);
         // A rule may well be named `hits`, where the request counts anyway.
         let page = page.filter(|page| page.counter != self.hits);
-        let page = page.map(|page| all.on(page.counter).weight(page.weight));
-        Ok(Seen { all, page, agent, method })
+        let hit = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
+        Ok(Seen { hit, has_page: page.is_some(), agent, method })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         let route = request::route(head.extensions);
-        let of = |counter| Page { counter, weight: NonZeroU32::MIN, visitors: true };
-        let rest = || self.rest.as_ref().and_then(|rest| rest(head)).map(of);
-        let Some(rules) = &self.rules else {
-            return Ok(route.map(|route| of(self.recorder.counter(route))).or_else(rest));
+        let rest = || self.rest.as_ref().and_then(|rest| rest(head)).map(Page::of);
+        let Some(pages) = &self.pages else {
+            return Ok(route.map(|route| Page::of(self.recorder.counter(route))).or_else(rest));
         };
-        match rules.decide(head.method, head.uri.path(), route) {
-            Decision::Excluded => Err(Skip::Excluded),
-            Decision::Unmatched => rest().map(Some).ok_or(Skip::Unmatched),
-            Decision::Count { counter, weight, visitors } => {
-                Ok(Some(Page { counter: self.recorder.counter(counter), weight, visitors }))
-            }
+        match pages.decide(&self.recorder, head.method, head.uri.path(), route) {
+            Verdict::Excluded => Err(Skip::Excluded),
+            Verdict::Unmatched => rest().map(Some).ok_or(Skip::Unmatched),
+            Verdict::Counts(page) => Ok(Some(page)),
         }
     }
 
@@ -209,26 +201,25 @@ impl Counting {
     }
 
     fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
-        let Seen { all, page, agent, method } = seen;
-        if self.facets.are_none() {
-            // Nearly always; for two hits no room for five is prepared.
-            return match page {
-                Some(page) => self.send(&[all, page], agent, outcome),
-                None => self.send(&[all], agent, outcome),
-            };
+        let all = seen.hit.on(self.hits).weight(NonZeroU32::MIN);
+        let mut five;
+        let two = [all, seen.hit];
+        let mut hits = if seen.has_page { &two[..] } else { &two[..1] };
+        if !self.facets.are_none() {
+            // For two hits, which they are nearly always, no room for five is prepared.
+            five = [all; 5];
+            let count = self.with_facets(hits, &seen, outcome, &mut five);
+            hits = &five[..count];
         }
-        // No more than five: nothing is allocated for them.
-        let mut hits = [all; 5];
-        let mut count = 1;
-        let mut also = |hit| {
-            hits[count] = hit;
-            count += 1;
-        };
-        page.into_iter().for_each(&mut also);
-        for facet in [self.facets.status(outcome), method, self.facets.agent(agent)].into_iter().flatten() {
-            also(facet.hit());
-        }
-        self.send(&hits[..count], agent, outcome)
+        self.send(hits, seen.agent, outcome)
+    }
+
+    /// Puts these hits and those of the facets in the places, and tells how many they are.
+    #[cold]
+    fn with_facets(&self, hits: &[Hit], seen: &Seen, outcome: Outcome, places: &mut [Hit; 5]) -> usize {
+        let facets = [self.facets.status(outcome), seen.method, self.facets.agent(seen.agent)];
+        let all = hits.iter().copied().chain(facets.into_iter().flatten().map(Counter::hit));
+        places.iter_mut().zip(all).map(|(place, hit)| *place = hit).count()
     }
 
     fn send(&self, hits: &[Hit], agent: Agent, outcome: Outcome) -> Option<Confirmation> {

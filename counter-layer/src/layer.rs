@@ -8,6 +8,7 @@ use crate::agent::Agents;
 use crate::facet::Facets;
 use crate::guard::{Counting, Rest, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
+use crate::page::Pages;
 use crate::visit::{self, OnCounted};
 use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules, Visit};
 
@@ -35,7 +36,7 @@ pub struct AccessCounterLayer {
     identity: Identity,
     agents: Arc<Agents>,
     bots_are_visitors: bool,
-    rules: Option<Arc<Rules>>,
+    pages: Option<Arc<Pages>>,
     rest: Option<Arc<Rest>>,
     facets: Facets,
     wanted: Option<Arc<Wanted>>,
@@ -58,7 +59,7 @@ impl AccessCounterLayer {
             identity: Identity::default(),
             agents: Arc::new(Agents::by_words()),
             bots_are_visitors: false,
-            rules: None,
+            pages: None,
             rest: None,
             facets: Facets::default(),
             wanted: None,
@@ -149,12 +150,8 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn rules(mut self, rules: impl Into<Arc<Rules>>) -> Self {
-        let rules = rules.into();
-        for name in rules.counters() {
-            // Their places are taken before anything else can take them.
-            let _: Counter = self.recorder.counter(name);
-        }
-        self.rules = Some(rules);
+        // The places of their counters are taken before anything else can take them.
+        self.pages = Some(Arc::new(Pages::new(rules.into(), &self.recorder)));
         self
     }
 
@@ -303,7 +300,7 @@ impl<S> Layer<S> for AccessCounterLayer {
             visitors,
             agents: Arc::clone(&self.agents),
             bots_are_visitors: self.bots_are_visitors,
-            rules: self.rules.clone(),
+            pages: self.pages.clone(),
             rest: self.rest.clone(),
             facets: self.facets.clone(),
             wanted: self.wanted.clone(),

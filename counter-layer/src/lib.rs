@@ -42,6 +42,7 @@ mod prefetch;
 mod identity;
 mod agent;
 mod rules;
+mod page;
 mod outcome;
 mod facet;
 mod delivery;

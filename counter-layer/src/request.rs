@@ -17,6 +17,7 @@ pub(crate) fn route(extensions: &Extensions) -> Option<&str> {
 }
 
 /// The other end of the connection.
+#[inline]
 pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
     if let Some(axum::extract::ConnectInfo(peer)) = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>()

@@ -2,6 +2,7 @@ mod path;
 mod pattern;
 mod error;
 mod rule;
+mod literals;
 mod table;
 mod explanation;
 mod builder;
@@ -128,6 +129,18 @@ struct Resolved {
     visitors: bool,
 }
 
+/// What decides about a request; patterns by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found<'a> {
+    Excluded(usize),
+    Included(usize),
+    MatchedPath(&'a str),
+    Otherwise,
+    Unmatched,
+    /// It has this many bytes.
+    PathTooLong(usize),
+}
+
 /// A pattern and the number of its rule.
 #[derive(Clone, Debug)]
 struct Included {
@@ -148,7 +161,7 @@ impl Rules {
     /// templates where a literal and a parameter compete for it or there are more than four parameters.
     #[must_use]
     pub fn decide<'a>(&'a self, method: &Method, path: &str, matched_path: Option<&'a str>) -> Decision<'a> {
-        self.reason(method, path::normalise(path).as_deref(), matched_path).decision()
+        self.reason(self.find(method, path, matched_path)).decision()
     }
 
     /// Decides the same, and tells why.
@@ -163,7 +176,7 @@ impl Rules {
         matched_path: Option<&'a str>,
     ) -> Explanation<'a> {
         let path = path::normalise(path);
-        let reason = self.reason(method, path.as_deref(), matched_path);
+        let reason = self.reason(self.find_by(method, path.as_deref(), matched_path));
         Explanation { method, path: path.ok(), reason }
     }
 
@@ -177,38 +190,75 @@ impl Rules {
         self.exclude_prefetch
     }
 
-    fn reason<'a>(
-        &'a self,
+    /// What decides about a request.
+    #[inline]
+    pub(crate) fn find<'a>(&self, method: &Method, path: &str, matched_path: Option<&'a str>) -> Found<'a> {
+        self.find_by(method, path::normalise(path).as_deref(), matched_path)
+    }
+
+    /// For each pattern of a rule, by its number, the rule's counter, its weight, and whether it counts
+    /// visitors.
+    pub(crate) fn included(&self) -> impl Iterator<Item = (&str, NonZeroU32, bool)> {
+        let rules = self.patterns.iter().map(|included| &self.rules[included.rule]);
+        rules.map(|Resolved { counter, weight, visitors }| (&**counter, *weight, *visitors))
+    }
+
+    /// The counter of what nothing else matches.
+    pub(crate) fn default_counter(&self) -> Option<&str> {
+        self.otherwise.as_deref()
+    }
+
+    #[inline]
+    fn find_by<'a>(
+        &self,
         method: &Method,
         path: Result<&str, &Unusable>,
         matched_path: Option<&'a str>,
-    ) -> Reason<'a> {
+    ) -> Found<'a> {
         let by_pattern = match path {
             Ok(path) => self.by_pattern(method, path),
             Err(Unusable::NotAPath) => None,
-            Err(Unusable::TooLong(bytes)) => Some(Reason::PathTooLong(*bytes)),
+            Err(Unusable::TooLong(bytes)) => Some(Found::PathTooLong(*bytes)),
         };
         by_pattern.unwrap_or_else(|| self.by_default(matched_path))
     }
 
-    fn by_pattern(&self, method: &Method, path: &str) -> Option<Reason<'_>> {
-        if let Some(number) = self.excluded.find(path) {
-            let Pattern { text, kind, .. } = &self.exclusions[number];
-            return Some(Reason::Excluded { pattern: text, kind: *kind });
+    #[inline]
+    fn by_pattern<'a>(&self, method: &Method, path: &str) -> Option<Found<'a>> {
+        if !self.exclusions.is_empty()
+            && let Some(number) = self.excluded.find(path)
+        {
+            return Some(Found::Excluded(number));
         }
         let of_method = self.by_method.iter().find(|(of, _)| of == method);
         let table = of_method.map_or(&self.other_methods, |(_, table)| table);
-        let Included { pattern, rule } = &self.patterns[table.find(path)?];
-        let Resolved { counter, weight, visitors } = &self.rules[*rule];
-        let (weight, visitors) = (*weight, *visitors);
-        Some(Reason::Rule { pattern: &pattern.text, kind: pattern.kind, counter, weight, visitors })
+        table.find(path).map(Found::Included)
     }
 
-    fn by_default<'a>(&'a self, matched_path: Option<&'a str>) -> Reason<'a> {
-        match (matched_path.filter(|_| self.by_matched_path), &self.otherwise) {
-            (Some(template), _) => Reason::MatchedPath(template),
-            (None, Some(counter)) => Reason::Otherwise(counter),
-            (None, None) => Reason::Unmatched,
+    fn by_default<'a>(&self, matched_path: Option<&'a str>) -> Found<'a> {
+        match matched_path.filter(|_| self.by_matched_path) {
+            Some(template) => Found::MatchedPath(template),
+            None if self.otherwise.is_some() => Found::Otherwise,
+            None => Found::Unmatched,
+        }
+    }
+
+    fn reason<'a>(&'a self, found: Found<'a>) -> Reason<'a> {
+        match found {
+            Found::PathTooLong(bytes) => Reason::PathTooLong(bytes),
+            Found::Excluded(number) => {
+                let Pattern { text, kind, .. } = &self.exclusions[number];
+                Reason::Excluded { pattern: text, kind: *kind }
+            }
+            Found::Included(number) => {
+                let Included { pattern, rule } = &self.patterns[number];
+                let Resolved { counter, weight, visitors } = &self.rules[*rule];
+                let (weight, visitors) = (*weight, *visitors);
+                Reason::Rule { pattern: &pattern.text, kind: pattern.kind, counter, weight, visitors }
+            }
+            Found::MatchedPath(template) => Reason::MatchedPath(template),
+            Found::Otherwise => self.otherwise.as_deref().map_or(Reason::Unmatched, Reason::Otherwise),
+            Found::Unmatched => Reason::Unmatched,
         }
     }
 }

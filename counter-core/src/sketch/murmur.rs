@@ -6,6 +6,7 @@ const M: u64 = 0xc6a4_a793_5bd1_e995;
 const M_INVERSE: u64 = inverse_of(M);
 const R: u32 = 47;
 
+#[inline]
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<8>();
     let mut h = SEED ^ (bytes.len() as u64).wrapping_mul(M);

@@ -3,6 +3,7 @@ use std::net::IpAddr;
 use counter_core::VisitorId;
 use http::HeaderMap;
 use ipnet::IpNet;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Forwarded, RequestHead, Secret};
 
@@ -62,13 +63,15 @@ impl Address {
         user_agent: &[u8],
         secret: &Secret,
     ) -> Option<VisitorId> {
-        let agent = if self.user_agent { user_agent } else { b"" };
+        // The keyed hash takes eight bytes at a time, of a hundred. What stands for them needs no secret: it is
+        // hashed with one, and who makes a user agent that collides with a neighbour's could send the neighbour's.
+        let agent = if self.user_agent { xxh3_64(user_agent) } else { 0 }.to_le_bytes();
         let visitor = match self.client.address(head.peer(), head.headers)?.to_canonical() {
-            IpAddr::V4(address) => secret.visitor(&[&address.octets(), agent]),
+            IpAddr::V4(address) => secret.visitor(&[&address.octets(), &agent]),
             IpAddr::V6(address) => {
                 let host = 128_u32.saturating_sub(self.ipv6_prefix.into());
                 let mask = u128::MAX.checked_shl(host).unwrap_or(0);
-                secret.visitor(&[&(address.to_bits() & mask).to_be_bytes(), agent])
+                secret.visitor(&[&(address.to_bits() & mask).to_be_bytes(), &agent])
             }
         };
         Some(visitor)

@@ -30,6 +30,7 @@ impl<'a> RequestHead<'a> {
 
     /// The other end of the connection, if the server left it in the request: axum's `ConnectInfo`, or
     /// a [`SocketAddr`](std::net::SocketAddr) extension.
+    #[inline]
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {
         request::peer(self.extensions)

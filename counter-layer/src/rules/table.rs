@@ -1,18 +1,17 @@
-use foldhash::HashMap;
 use matchit::Router;
 
+use crate::rules::literals::Literals;
 use crate::rules::pattern::{Pattern, PatternKind};
 
 /// Patterns by what finds them, each with its number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    exact: HashMap<String, usize>,
+    exact: Literals,
     templates: Router<usize>,
     /// The same by their keys, since the router does not tell whom a new one competes with.
-    template_keys: HashMap<String, usize>,
-    prefixes: HashMap<String, usize>,
-    longest_prefix: usize,
-    extensions: HashMap<String, usize>,
+    template_keys: Literals,
+    prefixes: Literals,
+    extensions: Literals,
 }
 
 impl Table {
@@ -25,17 +24,14 @@ impl Table {
         match pattern.kind {
             PatternKind::Exact => self.exact.insert(key, number),
             PatternKind::Extension => self.extensions.insert(key, number),
-            PatternKind::Prefix => {
-                self.longest_prefix = self.longest_prefix.max(key.len());
-                self.prefixes.insert(key, number)
-            }
+            PatternKind::Prefix => self.prefixes.insert(key, number),
             PatternKind::Template => {
                 if self.templates.insert(&*key, number).is_err() {
                     return Err(self.rival(&key).unwrap_or(number));
                 }
-                self.template_keys.insert(key, number)
+                self.template_keys.insert(key, number);
             }
-        };
+        }
         Ok(())
     }
 
@@ -47,20 +43,20 @@ impl Table {
             PatternKind::Prefix => &self.prefixes,
             PatternKind::Extension => &self.extensions,
         };
-        patterns.get(&*pattern.key).copied()
+        patterns.get(&pattern.key)
     }
 
     /// The pattern that decides about a normal path.
     pub(super) fn find(&self, path: &str) -> Option<usize> {
-        // An empty map would hash all the same, and an empty router make room for parameters.
-        let exact = if self.exact.is_empty() { None } else { self.exact.get(path).copied() };
-        exact
+        self.exact
+            .get(path)
             .or_else(|| self.find_template(path))
             .or_else(|| self.find_prefix(path))
             .or_else(|| self.find_extension(path))
     }
 
     fn find_template(&self, path: &str) -> Option<usize> {
+        // An empty router would make room for parameters all the same.
         if self.template_keys.is_empty() {
             return None;
         }
@@ -72,13 +68,13 @@ impl Table {
             return None;
         }
         // Begins no deeper than the deepest pattern: a long path must not be hashed once a slash.
-        let mut head = match path.as_bytes().get(..=self.longest_prefix) {
+        let mut head = match path.as_bytes().get(..=self.prefixes.longest()) {
             None => path,
             Some(start) => &path[..last(start, b'/')?],
         };
         loop {
             if let Some(number) = self.prefixes.get(head) {
-                return Some(*number);
+                return Some(number);
             }
             head = &head[..last(head.as_bytes(), b'/')?];
         }
@@ -90,16 +86,16 @@ impl Table {
         }
         let segment = &path[last(path.as_bytes(), b'/')? + 1..];
         let extension = &segment[last(segment.as_bytes(), b'.')? + 1..];
-        self.extensions.get(extension).copied()
+        self.extensions.get(extension)
     }
 
     /// The first of the templates that the router cannot hold together with this one.
     fn rival(&self, key: &str) -> Option<usize> {
         let rivals = self.template_keys.iter().filter(|(other, _)| {
             let mut both = Router::new();
-            both.insert(&***other, ()).and_then(|()| both.insert(key, ())).is_err()
+            both.insert(*other, ()).and_then(|()| both.insert(key, ())).is_err()
         });
-        rivals.map(|(_, number)| *number).min()
+        rivals.map(|(_, number)| number).min()
     }
 }
 

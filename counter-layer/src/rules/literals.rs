@@ -1,0 +1,61 @@
+use foldhash::HashMap;
+
+/// Texts, each with its number. What is as long as none of them is not hashed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Literals {
+    numbers: HashMap<String, usize>,
+    /// A bit for each length that one of them has; the last is of all that are as long or longer.
+    lengths: u64,
+    longest: usize,
+}
+
+impl Literals {
+    pub(super) fn insert(&mut self, text: String, number: usize) {
+        self.lengths |= bit(&text);
+        self.longest = self.longest.max(text.len());
+        self.numbers.insert(text, number);
+    }
+
+    #[inline]
+    pub(super) fn get(&self, text: &str) -> Option<usize> {
+        if self.lengths & bit(text) == 0 { None } else { self.numbers.get(text).copied() }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.numbers.iter().map(|(text, number)| (&**text, *number))
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.lengths == 0
+    }
+
+    /// How many bytes the longest has.
+    pub(super) const fn longest(&self) -> usize {
+        self.longest
+    }
+}
+
+fn bit(text: &str) -> u64 {
+    1 << text.len().min(63)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_any_length_are_found_and_others_of_the_same_length_are_not() {
+        let text = |byte: char, length| byte.to_string().repeat(length);
+        let mut literals = Literals::default();
+        assert!(literals.is_empty() && literals.get("").is_none());
+        for length in (0..130).step_by(3) {
+            literals.insert(text('a', length), length);
+        }
+        for length in 0..130 {
+            let there = length % 3 == 0;
+            assert_eq!(literals.get(&text('a', length)), there.then_some(length), "{length}");
+            assert_eq!(literals.get(&text('b', length)), (length == 0).then_some(0), "{length}");
+        }
+        assert_eq!((literals.longest(), literals.iter().count()), (129, 44));
+    }
+}
