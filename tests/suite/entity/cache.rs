@@ -5,7 +5,7 @@ use std::time::Duration;
 use counter_core::{
     Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, MemoryStore, Versioned,
 };
-use tests::{RedisServer, until};
+use tests::{RedisCluster, RedisServer, until};
 
 use super::Post;
 use crate::support::store;
@@ -36,6 +36,15 @@ macro_rules! every_cache {
                     let server = super::RedisServer::start();
                     server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
                     super::$fact(super::store(&server.url()).await).await;
+                }
+            )*
+        }
+        mod cluster {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    let cluster = super::RedisCluster::start();
+                    super::$fact(super::store(&cluster.url()).await).await;
                 }
             )*
         }
