@@ -12,7 +12,7 @@ use fred::types::{ClusterHash, CustomCommand, FromValue, Value};
 use fred::util::redis_keyslot;
 use tokio::time::timeout;
 
-use super::link::Link;
+use super::link::{Link, answers};
 use crate::{Error, ErrorKind};
 
 /// The connection to one server, or to the master that sentinels tell of.
@@ -174,9 +174,9 @@ pub(super) fn answer_of(error: &Error) -> Option<&str> {
     std::error::Error::source(error)?.downcast_ref::<FredError>().map(FredError::details)
 }
 
-/// Whether an error is an answer of the server that begins like this.
-pub(super) fn says(error: &Error, beginning: &str) -> bool {
-    answer_of(error).is_some_and(|answer| answer.starts_with(beginning))
+/// Whether an error is an answer of the server that begins with this word.
+pub(super) fn says(error: &Error, word: &str) -> bool {
+    answer_of(error).is_some_and(|answer| answers(answer, word))
 }
 
 /// A command for the server of a key, should the client know several.

@@ -94,7 +94,7 @@ impl Link {
         }
         self.unanswered.store(0, Ordering::Relaxed);
         // A master that became a replica: the next connection finds the new one, by sentinel or by name.
-        error.details().starts_with("READONLY")
+        answers(error.details(), "READONLY")
     }
 
     pub(super) fn connections(&self) -> u64 {
@@ -156,5 +156,33 @@ fn connection_config() -> ConnectionConfig {
             ..TcpConfig::default()
         },
         ..ConnectionConfig::default()
+    }
+}
+
+/// Whether what a server said begins with this word; Redis 6.2 says first where in a script it met that.
+pub(super) fn answers(said: &str, word: &str) -> bool {
+    let begins = said.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
+    begins || said.contains(&format!(": -{word} "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::answers;
+
+    #[test]
+    fn a_word_is_found_at_the_beginning_and_inside_of_a_script() {
+        for (said, word, expected) in [
+            ("READONLY You can't write against a read only replica.", "READONLY", true),
+            (
+                "ERR Error running script (call to f_1): @user_script:27: -READONLY You can't.",
+                "READONLY",
+                true,
+            ),
+            ("NOSCRIPT", "NOSCRIPT", true),
+            ("BUSYGROUP it exists", "BUSY", false),
+            ("ERR unknown command 'READONLY'", "READONLY", false),
+        ] {
+            assert_eq!(answers(said, word), expected, "{said}");
+        }
     }
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::answer_of;
+use super::connection::says;
 use crate::backoff::Backoff;
 use crate::{Error, ErrorKind};
 
@@ -35,12 +35,7 @@ where
 
 /// For what answers differently when it is done twice: the server said that it did nothing.
 pub(super) fn nothing_was_done(error: &Error) -> bool {
-    let answer = answer_of(error).unwrap_or_default();
-    // Redis 6.2 says first where in a script it met that.
-    NOT_NOW.iter().any(|word| {
-        let begins = answer.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
-        begins || answer.contains(&format!(": -{word} "))
-    })
+    NOT_NOW.iter().any(|word| says(error, word))
 }
 
 /// For what may be done as often as one likes.
