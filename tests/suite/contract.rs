@@ -5,69 +5,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::{
-    Batch, Bucket, Cell, Fence, Grid, MemoryStore, Sample, Shard, Sketch, Store, Timestamp, Verdict,
-    VisitorCell, VisitorKey, WriterId,
+    Batch, Bucket, Cell, Fence, Grid, Sample, Shard, Sketch, Store, Timestamp, Verdict, VisitorCell,
+    VisitorKey, WriterId,
 };
-use tests::{RedisServer, until};
+use tests::until;
 
-use crate::support::{always, name, precision, store, unix};
+use crate::stores;
+use crate::support::{always, name, precision, unix};
 
-macro_rules! every_store {
-    ($($fact:ident)*) => {
-        mod memory {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    super::$fact(super::MemoryStore::new()).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::RedisServer::start();
-                    super::$fact(super::store(&server.url()).await).await;
-                }
-            )*
-        }
-        mod redis_without_scripts {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::RedisServer::start();
-                    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
-                    let store = super::store(&server.url()).await;
-                    assert!(!store.server().await.expect("it answers").scripts);
-                    super::$fact(store).await;
-                }
-            )*
-        }
-    };
-}
-
-pub(crate) use every_store;
-
-every_store! {
-    a_batch_counts_in_every_precision_from_its_finest_on
-    a_batch_sent_again_counts_once
-    a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing
-    a_gap_that_is_accepted_closes
-    writers_do_not_fence_each_other
-    visitors_are_a_union_over_counters_and_buckets
-    visitors_count_in_every_visitor_precision
-    visitors_of_many_counters_are_counted_for_each_in_their_order
-    a_read_takes_the_buckets_of_its_range_ascending
-    known_counters_come_in_pages_by_name
-    cleaning_removes_what_left_retention_and_nothing_else
-    cleaning_forgets_a_counter_with_its_last_sample
-    a_counter_that_returns_is_known_and_cleaned_again
-    counts_of_days_are_kept_when_those_of_seconds_go
-    the_salt_of_an_epoch_is_the_first_that_was_offered
-    a_salt_that_expired_is_forgotten
-    a_lifetime_is_the_sum_of_all_and_outlives_cleaning
-    a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew
-    several_counters_are_read_in_their_order_however_wide_the_range
+stores::on! {
+    [memory redis redis_without_scripts]
+    {
+        a_batch_counts_in_every_precision_from_its_finest_on
+        a_batch_sent_again_counts_once
+        a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing
+        a_gap_that_is_accepted_closes
+        writers_do_not_fence_each_other
+        visitors_are_a_union_over_counters_and_buckets
+        visitors_count_in_every_visitor_precision
+        visitors_of_many_counters_are_counted_for_each_in_their_order
+        a_read_takes_the_buckets_of_its_range_ascending
+        known_counters_come_in_pages_by_name
+        cleaning_removes_what_left_retention_and_nothing_else
+        cleaning_forgets_a_counter_with_its_last_sample
+        a_counter_that_returns_is_known_and_cleaned_again
+        counts_of_days_are_kept_when_those_of_seconds_go
+        the_salt_of_an_epoch_is_the_first_that_was_offered
+        a_salt_that_expired_is_forgotten
+        a_lifetime_is_the_sum_of_all_and_outlives_cleaning
+        a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew
+        several_counters_are_read_in_their_order_however_wide_the_range
+    }
 }
 
 const T: u64 = 1_585_908_965;

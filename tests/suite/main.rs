@@ -1,6 +1,7 @@
 //! The workspace's integration tests, on real servers.
 
 mod support;
+mod stores;
 
 mod contract;
 mod visitors;

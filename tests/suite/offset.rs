@@ -17,17 +17,20 @@ use http_body_util::BodyExt;
 use tests::{RedisServer, until};
 use tower::ServiceExt;
 
-use crate::contract::every_store;
+use crate::stores;
 use crate::support::{always, name, precision, store, unix};
 
-every_store! {
-    hits_are_in_the_bucket_that_begins_at_the_site_s_time
-    visitors_of_a_site_s_day_are_all_that_came_in_it
-    sites_of_different_offsets_count_beside_each_other
-    cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight
-    a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset
-    a_width_keeps_its_retention_when_the_offset_changes
-    what_is_forgotten_is_forgotten_at_every_offset_of_the_grid
+stores::on! {
+    [memory redis redis_without_scripts]
+    {
+        hits_are_in_the_bucket_that_begins_at_the_site_s_time
+        visitors_of_a_site_s_day_are_all_that_came_in_it
+        sites_of_different_offsets_count_beside_each_other
+        cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight
+        a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset
+        a_width_keeps_its_retention_when_the_offset_changes
+        what_is_forgotten_is_forgotten_at_every_offset_of_the_grid
+    }
 }
 
 /// India: hours begin at half past, days at 18:30 UTC.

@@ -5,79 +5,33 @@ mod model;
 mod nodes;
 
 use counter_core::{
-    AdaptiveUniqueCounter, Distinct, ErrorKind, ExcludingCounter, HllUniqueCounter, Included, MemoryStore,
-    SetUniqueCounter, Shards, Sketch, UniqueCounter, UniqueKey, UniqueStore, VisitorId, VisitorKey,
+    AdaptiveUniqueCounter, Distinct, ErrorKind, ExcludingCounter, HllUniqueCounter, Included,
+    SetUniqueCounter, Sketch, UniqueCounter, UniqueKey, UniqueStore, VisitorId, VisitorKey,
 };
-use tests::RedisServer;
 
+use crate::stores::{self, without_scripts};
 use crate::support::{name, store};
 
-macro_rules! every_store {
-    ($($fact:ident)*) => {
-        mod memory {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    super::$fact(super::MemoryStore::new()).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::RedisServer::start();
-                    super::$fact(super::store(&server.url()).await).await;
-                }
-            )*
-        }
-        mod redis_in_shards {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::RedisServer::start();
-                    let shards = super::Shards::try_from(16).expect("a good number");
-                    let builder = counter_core::RedisStore::builder().shards(shards);
-                    super::$fact(builder.connect(&server.url()).await.expect("an address")).await;
-                }
-            )*
-        }
-        mod redis_without_scripts {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::without_scripts();
-                    super::$fact(super::store(&server.url()).await).await;
-                }
-            )*
-        }
-    };
-}
-
-every_store! {
-    an_item_is_new_once
-    many_items_in_one_call_count_each_once
-    nothing_is_counted_of_a_counter_that_nobody_used
-    an_item_may_be_empty_and_a_call_too
-    an_item_that_was_excluded_may_come_again
-    a_hyperloglog_counts_as_our_own_sketch_does
-    an_adaptive_counter_is_exact_up_to_its_threshold_and_loses_and_doubles_nothing_beyond
-    a_call_that_goes_over_the_threshold_says_what_was_new
-    counters_of_another_name_or_kind_are_apart
-    a_union_is_exact_of_sets_and_an_estimate_with_a_hyperloglog
-    an_intersection_is_exact_of_sets_and_within_its_error_with_a_hyperloglog
-    a_merged_counter_has_all_that_the_others_have
-    an_adaptive_counter_that_merges_registers_has_registers
-    a_counter_that_is_forgotten_begins_anew
-    what_is_out_of_bounds_is_refused_and_changes_nothing
-    sets_of_too_many_items_are_not_read
-}
-
-/// A server whose users run no scripts.
-fn without_scripts() -> RedisServer {
-    let server = RedisServer::start();
-    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
-    server
+stores::on! {
+    [memory redis redis_in_shards redis_without_scripts]
+    {
+        an_item_is_new_once
+        many_items_in_one_call_count_each_once
+        nothing_is_counted_of_a_counter_that_nobody_used
+        an_item_may_be_empty_and_a_call_too
+        an_item_that_was_excluded_may_come_again
+        a_hyperloglog_counts_as_our_own_sketch_does
+        an_adaptive_counter_is_exact_up_to_its_threshold_and_loses_and_doubles_nothing_beyond
+        a_call_that_goes_over_the_threshold_says_what_was_new
+        counters_of_another_name_or_kind_are_apart
+        a_union_is_exact_of_sets_and_an_estimate_with_a_hyperloglog
+        an_intersection_is_exact_of_sets_and_within_its_error_with_a_hyperloglog
+        a_merged_counter_has_all_that_the_others_have
+        an_adaptive_counter_that_merges_registers_has_registers
+        a_counter_that_is_forgotten_begins_anew
+        what_is_out_of_bounds_is_refused_and_changes_nothing
+        sets_of_too_many_items_are_not_read
+    }
 }
 
 fn set<S: UniqueStore>(store: &S, counter: &str) -> SetUniqueCounter<S> {

@@ -5,90 +5,41 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use counter_core::{
-    Dimensions, ErrorKind, MemoryStore, Namespace, RedisStore, Shards, Store, Timestamp, VisitorId,
-    VisitorKey, Window, WindowCounters, WindowStore,
+    Dimensions, ErrorKind, Namespace, RedisStore, Shards, Store, Timestamp, VisitorId, VisitorKey, Window,
+    WindowCounters, WindowStore,
 };
 use tests::{FaultProxy, RedisCluster, RedisServer, Value, until};
 use tokio::task::JoinSet;
 
-use crate::support::{expiry, precision, store};
+use crate::stores::{self, Servers, without_scripts};
+use crate::support::{expiry, store};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The guide's page, of which the lines for `ACL SETUSER` are tested as they stand there.
 const GUIDE: &str = include_str!("../../counter-core/src/guide/window.rs");
 
-macro_rules! every_store {
-    ($($fact:ident)*) => {
-        mod memory {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    super::$fact(super::MemoryStore::new()).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::RedisServer::start();
-                    super::$fact(super::store(&server.url()).await).await;
-                    super::assert_that_all_expires(&server);
-                }
-            )*
-        }
-        mod redis_without_scripts {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::without_scripts();
-                    super::$fact(super::store(&server.url()).await).await;
-                    super::assert_that_all_expires(&server);
-                }
-            )*
-        }
-        mod cluster {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let cluster = super::RedisCluster::start();
-                    super::$fact(super::clustered(&cluster).await).await;
-                    cluster.nodes().iter().for_each(super::assert_that_all_expires);
-                }
-            )*
-        }
-    };
+stores::on! {
+    [memory redis redis_without_scripts cluster]
+    then super::assert_that_all_expires;
+    {
+        an_increment_answers_what_the_counter_counts_then
+        windows_count_apart_whatever_their_width_and_offset
+        the_history_has_every_window_that_is_kept_zeros_too
+        many_are_answered_as_if_they_had_come_one_by_one
+        a_token_counts_once_in_a_window
+        what_does_not_pass_is_not_counted
+        an_instant_that_is_no_longer_kept_counts_nowhere
+        a_front_answers_everybody_as_if_he_had_come_alone
+    }
 }
 
-every_store! {
-    an_increment_answers_what_the_counter_counts_then
-    windows_count_apart_whatever_their_width_and_offset
-    the_history_has_every_window_that_is_kept_zeros_too
-    many_are_answered_as_if_they_had_come_one_by_one
-    a_token_counts_once_in_a_window
-    what_does_not_pass_is_not_counted
-    an_instant_that_is_no_longer_kept_counts_nowhere
-    a_front_answers_everybody_as_if_he_had_come_alone
-}
-
-fn without_scripts() -> RedisServer {
-    let server = RedisServer::start();
-    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
-    server
-}
-
-async fn clustered(cluster: &RedisCluster) -> RedisStore {
-    let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
-    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
-    until("the store is connected", LIMIT, there).await;
-    store
-}
-
-fn assert_that_all_expires(server: &RedisServer) {
-    for key in server.strings(&["KEYS", "*"]) {
-        // -2: it has gone meanwhile.
-        assert_ne!(server.int(&["TTL", &key]), -1, "{key}");
+fn assert_that_all_expires(servers: &impl Servers) {
+    for server in servers.each() {
+        for key in server.strings(&["KEYS", "*"]) {
+            // -2: it has gone meanwhile.
+            assert_ne!(server.int(&["TTL", &key]), -1, "{key}");
+        }
     }
 }
 
@@ -302,7 +253,7 @@ async fn no_more_than_the_limit_passes_however_many_instances_ask_at_once() {
 #[tokio::test]
 async fn in_a_cluster_the_counters_of_one_group_lie_in_one_slot() {
     let cluster = RedisCluster::start();
-    let (hours, now) = hours(clustered(&cluster).await);
+    let (hours, now) = hours(store(&cluster.url()).await);
     let pages: Vec<_> = (0..50).map(|page| app("shop").text("page", &page.to_string())).collect();
     let slots = || -> BTreeSet<_> {
         cluster

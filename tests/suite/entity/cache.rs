@@ -3,66 +3,28 @@
 use std::time::Duration;
 
 use counter_core::{
-    Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, MemoryStore, Versioned,
+    Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
-use tests::{RedisCluster, RedisServer, until};
+use tests::until;
 
 use super::Post;
-use crate::support::store;
+use crate::stores;
 
-macro_rules! every_cache {
-    ($($fact:ident)*) => {
-        mod memory {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    super::$fact(super::MemoryStore::new()).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::RedisServer::start();
-                    super::$fact(super::store(&server.url()).await).await;
-                }
-            )*
-        }
-        mod redis_without_scripts {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let server = super::RedisServer::start();
-                    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
-                    super::$fact(super::store(&server.url()).await).await;
-                }
-            )*
-        }
-        mod cluster {
-            $(
-                #[tokio::test]
-                async fn $fact() {
-                    let cluster = super::RedisCluster::start();
-                    super::$fact(super::store(&cluster.url()).await).await;
-                }
-            )*
-        }
-    };
-}
-
-every_cache! {
-    one_of_those_who_find_nothing_has_the_lease
-    a_copy_is_kept_under_a_lease_and_by_nobody_else
-    a_change_ends_the_lease_and_leaves_what_is_cold_cold
-    of_changes_the_latest_stays_in_whichever_order_they_come
-    a_copy_that_lacks_a_field_is_cold
-    a_copy_expires_and_a_change_does_not_prolong_it
-    an_audit_removes_what_differs_and_nothing_else
-    what_is_invalidated_is_cold_and_its_lease_is_gone
-    a_lock_has_one_owner_who_may_keep_it_or_give_it_back
-    many_entities_are_found_in_their_order
-    counts_keep_all_of_their_digits
+stores::on! {
+    [memory redis redis_without_scripts cluster]
+    {
+        one_of_those_who_find_nothing_has_the_lease
+        a_copy_is_kept_under_a_lease_and_by_nobody_else
+        a_change_ends_the_lease_and_leaves_what_is_cold_cold
+        of_changes_the_latest_stays_in_whichever_order_they_come
+        a_copy_that_lacks_a_field_is_cold
+        a_copy_expires_and_a_change_does_not_prolong_it
+        an_audit_removes_what_differs_and_nothing_else
+        what_is_invalidated_is_cold_and_its_lease_is_gone
+        a_lock_has_one_owner_who_may_keep_it_or_give_it_back
+        many_entities_are_found_in_their_order
+        counts_keep_all_of_their_digits
+    }
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

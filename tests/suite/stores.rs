@@ -1,0 +1,94 @@
+//! The stores on which the facts of a contract are shown, each with the servers it lives on.
+
+use counter_core::{MemoryStore, RedisStore, Shards};
+use tests::{RedisCluster, RedisServer};
+
+use crate::support::store;
+
+/// A test of each fact on each of these stores: `on! { [memory redis] { fact another_fact } }`; after it, a
+/// function may look at what is in the servers.
+macro_rules! on {
+    ([$($kind:ident)*] $facts:tt) => {
+        crate::stores::on! { [$($kind)*] then crate::stores::leave; $facts }
+    };
+    ([$($kind:ident)*] then $look:path; $facts:tt) => {
+        $( crate::stores::on! { @ $kind $look; $facts } )*
+    };
+    (@ $kind:ident $look:path; { $($fact:ident)* }) => {
+        mod $kind {
+            $(
+                #[tokio::test]
+                async fn $fact() {
+                    let (servers, store) = crate::stores::$kind().await;
+                    super::$fact(store).await;
+                    $look(&servers);
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use on;
+
+pub(crate) async fn memory() -> ((), MemoryStore) {
+    ((), MemoryStore::new())
+}
+
+pub(crate) async fn redis() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    (server, store)
+}
+
+pub(crate) async fn redis_without_scripts() -> (RedisServer, RedisStore) {
+    let server = without_scripts();
+    let store = store(&server.url()).await;
+    assert!(!store.server().await.expect("it answers").scripts);
+    (server, store)
+}
+
+pub(crate) async fn redis_in_shards() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start();
+    let builder = RedisStore::builder().shards(Shards::try_from(16).expect("a good number"));
+    let store = builder.connect(&server.url()).await.expect("an address");
+    (server, store)
+}
+
+pub(crate) async fn cluster() -> (RedisCluster, RedisStore) {
+    let cluster = RedisCluster::start();
+    let store = store(&cluster.url()).await;
+    (cluster, store)
+}
+
+/// What a store lives on.
+pub(crate) trait Servers {
+    fn each(&self) -> &[RedisServer];
+}
+
+/// Looks at nothing.
+pub(crate) const fn leave(_: &impl Servers) {}
+
+impl Servers for () {
+    fn each(&self) -> &[RedisServer] {
+        &[]
+    }
+}
+
+impl Servers for RedisServer {
+    fn each(&self) -> &[RedisServer] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl Servers for RedisCluster {
+    fn each(&self) -> &[RedisServer] {
+        self.nodes()
+    }
+}
+
+/// A server whose users run no scripts.
+pub(crate) fn without_scripts() -> RedisServer {
+    let server = RedisServer::start();
+    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+    server
+}
