@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use counter_core::{
-    Dimensions, ErrorKind, Namespace, RedisStore, Shards, Store, Timestamp, VisitorId, VisitorKey, Window,
+    Dimensions, ErrorKind, Namespace, RedisStore, Shards, Timestamp, VisitorId, VisitorKey, Window,
     WindowCounters, WindowStore,
 };
 use tests::{FaultProxy, RedisCluster, RedisServer, Value, until};
