@@ -2,7 +2,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-use crate::Timestamp;
+use crate::{Precision, Timestamp};
 
 /// How time is divided for counters that begin again: a width in whole seconds, and an offset.
 ///
@@ -11,7 +11,7 @@ use crate::Timestamp;
 /// beginning of a day of the site, for instance.
 ///
 /// ```
-/// use counter_core::{Timestamp, Window};
+/// use counter_core::{Precision, Timestamp, Window};
 ///
 /// let noon = Timestamp::from_unix(1_585_908_000);
 /// assert_eq!(Window::HOUR.span(noon), noon..noon.plus(3600));
@@ -19,13 +19,11 @@ use crate::Timestamp;
 /// // Days that begin at 22:00 UTC, which is midnight two hours east of it.
 /// let day = Window::DAY.beginning_at(22 * 3600)?;
 /// assert_eq!(day.span(noon).start.as_unix(), 1_585_864_800);
+/// assert_eq!(day, Precision::try_from(86_400).unwrap().utc_offset(2 * 3600).into());
 /// # Ok::<(), counter_core::WindowError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Window {
-    width: NonZeroU32,
-    offset: u32,
-}
+pub struct Window(Precision);
 
 /// Why something is no window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,28 +51,32 @@ impl Window {
     /// Windows of so many seconds, which begin at its multiples.
     #[must_use]
     pub const fn new(width: NonZeroU32) -> Self {
-        Self { width, offset: 0 }
+        Self(Precision::new(width))
     }
 
     /// Windows of the same width that begin so many seconds later.
     ///
     /// # Errors
     /// When the offset is not less than the width.
-    pub const fn beginning_at(self, offset: u32) -> Result<Self, WindowError> {
-        let width = self.width.get();
-        if offset < width { Ok(Self { offset, ..self }) } else { Err(WindowError::Offset { offset, width }) }
+    pub fn beginning_at(self, offset: u32) -> Result<Self, WindowError> {
+        let width = self.as_seconds();
+        if offset < width {
+            Ok(Self(self.0.beginning_at(Timestamp::from_unix(offset.into()))))
+        } else {
+            Err(WindowError::Offset { offset, width })
+        }
     }
 
     /// The width in seconds.
     #[must_use]
     pub const fn as_seconds(self) -> u32 {
-        self.width.get()
+        self.0.as_seconds()
     }
 
     /// The offset in seconds, less than the width.
     #[must_use]
     pub const fn offset(self) -> u32 {
-        self.offset
+        self.0.offset()
     }
 
     /// The window of an instant: from its first second to the first one after it.
@@ -82,9 +84,15 @@ impl Window {
     /// A window that would begin before [`Timestamp::MIN`] or end after [`Timestamp::MAX`] does so there.
     #[must_use]
     pub const fn span(self, at: Timestamp) -> Range<Timestamp> {
-        let width = self.width.get() as u64;
-        let into = (at.as_unix() + (width - self.offset as u64)) % width;
-        at.minus(into)..at.plus(width - into)
+        let bucket = self.0.bucket(at);
+        bucket.start..bucket.end()
+    }
+}
+
+impl From<Precision> for Window {
+    /// Windows that are the buckets of a precision.
+    fn from(precision: Precision) -> Self {
+        Self(precision)
     }
 }
 
