@@ -215,7 +215,7 @@ impl Counting {
     }
 
     /// Puts these hits and those of the facets in the places, and tells how many they are.
-    #[cold]
+    #[inline(never)]
     fn with_facets(&self, hits: &[Hit], seen: &Seen, outcome: Outcome, places: &mut [Hit; 5]) -> usize {
         let facets = [self.facets.status(outcome), seen.method, self.facets.agent(seen.agent)];
         let all = hits.iter().copied().chain(facets.into_iter().flatten().map(Counter::hit));

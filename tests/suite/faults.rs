@@ -7,6 +7,7 @@ use std::time::Duration;
 use counter_core::{Agent, Counters, Namespace, RedisStore, Stats, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 
+use crate::stores::without_scripts;
 use crate::support::{name, precision, store};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -135,11 +136,7 @@ async fn two_that_send_the_same_batch_count_it_once() {
 
 #[tokio::test]
 async fn an_attempt_that_was_given_up_and_arrives_beside_the_next_counts_once() {
-    for scripts in [true, false] {
-        let server = RedisServer::start();
-        if !scripts {
-            server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
-        }
+    for (scripts, server) in [(true, RedisServer::start()), (false, without_scripts())] {
         let proxy = FaultProxy::start(server.address()).await;
         let mut counters = over(store(&proxy.url()).await);
         let recorder = counters.recorder();
@@ -291,8 +288,7 @@ async fn a_server_that_never_answers_costs_time_and_no_hit() {
 
 #[tokio::test]
 async fn a_transaction_after_the_connection_broke_waits_for_no_connection_that_is_dead() {
-    let server = RedisServer::start();
-    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+    let server = without_scripts();
     let mut counters = over(store(&server.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let counter = recorder.counter("a");

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::Post;
 use super::stand::{Frail, Gated};
+use crate::stores::without_scripts;
 use crate::support::store;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -135,11 +136,7 @@ async fn a_query_goes_on_when_the_one_who_began_it_leaves() {
 
 #[tokio::test]
 async fn an_increment_while_somebody_warms_the_cache_is_seen_by_all_who_read_after_it() {
-    for cache in 0..2 {
-        let server = RedisServer::start();
-        if cache == 1 {
-            server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
-        }
+    for server in [RedisServer::start(), without_scripts()] {
         let posts = posts(store(&server.url()).await).await;
         let gate = &posts.database().gates.after_read;
         gate.close();

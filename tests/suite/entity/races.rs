@@ -12,6 +12,7 @@ use counter_core::{
 use tests::RedisServer;
 
 use super::Post;
+use crate::stores::without_scripts;
 use crate::support::store;
 
 /// Who takes part.
@@ -155,8 +156,7 @@ async fn no_order_of_readers_and_writers_leaves_a_wrong_copy_in_redis() {
 
 #[tokio::test]
 async fn no_order_of_readers_and_writers_leaves_a_wrong_copy_in_redis_without_scripts() {
-    let server = RedisServer::start();
-    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+    let server = without_scripts();
     check_all(&store(&server.url()).await, async |id| evict(&server, id)).await;
 }
 
