@@ -70,7 +70,7 @@ pub(crate) struct Salts {
 
 struct Slot {
     start: Timestamp,
-    key: [u8; 16],
+    key: VisitorKey,
     /// What to offer the store; gone when the store has answered.
     candidate: Option<[u8; 16]>,
 }
@@ -91,10 +91,19 @@ const AGE: Precision = Precision::new(NonZeroU32::MAX);
 
 impl Salt {
     /// The visitor these parts identify, now; where one part ends and the next begins matters.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
         self.0.key(Timestamp::now()).visitor(parts)
+    }
+}
+
+/// A salt of one's own, which is the same for ever and which no store is asked for.
+impl From<VisitorKey> for Salt {
+    fn from(key: VisitorKey) -> Self {
+        let salts = Salts::new(AGE);
+        salts.current.set(0..u64::MAX, key);
+        Self(Arc::new(salts))
     }
 }
 
@@ -145,7 +154,7 @@ impl Salts {
     /// Once an epoch, and while another thread does.
     #[cold]
     fn begin(&self, at: Timestamp) -> VisitorKey {
-        VisitorKey::new(self.with(self.epoch.bucket(at), |slot| self.publish(slot)))
+        self.with(self.epoch.bucket(at), |slot| self.publish(slot))
     }
 
     /// The first salt that the store should be asked for at `now`.
@@ -166,7 +175,7 @@ impl Salts {
     /// Takes what the store keeps for an epoch.
     pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
         self.with(epoch, |slot| {
-            slot.key = salt;
+            slot.key = VisitorKey::new(salt);
             slot.candidate = None;
             self.publish(slot);
         });
@@ -174,8 +183,9 @@ impl Salts {
 
     /// To be called with a slot that is locked. Of two epochs that are asked for at midnight, or of which
     /// one is only prepared, the last is published, and who wants the other locks again.
-    fn publish(&self, slot: &Slot) -> [u8; 16] {
-        self.current.set(self.epoch.bucket(slot.start), slot.key);
+    fn publish(&self, slot: &Slot) -> VisitorKey {
+        let epoch = self.epoch.bucket(slot.start);
+        self.current.set(epoch.start.as_unix()..epoch.end().as_unix(), slot.key);
         slot.key
     }
 
@@ -187,7 +197,7 @@ impl Salts {
         slot.take_if(|slot| slot.start != epoch.start);
         look(slot.get_or_insert_with(|| Slot {
             start: epoch.start,
-            key: candidate,
+            key: VisitorKey::new(candidate),
             candidate: Some(candidate),
         }))
     }

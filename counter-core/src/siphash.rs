@@ -11,9 +11,8 @@ pub(crate) struct SipHash {
 }
 
 impl SipHash {
-    pub(crate) fn new(key: [u8; 16]) -> Self {
-        let [k0, k1, k2, k3, k4, k5, k6, k7, rest @ ..] = key;
-        let (low, high) = (u64::from_le_bytes([k0, k1, k2, k3, k4, k5, k6, k7]), u64::from_le_bytes(rest));
+    #[inline]
+    pub(crate) fn new([low, high]: [u64; 2]) -> Self {
         // "somepseudorandomlygeneratedbytes", and the mark of 128 bits.
         let state = [
             low ^ 0x736f_6d65_7073_6575,
@@ -24,6 +23,7 @@ impl SipHash {
         Self { state, words: 0 }
     }
 
+    #[inline]
     pub(crate) fn word(&mut self, word: u64) {
         self.words += 1;
         self.absorb(word);
@@ -31,6 +31,7 @@ impl SipHash {
 
     /// Bytes and how many there are, so that none are taken for others. Seven of them share a word with their
     /// number; of more, the last word holds the last eight, some of them once more.
+    #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let length = bytes.len() as u64;
         let Some(last) = bytes.last_chunk::<8>() else {
@@ -47,6 +48,7 @@ impl SipHash {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn finish(mut self) -> [u8; 16] {
         self.absorb(self.words << 59);
         self.state[2] ^= 0xee;
@@ -56,12 +58,14 @@ impl SipHash {
         (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
 
+    #[inline]
     fn absorb(&mut self, word: u64) {
         self.state[3] ^= word;
         self.round();
         self.state[0] ^= word;
     }
 
+    #[inline]
     fn squeeze(&mut self) -> u64 {
         for _ in 0..3 {
             self.round();
@@ -69,6 +73,7 @@ impl SipHash {
         self.state.iter().fold(0, |all, word| all ^ word)
     }
 
+    #[inline]
     fn round(&mut self) {
         let [a, b, c, d] = &mut self.state;
         *a = a.wrapping_add(*b);
@@ -94,11 +99,12 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_the_hash_that_others_know(
-            key in any::<[u8; 16]>(),
+            key in any::<[u64; 2]>(),
             words in prop::collection::vec(any::<u64>(), 0..40),
         ) {
             let mut hash = SipHash::new(key);
             words.iter().for_each(|word| hash.word(*word));
+            let key = key.map(u64::to_le_bytes).concat().try_into().expect("sixteen bytes");
             let message: Vec<_> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             prop_assert_eq!(hash.finish(), SipHasher13::new_with_key(&key).hash(&message).as_bytes());
         }
@@ -108,7 +114,7 @@ mod tests {
     fn every_byte_of_any_number_matters() {
         for length in 0..40 {
             let of = |bytes: &[u8]| {
-                let mut hash = SipHash::new([7; 16]);
+                let mut hash = SipHash::new([7; 2]);
                 hash.bytes(bytes);
                 hash.finish()
             };

@@ -136,28 +136,57 @@ impl Tally {
     #[inline]
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
         let mut local = self.stripe();
+        let local = &mut *local;
         if local.latest.at != at {
-            local.latest = Latest {
-                at,
-                start: self.grid.counts.base().bucket(at).start,
-                visitors: self.grid.visitors.base().bucket(at).start,
-            };
+            self.begin(at, &mut local.latest);
         }
-        let (start, bucket) = (local.latest.start, local.latest.visitors);
+        let Latest { start, visitors: bucket, .. } = local.latest;
         for hit in hits {
-            let number = self.own(hit.counter).number;
+            let number =
+                if hit.counter.tally == self.registry.other().tally { hit.counter.number } else { OTHER };
             let weight = u64::from(hit.weight.get());
             local.recorded += weight;
-            local.overflow += if number == OTHER { weight } else { 0 };
-            let slot = local.count(number, start, weight);
+            if number == OTHER {
+                local.overflow += weight;
+            }
+            let slot = match local.slots.get_mut(number as usize) {
+                Some(slot) => slot,
+                None => grow(&mut local.slots, number),
+            };
+            if slot.start != start {
+                slot.begin(number, start, &mut local.closed);
+            }
+            slot.count += weight;
             if let Some(register) = hit.register {
-                slot.raise(bucket, register, || self.open(number, bucket));
+                match &slot.visitors {
+                    Some((at, registers)) if *at == bucket => registers.raise(register),
+                    _ => self.raise_first(slot, number, bucket, register),
+                }
             }
         }
         if let Some(agent) = agent {
             local.requests.record(agent);
         }
         local.closed.len() >= CLOSED
+    }
+
+    // What is done once a second, a bucket or a counter is beside what is done for each hit: in its place it
+    // would take the registers of the processor from that.
+    #[cold]
+    fn begin(&self, at: Timestamp, latest: &mut Latest) {
+        *latest = Latest {
+            at,
+            start: self.grid.counts.base().bucket(at).start,
+            visitors: self.grid.visitors.base().bucket(at).start,
+        };
+    }
+
+    #[cold]
+    fn raise_first(&self, slot: &mut Slot, number: u32, bucket: Timestamp, register: Register) {
+        let mut open = self.open.lock().expect("nothing panics under this lock");
+        let registers = open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new()));
+        registers.raise(register);
+        slot.visitors = Some((bucket, Arc::clone(registers)));
     }
 
     /// For what was added to the counters of these hits before this call.
@@ -324,12 +353,6 @@ impl Tally {
         if counter.tally == self.registry.other().tally { counter } else { self.registry.other() }
     }
 
-    #[cold]
-    fn open(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
-        let mut open = self.open.lock().expect("nothing panics under this lock");
-        Arc::clone(open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
-    }
-
     #[inline]
     fn stripe(&self) -> MutexGuard<'_, Local> {
         // Every thread has a stack of its own, megabytes from the next: the address of a local tells
@@ -358,27 +381,13 @@ impl Local {
     fn cells(&self) -> usize {
         self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
     }
+}
 
-    #[inline]
-    fn count(&mut self, number: u32, start: Timestamp, weight: u64) -> &mut Slot {
-        let index = number as usize;
-        if index >= self.slots.len() {
-            self.grow(index);
-        }
-        let slot = &mut self.slots[index];
-        if slot.start != start {
-            slot.begin(number, start, &mut self.closed);
-        }
-        slot.count += weight;
-        slot
-    }
-
-    // Once a counter. In the place where it is called it would keep registers from what is done for each
-    // hit, and so would the next two.
-    #[cold]
-    fn grow(&mut self, index: usize) {
-        self.slots.resize_with(index + 1, Slot::default);
-    }
+#[cold]
+fn grow(slots: &mut Vec<Slot>, number: u32) -> &mut Slot {
+    let index = number as usize;
+    slots.resize_with(index + 1, Slot::default);
+    &mut slots[index]
 }
 
 impl Slot {
@@ -389,15 +398,6 @@ impl Slot {
         }
         self.start = start;
         self.count = 0;
-    }
-
-    #[inline]
-    fn raise(&mut self, bucket: Timestamp, register: Register, open: impl FnOnce() -> Arc<Registers>) {
-        let visitors = match &mut self.visitors {
-            Some(visitors) if visitors.0 == bucket => visitors,
-            other => other.insert((bucket, open())),
-        };
-        visitors.1.raise(register);
     }
 }
 

@@ -20,7 +20,7 @@ pub struct VisitorId([u8; 16]);
 /// assert_ne!(key.visitor(&[b"ab", b"c"]), key.visitor(&[b"a", b"bc"]));
 /// ```
 #[derive(Clone, Copy)]
-pub struct VisitorKey([u8; 16]);
+pub struct VisitorKey([u64; 2]);
 
 impl VisitorId {
     /// The id's bytes: what a sketch hashes.
@@ -34,7 +34,9 @@ impl VisitorKey {
     /// A key of the user's own, which should be random.
     #[must_use]
     pub const fn new(key: [u8; 16]) -> Self {
-        Self(key)
+        let [k0, k1, k2, k3, k4, k5, k6, k7, rest @ ..] = key;
+        let low = u64::from_le_bytes([k0, k1, k2, k3, k4, k5, k6, k7]);
+        Self([low, u64::from_le_bytes(rest)])
     }
 
     /// A key from the operating system's randomness.
@@ -46,7 +48,18 @@ impl VisitorKey {
         Self::new(random())
     }
 
+    pub(crate) const fn of_words(words: [u64; 2]) -> Self {
+        Self(words)
+    }
+
+    pub(crate) const fn words(self) -> [u64; 2] {
+        self.0
+    }
+
     /// The visitor these parts identify; where one part ends and the next begins matters.
+    // Always where it is called, so that lengths which are known there are known here: of an address that
+    // is half of the work.
+    #[inline(always)]
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
         let mut hash = SipHash::new(self.0);

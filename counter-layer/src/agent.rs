@@ -1,28 +1,46 @@
-//! Who makes a request: a person with a browser, or a program.
+//! What a user agent says: whether a person with a browser makes a request or a program, and which one.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use counter_core::Agent;
+use counter_core::{Agent, VisitorKey};
 use foldhash::quality::RandomState;
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::RequestHead;
-
-/// What tells who makes a request.
-pub(crate) enum Agents {
-    ByWords(ByWords),
-    Closure(Box<AgentFn>),
+/// What there is to know of a user agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UserAgent {
+    pub(crate) agent: Agent,
+    pub(crate) digest: Digest,
 }
 
-type AgentFn = dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync;
+/// What stands for a user agent where visitors are told apart: 63 bits, the same in every process.
+///
+/// Who makes a user agent with the digest of a neighbour's could send the neighbour's, so it needs no
+/// secret; the visitor is hashed with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest(u64);
 
-/// The words in the user agent.
-pub(crate) struct ByWords {
+/// What is known of the user agents that came lately: the words and the digest of one take twenty times as
+/// long as finding it here, and most requests come with one of a few.
+pub(crate) struct UserAgents {
     words: AhoCorasick,
-    answers: Answers,
+    hasher: RandomState,
+    places: Box<[Place]>,
 }
+
+/// The digest of a user agent, with its lowest bit for a bot, and the same combined with the hash of its text:
+/// so what two threads write at once is nobody's. A wrong answer would take two texts with one hash, under a
+/// seed that nobody knows.
+struct Place {
+    known: AtomicU64,
+    check: AtomicU64,
+}
+
+/// Of a hundred user agents two or three share their place with another, and are looked through when they
+/// alternate.
+const PLACES: usize = 4096;
 
 /// What programs call themselves, and where they say that one can read about them.
 const PROGRAMS: [&str; 17] = [
@@ -73,68 +91,81 @@ const BROWSERS: [&str; 20] = [
 /// No more of a user agent is looked at.
 const LOOKED_AT: usize = 1024;
 
-impl Agents {
-    pub(crate) fn by_words() -> Self {
+impl UserAgents {
+    pub(crate) fn new() -> Self {
         let words = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::LeftmostFirst)
             .build(PROGRAMS.iter().chain(&BROWSERS))
             .expect("an automaton of a few short words is small");
-        Self::ByWords(ByWords { words, answers: Answers::new() })
+        // Nothing hashes to a place that is not its own, so 0 in it is not taken for an answer; in the
+        // first place it could be, and so begins as one that belongs elsewhere.
+        let empty = |place| Place {
+            known: AtomicU64::new(0),
+            check: AtomicU64::new(if place == 0 { u64::MAX } else { 0 }),
+        };
+        Self { words, hasher: RandomState::default(), places: (0..PLACES).map(empty).collect() }
     }
 
-    /// Who makes a request with this user agent.
-    pub(crate) fn of(&self, head: &RequestHead<'_>, user_agent: &[u8]) -> Agent {
-        match self {
-            Self::ByWords(ByWords { words, answers }) => answers.of(user_agent, |text| agent(words, text)),
-            Self::Closure(closure) => closure(head),
+    /// That of a request with these headers.
+    #[inline]
+    pub(crate) fn of(&self, headers: &HeaderMap) -> UserAgent {
+        self.find(text(headers), |text| self.look(text))
+    }
+
+    // In the place where it is called it would be in the way of what nearly always happens.
+    #[cold]
+    fn look(&self, text: &[u8]) -> UserAgent {
+        UserAgent { agent: agent(&self.words, text), digest: Digest::of(text) }
+    }
+
+    #[inline]
+    fn find(&self, text: &[u8], look: impl FnOnce(&[u8]) -> UserAgent) -> UserAgent {
+        let hash = self.hasher.hash_one(text);
+        let place = &self.places[usize::try_from(hash >> 32).map_or(0, |high| high % PLACES)];
+        let known = place.known.load(Ordering::Relaxed);
+        if known ^ place.check.load(Ordering::Relaxed) == hash {
+            let agent = if known & 1 == 1 { Agent::Bot } else { Agent::Human };
+            return UserAgent { agent, digest: Digest(known >> 1) };
         }
+        let found = look(text);
+        place.keep(hash, found);
+        found
     }
 }
 
-/// What a request calls its program; looking a header up takes as long as counting a hit, so it is done
-/// once for all who ask.
-pub(crate) fn user_agent(headers: &HeaderMap) -> &[u8] {
+impl Place {
+    #[cold]
+    fn keep(&self, hash: u64, found: UserAgent) {
+        let known = found.digest.0 << 1 | u64::from(found.agent == Agent::Bot);
+        self.known.store(known, Ordering::Relaxed);
+        self.check.store(known ^ hash, Ordering::Relaxed);
+    }
+}
+
+impl Digest {
+    /// That of a request with these headers, for who asks for it alone.
+    #[cfg(feature = "limit")]
+    pub(crate) fn of_request(headers: &HeaderMap) -> Self {
+        Self::of(text(headers))
+    }
+
+    fn of(text: &[u8]) -> Self {
+        let hash = VisitorKey::new(*b"of a user agent.").visitor(&[text]);
+        let [low, ..] = hash.as_bytes().as_chunks::<8>().0 else { unreachable!("it has sixteen bytes") };
+        Self(u64::from_le_bytes(*low) >> 1)
+    }
+
+    pub(crate) const fn to_le_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+}
+
+fn text(headers: &HeaderMap) -> &[u8] {
     headers.get(header::USER_AGENT).map_or(b"", HeaderValue::as_bytes)
 }
 
-/// The answers about user agents that came lately: the words of one take ten times as long as its hash,
-/// and most requests come with one of a few.
-struct Answers {
-    hasher: RandomState,
-    /// In each place the hash of a user agent, its lowest bit replaced by whether that is a bot. A wrong
-    /// answer would take two user agents with the same 63 bits, under a seed that nobody knows; whoever found
-    /// them could have one of the two pass for the other, as any program can by sending it.
-    places: Box<[AtomicU64]>,
-}
-
-/// Of a hundred user agents ten share their place with another, and are looked through when they alternate.
-const PLACES: usize = 1024;
-
-impl Answers {
-    fn new() -> Self {
-        // Nothing hashes to a place that is not its own, so 0 in it is not taken for an answer; in the
-        // first place it could be, and so begins as one that belongs elsewhere.
-        let empty = |place| AtomicU64::new(if place == 0 { u64::MAX } else { 0 });
-        Self { hasher: RandomState::default(), places: (0..PLACES).map(empty).collect() }
-    }
-
-    fn of(&self, user_agent: &[u8], find: impl FnOnce(&[u8]) -> Agent) -> Agent {
-        let hash = self.hasher.hash_one(user_agent);
-        let place = &self.places[usize::try_from(hash >> 32).map_or(0, |high| high % PLACES)];
-        let known = place.load(Ordering::Relaxed);
-        if known | 1 == hash | 1 {
-            return if known & 1 == 1 { Agent::Bot } else { Agent::Human };
-        }
-        let agent = find(user_agent);
-        place.store(hash & !1 | u64::from(agent == Agent::Bot), Ordering::Relaxed);
-        agent
-    }
-}
-
 /// Without a word of either kind it is a program: all browsers name their engine.
-// The search is long; in the place where it is called it would be in the way of what nearly always happens.
-#[cold]
 fn agent(words: &AhoCorasick, user_agent: &[u8]) -> Agent {
     let mut agent = Agent::Bot;
     for found in words.find_iter(&user_agent[..user_agent.len().min(LOOKED_AT)]) {
@@ -155,12 +186,11 @@ mod tests {
     const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
     fn check(user_agents: &[&str], expected: Agent) {
-        let agents = Agents::by_words();
+        let known = UserAgents::new();
         for user_agent in user_agents {
             let request = Request::get("/").header(header::USER_AGENT, *user_agent).body(());
-            let request = request.expect("a request");
-            let found = agents.of(&RequestHead::of(&request), self::user_agent(request.headers()));
-            assert_eq!(found, expected, "{user_agent}");
+            let found = known.of(request.expect("a request").headers());
+            assert_eq!(found.agent, expected, "{user_agent}");
         }
     }
 
@@ -212,26 +242,27 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_found_again_and_never_that_about_another() {
-        let (answers, mut asked) = (Answers::new(), 0);
-        let mut ask = |n: u32| {
-            answers.of(&n.to_le_bytes(), |_| {
-                asked += 1;
-                if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human }
+    fn what_is_known_is_found_again_and_never_that_of_another() {
+        let (known, mut looked) = (UserAgents::new(), 0);
+        let of = |n: u32| {
+            let agent = if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human };
+            UserAgent { agent, digest: Digest::of(&n.to_le_bytes()) }
+        };
+        let mut find = |n: u32| {
+            known.find(&n.to_le_bytes(), |_| {
+                looked += 1;
+                of(n)
             })
         };
         for n in 0..100_000_u32 {
-            let expected = if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human };
-            assert_eq!([ask(n), ask(n), ask(n / 2 * 2)], [expected, expected, Agent::Bot]);
+            assert_eq!([find(n), find(n), find(n / 2 * 2)], [of(n), of(n), of(n / 2 * 2)]);
         }
-        assert!(asked < 200_000, "{asked}");
+        assert!(looked < 200_000, "{looked}");
     }
 
     #[test]
     fn who_sends_no_user_agent_is_a_bot() {
-        let request = Request::get("/").body(()).expect("a request");
-        let found = Agents::by_words().of(&RequestHead::of(&request), user_agent(request.headers()));
-        assert_eq!(found, Agent::Bot);
+        assert_eq!(UserAgents::new().of(&HeaderMap::new()).agent, Agent::Bot);
     }
 
     #[test]

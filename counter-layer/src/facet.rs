@@ -45,6 +45,7 @@ pub(crate) const METHODS: [&str; 8] = [
     "method:PATCH",
     "method:other",
 ];
+const OTHER_METHOD: u8 = 7;
 pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 
 impl Facets {
@@ -60,9 +61,14 @@ impl Facets {
         self.status.is_none() && self.method.is_none() && self.agent.is_none()
     }
 
-    /// The counter of a method.
-    pub(crate) fn method(&self, method: &Method) -> Option<Counter> {
-        self.method.as_ref().map(|counters| counters[method_place(method)])
+    /// The place of a method among the counters of methods, if there are any.
+    pub(crate) fn method_place(&self, method: &Method) -> u8 {
+        if self.method.is_some() { method_place(method) } else { 0 }
+    }
+
+    /// The counter of the method in that place.
+    pub(crate) fn method(&self, place: u8) -> Option<Counter> {
+        self.method.as_ref().map(|counters| counters[usize::from(place)])
     }
 
     /// The counter of an agent.
@@ -85,10 +91,10 @@ fn status_place(outcome: Outcome) -> Option<usize> {
     }
 }
 
-fn method_place(method: &Method) -> usize {
-    let other = METHODS.len() - 1;
+fn method_place(method: &Method) -> u8 {
     let named = |name: &str| name.strip_prefix("method:") == Some(method.as_str());
-    METHODS[..other].iter().position(|name| named(name)).unwrap_or(other)
+    let [named_ones @ .., _other] = &METHODS;
+    (0..).zip(named_ones).find_map(|(place, name)| named(name).then_some(place)).unwrap_or(OTHER_METHOD)
 }
 
 #[cfg(test)]
@@ -107,7 +113,7 @@ mod tests {
             (Method::TRACE, "method:other"),
             (Method::from_bytes(b"ET").expect("a method"), "method:other"),
         ] {
-            assert_eq!(METHODS[method_place(&method)], name);
+            assert_eq!(METHODS[usize::from(method_place(&method))], name);
         }
         for (outcome, name) in [
             (Outcome::Answered(StatusCode::SWITCHING_PROTOCOLS), "status:1xx"),

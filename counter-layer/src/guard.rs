@@ -1,18 +1,19 @@
 use std::fmt;
-use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use counter_core::{Agent, Counter, Hit, Recorder, Skip};
 use http::{HeaderValue, Request};
 
-use crate::agent::{Agents, user_agent};
+use crate::agent::UserAgents;
 use crate::facet::Facets;
 use crate::identity::{RequestHead, Visitors};
 use crate::page::{Page, Pages, Verdict};
 use crate::prefetch::is_prefetch;
-use crate::request;
+use crate::request::{self, Route};
+use crate::route::KnownRoute;
 use crate::visit::{OnCounted, Then};
 use crate::{Delivery, Outcome, Visit};
 
@@ -20,7 +21,9 @@ use crate::{Delivery, Outcome, Visit};
 pub(crate) struct Counting {
     pub(crate) recorder: Recorder,
     pub(crate) visitors: Visitors,
-    pub(crate) agents: Arc<Agents>,
+    pub(crate) user_agents: Arc<UserAgents>,
+    /// Instead of what the user agent says.
+    pub(crate) agents: Option<Arc<AgentFn>>,
     pub(crate) bots_are_visitors: bool,
     pub(crate) pages: Option<Arc<Pages>>,
     pub(crate) rest: Option<Arc<Rest>>,
@@ -31,7 +34,11 @@ pub(crate) struct Counting {
     pub(crate) delivery: Delivery,
     /// The counter of everything.
     pub(crate) hits: Counter,
+    pub(crate) route: KnownRoute,
 }
+
+/// Who makes a request.
+pub(crate) type AgentFn = dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync;
 
 /// The counter of what the rules leave.
 pub(crate) type Rest = dyn Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync;
@@ -44,9 +51,17 @@ pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
 #[derive(Debug)]
 pub(crate) struct Guard {
     counting: Arc<Counting>,
-    open: Option<Result<Seen, Skip>>,
-    /// What is to be set in the response; few are given one, and all others are moved without the room.
-    cookie: Option<Box<HeaderValue>>,
+    seen: Result<Seen, Skip>,
+    /// Whether it is to be counted yet.
+    open: bool,
+    /// Few requests have any of it, and all others are moved without the room.
+    extra: Option<Box<Extra>>,
+}
+
+#[derive(Debug, Default)]
+struct Extra {
+    /// What is to be set in the response.
+    cookie: Option<HeaderValue>,
     /// What is to be done when it has counted.
     then: Option<Then>,
     confirmation: Option<Confirmation>,
@@ -63,25 +78,34 @@ pub(crate) struct Watch<'a>(&'a mut Guard);
 /// What there is to know of a request before it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// That on its page, or that under `hits` where it has none: one follows from the other.
-    hit: Hit,
+    /// That of everything and that of its page, which is another unless it says so.
+    hits: [Hit; 2],
     has_page: bool,
     agent: Agent,
-    /// That of the facet.
-    method: Option<Counter>,
+    /// Its place in the facet, where that is wanted.
+    method: u8,
+}
+
+impl Seen {
+    fn hits(&self) -> &[Hit] {
+        &self.hits[..if self.has_page { 2 } else { 1 }]
+    }
 }
 
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
-        let (mut cookie, mut then) = (None, None);
-        let seen = counting.look(&RequestHead::of(request), &mut cookie, &mut then);
-        let (open, cookie) = (Some(seen), cookie.map(Box::new));
-        let mut guard = Self { counting: Arc::clone(counting), open, cookie, then, confirmation: None };
-        if counting.at_arrival {
-            guard.settle(Outcome::Arrived);
+        let mut extra = None;
+        let seen = counting.look(&RequestHead::of(request), &mut extra);
+        Self { counting: Arc::clone(counting), seen, open: true, extra }
+    }
+
+    /// Counts the request now, where that is wanted.
+    #[inline]
+    pub(crate) fn arrived(&mut self) {
+        if self.counting.at_arrival {
+            self.settle(Outcome::Arrived);
         }
-        guard
     }
 
     /// Watches a part of the inner service until [`Watch::end`]; the request is counted as panicked when
@@ -96,22 +120,24 @@ impl Guard {
     /// What to set in the response, which only the first one asking is told.
     #[inline]
     pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
-        self.cookie.take().map(|cookie| *cookie)
+        self.extra.as_mut()?.cookie.take()
     }
 
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
-        if let Some(seen) = self.open.take() {
-            self.confirmation = self.counting.settle(seen, outcome, &mut self.then);
+        if std::mem::take(&mut self.open) {
+            self.counting.settle(&self.seen, outcome, &mut self.extra);
         }
     }
 
     /// Whether the response may go out.
     #[inline]
     pub(crate) fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(Confirmation(confirmed)) = &mut self.confirmation {
+        if let Some(extra) = &mut self.extra
+            && let Some(Confirmation(confirmed)) = &mut extra.confirmation
+        {
             ready!(confirmed.as_mut().poll(cx));
-            self.confirmation = None;
+            extra.confirmation = None;
         }
         Poll::Ready(())
     }
@@ -120,7 +146,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // Nearly always it is counted already.
-        if self.open.is_some() {
+        if self.open {
             self.settle(Outcome::Aborted);
         }
     }
@@ -139,102 +165,99 @@ impl Drop for Watch<'_> {
 }
 
 impl Counting {
-    /// What there is to know of a request, what to set in its response, and what to do when it has counted.
-    fn look(
-        &self,
-        head: &RequestHead<'_>,
-        cookie: &mut Option<HeaderValue>,
-        then: &mut Option<Then>,
-    ) -> Result<Seen, Skip> {
+    /// What there is to know of a request, and in `extra` what to set in its response and what to do when it
+    /// has counted.
+    fn look(&self, head: &RequestHead<'_>, extra: &mut Option<Box<Extra>>) -> Result<Seen, Skip> {
         let page = self.page(head)?;
         let excludes_prefetch = self.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
         }
-        let user_agent = user_agent(head.headers);
-        let agent = self.agents.of(head, user_agent);
+        let user_agent = self.user_agents.of(head.headers);
+        let agent = self.agents.as_ref().map_or(user_agent.agent, |agents| agents(head));
         let told_apart =
             page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.bots_are_visitors);
         // Who is not to be told apart is not, and is given no cookie.
-        let visitor = if told_apart { self.visitors.visitor(head, user_agent, cookie) } else { None };
-        if let Some(on_counted) = &self.on_counted {
-            *then = on_counted(&Visit { head: *head, agent, visitor });
+        let visitor = if told_apart {
+            let mut cookie = None;
+            let visitor = self.visitors.visitor(head, user_agent.digest, &mut cookie);
+            if cookie.is_some() {
+                extra.get_or_insert_default().cookie = cookie;
+            }
+            visitor
+        } else {
+            None
+        };
+        if let Some(on_counted) = &self.on_counted
+            && let Some(then) = on_counted(&Visit { head: *head, agent, visitor })
+        {
+            extra.get_or_insert_default().then = Some(then);
         }
-        let method = self.facets.method(head.method);
+        let method = self.facets.method_place(head.method);
         let all = self.hits.hit().visitor(visitor);
         // A rule may well be named `hits`, where the request counts anyway.
         let page = page.filter(|page| page.counter != self.hits);
-        let hit = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
-        Ok(Seen { hit, has_page: page.is_some(), agent, method })
+        let of_page = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
+        Ok(Seen { hits: [all, of_page], has_page: page.is_some(), agent, method })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         let route = request::route(head.extensions);
+        let of_route = || route.map(|route| Page::of(self.route.counter(&self.recorder, route)));
         let rest = || self.rest.as_ref().and_then(|rest| rest(head)).map(Page::of);
-        let Some(pages) = &self.pages else {
-            return Ok(route.map(|route| Page::of(self.recorder.counter(route))).or_else(rest));
-        };
-        match pages.decide(&self.recorder, head.method, head.uri.path(), route) {
+        let Some(pages) = &self.pages else { return Ok(of_route().or_else(rest)) };
+        match pages.decide(head.method, head.uri.path(), route.map(Route::as_str)) {
             Verdict::Excluded => Err(Skip::Excluded),
             Verdict::Unmatched => rest().map(Some).ok_or(Skip::Unmatched),
+            Verdict::Route => Ok(of_route()),
             Verdict::Counts(page) => Ok(Some(page)),
         }
     }
 
-    fn settle(
-        &self,
-        seen: Result<Seen, Skip>,
-        outcome: Outcome,
-        then: &mut Option<Then>,
-    ) -> Option<Confirmation> {
-        match seen {
-            Err(skip) => self.skip(skip),
-            Ok(_) if self.wanted.as_ref().is_some_and(|wanted| !wanted(outcome)) => self.skip(Skip::Outcome),
-            Ok(seen) => {
-                let confirmation = self.count(seen, outcome);
-                if let Some(then) = then.take() {
-                    then.counted(outcome);
-                }
-                confirmation
+    fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        let seen = match seen {
+            Err(skip) => return self.recorder.skip(*skip),
+            Ok(_) if self.wanted.as_ref().is_some_and(|wanted| !wanted(outcome)) => {
+                return self.recorder.skip(Skip::Outcome);
             }
+            Ok(seen) => seen,
+        };
+        let more;
+        let hits = if self.facets.are_none() {
+            seen.hits()
+        } else {
+            more = self.with_facets(seen, outcome);
+            &more.0[..more.1]
+        };
+        self.recorder.request(hits, seen.agent);
+        if let Delivery::BeforeResponse { timeout } = self.delivery
+            && outcome != Outcome::Aborted
+        {
+            self.confirm(hits, timeout, extra);
+        }
+        if let Some(extra) = extra
+            && let Some(then) = extra.then.take()
+        {
+            then.counted(outcome);
         }
     }
 
-    fn count(&self, seen: Seen, outcome: Outcome) -> Option<Confirmation> {
-        let all = seen.hit.on(self.hits).weight(NonZeroU32::MIN);
-        let mut five;
-        let two = [all, seen.hit];
-        let mut hits = if seen.has_page { &two[..] } else { &two[..1] };
-        if !self.facets.are_none() {
-            // For two hits, which they are nearly always, no room for five is prepared.
-            five = [all; 5];
-            let count = self.with_facets(hits, &seen, outcome, &mut five);
-            hits = &five[..count];
-        }
-        self.send(hits, seen.agent, outcome)
-    }
-
-    /// Puts these hits and those of the facets in the places, and tells how many they are.
+    /// The hits of a request and those of the facets, and how many they are.
     #[inline(never)]
-    fn with_facets(&self, hits: &[Hit], seen: &Seen, outcome: Outcome, places: &mut [Hit; 5]) -> usize {
-        let facets = [self.facets.status(outcome), seen.method, self.facets.agent(seen.agent)];
-        let all = hits.iter().copied().chain(facets.into_iter().flatten().map(Counter::hit));
-        places.iter_mut().zip(all).map(|(place, hit)| *place = hit).count()
+    fn with_facets(&self, seen: &Seen, outcome: Outcome) -> ([Hit; 5], usize) {
+        let facets =
+            [self.facets.status(outcome), self.facets.method(seen.method), self.facets.agent(seen.agent)];
+        let all = seen.hits().iter().copied().chain(facets.into_iter().flatten().map(Counter::hit));
+        let mut hits = [seen.hits[0]; 5];
+        let count = hits.iter_mut().zip(all).map(|(place, hit)| *place = hit).count();
+        (hits, count)
     }
 
-    fn send(&self, hits: &[Hit], agent: Agent, outcome: Outcome) -> Option<Confirmation> {
-        self.recorder.request(hits, agent);
-        match self.delivery {
-            Delivery::BeforeResponse { timeout } if outcome != Outcome::Aborted => {
-                Some(Confirmation(Box::pin(self.recorder.confirmed(hits, timeout))))
-            }
-            _ => None,
-        }
-    }
-
-    fn skip(&self, skip: Skip) -> Option<Confirmation> {
-        self.recorder.skip(skip);
-        None
+    // Beside what every request does: its future is long.
+    #[inline(never)]
+    fn confirm(&self, hits: &[Hit], timeout: Duration, extra: &mut Option<Box<Extra>>) {
+        let confirmed = Box::pin(self.recorder.confirmed(hits, timeout));
+        extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
     }
 }
 

@@ -16,6 +16,8 @@ pub use head::RequestHead;
 use counter_core::{Recorder, Salt, SaltError, VisitorId, VisitorKey};
 use http::{HeaderName, HeaderValue};
 
+use crate::agent::Digest;
+
 /// What makes two requests those of one visitor.
 ///
 /// From where it is read it goes through a keyed hash to a [`VisitorId`], and nothing else of it
@@ -73,21 +75,14 @@ enum Source {
     Closure(ClosureIdentity),
 }
 
-type IdentifyFn = dyn Fn(&RequestHead<'_>, &Secret) -> Option<VisitorId> + Send + Sync;
+type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<VisitorId> + Send + Sync;
 
 #[derive(Clone)]
 struct Identify(Arc<IdentifyFn>);
 
-/// What the hash is keyed with.
-#[derive(Clone, Debug)]
-enum Secret {
-    Own(VisitorKey),
-    Shared(Salt),
-}
-
 /// Tells the visitors of a layer apart: an identity and what its hash is keyed with.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Visitors(Option<(Source, Secret)>);
+pub(crate) struct Visitors(Option<(Source, Salt)>);
 
 impl Identity {
     /// The address of the connection, with the user agent: the default.
@@ -140,8 +135,8 @@ impl Identity {
     pub fn by<V: AsRef<[u8]>>(
         identify: impl Fn(&RequestHead<'_>) -> Option<V> + Send + Sync + 'static,
     ) -> ClosureIdentity {
-        let identify = move |head: &RequestHead<'_>, secret: &Secret| {
-            identify(head).map(|identity| secret.visitor(&[identity.as_ref()]))
+        let identify = move |head: &RequestHead<'_>, salt: &Salt| {
+            identify(head).map(|identity| salt.visitor(&[identity.as_ref()]))
         };
         ClosureIdentity { identify: Identify(Arc::new(identify)), stable: false }
     }
@@ -184,12 +179,12 @@ impl Identity {
             Source::Closure(closure) => closure.stable,
             Source::Address(_) => false,
         };
-        let secret = match self.key {
-            Some(key) => Secret::Own(key),
-            None if stable => Secret::Shared(recorder.stable_salt()),
-            None => Secret::Shared(recorder.salt().map_err(IdentityError::Salt)?),
+        let salt = match self.key {
+            Some(key) => Salt::from(key),
+            None if stable => recorder.stable_salt(),
+            None => recorder.salt().map_err(IdentityError::Salt)?,
         };
-        Ok(Visitors(Some((self.source.clone(), secret))))
+        Ok(Visitors(Some((self.source.clone(), salt))))
     }
 }
 
@@ -230,17 +225,17 @@ impl Visitors {
     pub(crate) fn visitor(
         &self,
         head: &RequestHead<'_>,
-        user_agent: &[u8],
+        user_agent: Digest,
         cookie: &mut Option<HeaderValue>,
     ) -> Option<VisitorId> {
-        let (source, secret) = self.0.as_ref()?;
-        let named = |value: &[u8]| secret.visitor(&[value]);
+        let (source, salt) = self.0.as_ref()?;
+        let named = |value: &[u8]| named(salt, value);
         match source {
             Source::Nobody => None,
-            Source::Address(address) => address.visitor(head, user_agent, secret),
+            Source::Address(address) => address.visitor(head, user_agent, salt),
             Source::Cookie(name) => cookie::value(head.headers, name).map(named),
             Source::Issued(issued) => {
-                let visit = issued.visit(head, secret);
+                let visit = issued.visit(head, salt);
                 *cookie = visit.cookie;
                 visit.visitor
             }
@@ -248,18 +243,15 @@ impl Visitors {
                 let value = head.headers.get(name).map(HeaderValue::as_bytes);
                 value.filter(|value| !value.is_empty()).map(named)
             }
-            Source::Closure(closure) => (closure.identify.0)(head, secret),
+            Source::Closure(closure) => (closure.identify.0)(head, salt),
         }
     }
 }
 
-impl Secret {
-    fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
-        match self {
-            Self::Own(key) => key.visitor(parts),
-            Self::Shared(salt) => salt.visitor(parts),
-        }
-    }
+// Beside what is done for an address, which needs the registers of the processor for itself.
+#[inline(never)]
+fn named(salt: &Salt, value: &[u8]) -> VisitorId {
+    salt.visitor(&[value])
 }
 
 impl fmt::Debug for Identify {
@@ -287,7 +279,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::agent::user_agent;
+    use crate::agent::UserAgents;
 
     fn request(address: &str, headers: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::get("/a?b");
@@ -309,7 +301,8 @@ mod tests {
 
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
         let request = request(address, headers);
-        visitors.visitor(&RequestHead::of(&request), user_agent(request.headers()), &mut None)
+        let user_agent = UserAgents::new().of(request.headers()).digest;
+        visitors.visitor(&RequestHead::of(&request), user_agent, &mut None)
     }
 
     #[test]

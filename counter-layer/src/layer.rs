@@ -4,11 +4,12 @@ use std::sync::Arc;
 use counter_core::{Agent, Counter, Recorder, VisitorKey};
 use tower_layer::Layer;
 
-use crate::agent::Agents;
+use crate::agent::UserAgents;
 use crate::facet::Facets;
-use crate::guard::{Counting, Rest, Wanted};
+use crate::guard::{AgentFn, Counting, Rest, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
 use crate::page::Pages;
+use crate::route::KnownRoute;
 use crate::visit::{self, OnCounted};
 use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules, Visit};
 
@@ -34,7 +35,8 @@ pub struct AccessCounterLayer {
     /// Named first of all, so that nothing else can take its place.
     hits: Counter,
     identity: Identity,
-    agents: Arc<Agents>,
+    user_agents: Arc<UserAgents>,
+    agents: Option<Arc<AgentFn>>,
     bots_are_visitors: bool,
     pages: Option<Arc<Pages>>,
     rest: Option<Arc<Rest>>,
@@ -57,7 +59,8 @@ impl AccessCounterLayer {
             hits: recorder.counter("hits"),
             recorder,
             identity: Identity::default(),
-            agents: Arc::new(Agents::by_words()),
+            user_agents: Arc::new(UserAgents::new()),
+            agents: None,
             bots_are_visitors: false,
             pages: None,
             rest: None,
@@ -126,7 +129,7 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn agents(mut self, agent: impl Fn(&RequestHead<'_>) -> Agent + Send + Sync + 'static) -> Self {
-        self.agents = Arc::new(Agents::Closure(Box::new(agent)));
+        self.agents = Some(Arc::new(agent));
         self
     }
 
@@ -298,7 +301,8 @@ impl<S> Layer<S> for AccessCounterLayer {
         let counting = Counting {
             recorder,
             visitors,
-            agents: Arc::clone(&self.agents),
+            user_agents: Arc::clone(&self.user_agents),
+            agents: self.agents.clone(),
             bots_are_visitors: self.bots_are_visitors,
             pages: self.pages.clone(),
             rest: self.rest.clone(),
@@ -308,6 +312,7 @@ impl<S> Layer<S> for AccessCounterLayer {
             at_arrival: self.at_arrival,
             delivery: self.delivery,
             hits,
+            route: KnownRoute::default(),
         };
         AccessCounter::new(inner, Arc::new(counting))
     }

@@ -43,6 +43,7 @@ mod identity;
 mod agent;
 mod rules;
 mod page;
+mod route;
 mod outcome;
 mod facet;
 mod delivery;

@@ -30,6 +30,8 @@ pub(crate) struct Pages {
 pub(crate) enum Verdict {
     Excluded,
     Unmatched,
+    /// It counts on the page of its route.
+    Route,
     Counts(Page),
 }
 
@@ -51,18 +53,13 @@ impl Pages {
         self.rules.excludes_prefetch()
     }
 
-    /// What the rules say of a request; `recorder` is that which they were given.
-    pub(crate) fn decide(
-        &self,
-        recorder: &Recorder,
-        method: &Method,
-        path: &str,
-        route: Option<&str>,
-    ) -> Verdict {
+    /// What the rules say of a request.
+    #[inline(never)]
+    pub(crate) fn decide(&self, method: &Method, path: &str, route: Option<&str>) -> Verdict {
         match self.rules.find(method, path, route) {
             Found::Excluded(_) => Verdict::Excluded,
             Found::Included(number) => Verdict::Counts(self.included[number]),
-            Found::MatchedPath(template) => Verdict::Counts(Page::of(recorder.counter(template))),
+            Found::MatchedPath(_) => Verdict::Route,
             Found::Otherwise => self.otherwise.map_or(Verdict::Unmatched, Verdict::Counts),
             Found::Unmatched | Found::PathTooLong(_) => Verdict::Unmatched,
         }

@@ -1,14 +1,29 @@
 //! What servers leave in the extensions of a request. Nothing but this file and `admin` knows axum.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use http::Extensions;
 
-/// The template of the route that matched, such as `/articles/{id}`; never the path itself, of which
-/// anybody can make as many as he likes.
-pub(crate) fn route(extensions: &Extensions) -> Option<&str> {
+/// The route that matched; its text is a template such as `/articles/{id}`, and never the path itself, of
+/// which anybody can make as many as he likes.
+#[cfg(feature = "axum")]
+pub(crate) use axum::extract::MatchedPath as Route;
+
+/// The route that matched: none, since only axum tells.
+#[cfg(not(feature = "axum"))]
+#[derive(Clone, Debug)]
+pub(crate) enum Route {}
+
+#[cfg(not(feature = "axum"))]
+impl Route {
+    pub(crate) fn as_str(&self) -> &str {
+        match *self {}
+    }
+}
+
+pub(crate) fn route(extensions: &Extensions) -> Option<&Route> {
     #[cfg(feature = "axum")]
-    return extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str);
+    return extensions.get();
     #[cfg(not(feature = "axum"))]
     return {
         _ = extensions;
@@ -18,11 +33,11 @@ pub(crate) fn route(extensions: &Extensions) -> Option<&str> {
 
 /// The other end of the connection.
 #[inline]
-pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     #[cfg(feature = "axum")]
     if let Some(axum::extract::ConnectInfo(peer)) = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>()
     {
-        return Some(peer.ip());
+        return Some(peer);
     }
-    extensions.get::<SocketAddr>().map(SocketAddr::ip)
+    extensions.get()
 }

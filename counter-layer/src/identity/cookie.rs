@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::VisitorId;
+use counter_core::{Salt, VisitorId};
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{RequestHead, Secret};
+use super::RequestHead;
 
 /// A visitor is who sends back a cookie that the layer itself set, with a random id of 128 bits.
 ///
@@ -69,9 +69,10 @@ impl IssuedCookie {
         is_name(&self.name)
     }
 
-    pub(super) fn visit(&self, head: &RequestHead<'_>, secret: &Secret) -> Visit {
+    #[inline(never)]
+    pub(super) fn visit(&self, head: &RequestHead<'_>, salt: &Salt) -> Visit {
         if let Some(id) = value(head.headers, &self.name).filter(|id| is_id(id)) {
-            return Visit { visitor: Some(secret.visitor(&[id])), cookie: None };
+            return Visit { visitor: Some(salt.visitor(&[id])), cookie: None };
         }
         let mut random = [0; 16];
         // Without randomness there is no new visitor, and the request is served all the same.
@@ -82,7 +83,7 @@ impl IssuedCookie {
         let (name, age) = (&self.name, self.max_age.as_secs());
         let secure = if self.secure { "; Secure" } else { "" };
         let cookie = format!("{name}={id}; Max-Age={age}; Path=/; HttpOnly; SameSite=Lax{secure}");
-        Visit { visitor: Some(secret.visitor(&[id.as_bytes()])), cookie: HeaderValue::try_from(cookie).ok() }
+        Visit { visitor: Some(salt.visitor(&[id.as_bytes()])), cookie: HeaderValue::try_from(cookie).ok() }
     }
 }
 

@@ -1,4 +1,4 @@
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
@@ -33,6 +33,6 @@ impl<'a> RequestHead<'a> {
     #[inline]
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {
-        request::peer(self.extensions)
+        request::peer(self.extensions).map(SocketAddr::ip)
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use counter_core::{Dimensions, Recorder};
 
-use crate::agent::user_agent;
+use crate::agent::Digest;
 use crate::{Identity, IdentityError, RequestHead};
 
 /// What requests are limited by: those of the same key share a limit.
@@ -44,7 +44,7 @@ impl LimitKey {
         let visitors = identity.into().bind(recorder)?;
         Ok(Self::by(move |head| {
             let mut cookie = None;
-            let visitor = visitors.visitor(head, user_agent(head.headers), &mut cookie);
+            let visitor = visitors.visitor(head, Digest::of_request(head.headers), &mut cookie);
             let known = visitor.filter(|_| cookie.is_none());
             let dimensions = Dimensions::new();
             Some(match known {
