@@ -253,6 +253,16 @@ mod tests {
         salts.key(at).visitor(&[b"ann"])
     }
 
+    #[test]
+    fn a_salt_of_ones_own_is_its_key_at_any_time_and_no_store_is_asked_for_it() {
+        let key = VisitorKey::new([7; 16]);
+        let salt = Salt::from(key).0;
+        for at in [Timestamp::MIN, MIDNIGHT, Timestamp::MAX] {
+            assert_eq!(ann(&salt, at), key.visitor(&[b"ann"]));
+            assert!(salt.due(at).is_none());
+        }
+    }
+
     /// A store that keeps the first salt it is offered.
     fn share(salts: &Salts, now: Timestamp, kept: &mut Vec<(Bucket, [u8; 16])>) {
         while let Some(offer) = salts.due(now) {

@@ -237,7 +237,7 @@ impl AccessCounterLayer {
     /// [`count_if`](Self::count_if) does not want the outcome.
     ///
     /// Both run on the way of the request: they should touch memory only, as
-    /// `Additions::add` of `counter_core` does. What is to be done costs an allocation; where nothing is, and
+    /// `Additions::add` of `counter_core` does. What is to be done costs two allocations; where nothing is, and
     /// where this is not set, there is none. A panic in them fails no request: it goes to the panic hook, and
     /// what they were to do is left undone.
     ///

@@ -218,6 +218,22 @@ async fn a_template_begins_with_the_prefix_of_a_nested_router() {
 }
 
 #[tokio::test]
+async fn one_service_under_several_routes_counts_each_under_its_own_template() {
+    let mut counters = counters();
+    let below = Router::new().route("/{id}", get(async || "an article")).layer(layer(&counters));
+    // Now, and not for each request anew.
+    let below: Router = below.with_state(());
+    // Their templates are of one length, and written anew for each request in the place of the one before.
+    let site = Router::new().nest_service("/news", below.clone()).nest_service("/blog", below);
+    for n in 0..20 {
+        for section in ["news", "blog", "blog"] {
+            assert_eq!(visit(&site, &format!("/{section}/{n}")).await, StatusCode::OK);
+        }
+    }
+    check(&mut counters, &[("/blog/{id}", 40), ("/news/{id}", 20), ("hits", 60)]).await;
+}
+
+#[tokio::test]
 async fn a_route_layer_counts_what_a_route_matched_and_nothing_else() {
     let mut counters = counters();
     let site = Router::new().route("/articles/{id}", get(async || ())).route_layer(layer(&counters));
