@@ -1,5 +1,4 @@
-//! What the gate watches, as often as it is told to: a hit, and requests through a service without and
-//! with the layer.
+//! What the gate watches: a hit, and requests through a service without and with the layer.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -22,10 +21,13 @@ use tower::{Layer, Service, ServiceExt};
 /// A kind of work, by name.
 pub struct Work {
     pub name: &'static str,
-    pub run: fn(u64),
+    pub prepare: fn() -> Run,
     /// What is done beside the counting.
     pub without: Option<&'static str>,
 }
+
+/// Does the work as often as it is told to.
+pub type Run = Box<dyn FnMut(u64)>;
 
 impl std::fmt::Debug for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -33,56 +35,66 @@ impl std::fmt::Debug for Work {
     }
 }
 
-pub const WORK: [Work; 6] = [
-    Work { name: "record", run: record, without: None },
-    Work { name: "bare", run: bare, without: None },
-    Work { name: "visitors", run: visitors, without: Some("bare") },
-    Work { name: "nobody", run: nobody, without: Some("bare") },
-    Work { name: "rules", run: rules, without: Some("bare") },
-    Work { name: "unmatched", run: unmatched, without: Some("bare") },
+pub static WORK: [Work; 6] = [
+    Work { name: "record", prepare: record, without: None },
+    Work { name: "bare", prepare: bare, without: None },
+    Work { name: "visitors", prepare: visitors, without: Some("bare") },
+    Work { name: "nobody", prepare: nobody, without: Some("bare") },
+    Work { name: "rules", prepare: rules, without: Some("bare") },
+    Work { name: "unmatched", prepare: unmatched, without: Some("bare") },
 ];
+
+impl Work {
+    /// The kind of that name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        WORK.iter().find(|work| work.name == name)
+    }
+}
 
 /// The user agent of somebody.
 pub const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
 /// Hits of a visitor on one of a hundred counters.
-fn record(count: u64) {
+fn record() -> Run {
     let recorder = recorder();
     let counters: Vec<_> = (0..100).map(|n| recorder.counter(&format!("/page/{n}"))).collect();
     let key = VisitorKey::new([7; 16]);
     let visitors: Vec<_> = (0_u32..64).map(|n| key.visitor(&[&n.to_le_bytes()])).collect();
-    for (counter, visitor) in counters.iter().cycle().zip(visitors.iter().cycle()).take(times(count)) {
-        recorder.record(*counter, *visitor);
-    }
+    Box::new(move |count| {
+        for (counter, visitor) in counters.iter().cycle().zip(visitors.iter().cycle()).take(times(count)) {
+            recorder.record(*counter, *visitor);
+        }
+    })
 }
 
 /// Requests that nobody counts.
-fn bare(count: u64) {
-    answer(|service| service, matched(), count);
+fn bare() -> Run {
+    answer(|service| service, matched())
 }
 
 /// The layer as it is by default.
-fn visitors(count: u64) {
+fn visitors() -> Run {
     let layer = AccessCounterLayer::new(recorder());
-    answer(|service| layer.layer(service), matched(), count);
+    answer(|service| layer.layer(service), matched())
 }
 
 /// The layer where nobody is told apart.
-fn nobody(count: u64) {
+fn nobody() -> Run {
     let layer = AccessCounterLayer::new(recorder()).identity(Identity::none()).expect("it needs no salt");
-    answer(|service| layer.layer(service), matched(), count);
+    answer(|service| layer.layer(service), matched())
 }
 
 /// A hundred rules by path.
-fn rules(count: u64) {
+fn rules() -> Run {
     let layer = AccessCounterLayer::new(recorder()).rules(hundred_rules());
-    answer(|service| layer.layer(service), matched(), count);
+    answer(|service| layer.layer(service), matched())
 }
 
 /// No route matched, as around services that have none.
-fn unmatched(count: u64) {
+fn unmatched() -> Run {
     let layer = AccessCounterLayer::new(recorder());
-    answer(|service| layer.layer(service), Extensions::new(), count);
+    answer(|service| layer.layer(service), Extensions::new())
 }
 
 /// A hundred rules, nearly all of them templates; `/articles/7` feeds the last.
@@ -118,11 +130,10 @@ pub fn matched() -> Extensions {
 
 /// Has a service answer sixteen people in turn. It gives each request back, since to make one takes longer
 /// than what is measured.
-fn answer<S>(layer: impl FnOnce(Keep) -> S, extensions: Extensions, count: u64)
+fn answer<S>(layer: impl FnOnce(Keep) -> S, extensions: Extensions) -> Run
 where
-    S: Service<Request<()>, Response = Response<()>, Error = Infallible>,
+    S: Service<Request<()>, Response = Response<()>, Error = Infallible> + 'static,
 {
-    let mut context = Context::from_waker(Waker::noop());
     let kept = Rc::new(Cell::new(None));
     let mut service = layer(Keep(Rc::clone(&kept)));
     let mut requests: [_; 16] = std::array::from_fn(|n| {
@@ -133,16 +144,19 @@ where
         request.extensions_mut().insert(ConnectInfo(address));
         Some(request)
     });
-    for n in 0..times(count) {
-        let place = &mut requests[n % 16];
-        let mut response = pin!(service.call(place.take().expect("it was given back")));
-        match response.as_mut().poll(&mut context) {
-            Poll::Ready(Ok(response)) => drop(black_box(response)),
-            Poll::Ready(Err(never)) => match never {},
-            Poll::Pending => unreachable!("it answers at once"),
+    Box::new(move |count| {
+        let mut context = Context::from_waker(Waker::noop());
+        for n in 0..times(count) {
+            let place = &mut requests[n % 16];
+            let mut response = pin!(service.call(place.take().expect("it was given back")));
+            match response.as_mut().poll(&mut context) {
+                Poll::Ready(Ok(response)) => drop(black_box(response)),
+                Poll::Ready(Err(never)) => match never {},
+                Poll::Pending => unreachable!("it answers at once"),
+            }
+            *place = kept.take();
         }
-        *place = kept.take();
-    }
+    })
 }
 
 /// Answers, and leaves the request here.

@@ -31,8 +31,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         [name, count] => {
-            let work = WORK.iter().find(|work| work.name == *name).ok_or("no such work")?;
-            (work.run)(count.parse()?);
+            let work = Work::named(name).ok_or("no such work")?;
+            (work.prepare)()(count.parse()?);
             Ok(ExitCode::SUCCESS)
         }
         _ => Err("usage: guard [write | NAME COUNT]".into()),
@@ -60,10 +60,12 @@ fn measure() -> Result<Vec<(&'static str, f64)>, Box<dyn Error>> {
     Ok(measured.iter().map(|(work, one)| (work.name, one - work.without.map_or(0.0, of))).collect())
 }
 
-/// Allocations for ten more, on average: a second may begin meanwhile, and its cells be closed.
+/// Allocations in ten, on average: a second may begin meanwhile, and its cells be closed.
 fn allocations(work: &Work) -> u64 {
-    let [few, many] = COUNTS.map(|count| allocation_counter::measure(|| (work.run)(count)).count_total);
-    many.saturating_sub(few) / ((COUNTS[1] - COUNTS[0]) / 10)
+    let [first, more] = COUNTS;
+    let mut run = (work.prepare)();
+    run(first);
+    allocation_counter::measure(|| run(more)).count_total / (more / 10)
 }
 
 fn compare(measured: &[(&str, f64)], committed: &str) -> ExitCode {
