@@ -26,7 +26,7 @@ pub enum Facet {
 }
 
 /// The counters of the facets that were chosen, resolved once.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Facets {
     status: Option<[Counter; STATUSES.len()]>,
     method: Option<[Counter; METHODS.len()]>,
@@ -49,16 +49,13 @@ const OTHER_METHOD: u8 = 7;
 pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 
 impl Facets {
-    pub(crate) fn of(recorder: &Recorder, chosen: &[Facet]) -> Self {
-        Self {
+    /// Those, unless none is chosen.
+    pub(crate) fn of(recorder: &Recorder, chosen: &[Facet]) -> Option<Self> {
+        (!chosen.is_empty()).then(|| Self {
             status: chosen.contains(&Facet::Status).then(|| STATUSES.map(|name| recorder.counter(name))),
             method: chosen.contains(&Facet::Method).then(|| METHODS.map(|name| recorder.counter(name))),
             agent: chosen.contains(&Facet::Agent).then(|| AGENTS.map(|name| recorder.counter(name))),
-        }
-    }
-
-    pub(crate) const fn are_none(&self) -> bool {
-        self.status.is_none() && self.method.is_none() && self.agent.is_none()
+        })
     }
 
     /// The place of a method among the counters of methods, if there are any.

@@ -27,7 +27,7 @@ pub(crate) struct Counting {
     pub(crate) bots_are_visitors: bool,
     pub(crate) pages: Option<Arc<Pages>>,
     pub(crate) rest: Option<Arc<Rest>>,
-    pub(crate) facets: Facets,
+    pub(crate) facets: Option<Arc<Facets>>,
     pub(crate) wanted: Option<Arc<Wanted>>,
     pub(crate) on_counted: Option<Arc<OnCounted>>,
     pub(crate) at_arrival: bool,
@@ -89,6 +89,16 @@ struct Seen {
 impl Seen {
     fn hits(&self) -> &[Hit] {
         &self.hits[..if self.has_page { 2 } else { 1 }]
+    }
+
+    /// Those and the hits of the facets, and how many they are.
+    #[inline(never)]
+    fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; 5], usize) {
+        let others = [facets.status(outcome), facets.method(self.method), facets.agent(self.agent)];
+        let all = self.hits().iter().copied().chain(others.into_iter().flatten().map(Counter::hit));
+        let mut hits = [self.hits[0]; 5];
+        let count = hits.iter_mut().zip(all).map(|(place, hit)| *place = hit).count();
+        (hits, count)
     }
 }
 
@@ -193,7 +203,7 @@ impl Counting {
         {
             extra.get_or_insert_default().then = Some(then);
         }
-        let method = self.facets.method_place(head.method);
+        let method = self.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
         let all = self.hits.hit().visitor(visitor);
         // A rule may well be named `hits`, where the request counts anyway.
         let page = page.filter(|page| page.counter != self.hits);
@@ -223,11 +233,11 @@ impl Counting {
             Ok(seen) => seen,
         };
         let more;
-        let hits = if self.facets.are_none() {
-            seen.hits()
-        } else {
-            more = self.with_facets(seen, outcome);
+        let hits = if let Some(facets) = &self.facets {
+            more = seen.hits_with(facets, outcome);
             &more.0[..more.1]
+        } else {
+            seen.hits()
         };
         self.recorder.request(hits, seen.agent);
         if let Delivery::BeforeResponse { timeout } = self.delivery
@@ -240,17 +250,6 @@ impl Counting {
         {
             then.counted(outcome);
         }
-    }
-
-    /// The hits of a request and those of the facets, and how many they are.
-    #[inline(never)]
-    fn with_facets(&self, seen: &Seen, outcome: Outcome) -> ([Hit; 5], usize) {
-        let facets =
-            [self.facets.status(outcome), self.facets.method(seen.method), self.facets.agent(seen.agent)];
-        let all = seen.hits().iter().copied().chain(facets.into_iter().flatten().map(Counter::hit));
-        let mut hits = [seen.hits[0]; 5];
-        let count = hits.iter_mut().zip(all).map(|(place, hit)| *place = hit).count();
-        (hits, count)
     }
 
     // Beside what every request does: its future is long.

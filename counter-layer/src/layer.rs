@@ -40,7 +40,7 @@ pub struct AccessCounterLayer {
     bots_are_visitors: bool,
     pages: Option<Arc<Pages>>,
     rest: Option<Arc<Rest>>,
-    facets: Facets,
+    facets: Option<Arc<Facets>>,
     wanted: Option<Arc<Wanted>>,
     on_counted: Option<Arc<OnCounted>>,
     at_arrival: bool,
@@ -64,7 +64,7 @@ impl AccessCounterLayer {
             bots_are_visitors: false,
             pages: None,
             rest: None,
-            facets: Facets::default(),
+            facets: None,
             wanted: None,
             on_counted: None,
             at_arrival: false,
@@ -184,7 +184,7 @@ impl AccessCounterLayer {
     #[must_use]
     pub fn facets(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
         let chosen: Vec<_> = facets.into_iter().collect();
-        self.facets = Facets::of(&self.recorder, &chosen);
+        self.facets = Facets::of(&self.recorder, &chosen).map(Arc::new);
         self
     }
 
