@@ -39,8 +39,8 @@
 
 mod request;
 mod prefetch;
-mod identity;
 mod agent;
+mod identity;
 mod rules;
 mod page;
 mod route;
