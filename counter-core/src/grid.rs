@@ -204,6 +204,11 @@ impl Precisions {
 
     /// The coarsest start that still gives every precision from `finest` on its own bucket.
     pub(crate) fn start(&self, finest: usize, at: Timestamp) -> Timestamp {
+        let first = self.precision(finest);
+        if first == self.base {
+            // Each of its buckets lies inside one of every other, so none starts later.
+            return first.bucket(at).start;
+        }
         self.from(finest).map(|(_, kept)| kept.precision.bucket(at).start).max().unwrap_or(at)
     }
 }

@@ -4,24 +4,28 @@
 //! outage of any length leaves at most about two starts per sample and precision of a counter.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+
+use foldhash::fast::RandomState;
 
 use crate::{Cell, VisitorCell};
 use crate::{CounterName, Grid, Precisions, Register, Sketch, Timestamp};
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    cells: HashMap<Key, u64>,
-    sketches: HashMap<Key, Sketch>,
+    cells: Map<u64>,
+    sketches: Map<Sketch>,
 }
 
 /// A counter, the place of the first precision that still wants it, and a start for it and the coarser.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     counter: u32,
     finest: usize,
     start: Timestamp,
 }
+
+/// By a cheap hash: numbers that this process gave, and instants, are nobody's to choose.
+type Map<V> = HashMap<Key, V, RandomState>;
 
 /// Cells and sketches small enough for one batch.
 #[derive(Debug, Default)]
@@ -100,9 +104,17 @@ impl Pending {
         // A counter's cells were kept in one chunk where they fit; in it, those of the same buckets stand
         // together.
         for chunk in &mut chunks {
-            chunk.cells.sort_by_key(|cell| (cell.start, cell.finest));
+            chunk.cells.sort_unstable_by_key(|cell| (cell.start, cell.finest));
         }
         chunks
+    }
+}
+
+impl Key {
+    /// The cells of a counter stand together, in the order of time. One number is compared in two thirds of what
+    /// one field after another takes.
+    fn order(self) -> u128 {
+        u128::from(self.counter) << 64 | u128::from(self.start.as_unix())
     }
 }
 
@@ -135,14 +147,14 @@ fn room(chunks: &mut Vec<Chunk>, cost: Cost) -> &mut Chunk {
     chunk
 }
 
-fn sorted<V>(map: &mut HashMap<Key, V>) -> Vec<(Key, V)> {
+fn sorted<V>(map: &mut Map<V>) -> Vec<(Key, V)> {
     let mut entries: Vec<_> = map.drain().collect();
-    entries.sort_unstable_by_key(|(key, _)| *key);
+    entries.sort_unstable_by_key(|(key, _)| key.order());
     entries
 }
 
 fn coarsen<V: Default>(
-    map: &mut HashMap<Key, V>,
+    map: &mut Map<V>,
     set: &Precisions,
     now: Timestamp,
     mut merge: impl FnMut(&mut V, V),

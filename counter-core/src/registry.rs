@@ -6,7 +6,7 @@
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use foldhash::quality::RandomState;
 
@@ -67,7 +67,8 @@ pub(crate) struct Registry {
     shards: Shards,
     /// A power of two, at least twice the number of names that may come: probes stay short.
     places: Box<[OnceLock<(CounterName, Counter)>]>,
-    names: Mutex<Vec<CounterName>>,
+    /// Shared with whoever is reading them: so the list is copied only when a name comes meanwhile.
+    names: Mutex<Arc<Vec<CounterName>>>,
     /// Set when the last free number was given away.
     full: OnceLock<()>,
     most: usize,
@@ -117,8 +118,8 @@ impl Registry {
     }
 
     /// The names by number.
-    pub(crate) fn names(&self) -> Vec<CounterName> {
-        self.names.lock().expect("nothing panics under this lock").clone()
+    pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
+        Arc::clone(&self.names.lock().expect("nothing panics under this lock"))
     }
 
     /// Brings a list of the shards of counters, by number, up to date.
@@ -138,7 +139,7 @@ impl Registry {
             return self.other();
         };
         let counter = Counter { number, shard: self.shards.of(&name), ..self.other };
-        names.push(name.clone());
+        Arc::make_mut(&mut names).push(name.clone());
         if names.len() == self.most {
             self.full.get_or_init(|| ());
         }

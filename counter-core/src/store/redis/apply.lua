@@ -3,10 +3,11 @@
 -- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
 --       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total
 -- ARGV  sequence, after, seconds the fence lives, prefix of counts, prefix of visitors,
---       n, then n times: precision, samples                           (counts)
---       n, then n times: precision, samples                           (visitors)
---       n, then n times: start, finest, m, then m times: counter, count
---       n, then n times: counter, start, finest, dense or '', m, then m elements
+--       in one word: precision and samples, a line for each           (counts)
+--       in one word: precision and samples, a line for each           (visitors)
+--       n, then n times: start, finest, in one word the cells: counter and count, a line for each
+--       in one word the visitors: counter, start, finest, and e or d with a number of bytes, a line for each
+--       those bytes in one word: elements of eight (e), or a dense value (d)
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
 -- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
@@ -55,14 +56,12 @@ end
 
 local function precisions()
   local all = {}
-  for place = 1, tonumber(take()) do
-    local text = take()
-    local width, offset = string.match(text, '^(%d+)@?(%d*)$')
-    all[place] = {
+  for text, width, offset, samples in string.gmatch(take(), '((%d+)@?(%d*))\n(%d+)\n') do
+    all[#all + 1] = {
       text = text,
       width = tonumber(width),
       offset = tonumber(offset) or 0,
-      samples = tonumber(take()),
+      samples = tonumber(samples),
     }
   end
   return all
@@ -86,13 +85,18 @@ local function enter()
   end
 end
 
--- Cells of the same start.
-local groups, cells = {}, 0
+-- Cells of the same start. To take a word apart costs no more here than to be sent its parts, and each word
+-- costs the client hundreds of instructions. No name has a line break in it.
+local groups, cells, every = {}, 0, ''
 for n = 1, tonumber(take()) do
-  local start, finest, size = tonumber(take()), tonumber(take()), tonumber(take())
-  groups[n] = {name = n .. ' ', start = start, finest = finest, size = size, at = at, cell = cells}
-  at = at + 2 * size
-  cells = cells + size
+  local group = {name = n .. ' ', start = tonumber(take()), finest = tonumber(take()), cell = cells}
+  local size = 0
+  for counter, count in string.gmatch(take(), '([^\n]+)\n(%d+)\n') do
+    group[size + 1], group[size + 2] = counter, count
+    size = size + 2
+  end
+  cells = cells + size / 2
+  groups[n], every = group, every .. group.name
 end
 
 -- What some groups add to each counter, and the cells that this is of: a flush is nearly always of two
@@ -104,8 +108,8 @@ local function sum(some, name)
   end
   local entries, latest = {}, {}
   for _, group in ipairs(some) do
-    for n = 0, group.size - 1 do
-      local counter, text = ARGV[group.at + 2 * n], ARGV[group.at + 2 * n + 1]
+    for n = 0, #group / 2 - 1 do
+      local counter, text = group[2 * n + 1], group[2 * n + 2]
       local count, entry = tonumber(text), latest[counter]
       -- Beyond 2^53 numbers are not exact here, so there each count goes by itself.
       if entry and entry.count + count < 2 ^ 53 then
@@ -164,29 +168,37 @@ for place, precision in ipairs(counts) do
     end
   end
 end
-for _, entry in ipairs(sum(groups, 'all')) do
+for _, entry in ipairs(sum(groups, every)) do
   try('i0', 'HINCRBY', KEYS[5], entry.counter, entry.text)
 end
 enter()
 
-for index = 0, tonumber(take()) - 1 do
-  local counter, start, finest, dense, elements = take(), tonumber(take()), tonumber(take()), take(), tonumber(take())
-  for place = finest, #uniques do
+local index, heads, values, from = 0, take(), take(), 1
+for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\n(%d+)\n([de])(%d+)\n') do
+  local part, last = 'v' .. index, from + tonumber(size) - 1
+  local dense, elements = nil, {}
+  if kind == 'd' then
+    dense = string.sub(values, from, last)
+  else
+    for byte = from, last, 8 do
+      elements[#elements + 1] = string.sub(values, byte, byte + 7)
+    end
+  end
+  for place = tonumber(finest), #uniques do
     local precision = uniques[place]
-    local first, expiry = bounds(start, precision)
+    local first, expiry = bounds(tonumber(start), precision)
     local key = ARGV[5] .. precision.text .. ':' .. counter .. ':' .. first
-    local part = 'v' .. index
-    if dense ~= '' then
+    if dense then
       try(part, 'SET', KEYS[4], dense)
       try(part, 'PFMERGE', key, KEYS[4])
       try(part, 'DEL', KEYS[4])
     else
-      try(part, 'PFADD', key, unpack(ARGV, at, at + elements - 1))
+      try(part, 'PFADD', key, unpack(elements))
     end
     -- The same instant at every attempt, so nothing has to tell whether it is set.
     try(part, 'EXPIREAT', key, expiry)
   end
-  at = at + elements
+  index, from = index + 1, last + 1
 end
 
 local list = {}

@@ -1,5 +1,7 @@
 //! A batch as a call of `apply.lua`, and its answer.
 
+use std::fmt::Write;
+
 use fred::types::Value;
 
 use super::Shared;
@@ -37,37 +39,29 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     for cells in groups() {
         call.number(cells[0].start);
         call.number(place(&batch.grid.counts, cells[0].finest));
-        call.number(cells.len());
-        for cell in cells {
-            call.push(&*cell.counter);
-            call.number(cell.count);
-        }
+        call.lines(cells.iter().map(|cell| (&*cell.counter, cell.count)));
     }
-    call.number(batch.sketches.len());
+    let (mut heads, mut values) = (String::new(), Vec::new());
     for cell in &batch.sketches {
-        call.push(&*cell.counter);
-        call.number(cell.start);
-        call.number(place(&batch.grid.visitors, cell.finest));
-        if cell.travels_dense() {
-            call.push(cell.raised.to_redis());
-            call.number(0);
+        let before = values.len();
+        let kind = if cell.travels_dense() {
+            values.extend_from_slice(&cell.raised.to_redis());
+            'd'
         } else {
-            call.push("");
-            call.number(cell.raised.registers().count());
-            for register in cell.raised.registers() {
-                call.push(register.element());
-            }
-        }
+            cell.raised.registers().for_each(|register| values.extend_from_slice(&register.element()));
+            'e'
+        };
+        let (finest, size) = (place(&batch.grid.visitors, cell.finest), values.len() - before);
+        writeln!(heads, "{}\n{}\n{finest}\n{kind}{size}", cell.counter, cell.start)
+            .expect("memory takes everything");
     }
+    call.push(heads);
+    call.push(values);
     call
 }
 
 fn precisions(call: &mut Call, set: &Precisions) {
-    call.number(set.iter().len());
-    for kept in set.iter() {
-        call.number(kept.precision);
-        call.number(kept.samples);
-    }
+    call.lines(set.iter().map(|kept| (kept.precision.to_string(), kept.samples.get().into())));
 }
 
 /// The place of a precision as Lua counts, from 1.

@@ -67,7 +67,9 @@ async fn read() -> Result<(), Box<dyn Error>> {
         hashes(&client, &names[..SERIES]).await?;
         let there = began.elapsed().as_secs_f64() * 1e3;
         bare_time += processor::time() - time;
-        (ours.push(here), bare.push(there), ratios.push(here / there));
+        ours.push(here);
+        bare.push(there);
+        ratios.push(here / there);
     }
     let commands = Figures::of(&server).since(&before).operations() / (2 * TURNS as u64);
     let client = |time: Duration| {

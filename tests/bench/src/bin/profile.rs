@@ -1,0 +1,106 @@
+//! Where the client's instructions of a flush go, by callgrind, between two numbers of flushes. The kernel's are
+//! not among them.
+//!
+//! A thousand counters with hits in two seconds each time, and so many new visitors of each as the column
+//! says. `flush REDIS VISITORS COUNT` does that, for callgrind.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::num::NonZeroU32;
+use std::ops::Range;
+
+use bench::{callgrind, past, table};
+use counter_core::{Counter, Counters, Namespace, Recorder, RedisStore, Timestamp, VisitorKey};
+use tests::RedisServer;
+
+const COUNTERS: usize = 1000;
+const COUNTS: [u64; 2] = [10, 60];
+const VISITORS: [&str; 3] = ["0", "1", "10"];
+
+/// What is told, and the functions that it is of: with all that they call, but without the second ones.
+const PARTS: [(&str, &[&str], &[&str]); 8] = [
+    ("folding the stripes into what waits", &[FOLD], &[]),
+    ("ordering it", &[SORT], &[]),
+    ("cutting it into batches", &[TAKE], &[FOLD, SORT]),
+    ("a batch as the words of a call", &[ENCODE], &[]),
+    ("`fred`: taking a call, and giving its answer", &[CALL], &[]),
+    ("`fred`: encoding frames and writing them", &[WRITE], &[]),
+    ("`fred`: the rest of its task, reading among it", &[TASK], &[WRITE]),
+    ("what is around that, tokio among it", &["profile::main"], &[RECORD, TAKE, ENCODE, CALL, TASK]),
+];
+
+const RECORD: &str = "profile::record";
+const FOLD: &str = "counter_core::tally::Tally::fold_into";
+const TAKE: &str = "counter_core::tally::Tally::take";
+const SORT: &str = "core::slice::sort::unstable::ipnsort";
+const ENCODE: &str = "counter_core::store::redis::apply::encode";
+const CALL: &str = "counter_core::store::redis::connection::Connection::call::{{closure}}";
+const TASK: &str = "fred::runtime::_tokio::ClientLike::connect::{{closure}}";
+const WRITE: &str = "fred::protocol::connection::Connection::write::{{closure}}";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {
+        [] => measure(),
+        ["flush", redis, visitors, count] => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(flush(redis, visitors.parse()?, count.parse()?))
+        }
+        _ => Err("usage: profile [flush REDIS VISITORS COUNT]".into()),
+    }
+}
+
+fn measure() -> Result<(), Box<dyn Error>> {
+    let (server, program) = (RedisServer::start(), std::env::current_exe()?);
+    let profile = std::env::temp_dir().join(format!("profile-{}", std::process::id()));
+    let costs = VISITORS.map(|visitors| {
+        callgrind::each_by_function(&program, &["flush", &server.url(), visitors], COUNTS, &profile)
+    });
+    fs::remove_file(&profile)?;
+    let costs = costs.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let row = |what: &str, of: &[&str], without: &[&str]| {
+        let numbers = costs.iter().map(|costs| Ok(format!("{:.0}", sum(costs, of)? - sum(costs, without)?)));
+        [Ok(what.to_owned())].into_iter().chain(numbers).collect::<Result<Vec<_>, Box<dyn Error>>>()
+    };
+    let mut rows =
+        PARTS.map(|(what, of, without)| row(what, of, without)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    rows.push(row("all", &["profile::main"], &[RECORD])?);
+    println!("Instructions for each of {COUNTERS} counters, with so many new visitors of each:\n");
+    table::print(&["what", VISITORS[0], VISITORS[1], VISITORS[2]], &rows);
+    Ok(())
+}
+
+/// The instructions of these functions, for each counter.
+fn sum(costs: &BTreeMap<String, f64>, functions: &[&str]) -> Result<f64, String> {
+    let cost = |function: &&str| {
+        // The next release of a compiler may see it otherwise.
+        costs.get(*function).ok_or_else(|| format!("{function} is compiled into another function"))
+    };
+    Ok(functions.iter().map(cost).sum::<Result<f64, _>>()? / COUNTERS as f64)
+}
+
+async fn flush(redis: &str, visitors: u64, count: u64) -> Result<(), Box<dyn Error>> {
+    let mut site = Counters::builder(RedisStore::connect(redis, Namespace::default()).await?).build()?;
+    let recorder = site.recorder();
+    let counters: Vec<_> = past::names(COUNTERS).iter().map(|name| recorder.counter(name)).collect();
+    let start = Timestamp::now();
+    for second in 0..count {
+        record(&recorder, &counters, start.plus(second), visitors * second..visitors * (second + 1));
+        site.flush().await?;
+    }
+    Ok(())
+}
+
+// Not a part of a flush, and so a function that can be told from it.
+#[inline(never)]
+fn record(recorder: &Recorder, counters: &[Counter], at: Timestamp, visitors: Range<u64>) {
+    let key = VisitorKey::new([7; 16]);
+    let nobody = [at, at.plus(1)].map(|at| (at, None));
+    let visitors = visitors.map(|visitor| (at.plus(1), Some(key.visitor(&[&visitor.to_le_bytes()]))));
+    for (at, visitor) in nobody.into_iter().chain(visitors) {
+        for counter in counters {
+            recorder.record_at(*counter, visitor, at, NonZeroU32::MIN);
+        }
+    }
+}
