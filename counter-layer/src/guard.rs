@@ -212,16 +212,30 @@ impl Counting {
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
-        let route = request::route(head.extensions);
-        let of_route = || route.map(|route| Page::of(self.route.counter(&self.recorder, route)));
-        let rest = || self.rest.as_ref().and_then(|rest| rest(head)).map(Page::of);
-        let Some(pages) = &self.pages else { return Ok(of_route().or_else(rest)) };
-        match pages.decide(head.method, head.uri.path(), route.map(Route::as_str)) {
+        match &self.pages {
+            Some(pages) => self.by_rules(pages, head),
+            None => Ok(self.of_route(request::route(head.extensions)).or_else(|| self.rest(head))),
+        }
+    }
+
+    // Beside what is done without rules.
+    #[inline(never)]
+    fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
+        let route = || request::route(head.extensions);
+        match pages.decide(head.method, head.uri.path(), || route().map(Route::as_str)) {
             Verdict::Excluded => Err(Skip::Excluded),
-            Verdict::Unmatched => rest().map(Some).ok_or(Skip::Unmatched),
-            Verdict::Route => Ok(of_route()),
+            Verdict::Unmatched => self.rest(head).map(Some).ok_or(Skip::Unmatched),
+            Verdict::Route => Ok(self.of_route(route())),
             Verdict::Counts(page) => Ok(Some(page)),
         }
+    }
+
+    fn of_route(&self, route: Option<&Route>) -> Option<Page> {
+        route.map(|route| Page::of(self.route.counter(&self.recorder, route)))
+    }
+
+    fn rest(&self, head: &RequestHead<'_>) -> Option<Page> {
+        self.rest.as_ref().and_then(|rest| rest(head)).map(Page::of)
     }
 
     fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {

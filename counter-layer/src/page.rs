@@ -53,9 +53,13 @@ impl Pages {
         self.rules.excludes_prefetch()
     }
 
-    /// What the rules say of a request.
-    #[inline(never)]
-    pub(crate) fn decide(&self, method: &Method, path: &str, route: Option<&str>) -> Verdict {
+    /// What the rules say of a request; the template of its route is asked for where it may decide.
+    pub(crate) fn decide<'a>(
+        &self,
+        method: &Method,
+        path: &str,
+        route: impl FnOnce() -> Option<&'a str>,
+    ) -> Verdict {
         match self.rules.find(method, path, route) {
             Found::Excluded(_) => Verdict::Excluded,
             Found::Included(number) => Verdict::Counts(self.included[number]),

@@ -161,7 +161,7 @@ impl Rules {
     /// templates where a literal and a parameter compete for it or there are more than four parameters.
     #[must_use]
     pub fn decide<'a>(&'a self, method: &Method, path: &str, matched_path: Option<&'a str>) -> Decision<'a> {
-        self.reason(self.find(method, path, matched_path)).decision()
+        self.reason(self.find(method, path, || matched_path)).decision()
     }
 
     /// Decides the same, and tells why.
@@ -176,7 +176,7 @@ impl Rules {
         matched_path: Option<&'a str>,
     ) -> Explanation<'a> {
         let path = path::normalise(path);
-        let reason = self.reason(self.find_by(method, path.as_deref(), matched_path));
+        let reason = self.reason(self.find_by(method, path.as_deref(), || matched_path));
         Explanation { method, path: path.ok(), reason }
     }
 
@@ -190,9 +190,14 @@ impl Rules {
         self.exclude_prefetch
     }
 
-    /// What decides about a request.
+    /// What decides about a request; the template of its route is asked for where it may decide.
     #[inline]
-    pub(crate) fn find<'a>(&self, method: &Method, path: &str, matched_path: Option<&'a str>) -> Found<'a> {
+    pub(crate) fn find<'a>(
+        &self,
+        method: &Method,
+        path: &str,
+        matched_path: impl FnOnce() -> Option<&'a str>,
+    ) -> Found<'a> {
         self.find_by(method, path::normalise(path).as_deref(), matched_path)
     }
 
@@ -213,7 +218,7 @@ impl Rules {
         &self,
         method: &Method,
         path: Result<&str, &Unusable>,
-        matched_path: Option<&'a str>,
+        matched_path: impl FnOnce() -> Option<&'a str>,
     ) -> Found<'a> {
         let by_pattern = match path {
             Ok(path) => self.by_pattern(method, path),
@@ -235,8 +240,8 @@ impl Rules {
         table.find(path).map(Found::Included)
     }
 
-    fn by_default<'a>(&self, matched_path: Option<&'a str>) -> Found<'a> {
-        match matched_path.filter(|_| self.by_matched_path) {
+    fn by_default<'a>(&self, matched_path: impl FnOnce() -> Option<&'a str>) -> Found<'a> {
+        match self.by_matched_path.then(matched_path).flatten() {
             Some(template) => Found::MatchedPath(template),
             None if self.otherwise.is_some() => Found::Otherwise,
             None => Found::Unmatched,
