@@ -46,10 +46,10 @@
 //!
 //! | active counters in a second | calls | sent | operations | of one core of Redis |
 //! |---|---|---|---|---|
-//! | 1 | 1 | 0.6 KB | 13 | nothing |
+//! | 1 | 1 | 0.5 KB | 13 | nothing |
 //! | 100 | 2 | 4 KB | 930 | 0.2 % |
 //! | 1,000 | 15 | 39 KB | 9,300 | 3 % |
-//! | 2,000 | 29 | 77 KB | 18,600 | 5 % |
+//! | 2,000 | 29 | 79 KB | 18,600 | 5 % |
 //!
 //! # Where the next limit is
 //!
