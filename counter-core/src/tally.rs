@@ -142,8 +142,7 @@ impl Tally {
         }
         let Latest { start, visitors: bucket, .. } = local.latest;
         for hit in hits {
-            let number =
-                if hit.counter.tally == self.registry.other().tally { hit.counter.number } else { OTHER };
+            let number = if self.owns(hit.counter) { hit.counter.number } else { OTHER };
             let weight = u64::from(hit.weight.get());
             local.recorded += weight;
             if number == OTHER {
@@ -191,7 +190,9 @@ impl Tally {
 
     /// For what was added to the counters of these hits before this call.
     pub(crate) fn receipt(&self, hits: &[Hit]) -> Receipt {
-        self.turns.receipt(hits.iter().map(|hit| self.own(hit.counter).shard))
+        let other = self.registry.other();
+        let counters = hits.iter().map(|hit| if self.owns(hit.counter) { hit.counter } else { other });
+        self.turns.receipt(counters.map(|counter| counter.shard))
     }
 
     pub(crate) fn unconfirmed(&self) {
@@ -347,10 +348,10 @@ impl Tally {
         }
     }
 
-    /// A counter of another tally has no place here; its hits are not lost for that.
+    /// A counter of another tally has no place here; its hits are not lost for that, but are those of `(other)`.
     #[inline]
-    fn own(&self, counter: Counter) -> Counter {
-        if counter.tally == self.registry.other().tally { counter } else { self.registry.other() }
+    fn owns(&self, counter: Counter) -> bool {
+        counter.tally == self.registry.other().tally
     }
 
     #[inline]
