@@ -38,7 +38,7 @@ struct Place {
     check: AtomicU64,
 }
 
-/// Of a hundred user agents two or three share their place with another, and are looked through when they
+/// 64 KB. Of a hundred user agents two or three share their place with another, and are looked through when they
 /// alternate.
 const PLACES: usize = 4096;
 

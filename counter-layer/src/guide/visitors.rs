@@ -337,7 +337,8 @@
 //! salts when it is asked for one.
 //!
 //! A process keeps in memory, besides counts and sketches of what it has recently counted, the salts of
-//! two epochs; that of the last one goes when that of the next one is fetched.
+//! two epochs; that of the last one goes when that of the next one is fetched. Each layer keeps a hash of up to
+//! 4,096 user agents that came lately (64 KB), with whether it is a bot's, and nothing of who sent them.
 //!
 //! # What is never stored or logged
 //!
