@@ -97,6 +97,7 @@ mod health;
 mod batch;
 mod registry;
 mod registers;
+mod stripe;
 mod pending;
 mod turns;
 mod tally;

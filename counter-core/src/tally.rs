@@ -16,8 +16,9 @@ use crate::ledger::{Agent, Hits, Ledger, Requests, Skip};
 use crate::pending::{Chunk, Pending};
 use crate::registers::Registers;
 use crate::registry::{OTHER, Registry};
+use crate::stripe::{CLOSED, Closed, Latest, Local, Stripe};
 use crate::turns::{Receipt, Turns};
-use crate::{Counter, Grid, Health, Hit, Register, Shard, Shards, Timestamp};
+use crate::{Counter, Grid, Health, Hit, Shard, Shards, Timestamp};
 
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -29,46 +30,6 @@ pub(crate) struct Tally {
     /// The registers of the visitor buckets that are open, shared by the stripes.
     open: Mutex<HashMap<(u32, Timestamp), Arc<Registers>>>,
     backlog: Mutex<Backlog>,
-}
-
-/// On cache lines of its own, so that threads on different stripes do not slow each other.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Stripe(Mutex<Local>);
-
-#[derive(Debug, Default)]
-struct Local {
-    requests: Requests,
-    recorded: u64,
-    overflow: u64,
-    latest: Latest,
-    /// By the number of the counter.
-    slots: Vec<Slot>,
-    /// Cells whose base bucket another one followed.
-    closed: Vec<Closed>,
-}
-
-/// The buckets of the last instant: those of the next are nearly always the same, and a division takes as
-/// long as all else that is done about a hit.
-#[derive(Debug, Default)]
-struct Latest {
-    at: Timestamp,
-    start: Timestamp,
-    visitors: Timestamp,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    start: Timestamp,
-    count: u64,
-    visitors: Option<(Timestamp, Arc<Registers>)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Closed {
-    counter: u32,
-    start: Timestamp,
-    count: u64,
 }
 
 #[derive(Debug)]
@@ -96,10 +57,6 @@ struct Waiting {
     retained: usize,
     failing: Option<(Instant, String)>,
 }
-
-/// A stripe with so many closed cells has them folded by the thread that closed the last: nobody
-/// flushes, or instants come in no order.
-const CLOSED: usize = 4096;
 
 impl Tally {
     pub(crate) fn new(grid: Grid, counters: usize, shards: Shards) -> Self {
@@ -136,56 +93,29 @@ impl Tally {
     #[inline]
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
         let mut local = self.stripe();
-        let local = &mut *local;
         if local.latest.at != at {
-            self.begin(at, &mut local.latest);
+            local.latest = self.buckets(at);
         }
-        let Latest { start, visitors: bucket, .. } = local.latest;
-        for hit in hits {
-            let number = if self.owns(hit.counter) { hit.counter.number } else { OTHER };
-            let weight = u64::from(hit.weight.get());
-            local.recorded += weight;
-            if number == OTHER {
-                local.overflow += weight;
-            }
-            let slot = match local.slots.get_mut(number as usize) {
-                Some(slot) => slot,
-                None => grow(&mut local.slots, number),
-            };
-            if slot.start != start {
-                slot.begin(number, start, &mut local.closed);
-            }
-            slot.count += weight;
-            if let Some(register) = hit.register {
-                match &slot.visitors {
-                    Some((at, registers)) if *at == bucket => registers.raise(register),
-                    _ => self.raise_first(slot, number, bucket, register),
-                }
-            }
-        }
+        local.add(hits, |counter| self.number(counter), |number, bucket| self.open(number, bucket));
         if let Some(agent) = agent {
             local.requests.record(agent);
         }
-        local.closed.len() >= CLOSED
+        local.is_full()
     }
 
-    // What is done once a second, a bucket or a counter is beside what is done for each hit: in its place it
-    // would take the registers of the processor from that.
     #[cold]
-    fn begin(&self, at: Timestamp, latest: &mut Latest) {
-        *latest = Latest {
+    fn buckets(&self, at: Timestamp) -> Latest {
+        Latest {
             at,
             start: self.grid.counts.base().bucket(at).start,
             visitors: self.grid.visitors.base().bucket(at).start,
-        };
+        }
     }
 
     #[cold]
-    fn raise_first(&self, slot: &mut Slot, number: u32, bucket: Timestamp, register: Register) {
+    fn open(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
         let mut open = self.open.lock().expect("nothing panics under this lock");
-        let registers = open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new()));
-        registers.raise(register);
-        slot.visitors = Some((bucket, Arc::clone(registers)));
+        Arc::clone(open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
     }
 
     /// For what was added to the counters of these hits before this call.
@@ -284,8 +214,7 @@ impl Tally {
             ledger.requests += local.requests;
             ledger.hits.recorded += local.recorded;
             ledger.hits.overflow += local.overflow;
-            ledger.hits.pending += local.slots.iter().map(|slot| slot.count).sum::<u64>();
-            ledger.hits.pending += local.closed.iter().map(|cell| cell.count).sum::<u64>();
+            ledger.hits.pending += local.hits();
         }
         ledger
     }
@@ -316,16 +245,7 @@ impl Tally {
         let current = self.grid.visitors.base().bucket(now).start;
         let mut spare = std::mem::take(&mut backlog.spare);
         for stripe in &self.stripes {
-            let mut local = stripe.lock();
-            std::mem::swap(&mut local.closed, &mut spare);
-            for (number, slot) in (0..).zip(&mut local.slots) {
-                if slot.count > 0 {
-                    spare.push(Closed { counter: number, start: slot.start, count: slot.count });
-                    slot.count = 0;
-                }
-                slot.visitors.take_if(|(bucket, _)| *bucket < current);
-            }
-            drop(local);
+            stripe.lock().take(&mut spare, current);
             for cell in spare.drain(..) {
                 let pending = backlog.pending(cell.counter, &self.registry);
                 pending.add(cell.counter, cell.start, cell.count, &self.grid);
@@ -355,6 +275,11 @@ impl Tally {
     }
 
     #[inline]
+    fn number(&self, counter: Counter) -> u32 {
+        if self.owns(counter) { counter.number } else { OTHER }
+    }
+
+    #[inline]
     fn stripe(&self) -> MutexGuard<'_, Local> {
         // Every thread has a stack of its own, megabytes from the next: the address of a local tells
         // threads apart without a thread-local variable. Fibonacci hashing spreads neighbours.
@@ -367,38 +292,6 @@ impl Tally {
 
     fn backlog(&self) -> MutexGuard<'_, Backlog> {
         self.backlog.lock().expect("nothing panics under this lock")
-    }
-}
-
-impl Stripe {
-    #[inline]
-    fn lock(&self) -> MutexGuard<'_, Local> {
-        self.0.lock().expect("nothing panics under this lock")
-    }
-}
-
-impl Local {
-    /// How many counts there are.
-    fn cells(&self) -> usize {
-        self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
-    }
-}
-
-#[cold]
-fn grow(slots: &mut Vec<Slot>, number: u32) -> &mut Slot {
-    let index = number as usize;
-    slots.resize_with(index + 1, Slot::default);
-    &mut slots[index]
-}
-
-impl Slot {
-    #[cold]
-    fn begin(&mut self, number: u32, start: Timestamp, closed: &mut Vec<Closed>) {
-        if self.count > 0 {
-            closed.push(Closed { counter: number, start: self.start, count: self.count });
-        }
-        self.start = start;
-        self.count = 0;
     }
 }
 
