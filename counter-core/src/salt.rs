@@ -28,14 +28,18 @@ use crate::{Bucket, Precision, Precisions, Timestamp, VisitorId, VisitorKey};
 /// It comes from [`Recorder::salt`](crate::Recorder::salt) or
 /// [`Recorder::stable_salt`](crate::Recorder::stable_salt). Asking it does no I/O: until the store has
 /// answered, and while it is away, the salt is one of this process alone. Somebody who was seen under
-/// that and then under the shared one counts at most twice in that epoch.
+/// that and then under the shared one counts at most twice in that epoch. One that is made of a
+/// [`VisitorKey`] is that key for ever, and no store is asked for it.
 ///
 /// ```
-/// use counter_core::{Counters, MemoryStore};
+/// use counter_core::{Counters, MemoryStore, Salt, VisitorKey};
 ///
 /// let counters = Counters::builder(MemoryStore::new()).build()?;
 /// let salt = counters.recorder().salt()?;
 /// assert_eq!(salt.visitor(&[b"192.0.2.1"]), salt.visitor(&[b"192.0.2.1"]));
+///
+/// let key = VisitorKey::new([7; 16]);
+/// assert_eq!(Salt::from(key).visitor(&[b"192.0.2.1"]), key.visitor(&[b"192.0.2.1"]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -98,7 +102,6 @@ impl Salt {
     }
 }
 
-/// A salt of one's own, which is the same for ever and which no store is asked for.
 impl From<VisitorKey> for Salt {
     fn from(key: VisitorKey) -> Self {
         let salts = Salts::new(AGE);

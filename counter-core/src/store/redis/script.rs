@@ -84,10 +84,11 @@ impl Call {
     /// Names, in which is no line break, and numbers: a line for each, and all of them one word. For fred a word
     /// is a frame, which takes it 800 instructions.
     pub(super) fn lines(&mut self, entries: impl Iterator<Item = (impl AsRef<str>, u64)>) {
+        let mut digits = itoa::Buffer::new();
         for (name, number) in entries {
             self.arguments.bytes.extend_from_slice(name.as_ref().as_bytes());
             self.arguments.bytes.push(b'\n');
-            digits(number, &mut self.arguments.bytes);
+            self.arguments.bytes.extend_from_slice(digits.format(number).as_bytes());
             self.arguments.bytes.push(b'\n');
         }
         self.arguments.end();
@@ -116,19 +117,6 @@ impl Write for Arguments {
         self.bytes.extend_from_slice(text.as_bytes());
         Ok(())
     }
-}
-
-/// Appends a number in decimal digits, in a fifth of the instructions of `write!`.
-fn digits(mut number: u64, bytes: &mut Vec<u8>) {
-    let first = bytes.len();
-    loop {
-        bytes.push(b'0' + (number % 10) as u8);
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    bytes[first..].reverse();
 }
 
 #[cfg(test)]

@@ -68,7 +68,11 @@ fn a_request(bencher: Bencher<'_, '_>, name: &str) {
 }
 
 /// The same one by one, when a handler has read so many KB between them: what the layer needs is in no near cache.
-#[divan::bench(args = [("bare", 64), ("visitors", 64), ("bare", 4096), ("visitors", 4096)], sample_count = 2000, sample_size = 1)]
+#[divan::bench(
+    args = [("bare", 64), ("visitors", 64), ("bare", 4096), ("visitors", 4096)],
+    sample_count = 2000,
+    sample_size = 1,
+)]
 fn a_request_after_others(bencher: Bencher<'_, '_>, (name, kilobytes): (&str, usize)) {
     let mut run = (Work::named(name).expect("it is watched").prepare)();
     let memory = vec![1_u64; 128 * kilobytes];
