@@ -29,11 +29,13 @@ pub struct Fence {
     /// 1 for the writer's first batch to this shard, and one more for each that follows.
     pub sequence: u64,
     /// The sequence that the store must have applied before: otherwise it lost batches that it had
-    /// acknowledged.
+    /// acknowledged. 0 for a batch that makes the fence; it has nothing in it, so that a batch that counts
+    /// is never applied where its fence is missing.
     pub after: u64,
 }
 
-/// A random number that no other writer has: one for each process start.
+/// A random number that no other writer has: one for each shard and process start, and another one whenever
+/// the store has lost the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WriterId(u128);
 
@@ -66,22 +68,32 @@ pub struct VisitorCell {
 /// What the store says to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is applied, now or by an earlier attempt, but for what single keys refused.
-    Applied(Vec<Rejection>),
+    /// It is applied, now or by an earlier attempt; with what there is to say about it.
+    Applied(Vec<Remark>),
     /// Nothing was done: `last` is the last of this writer's batches that the store still has.
     Gap {
-        /// A sequence smaller than `after`; 0 when the store has none.
+        /// A sequence smaller than `after`; 0 when the store has no fence of this writer.
         last: u64,
     },
 }
 
-/// A part of a batch that a key of the store refused, and will refuse again.
+/// A remark of the store on a batch that it applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    /// What was refused.
-    pub part: Part,
-    /// Why.
-    pub reason: DropReason,
+#[non_exhaustive]
+pub enum Remark {
+    /// A key of the store refused a part of the batch, and will refuse it again.
+    Refused {
+        /// What was refused.
+        part: Part,
+        /// Why.
+        reason: DropReason,
+    },
+    /// The counter of the cell with this index began: nothing of it was there, because it is new, or was
+    /// forgotten, or the store lost it.
+    Began {
+        /// The index of a cell.
+        cell: usize,
+    },
 }
 
 /// A part of a batch.

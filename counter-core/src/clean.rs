@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::unwind::{caught, quietly};
 use crate::{Cleaned, Error, Precisions, Shard, Store, Timestamp};
 
 /// Keeps the store small: removes samples that left retention, and counters that have none left.
@@ -28,7 +29,8 @@ impl<S: Store> Cleaner<S> {
         Self { store, kept, interval, next_walk }
     }
 
-    /// Makes one pass: removes all that has left retention at `now`.
+    /// Makes one pass: removes all that has left retention at `now`, or at the time of the store's own clock if
+    /// that is earlier: a clock of one instance that is ahead takes nothing from the others.
     ///
     /// # Errors
     /// When a shard of the store fails; the others are cleaned all the same. What was removed before
@@ -92,7 +94,8 @@ impl<S: Store> Cleaner<S> {
         loop {
             // The pause first: at the start a store may still be connecting, and nothing is urgent.
             sleep(self.interval).await;
-            match self.clean_once(Timestamp::now()).await {
+            let cleaned = caught(self.clean_once(Timestamp::now())).await;
+            quietly(|| match cleaned {
                 Ok(cleaned) => {
                     if std::mem::replace(&mut failing, false) {
                         tracing::info!("cleaning works again");
@@ -104,7 +107,7 @@ impl<S: Store> Cleaner<S> {
                         tracing::warn!(error = %error.in_full(), "cleaning failed; it goes on at the next pass");
                     }
                 }
-            }
+            });
         }
     }
 }

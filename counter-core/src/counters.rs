@@ -248,7 +248,7 @@ impl<S: Store> Builder<S> {
             salting.check(&grid.visitors).map_err(BuildError::Salt)?;
         }
         let counts = grid.counts.clone();
-        let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards()));
+        let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards(), self.flush_interval));
         Ok(Counters {
             recorder: Recorder::new(Arc::clone(&tally), salting.clone()),
             stats: Stats::new(self.store.clone(), Arc::clone(&tally), salt_epoch),

@@ -59,6 +59,8 @@ pub enum ErrorKind {
         /// Bytes at most.
         most: usize,
     },
+    /// Something that was called panicked: a store, a subscriber of logs, a recorder of metrics.
+    Panicked,
     /// The deadline of a shutdown passed with hits that the store has not acknowledged.
     Unflushed {
         /// How many, with those that it had acknowledged and lost again.
@@ -133,6 +135,7 @@ impl fmt::Display for Error {
             ErrorKind::ItemTooLong { bytes, most } => {
                 write!(f, "an item has {bytes} bytes, more than {most}")
             }
+            ErrorKind::Panicked => f.write_str("something that was called panicked"),
             ErrorKind::Unflushed { hits } => {
                 write!(f, "{hits} hits were not acknowledged by the store before the deadline")
             }

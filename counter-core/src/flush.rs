@@ -3,6 +3,7 @@ mod export;
 mod grace;
 mod lane;
 mod sharing;
+mod skew;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,10 +14,15 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use lane::Lane;
 use sharing::Sharing;
+use skew::Skew;
 
 use crate::backoff::Backoff;
+use crate::later::later;
 use crate::salt::Salting;
 use crate::tally::Tally;
+use crate::unwind::caught;
+#[cfg(feature = "metrics")]
+use crate::unwind::quietly;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// Brings what was recorded to the store, in batches that are applied exactly once.
@@ -26,13 +32,16 @@ use crate::{Error, ErrorKind, Store, Timestamp};
 /// a grace time (60 s and 16 MiB for each shard at most), for a store that loses its newest writes in a
 /// failover says so with the next batch, and is sent them again.
 ///
-/// Each shard of the store is served by itself: one that is out of reach holds up no other.
+/// Each shard of the store is served by itself: one that is out of reach holds up no other. A panic of what
+/// is called (the store, a subscriber of logs, a recorder of metrics) is an error like others: the batch is
+/// sent again.
 #[derive(Debug)]
 pub struct Flusher<S> {
     tally: Arc<Tally>,
     store: S,
     lanes: Vec<Lane<S>>,
     sharing: Sharing,
+    skew: Skew,
     interval: Duration,
     shutdown_timeout: Duration,
 }
@@ -49,7 +58,8 @@ impl<S: Store> Flusher<S> {
         let lanes = store.shards().iter().map(lane).collect();
         #[cfg(feature = "metrics")]
         export::describe();
-        Self { tally, store, lanes, sharing: Sharing::new(salting), interval, shutdown_timeout }
+        let (sharing, skew) = (Sharing::new(salting), Skew::default());
+        Self { tally, store, lanes, sharing, skew, interval, shutdown_timeout }
     }
 
     /// Sends all that was recorded before the call, and agrees with the other instances on the salts of
@@ -66,7 +76,7 @@ impl<S: Store> Flusher<S> {
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
         // Hits are worth more than agreement on who visits, so trouble with this is only logged.
-        self.sharing.share(&self.store, Timestamp::now()).await;
+        drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
         Ok(())
     }
 
@@ -89,14 +99,14 @@ impl<S: Store> Flusher<S> {
             () = &mut shutdown => {}
             () = self.flush_for_ever() => {}
         }
-        self.finish(Instant::now() + self.shutdown_timeout).await
+        self.finish(later(Instant::now(), self.shutdown_timeout)).await
     }
 
     async fn flush_for_ever(&mut self) {
         let interval = self.interval;
         let sharing = async {
             loop {
-                self.sharing.share(&self.store, Timestamp::now()).await;
+                drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
                 publish(&self.tally, &self.store);
                 sleep(interval).await;
             }
@@ -132,10 +142,17 @@ impl<S: Store> Flusher<S> {
     }
 }
 
+/// Agrees with the other instances on salts, and compares the clocks.
+async fn look_around(sharing: &mut Sharing, skew: &mut Skew, store: &impl Store) -> Result<(), Error> {
+    sharing.share(store, Timestamp::now()).await;
+    skew.tell(store.clock_skew());
+    Ok(())
+}
+
 /// Tells the `metrics` facade, if it is there.
 fn publish(tally: &Tally, store: &impl Store) {
     #[cfg(feature = "metrics")]
-    export::publish(&tally.ledger(), &tally.health(store.connections()));
+    quietly(|| export::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
     #[cfg(not(feature = "metrics"))]
     let _ = (tally, store);
 }

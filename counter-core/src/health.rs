@@ -19,4 +19,28 @@ pub struct Health {
     pub failing_for: Option<Duration>,
     /// What the last attempt failed with, in words.
     pub last_error: Option<String>,
+    /// For how long nobody has begun to send what waits; `None` while somebody does, or nothing waits. After
+    /// five intervals of the flusher, a second at least: its future is not polled, or has ended.
+    pub stalled_for: Option<Duration>,
+    /// By how many seconds the clock of this process was ahead of the store's at the last batch; negative
+    /// where it was behind, `None` where that is not known.
+    pub clock_skew: Option<i64>,
+}
+
+impl Health {
+    /// The clocks of machines that are set by a time server differ by less than so many seconds.
+    pub const CLOCK_SKEW_BOUND: u64 = 5;
+
+    /// Whether batches are sent, and taken by the store.
+    #[must_use]
+    pub const fn is_well(&self) -> bool {
+        self.failing_for.is_none() && self.stalled_for.is_none()
+    }
+
+    /// The skew of the clock where it is beyond [its bound](Self::CLOCK_SKEW_BOUND): buckets of this process
+    /// are others than those of other instances.
+    #[must_use]
+    pub fn clock_off(&self) -> Option<i64> {
+        self.clock_skew.filter(|skew| skew.unsigned_abs() > Self::CLOCK_SKEW_BOUND)
+    }
 }

@@ -89,7 +89,7 @@ pub struct Hits {
     pub lost_by_server: u64,
 }
 
-/// Hits that at least one key of the store refused, by reason.
+/// Hits that are not known to be in the store, by reason: at least one key refused most of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dropped {
@@ -99,6 +99,10 @@ pub struct Dropped {
     pub not_a_number: u64,
     /// The sum would not fit in 64 bits with a sign.
     pub out_of_range: u64,
+    /// The clock of this process was so far ahead of the store's that the bucket is still to come.
+    pub ahead: u64,
+    /// The store did not answer, and lost the fence that would have told whether it counted them.
+    pub in_doubt: u64,
     /// Anything else.
     pub other: u64,
 }
@@ -113,6 +117,8 @@ pub enum DropReason {
     NotANumber,
     /// The sum would not fit in 64 bits with a sign.
     OutOfRange,
+    /// Its bucket begins too long after the time of the store's clock.
+    Ahead,
     /// Anything else.
     Other,
 }
@@ -161,7 +167,7 @@ impl Dropped {
     /// All of them.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.wrong_type + self.not_a_number + self.out_of_range + self.other
+        self.wrong_type + self.not_a_number + self.out_of_range + self.ahead + self.in_doubt + self.other
     }
 
     pub(crate) fn of(&mut self, reason: DropReason) -> &mut u64 {
@@ -169,6 +175,7 @@ impl Dropped {
             DropReason::WrongType => &mut self.wrong_type,
             DropReason::NotANumber => &mut self.not_a_number,
             DropReason::OutOfRange => &mut self.out_of_range,
+            DropReason::Ahead => &mut self.ahead,
             DropReason::Other => &mut self.other,
         }
     }

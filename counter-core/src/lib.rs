@@ -68,6 +68,8 @@
 //!   | `access_counter_retained_bytes` | | acknowledged batches kept for a replay |
 //!   | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
 //!   | `access_counter_failing_seconds` | | how long no flush has succeeded; 0 when all is well |
+//!   | `access_counter_stalled_seconds` | | how long nobody has begun to send what waits; 0 when somebody does |
+//!   | `access_counter_clock_skew_seconds` | | by how much this clock is ahead of the store's; 0 where that is not known |
 //!   | `access_counter_connections_total` | | connections made to servers |
 //!
 //! The same feature tells of what asks the store at once, which belongs to no [`Counters`], and so not to the
@@ -108,6 +110,8 @@ mod entity;
 
 mod error;
 mod backoff;
+mod later;
+mod unwind;
 mod store;
 mod flush;
 mod clean;
@@ -140,7 +144,7 @@ pub use window::{Window, WindowError};
 pub use health::Health;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 
-pub use batch::{Batch, Cell, Fence, Part, Rejection, Verdict, VisitorCell, WriterId};
+pub use batch::{Batch, Cell, Fence, Part, Remark, Verdict, VisitorCell, WriterId};
 pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 
@@ -173,7 +177,7 @@ pub use store::entity::{EntityCache, EntityCopy, EntityFound, EntityLease, Entit
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
 pub use store::{
     Addition, Cleaned, Included, MemoryStore, Sample, Store, UniqueKey, UniqueKind, UniqueStore, WindowKey,
-    WindowStore,
+    WindowStore, Witness,
 };
 
 #[cfg(feature = "redis")]

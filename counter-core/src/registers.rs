@@ -54,6 +54,26 @@ impl Registers {
         }
     }
 
+    /// Takes every register for one that rose: what was sent before is lost.
+    pub(crate) fn mark_all(&self) {
+        self.update(|byte| (byte != 0).then_some(byte | MARK));
+        self.raised.iter().for_each(|blocks| {
+            blocks.fetch_or(u64::MAX, Ordering::Release);
+        });
+    }
+
+    /// Lets go of what was collected, so that it rises again when its visitors come again.
+    pub(crate) fn forget(&self) {
+        self.update(|byte| (byte != 0 && byte & MARK == 0).then_some(0));
+    }
+
+    fn update(&self, new: impl Fn(u8) -> Option<u8>) {
+        for byte in &self.bytes {
+            // What another thread raised meanwhile is marked, and stays so.
+            let _ = byte.fetch_update(Ordering::Relaxed, Ordering::Relaxed, &new);
+        }
+    }
+
     fn collect_block(&self, block: usize, each: &mut impl FnMut(Register)) {
         for index in block * BLOCK..(block + 1) * BLOCK {
             let byte = &self.bytes[index];
@@ -88,6 +108,24 @@ mod tests {
         registers.raise(high);
         registers.raise(low);
         assert_eq!(collected(&registers), [high]);
+    }
+
+    #[test]
+    fn what_was_collected_rises_again_once_it_is_marked_or_forgotten() {
+        let registers = Registers::new();
+        let (sent, new) = (Register { index: 3, rank: 9 }, Register { index: 700, rank: 2 });
+        registers.raise(sent);
+        assert_eq!(collected(&registers), [sent]);
+        registers.mark_all();
+        assert_eq!(collected(&registers), [sent]);
+        registers.raise(new);
+        assert_eq!(collected(&registers), [new]);
+        registers.raise(Register { rank: 3, ..new });
+        registers.forget();
+        assert_eq!(collected(&registers), [Register { rank: 3, ..new }], "what rose meanwhile stays");
+        let lower = Register { rank: 1, ..sent };
+        registers.raise(lower);
+        assert_eq!(collected(&registers), [lower]);
     }
 
     #[test]

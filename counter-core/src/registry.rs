@@ -113,8 +113,9 @@ impl Registry {
         self.other
     }
 
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.probe(name).is_ok()
+    /// The counter of that name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Option<Counter> {
+        self.probe(name).ok()
     }
 
     /// The names by number.

@@ -166,7 +166,9 @@ impl<S: Store> Stats<S> {
     /// # Errors
     /// When the store does not take it; call again.
     pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
-        self.store.forget(counter, &self.tally.grid, Timestamp::now()).await
+        self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
+        self.tally.forget(counter);
+        Ok(())
     }
 
     /// The sum of the samples of a counter whose buckets start in `range`.
@@ -297,7 +299,7 @@ impl<S: Store> Stats<S> {
     /// How this process's way to the store is doing.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.tally.health(self.store.connections())
+        self.tally.health(self.store.connections(), self.store.clock_skew())
     }
 }
 

@@ -7,6 +7,7 @@ mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod unique;
+mod witness;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use std::time::Duration;
 pub use memory::MemoryStore;
 pub use unique::{Included, UniqueKey, UniqueKind, UniqueStore};
 pub use window::{Addition, WindowKey, WindowStore};
+pub use witness::Witness;
 
-use crate::batch::{Batch, Verdict};
+use crate::batch::{Batch, Verdict, WriterId};
 use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
 
 /// A place where counts are kept: shared by many writers, readers and cleaners.
@@ -43,8 +45,29 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// A call that is dropped may still apply the batch; call again with the same batch.
     fn apply(&self, batch: &Batch) -> impl Future<Output = Result<Verdict, Error>> + Send;
 
-    /// Removes some of the samples of a shard that left retention at `now`, and the counters that this
-    /// leaves without any. A precision that is not among `kept` keeps as many samples as that of its width,
+    /// Shows what tells a fence of this writer that is gone from data that are gone; `None` where the store
+    /// cannot tell. Such a store keeps fences for 7 days at least: after a shorter silence, a fence that is
+    /// gone is taken for data that are gone.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn witness(
+        &self,
+        shard: Shard,
+        writer: WriterId,
+    ) -> impl Future<Output = Result<Option<Witness>, Error>> + Send {
+        let _ = (shard, writer);
+        async { Ok(None) }
+    }
+
+    /// By how many seconds the clock of this process was ahead of the store's at the last batch; negative
+    /// where it was behind, `None` where the store has no clock of its own or took no batch yet.
+    fn clock_skew(&self) -> Option<i64> {
+        None
+    }
+
+    /// Removes some of the samples of a shard that left retention at `now`, or at the time of the store's own
+    /// clock if that is earlier, and the counters that this leaves without any. A precision that is not among `kept` keeps as many samples as that of its width,
     /// or 120.
     ///
     /// # Errors
@@ -158,8 +181,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<(CounterName, Precision)>, Error>> + Send;
 }
 
-/// A writer that is silent for so long may be forgotten by a store, 7 days: its batches are not asked
-/// after when it comes back.
+/// A writer that is silent for so long may be forgotten by a store that shows no [`Witness`].
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);
 
 /// The count of one bucket, as read back.

@@ -6,26 +6,29 @@
 //! of the backlog is always taken before that of a stripe, and a request never takes it, so a sum over
 //! all places at one moment is possible without stopping requests together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-use crate::batch::{Batch, Fence, Part, Rejection, WriterId};
+use crate::batch::{Batch, Part, Remark, WriterId};
 use crate::ledger::{Agent, Hits, Ledger, Requests, Skip};
 use crate::pending::{Chunk, Pending};
 use crate::registers::Registers;
 use crate::registry::{OTHER, Registry};
 use crate::stripe::{CLOSED, Closed, Latest, Local, Stripe};
 use crate::turns::{Receipt, Turns};
-use crate::{Counter, Grid, Health, Hit, Shard, Shards, Timestamp};
+use crate::{Counter, CounterName, Grid, Health, Hit, Shard, Shards, Timestamp};
 
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
     pub(crate) turns: Turns,
+    /// After this long without an attempt to send what waits, nobody does.
+    patience: Duration,
     registry: Registry,
-    writer: WriterId,
     stripes: Box<[Stripe]>,
     /// The registers of the visitor buckets that are open, shared by the stripes.
     open: Mutex<HashMap<(u32, Timestamp), Arc<Registers>>>,
@@ -39,12 +42,14 @@ struct Backlog {
     settled: Hits,
     /// The shard of each counter, by number.
     shards: Vec<Shard>,
+    /// The numbers of counters of which the store was given visitors.
+    visited: HashSet<u32, RandomState>,
     /// Taken in turn with the stripes' lists, so that these keep their allocation.
     spare: Vec<Closed>,
 }
 
 /// What is on its way to one shard of the store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
     pending: Pending,
     /// Fold what has aged once this many wait.
@@ -53,27 +58,29 @@ struct Waiting {
     sent: u64,
     sent_cells: usize,
     acknowledged: Option<Instant>,
+    /// When the flusher last began to send, or could have begun.
+    attempted: Instant,
     /// Memory for batches that might have to be sent again.
     retained: usize,
     failing: Option<(Instant, String)>,
 }
 
 impl Tally {
-    pub(crate) fn new(grid: Grid, counters: usize, shards: Shards) -> Self {
-        let writer = WriterId::random();
+    pub(crate) fn new(grid: Grid, counters: usize, shards: Shards, interval: Duration) -> Self {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
         let stripes = (2 * threads).next_power_of_two().min(32);
         Self {
             grid: Arc::new(grid),
             turns: Turns::new(shards),
-            registry: Registry::new(counters, writer, shards),
-            writer,
+            patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
+            registry: Registry::new(counters, WriterId::random(), shards),
             stripes: (0..stripes).map(|_| Stripe::default()).collect(),
             open: Mutex::default(),
             backlog: Mutex::new(Backlog {
-                waiting: shards.iter().map(|_| Waiting::default()).collect(),
+                waiting: shards.iter().map(|_| Waiting::new()).collect(),
                 settled: Hits::default(),
                 shards: Vec::new(),
+                visited: HashSet::default(),
                 spare: Vec::new(),
             }),
         }
@@ -85,7 +92,7 @@ impl Tally {
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
-        self.registry.contains(name)
+        self.registry.find(name).is_some()
     }
 
     /// Adds hits of one instant, those of a request when there is an agent; `true` when it is time to
@@ -96,7 +103,7 @@ impl Tally {
         if local.latest.at != at {
             local.latest = self.buckets(at);
         }
-        local.add(hits, |counter| self.number(counter), |number, bucket| self.open(number, bucket));
+        local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
         if let Some(agent) = agent {
             local.requests.record(agent);
         }
@@ -113,9 +120,8 @@ impl Tally {
     }
 
     #[cold]
-    fn open(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
-        let mut open = self.open.lock().expect("nothing panics under this lock");
-        Arc::clone(open.entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
+    fn registers(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
+        Arc::clone(self.open().entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
     }
 
     /// For what was added to the counters of these hits before this call.
@@ -138,8 +144,8 @@ impl Tally {
         self.fold_into(&mut self.backlog(), now);
     }
 
-    /// Takes what waits for a shard as batches; their hits stay pending until acknowledged.
-    pub(crate) fn take(&self, shard: Shard, now: Timestamp, sequence: &mut u64) -> Vec<Batch> {
+    /// Takes what waits for a shard; its hits stay pending until acknowledged.
+    pub(crate) fn take(&self, shard: Shard, now: Timestamp) -> Vec<Chunk> {
         let backlog = &mut *self.backlog();
         self.fold_into(backlog, now);
         let waiting = &mut backlog.waiting[shard.index()];
@@ -148,53 +154,87 @@ impl Tally {
             return Vec::new();
         }
         let chunks = waiting.pending.take(&self.registry.names(), &self.grid);
-        let batches: Vec<_> = chunks.into_iter().map(|chunk| self.batch(shard, sequence, chunk)).collect();
-        waiting.sent += batches.iter().map(Batch::hits).sum::<u64>();
-        waiting.sent_cells += batches.iter().map(Batch::len).sum::<usize>();
-        batches
-    }
-
-    /// A batch without anything in it.
-    pub(crate) fn nothing(&self, shard: Shard, sequence: &mut u64) -> Batch {
-        self.batch(shard, sequence, Chunk::default())
-    }
-
-    fn batch(&self, shard: Shard, sequence: &mut u64, chunk: Chunk) -> Batch {
-        let after = *sequence;
-        *sequence += 1;
-        Batch {
-            shard,
-            fence: Fence { writer: self.writer, sequence: *sequence, after },
-            cells: chunk.cells,
-            sketches: chunk.sketches,
-            grid: Arc::clone(&self.grid),
+        for Chunk { cells, sketches, .. } in &chunks {
+            waiting.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
+            waiting.sent_cells += cells.len() + sketches.len();
         }
+        chunks
     }
 
-    /// The store has the batch, but for what it rejected.
-    pub(crate) fn acknowledge(&self, batch: &Batch, rejections: &[Rejection]) {
+    /// The store has the batch, but for what it refused; a replay was accounted for the first time.
+    pub(crate) fn acknowledge(&self, batch: &Batch, remarks: &[Remark], replay: bool) {
+        let number = |name: &CounterName| self.registry.find(name).map(|counter| counter.number);
+        let began = remarks.iter().filter_map(|remark| match remark {
+            Remark::Began { cell } => number(&batch.cells.get(*cell)?.counter),
+            Remark::Refused { .. } => None,
+        });
         let backlog = &mut *self.backlog();
+        // Nearly all are new, and have no visitors that the store could have lost.
+        let forgotten: HashSet<_> = began.filter(|number| backlog.visited.remove(number)).collect();
+        if !forgotten.is_empty() {
+            self.forget_visitors(|number| forgotten.contains(&number));
+        }
+        backlog.visited.extend(batch.sketches.iter().filter_map(|cell| number(&cell.counter)));
         let waiting = &mut backlog.waiting[batch.shard.index()];
+        waiting.acknowledged = Some(Instant::now());
+        if replay {
+            return;
+        }
         let hits = batch.hits();
         waiting.sent -= hits;
         waiting.sent_cells -= batch.len();
-        waiting.acknowledged = Some(Instant::now());
         backlog.settled.applied += hits;
-        for rejection in rejections {
-            if let Part::Cell(index) = rejection.part {
+        for remark in remarks {
+            if let Remark::Refused { part: Part::Cell(index), reason } = *remark {
                 let count = batch.cells.get(index).map_or(0, |cell| cell.count);
                 backlog.settled.applied -= count;
-                *backlog.settled.dropped.of(rejection.reason) += count;
+                *backlog.settled.dropped.of(reason) += count;
             }
         }
+    }
+
+    /// These hits were sent, and will never be known to be in the store or not.
+    pub(crate) fn doubt(&self, shard: Shard, hits: u64, cells: usize) {
+        let backlog = &mut *self.backlog();
+        let waiting = &mut backlog.waiting[shard.index()];
+        waiting.sent -= hits;
+        waiting.sent_cells -= cells;
+        backlog.settled.dropped.in_doubt += hits;
+    }
+
+    /// The flusher begins to send what waits for a shard.
+    pub(crate) fn attempted(&self, shard: Shard) {
+        self.backlog().waiting[shard.index()].attempted = Instant::now();
     }
 
     pub(crate) fn retained(&self, shard: Shard, bytes: usize) {
         self.backlog().waiting[shard.index()].retained = bytes;
     }
 
-    pub(crate) fn lost_by_server(&self, hits: u64) {
-        self.backlog().settled.lost_by_server += hits;
+    /// The store lost what it had acknowledged: so many hits for good, and of visitors nobody knows how many,
+    /// so all that are still at hand are sent again.
+    pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
+        let backlog = &mut *self.backlog();
+        backlog.settled.lost_by_server += hits;
+        for ((number, _), registers) in &*self.open() {
+            if backlog.shard(*number, &self.registry) == shard {
+                registers.mark_all();
+            }
+        }
+    }
+
+    /// The store has nothing of this counter any more.
+    pub(crate) fn forget(&self, counter: &CounterName) {
+        if let Some(counter) = self.registry.find(counter) {
+            self.forget_visitors(|number| number == counter.number);
+        }
+    }
+
+    /// Lets visitors of these counters count when they come again.
+    fn forget_visitors(&self, which: impl Fn(u32) -> bool) {
+        let open = self.open();
+        let forgotten = open.iter().filter(|((number, _), _)| which(*number));
+        forgotten.for_each(|(_, registers)| registers.forget());
     }
 
     /// Notes how the last exchange with a shard went; answers since when those before had failed.
@@ -208,7 +248,7 @@ impl Tally {
     pub(crate) fn ledger(&self) -> Ledger {
         let backlog = self.backlog();
         let mut ledger = Ledger { requests: Requests::default(), hits: backlog.settled };
-        ledger.hits.pending = backlog.waiting.iter().map(|shard| shard.sent + shard.pending.hits()).sum();
+        ledger.hits.pending = backlog.waiting.iter().map(Waiting::hits).sum();
         for stripe in &self.stripes {
             let local = stripe.lock();
             ledger.requests += local.requests;
@@ -219,15 +259,23 @@ impl Tally {
         ledger
     }
 
-    pub(crate) fn health(&self, connections: u64) -> Health {
-        let pending = self.ledger().hits.pending;
-        let in_stripes = self.stripes.iter().map(|stripe| stripe.lock().cells()).sum::<usize>();
+    pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {
         let shards = &self.backlog().waiting;
+        let (mut pending, mut pending_cells) = (0, 0);
+        for stripe in &self.stripes {
+            let local = stripe.lock();
+            pending += local.hits();
+            pending_cells += local.cells();
+        }
+        // What is in the stripes waits for whichever shard is served next.
+        let next = (pending > 0).then(|| shards.iter().map(|shard| shard.attempted).max()).flatten();
+        let waiting = shards.iter().filter(|shard| shard.hits() > 0).map(|shard| shard.attempted);
+        let stalled = waiting.chain(next).min().map(|since| since.elapsed());
         let failing =
             shards.iter().filter_map(|shard| shard.failing.as_ref()).min_by_key(|(since, _)| *since);
         Health {
-            pending,
-            pending_cells: in_stripes
+            pending: pending + shards.iter().map(Waiting::hits).sum::<u64>(),
+            pending_cells: pending_cells
                 + shards.iter().map(|shard| shard.sent_cells + shard.pending.len()).sum::<usize>(),
             connections,
             retained_bytes: shards.iter().map(|shard| shard.retained).sum(),
@@ -238,6 +286,8 @@ impl Tally {
                 .map(|at| at.elapsed()),
             failing_for: failing.map(|(since, _)| since.elapsed()),
             last_error: failing.map(|(_, error)| error.clone()),
+            stalled_for: stalled.filter(|stalled| *stalled > self.patience),
+            clock_skew,
         }
     }
 
@@ -254,8 +304,7 @@ impl Tally {
         backlog.spare = spare;
         // Whoever wants registers that no slot has must come here, so what nobody else holds now,
         // nobody raises any more.
-        let mut open = self.open.lock().expect("nothing panics under this lock");
-        open.retain(|(number, bucket), registers| {
+        self.open().retain(|(number, bucket), registers| {
             let last = *bucket < current && Arc::get_mut(registers).is_some();
             let pending = backlog.pending(*number, &self.registry);
             registers.collect(|register| pending.raise(*number, *bucket, register, &self.grid));
@@ -290,6 +339,10 @@ impl Tally {
         self.stripes[usize::try_from(mixed & mask).expect("masked")].lock()
     }
 
+    fn open(&self) -> MutexGuard<'_, HashMap<(u32, Timestamp), Arc<Registers>>> {
+        self.open.lock().expect("nothing panics under this lock")
+    }
+
     fn backlog(&self) -> MutexGuard<'_, Backlog> {
         self.backlog.lock().expect("nothing panics under this lock")
     }
@@ -297,15 +350,37 @@ impl Tally {
 
 impl Backlog {
     fn pending(&mut self, counter: u32, registry: &Registry) -> &mut Pending {
+        let shard = self.shard(counter, registry);
+        &mut self.waiting[shard.index()].pending
+    }
+
+    fn shard(&mut self, counter: u32, registry: &Registry) -> Shard {
         let index = counter as usize;
         if index >= self.shards.len() {
             registry.shards(&mut self.shards);
         }
-        &mut self.waiting[self.shards[index].index()].pending
+        self.shards[index]
     }
 }
 
 impl Waiting {
+    fn new() -> Self {
+        Self {
+            pending: Pending::default(),
+            high_water: 0,
+            sent: 0,
+            sent_cells: 0,
+            acknowledged: None,
+            attempted: Instant::now(),
+            retained: 0,
+            failing: None,
+        }
+    }
+
+    fn hits(&self) -> u64 {
+        self.sent + self.pending.hits()
+    }
+
     /// Folds what has aged; answers the hits that no precision wants any more.
     fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
         let expired = self.pending.coarsen(now, grid);

@@ -4,7 +4,7 @@
 //! `COUNTER_CHAOS_SEED` repeats what chance decided. It decides what is done, and when; who of those
 //! that run at the same time comes first it does not decide.
 
-mod random;
+pub(crate) mod random;
 mod record;
 mod instance;
 mod servers;

@@ -3,22 +3,17 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::{Cleaner, Counters, Flusher, Precisions, Recorder, RedisStore, Shard, Store, Timestamp};
+use counter_core::{Cleaner, Counters, Precisions, RedisStore, Shard, Store};
 use tests::{FaultProxy, RedisServer, until};
 
-use crate::support::{always, name, precision, store, unix};
+use crate::support::{always, count_at, name, precision, store, unix};
 
 /// Long ago, and the beginning of a day.
 const DAY: u64 = 1_585_872_000;
 
-async fn upkeep(url: &str) -> (Recorder, Flusher<RedisStore>, Cleaner<RedisStore>) {
-    let counters = Counters::builder(store(url).await)
-        .clean_interval(Duration::from_millis(20))
-        .build()
-        .expect("good settings");
-    let recorder = counters.recorder();
-    let (flusher, cleaner) = counters.into_upkeep();
-    (recorder, flusher, cleaner)
+async fn cleaner(url: &str) -> Cleaner<RedisStore> {
+    let counters = Counters::builder(store(url).await).clean_interval(Duration::from_millis(20));
+    counters.build().expect("good settings").into_upkeep().1
 }
 
 /// Writes a counter as another program would: a sample a minute.
@@ -48,7 +43,7 @@ async fn several_cleaners_at_once_remove_each_sample_once() {
     let now = unix(DAY + 60 * 299);
     let mut cleaning = Vec::new();
     for _ in 0..4 {
-        let (_, _, mut cleaner) = upkeep(&server.url()).await;
+        let mut cleaner = cleaner(&server.url()).await;
         cleaning.push(tokio::spawn(async move { cleaner.clean_once(now).await.expect("cleans") }));
     }
     let mut removed = 0;
@@ -63,25 +58,21 @@ async fn several_cleaners_at_once_remove_each_sample_once() {
 #[tokio::test]
 async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
     let server = RedisServer::start();
-    let now = Timestamp::now();
-    // Each flush brings samples of a second that the cleaners, ahead by two minutes, remove at once.
+    let now = unix(DAY);
+    // Each batch brings samples of a second that the cleaners, ahead by a day, remove at once.
     let ahead = now.plus(100_000);
     let mut cleaners = Vec::new();
     for _ in 0..2 {
-        let (_, _, mut cleaner) = upkeep(&server.url()).await;
+        let mut cleaner = cleaner(&server.url()).await;
         cleaners.push(tokio::spawn(async move {
             for _ in 0..300 {
                 cleaner.clean_once(ahead).await.expect("cleans");
             }
         }));
     }
-    let (recorder, mut flusher, mut cleaner) = upkeep(&server.url()).await;
+    let (store, counters) = (store(&server.url()).await, ["c0", "c1", "c2", "c3", "c4"].map(str::to_owned));
     for round in 0..150_u64 {
-        for counter in 0..5 {
-            let counter = recorder.counter(&format!("c{counter}"));
-            recorder.record_at(counter, None, now.minus(round % 3), NonZeroU32::MIN);
-        }
-        flusher.flush().await.expect("the store is there");
+        count_at(&store, &counters, now.plus(round % 3)).await;
     }
     for cleaner in cleaners {
         cleaner.await.expect("no panic");
@@ -95,8 +86,9 @@ async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
             assert_eq!((known, due), (fields > 0, fields > 0), "{member} has {fields} samples");
         }
     }
-    let days = store(&server.url()).await.samples(&[name("c3")], precision(86_400), always()).await;
+    let days = store.samples(&[name("c3")], precision(86_400), always()).await;
     assert_eq!(days.expect("readable").concat().iter().map(|sample| sample.count).sum::<u64>(), 150);
+    let mut cleaner = cleaner(&server.url()).await;
     cleaner.clean_once(now.plus(200 * 86_400)).await.expect("cleans");
     assert_eq!(server.int(&["EXISTS", "access:known:", "access:due", "access:count:86400:c3"]), 0);
 }
@@ -104,12 +96,10 @@ async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
 #[tokio::test]
 async fn where_nothing_is_due_nothing_is_read() {
     let server = RedisServer::start();
-    let (recorder, mut flusher, mut cleaner) = upkeep(&server.url()).await;
-    let now = Timestamp::now();
-    for counter in 0..500 {
-        recorder.record(recorder.counter(&format!("c{counter}")), None);
-    }
-    flusher.flush().await.expect("the store is there");
+    let mut cleaner = cleaner(&server.url()).await;
+    let now = unix(DAY);
+    let counters: Vec<_> = (0..500).map(|counter| format!("c{counter}")).collect();
+    count_at(&store(&server.url()).await, &counters, now).await;
     cleaner.clean_once(now).await.expect("cleans");
     let reads =
         |server: &RedisServer| ["hlen", "hkeys", "hgetall", "hdel", "zscore"].map(|c| calls(server, c));
@@ -123,13 +113,12 @@ async fn where_nothing_is_due_nothing_is_read() {
 #[tokio::test]
 async fn a_day_bucket_is_looked_at_once_a_day() {
     let server = RedisServer::start();
-    let (recorder, mut flusher, mut cleaner) = upkeep(&server.url()).await;
-    let today = precision(86_400).bucket(Timestamp::now());
+    let mut cleaner = cleaner(&server.url()).await;
+    let (store, today) = (store(&server.url()).await, precision(86_400).bucket(unix(DAY)));
     for days_ago in [119, 60, 0] {
-        let at = today.start.minus(86_400 * days_ago);
-        recorder.record_at(recorder.counter("c"), None, at, NonZeroU32::MIN);
+        count_at(&store, &["c".to_owned()], today.start.minus(86_400 * days_ago)).await;
     }
-    flusher.flush().await.expect("the store is there");
+    cleaner.clean_once(today.start).await.expect("cleans");
     let due = || -> u64 {
         let score = server.bytes(&["ZSCORE", "access:due", "86400:c"]).expect("due");
         String::from_utf8(score).expect("digits").parse().expect("digits")
@@ -152,7 +141,7 @@ async fn a_counter_with_few_hits_is_looked_at_when_it_has_something_to_lose() {
     for minute in [0, 1, 50, 90] {
         write_minutes(&server, "rare", minute..minute + 1);
     }
-    let (_, _, mut cleaner) = upkeep(&server.url()).await;
+    let mut cleaner = cleaner(&server.url()).await;
     let at = |minute: u64| unix(DAY + 60 * minute);
     for minute in 120..=122 {
         cleaner.clean_once(at(minute)).await.expect("cleans");
@@ -226,7 +215,7 @@ async fn what_is_no_counter_does_not_stop_the_cleaner() {
     server.int(&["HSET", "access:count:60:odd", "not a start", "1", "1585872000", "2"]);
     server.int(&["ZADD", "access:known:", "0", "60:odd"]);
     write_minutes(&server, "zz", 0..1);
-    let (_, _, mut cleaner) = upkeep(&server.url()).await;
+    let mut cleaner = cleaner(&server.url()).await;
     let cleaned = cleaner.clean_once(unix(DAY + 60 * 500)).await.expect("cleans");
     assert_eq!((cleaned.samples, cleaned.counters), (2, 3));
     assert_eq!(server.strings(&["HKEYS", "access:count:60:odd"]), ["not a start"]);
@@ -237,7 +226,7 @@ async fn what_is_no_counter_does_not_stop_the_cleaner() {
 async fn an_error_does_not_end_the_loop_and_the_shutdown_does() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
-    let (_, _, mut cleaner) = upkeep(&proxy.url()).await;
+    let mut cleaner = cleaner(&proxy.url()).await;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(async move { cleaner.run(async { drop(stopped.await) }).await });
     let connections = proxy.connections();

@@ -11,7 +11,7 @@ use counter_core::{
 use tests::cluster::RedisCluster;
 use tests::until;
 
-use crate::support::{name, precision};
+use crate::support::{count_at, name, precision};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -143,16 +143,11 @@ async fn a_counter_lies_whole_in_the_slot_of_its_shard() {
 async fn a_cleaner_cleans_every_shard() {
     let cluster = RedisCluster::start();
     let store = store(&cluster).await;
-    let counters = over(store.clone());
-    let recorder = counters.recorder();
-    let (mut flusher, mut cleaner) = counters.into_upkeep();
+    let (_, mut cleaner) = over(store.clone()).into_upkeep();
     let now = Timestamp::now();
-    for n in 0..PAGES {
-        let counter = recorder.counter(&page(n));
-        recorder.record_at(counter, None, now, std::num::NonZeroU32::MIN);
-    }
-    flusher.flush().await.expect("the cluster takes it");
-    let cleaned = cleaner.clean_once(now.plus(130 * 86_400)).await.expect("it cleans");
+    let pages: Vec<_> = (0..PAGES).map(page).collect();
+    count_at(&store, &pages, now.minus(130 * 86_400)).await;
+    let cleaned = cleaner.clean_once(now).await.expect("it cleans");
     assert_eq!((cleaned.samples, cleaned.counters), (7 * PAGES as u64, 7 * PAGES as u64));
     assert!(cluster.keys("*count*").is_empty() && cluster.keys("*due*").is_empty());
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::{
-    Batch, Bucket, Cell, Fence, Grid, Sample, Shard, Sketch, Store, Timestamp, Verdict, VisitorCell,
+    Batch, Bucket, Cell, Fence, Grid, Remark, Sample, Shard, Sketch, Store, Timestamp, Verdict, VisitorCell,
     VisitorKey, WriterId,
 };
 use tests::until;
@@ -21,6 +21,7 @@ stores::on! {
         a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing
         a_gap_that_is_accepted_closes
         writers_do_not_fence_each_other
+        a_counter_that_begins_is_told_whenever_nothing_of_it_was_there
         visitors_are_a_union_over_counters_and_buckets
         visitors_count_in_every_visitor_precision
         visitors_of_many_counters_are_counted_for_each_in_their_order
@@ -64,7 +65,8 @@ fn visits(writer: WriterId, sequence: u64, sketches: Vec<VisitorCell>) -> Batch 
 
 async fn send(store: &impl Store, batch: &Batch) {
     let verdict = store.apply(batch).await.expect("the store is there");
-    assert_eq!(verdict, Verdict::Applied(Vec::new()));
+    let Verdict::Applied(remarks) = verdict else { panic!("{verdict:?}") };
+    assert!(remarks.iter().all(|remark| matches!(remark, Remark::Began { .. })), "{remarks:?}");
 }
 
 async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
@@ -151,6 +153,24 @@ async fn writers_do_not_fence_each_other(store: impl Store) {
         send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 1)])).await;
     }
     assert_eq!(samples(&store, "a", 1).await, [(T, 3)]);
+}
+
+async fn a_counter_that_begins_is_told_whenever_nothing_of_it_was_there(store: impl Store) {
+    let writer = WriterId::random();
+    let mut sequence = 0;
+    let mut began = async |counters: &[&str]| {
+        sequence += 1;
+        let cells = counters.iter().map(|counter| cell(counter, T, 1, 1)).collect();
+        let verdict = store.apply(&batch(writer, sequence, cells)).await.expect("the store is there");
+        let Verdict::Applied(mut remarks) = verdict else { panic!("{verdict:?}") };
+        remarks.sort_by_key(|remark| format!("{remark:?}"));
+        remarks
+    };
+    assert_eq!(began(&["a"]).await, [Remark::Began { cell: 0 }]);
+    assert_eq!(began(&["a", "b", "c"]).await, [Remark::Began { cell: 1 }, Remark::Began { cell: 2 }]);
+    assert_eq!(began(&["a", "b", "c"]).await, []);
+    store.forget(&name("b"), &Grid::default(), unix(T)).await.expect("the store is there");
+    assert_eq!(began(&["a", "b", "c"]).await, [Remark::Began { cell: 1 }]);
 }
 
 async fn visitors_are_a_union_over_counters_and_buckets(store: impl Store) {

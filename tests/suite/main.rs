@@ -2,6 +2,7 @@
 
 mod support;
 mod stores;
+mod through;
 
 mod contract;
 mod visitors;
@@ -12,6 +13,10 @@ mod book;
 mod bots;
 mod flow;
 mod faults;
+mod fences;
+mod clocks;
+mod histories;
+mod upkeep;
 mod delivery;
 mod outage;
 mod cluster;

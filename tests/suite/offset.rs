@@ -145,7 +145,8 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
         sketches: Vec::new(),
         grid: Arc::new(Grid { counts, ..Grid::default() }),
     };
-    assert_eq!(store.apply(&batch).await.expect("the store is there"), Verdict::Applied(Vec::new()));
+    let verdict = store.apply(&batch).await.expect("the store is there");
+    assert!(matches!(verdict, Verdict::Applied(_)), "{verdict:?}");
 }
 
 /// The days that are left of those, by their numbers.

@@ -10,9 +10,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use counter_core::{
-    Agent, Batch, Bucket, Cleaned, CounterName, Counters, Error, ErrorKind, Grid, MemoryStore, Namespace,
-    Precision, Precisions, Recorder, RedisStore, Sample, Shard, Sketch, Stats, Store, Timestamp, Verdict,
-    VisitorKey,
+    Agent, Counters, Error, ErrorKind, Namespace, Precision, Precisions, Recorder, RedisStore, Stats, Store,
+    Timestamp, VisitorKey,
 };
 use counter_layer::AccessCounterLayer;
 use http::Request;
@@ -22,75 +21,24 @@ use tokio::task::block_in_place;
 use tower::ServiceExt;
 
 use crate::support::{always, name, precision, store, unix};
+use crate::through::{Hand, Through};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A store in memory that can be away.
+/// A store can be away.
 #[derive(Clone, Debug, Default)]
-struct Away {
-    inner: MemoryStore,
-    away: Arc<AtomicBool>,
-}
+struct Away(Arc<AtomicBool>);
 
 impl Away {
     fn set(&self, away: bool) {
-        self.away.store(away, Ordering::Relaxed);
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        let away = self.away.load(Ordering::Relaxed);
-        if away { Err(Error::new(ErrorKind::Unavailable)) } else { Ok(()) }
+        self.0.store(away, Ordering::Relaxed);
     }
 }
 
-impl Store for Away {
-    async fn apply(&self, batch: &Batch) -> Result<Verdict, Error> {
-        self.check()?;
-        self.inner.apply(batch).await
-    }
-
-    async fn clean(&self, shard: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
-        self.check()?;
-        self.inner.clean(shard, now, kept).await
-    }
-
-    async fn adopt(&self, _: Shard, _: Option<String>, _: &Precisions) -> Result<Option<String>, Error> {
-        Ok(None)
-    }
-
-    async fn samples(
-        &self,
-        counters: &[CounterName],
-        precision: Precision,
-        range: std::ops::Range<Timestamp>,
-    ) -> Result<Vec<Vec<Sample>>, Error> {
-        self.inner.samples(counters, precision, range).await
-    }
-
-    async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
-        self.inner.lifetimes(counters).await
-    }
-
-    async fn forget(&self, counter: &CounterName, grid: &Grid, now: Timestamp) -> Result<(), Error> {
-        self.inner.forget(counter, grid, now).await
-    }
-
-    async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {
-        self.inner.visitors(counters, buckets).await
-    }
-
-    async fn salt(&self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Result<[u8; 16], Error> {
-        self.check()?;
-        self.inner.salt(epoch, candidate, expiry).await
-    }
-
-    async fn known(
-        &self,
-        precisions: &[Precision],
-        from: &str,
-        limit: usize,
-    ) -> Result<Vec<(CounterName, Precision)>, Error> {
-        self.inner.known(precisions, from, limit).await
+impl Hand for Away {
+    fn pass(&self) -> Result<(), Error> {
+        let away = self.0.load(Ordering::Relaxed);
+        if away { Err(Error::new(ErrorKind::Unavailable)) } else { Ok(()) }
     }
 }
 
@@ -209,7 +157,7 @@ async fn through_proxy(server: &RedisServer) -> (FaultProxy, Traffic) {
 #[test]
 fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounded_memory() {
     const COUNTERS: usize = 100;
-    let store = Away::default();
+    let store = Through::<Away>::default();
     let mut counters = Counters::builder(store.clone()).build().expect("good settings");
     let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -218,7 +166,7 @@ fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounde
     let now = Timestamp::now();
     let weight = |second: u64, n: usize| u32::try_from(1 + (second + n as u64) % 3).expect("small");
     let mut most_cells = 0;
-    store.set(true);
+    store.hand.set(true);
     let memory = allocation_counter::measure(|| {
         for second in 0..600 {
             let at = now.minus(600 - second);
@@ -241,7 +189,7 @@ fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounde
     assert!(hits.balance(), "{hits:?}");
     assert_eq!((hits.pending, hits.applied, hits.expired), (hits.recorded, 0, 0));
 
-    store.set(false);
+    store.hand.set(false);
     runtime.block_on(async {
         counters.flush().await.expect("it is back");
         let after = Timestamp::now();
@@ -267,7 +215,7 @@ fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounde
 
 #[tokio::test]
 async fn what_no_precision_wants_after_an_outage_has_expired_and_nothing_else() {
-    let store = Away::default();
+    let store = Through::<Away>::default();
     let few = NonZeroU32::new(12).expect("not 0");
     let precisions = Precisions::new([1, 5].map(precision)).expect("two").samples(few);
     let counters = Counters::builder(store.clone()).precisions(precisions).build();
@@ -275,7 +223,7 @@ async fn what_no_precision_wants_after_an_outage_has_expired_and_nothing_else() 
     let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
     let counter = recorder.counter("hits");
     let mut kept = Seconds::new();
-    store.set(true);
+    store.hand.set(true);
     for second in 0..600 {
         let at = now.minus(600 - second);
         // Nothing near the end of what is kept, a minute, where the time that the test takes counts.
@@ -289,7 +237,7 @@ async fn what_no_precision_wants_after_an_outage_has_expired_and_nothing_else() 
         // What has expired already is not even tried.
         drop(counters.flush().await);
     }
-    store.set(false);
+    store.hand.set(false);
     counters.flush().await.expect("it is back");
     let hits = stats.ledger().hits;
     assert_eq!((hits.recorded, hits.applied, hits.expired, hits.balance()), (540, 30, 510, true));

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use counter_core::{CounterName, Counters, MemoryStore, Namespace, Precision, RedisStore, Store, Timestamp};
+use counter_core::{
+    Batch, Cell, CounterName, Counters, Fence, Grid, MemoryStore, Namespace, Precision, RedisStore, Store,
+    Timestamp, WriterId,
+};
 use http::Request;
 use tests::{RedisServer, until};
 use tower::Service;
@@ -38,6 +42,21 @@ pub(crate) fn expiry(server: &RedisServer, key: &str) -> u64 {
     let left = u64::try_from(server.int(&["PTTL", key])).expect("it expires");
     // Between the two answers some milliseconds pass.
     (now + Duration::from_millis(left + 500)).as_secs()
+}
+
+/// Counts a hit of each of these counters at an instant, however long ago: a recorder would count it only where
+/// it is still kept.
+pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timestamp) {
+    let grid = Arc::new(Grid::default());
+    let finest = grid.counts.iter().next().expect("a precision").precision;
+    for shard in store.shards().iter() {
+        let of_shard = counters.iter().filter(|counter| store.shards().of(counter) == shard);
+        let cell = |counter: &String| Cell { counter: name(counter), start: at, finest, count: 1 };
+        let fence = Fence { writer: WriterId::random(), sequence: 1, after: 0 };
+        let (cells, grid) = (of_shard.map(cell).collect(), Arc::clone(&grid));
+        let batch = Batch { shard, fence, cells, sketches: Vec::new(), grid };
+        store.apply(&batch).await.expect("the store is there");
+    }
 }
 
 /// All the time there is.

@@ -15,6 +15,8 @@ const CELLS: &str = "access_counter_pending_cells";
 const RETAINED: &str = "access_counter_retained_bytes";
 const SILENCE: &str = "access_counter_unacknowledged_seconds";
 const FAILING: &str = "access_counter_failing_seconds";
+const STALLED: &str = "access_counter_stalled_seconds";
+const SKEW: &str = "access_counter_clock_skew_seconds";
 const CONNECTIONS: &str = "access_counter_connections_total";
 
 /// Says what each of them means, to the recorder of the moment.
@@ -33,6 +35,16 @@ pub(super) fn describe() {
         FAILING,
         Unit::Seconds,
         "Time since when no flush has succeeded, 0 when the last one did"
+    );
+    describe_gauge!(
+        STALLED,
+        Unit::Seconds,
+        "Time for which nobody has begun to send hits that wait, 0 while somebody does"
+    );
+    describe_gauge!(
+        SKEW,
+        Unit::Seconds,
+        "Seconds by which the clock of this process is ahead of the store's"
     );
     describe_counter!(CONNECTIONS, Unit::Count, "Connections made to servers of the store");
 }
@@ -54,6 +66,8 @@ pub(super) fn publish(ledger: &Ledger, health: &Health) {
         ("dropped_wrong_type", hits.dropped.wrong_type),
         ("dropped_not_a_number", hits.dropped.not_a_number),
         ("dropped_out_of_range", hits.dropped.out_of_range),
+        ("dropped_ahead", hits.dropped.ahead),
+        ("dropped_in_doubt", hits.dropped.in_doubt),
         ("dropped_other", hits.dropped.other),
     ] {
         counter!(HITS, "state" => state).absolute(count);
@@ -69,5 +83,7 @@ pub(super) fn publish(ledger: &Ledger, health: &Health) {
         gauge!(SILENCE).set(since.as_secs_f64());
     }
     gauge!(FAILING).set(health.failing_for.unwrap_or_default().as_secs_f64());
+    gauge!(STALLED).set(health.stalled_for.unwrap_or_default().as_secs_f64());
+    gauge!(SKEW).set(health.clock_skew.unwrap_or_default() as f64);
     counter!(CONNECTIONS).absolute(health.connections);
 }

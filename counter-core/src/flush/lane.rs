@@ -7,21 +7,38 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::grace::Grace;
 use crate::backoff::Backoff;
-use crate::batch::{Batch, Part, Rejection, Verdict};
+use crate::batch::{Batch, Fence, Part, Remark, Verdict, WriterId};
+use crate::later::later;
+use crate::store::REMEMBERED;
 use crate::tally::Tally;
-use crate::{Error, Shard, Store, Timestamp};
+use crate::unwind::{caught, quietly};
+use crate::{Error, ErrorKind, Shard, Store, Timestamp, Witness};
 
 /// The way to one shard of the store, on which one batch at a time is under way.
+///
+/// What it calls may panic (a store, a subscriber of logs), and its futures may be dropped at any await: the
+/// state is whole before each of them, and nothing is logged before it is.
 #[derive(Debug)]
 pub(super) struct Lane<S> {
     tally: Arc<Tally>,
     store: S,
     shard: Shard,
-    sequence: u64,
+    writer: Writer,
     /// In the order of their sequences. Only an acknowledgement takes one out.
     outgoing: VecDeque<Outgoing>,
     grace: Grace,
+    acknowledged: Option<Instant>,
     warned: Warned,
+}
+
+/// The owner of a fence in the store.
+#[derive(Debug)]
+struct Writer {
+    id: WriterId,
+    /// The last that was given to a batch.
+    sequence: u64,
+    /// What the store showed when the fence was there.
+    witness: Option<Witness>,
 }
 
 #[derive(Debug)]
@@ -29,6 +46,8 @@ struct Outgoing {
     batch: Batch,
     /// Acknowledged once already: the ledger has it among the applied.
     replay: bool,
+    /// Sent once already, and what became of it is not known.
+    in_doubt: bool,
 }
 
 /// Which poisoned parts of the store were already logged.
@@ -45,9 +64,10 @@ impl<S: Store> Lane<S> {
             tally,
             store,
             shard,
-            sequence: 0,
+            writer: Writer::new(),
             outgoing: VecDeque::new(),
             grace: Grace::default(),
+            acknowledged: None,
             warned: Warned::default(),
         }
     }
@@ -65,9 +85,9 @@ impl<S: Store> Lane<S> {
     /// Has the store say whether it still has what it acknowledged lately: an empty batch is answered like
     /// any other, and nothing else will follow.
     pub(super) fn ask(&mut self) {
+        self.grace.expire(Instant::now());
         if self.grace.bytes() > 0 {
-            let batch = self.tally.nothing(self.shard, &mut self.sequence);
-            self.outgoing.push_back(Outgoing { batch, replay: false });
+            self.enqueue(self.nothing(), false);
         }
     }
 
@@ -76,9 +96,10 @@ impl<S: Store> Lane<S> {
         self.outgoing.iter().filter(|one| one.replay).map(|one| one.batch.hits()).sum()
     }
 
+    /// Sends all that was recorded before the call.
     pub(super) async fn flush(&mut self) -> Result<(), Error> {
-        let sent = self.send().await;
-        self.note(sent.as_ref().err());
+        let sent = caught(self.send()).await;
+        quietly(|| self.note(sent.as_ref().err()));
         sent
     }
 
@@ -91,7 +112,7 @@ impl<S: Store> Lane<S> {
                 Ok(()) => {
                     backoff.reset();
                     tokio::select! {
-                        () = sleep_until(began + interval) => {}
+                        () = sleep_until(later(began, interval)) => {}
                         // The requests that came together with the first that waits are served first,
                         // so that all of them share one batch.
                         () = self.tally.turns.wanted(self.shard) => yield_now().await,
@@ -103,57 +124,151 @@ impl<S: Store> Lane<S> {
     }
 
     async fn send(&mut self) -> Result<(), Error> {
+        self.tally.attempted(self.shard);
         self.send_outgoing().await?;
         let turn = self.tally.turns.begin(self.shard);
-        let batches = self.tally.take(self.shard, Timestamp::now(), &mut self.sequence);
-        self.outgoing.extend(batches.into_iter().map(|batch| Outgoing { batch, replay: false }));
+        for chunk in self.tally.take(self.shard, Timestamp::now()) {
+            let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
+            self.enqueue(batch, false);
+        }
         self.send_outgoing().await?;
         self.tally.turns.end(self.shard, turn);
+        self.grace.expire(Instant::now());
+        self.tally.retained(self.shard, self.grace.bytes());
         Ok(())
     }
 
     async fn send_outgoing(&mut self) -> Result<(), Error> {
-        while let Some(Outgoing { batch, .. }) = self.outgoing.front() {
-            // From this answer to the end of the loop nothing awaits, so a batch that was acknowledged
-            // is always accounted for.
-            match self.store.apply(batch).await? {
-                Verdict::Applied(rejections) => self.acknowledge(&rejections),
+        while let Some(front) = self.outgoing.front_mut() {
+            if front.batch.fence.after > 0 && self.writer.witness.is_none() {
+                self.writer.witness = self.store.witness(self.shard, self.writer.id).await?;
+            }
+            self.tally.attempted(self.shard);
+            let was_in_doubt = std::mem::replace(&mut front.in_doubt, true);
+            let verdict = self.store.apply(&front.batch).await;
+            let nothing_was_done = match &verdict {
+                Ok(verdict) => matches!(verdict, Verdict::Gap { .. }),
+                Err(error) => *error.kind() == ErrorKind::Refused,
+            };
+            if nothing_was_done {
+                front.in_doubt = was_in_doubt;
+            }
+            // From this answer on nothing awaits, so a batch that was acknowledged is always accounted for.
+            match verdict? {
+                Verdict::Applied(remarks) => self.acknowledge(&remarks),
+                Verdict::Gap { last: 0 } => self.miss_fence().await?,
                 Verdict::Gap { last } => self.rewind(last),
             }
         }
         Ok(())
     }
 
-    fn acknowledge(&mut self, rejections: &[Rejection]) {
-        let Some(Outgoing { batch, replay }) = self.outgoing.pop_front() else { return };
-        for rejection in rejections {
-            self.warned.warn(&batch, *rejection);
+    fn acknowledge(&mut self, remarks: &[Remark]) {
+        let Some(Outgoing { batch, replay, .. }) = self.outgoing.pop_front() else { return };
+        let now = Instant::now();
+        self.acknowledged = Some(now);
+        self.tally.acknowledge(&batch, remarks, replay);
+        for remark in remarks {
+            self.warned.warn(&batch, remark);
         }
-        if !replay {
-            self.tally.acknowledge(&batch, rejections);
+        if batch.len() > 0 {
+            self.grace.retain(batch, now);
         }
-        self.grace.retain(batch, Instant::now());
         self.tally.retained(self.shard, self.grace.bytes());
     }
 
     /// Puts the batches that the store lost in front of those that wait.
     fn rewind(&mut self, last: u64) {
-        let (mut replays, lost) = self.grace.take_after(last, Instant::now());
-        tracing::warn!(
-            shard = %self.shard,
-            last,
-            replayed = replays.len(),
-            lost_hits = lost,
-            "the store lost batches that it had acknowledged; sending again those that are still here"
-        );
-        self.tally.lost_by_server(lost);
-        while let Some(batch) = replays.pop_back() {
-            self.outgoing.push_front(Outgoing { batch, replay: true });
+        let (replays, lost) = self.grace.take_after(last, Instant::now());
+        let replayed = replays.len();
+        for batch in replays.into_iter().rev() {
+            self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: false });
         }
         if let Some(first) = self.outgoing.front_mut() {
             // What lies between `last` and this one is gone for good.
             first.batch.fence.after = last;
         }
+        self.lost_by_server(replayed, lost);
+    }
+
+    /// Finds out why the store has no fence of this writer, and begins anew as another one.
+    async fn miss_fence(&mut self) -> Result<(), Error> {
+        let now = self.store.witness(self.shard, self.writer.id).await?;
+        let data_are_lost = match (&self.writer.witness, now) {
+            (Some(before), Some(now)) => now.shows_loss_since(before),
+            _ => self.acknowledged.is_none_or(|at| at.elapsed() < REMEMBERED),
+        };
+        let (replays, lost) = self.grace.take_after(0, Instant::now());
+        if data_are_lost {
+            let replayed = replays.len();
+            self.begin_anew(replays);
+            self.lost_by_server(replayed, lost);
+        } else {
+            let doubtful = self.leave_out_what_is_in_doubt();
+            self.begin_anew(Vec::new());
+            tracing::warn!(
+                shard = %self.shard,
+                doubtful_hits = doubtful,
+                "the store lost the fence of this process but no counts; an eviction policy other than noeviction does that"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes the counts out of a batch that may have been applied, now that the store cannot tell any more.
+    /// Its visitors stay, since they count once anyway.
+    fn leave_out_what_is_in_doubt(&mut self) -> u64 {
+        let Some(front) = self.outgoing.front_mut().filter(|front| front.in_doubt) else { return 0 };
+        let cells = std::mem::take(&mut front.batch.cells);
+        let hits = cells.iter().map(|cell| cell.count).sum();
+        if !front.replay {
+            self.tally.doubt(self.shard, hits, cells.len());
+        }
+        hits
+    }
+
+    /// Becomes another writer, for whom nothing that is still on its way by the old name can count.
+    fn begin_anew(&mut self, replays: Vec<Batch>) {
+        self.writer = Writer::new();
+        let waiting = std::mem::take(&mut self.outgoing);
+        for batch in replays {
+            self.enqueue(batch, true);
+        }
+        for Outgoing { batch, replay, .. } in waiting {
+            // One with nothing in it was for the old fence.
+            if batch.len() > 0 {
+                self.enqueue(batch, replay);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, mut batch: Batch, replay: bool) {
+        if self.writer.sequence == 0 && batch.len() > 0 {
+            self.enqueue(self.nothing(), false);
+        }
+        batch.fence = self.writer.next();
+        self.outgoing.push_back(Outgoing { batch, replay, in_doubt: false });
+    }
+
+    /// A batch without anything in it.
+    fn nothing(&self) -> Batch {
+        Batch {
+            shard: self.shard,
+            fence: Fence { writer: self.writer.id, sequence: 0, after: 0 },
+            cells: Vec::new(),
+            sketches: Vec::new(),
+            grid: Arc::clone(&self.tally.grid),
+        }
+    }
+
+    fn lost_by_server(&self, replayed: usize, lost: u64) {
+        self.tally.lost_by_server(self.shard, lost);
+        tracing::warn!(
+            shard = %self.shard,
+            replayed,
+            lost_hits = lost,
+            "the store lost batches that it had acknowledged; sending again those that are still here"
+        );
     }
 
     fn note(&self, error: Option<&Error>) {
@@ -174,9 +289,22 @@ impl<S: Store> Lane<S> {
     }
 }
 
+impl Writer {
+    fn new() -> Self {
+        Self { id: WriterId::random(), sequence: 0, witness: None }
+    }
+
+    fn next(&mut self) -> Fence {
+        let after = self.sequence;
+        self.sequence += 1;
+        Fence { writer: self.id, sequence: self.sequence, after }
+    }
+}
+
 impl Warned {
-    fn warn(&mut self, batch: &Batch, rejection: Rejection) {
-        let (warned, what, counter) = match rejection.part {
+    fn warn(&mut self, batch: &Batch, remark: &Remark) {
+        let Remark::Refused { part, reason } = *remark else { return };
+        let (warned, what, counter) = match part {
             Part::Cell(index) => {
                 (&mut self.cell, "a count", batch.cells.get(index).map(|cell| &cell.counter))
             }
@@ -186,12 +314,15 @@ impl Warned {
             Part::Index => (&mut self.index, "an entry of its lists", None),
         };
         if !std::mem::replace(warned, true) {
-            let (reason, counter) = (rejection.reason, counter.map_or("", |name| name));
-            tracing::error!(
-                ?reason,
-                counter,
-                "a key of the store refused {what}; further refusals are only counted in the ledger"
-            );
+            let counter = counter.map_or("", |name| name);
+            // The batch is not retained yet, which a subscriber that panics must not prevent.
+            quietly(|| {
+                tracing::error!(
+                    ?reason,
+                    counter,
+                    "a key of the store refused {what}; further refusals are only counted in the ledger"
+                );
+            });
         }
     }
 }

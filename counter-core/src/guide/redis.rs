@@ -4,15 +4,15 @@
 //!
 //! Redis from 6.2 on, or Valkey; one server, a master with replicas under Sentinel, or a cluster. How
 //! each is addressed is said at [`RedisBuilder`](crate::RedisBuilder), and
-//! [`RedisStore::server`](crate::RedisStore::server) tells what a server can do. Eviction must not take
-//! the fences, or hits count twice: `maxmemory-policy` has to be `noeviction`.
+//! [`RedisStore::server`](crate::RedisStore::server) tells what a server can do. What a server evicts
+//! is lost, and nobody is told: `maxmemory-policy` should be `noeviction`.
 //!
 //! # Rights
 //!
 //! These are all that is needed, for the namespace `access:` and the user `counter`:
 //!
 //! ```text
-//! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +expireat +hincrby +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
+//! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +expireat +time +hincrby +hset +hsetnx +hscan +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! The second pattern is for shards. In a cluster `+cluster|slots` is needed as well, and where scripts
@@ -20,8 +20,11 @@
 //! at a higher cost:
 //!
 //! ```text
-//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +get +set +mget +del +expireat +hincrby +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
+//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +get +set +mget +del +expireat +time +hincrby +hset +hsetnx +hscan +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
+//!
+//! With `+info` as well, a server that lost all its data is told from one that evicted keys, and only then it is sent
+//! the batches of the last minute again.
 //!
 //! A right that is missing inside of a script drops the hits of that key, with the reason `other` in the
 //! ledger and an error in the log.
@@ -134,8 +137,12 @@
 //! | a node of a cluster is away | its shards wait, the others go on; reading what it has fails | the trouble of the shard that has failed for longest |
 //! | a slot moves to another node | its shard waits until its keys are together again; until then reading it fails | `TRYAGAIN`, `ASK` or `MOVED`, for that time |
 //! | a key holds something else (`WRONGTYPE`, no number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
-//! | keys are evicted (`allkeys-*`) | what was evicted is gone; without its fence, the batches of a process's last minute count twice | a warning that the store lost batches: so the policy has to be another |
-//! | the clock steps to and fro | each hit counts in the buckets of the time that the clock showed, those of the future included; these are cleaned when their own time is over | a gap and a bulge in the series |
+//! | keys are evicted | what was evicted is gone: visitors and windows under `volatile-*`, counts as well under `allkeys-*`; nothing counts twice, and visitors who come again count | where it was a fence, a warning; a batch that was under way is [`dropped`](crate::Dropped::in_doubt) as in doubt |
+//! | the fence of a process is gone, and its counts are not (evicted, deleted by hand, silent for 30 days) | the process begins anew, and sends again nothing that was acknowledged | the same |
+//! | the clock of one machine is ahead | its cleaner believes the server's clock; its hits count in the buckets of its own time, those that are more than 25 hours ahead are [`dropped`](crate::Dropped::ahead) | [`clock_skew`](crate::Health::clock_skew), and a warning beyond 5 s |
+//! | something panics that the flusher or the cleaner calls: a store, a log, a recorder of metrics | the panic is caught, and the batch is sent again | `something that was called panicked` |
+//! | nobody polls `run`, or its task has ended | hits wait | [`stalled_for`](crate::Health::stalled_for), and the health check fails |
+//! | the clock steps to and fro | each hit counts in the buckets of the time that the clock showed, those of the next 25 hours included; these are cleaned when their own time is over | a gap and a bulge in the series |
 //! | the process is killed | what the server has not acknowledged is gone: the hits of a second, `flush_interval`, or of the whole outage | the ledger begins anew with the process |
 //! | the process is told to end | what is pending is sent for 10 s, `shutdown_timeout` | [`Unflushed`](crate::ErrorKind::Unflushed) with the number of hits that are left |
 //!

@@ -14,7 +14,7 @@
 //! | a sample, where there are many | 12 to 14 |
 //! | the visitors of a bucket: 1, 10, 100 of them | 136, 184, 472 |
 //! | from some 1,000 new visitors within one flush, or 3 KB of them on | 14.4 KB |
-//! | the fence of a process, for 7 days, in each shard | about 150 |
+//! | the fence of a process, until it was silent for 30 days, in each shard | about 150 |
 //!
 //! Visitors are most of it where there are many: a counter keeps 120 hours and 120 days of them. With 100 an
 //! hour that is 120 × 0.5 KB and 120 × 14 KB at most, 1.8 MB; with some thousands an hour it is 240 × 14.4 KB,

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Cleaned, Sample, Store};
-use crate::batch::{Batch, Part, Rejection, Verdict, WriterId};
+use crate::batch::{Batch, Part, Remark, Verdict, WriterId};
 use crate::{
     Bucket, Contents, CounterName, DropReason, Error, Grid, Precision, Precisions, Shard, Sketch, Timestamp,
 };
@@ -38,7 +38,7 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Applied {
     sequence: u64,
-    rejections: Vec<Rejection>,
+    remarks: Vec<Remark>,
 }
 
 #[derive(Debug)]
@@ -154,28 +154,34 @@ impl Kept {
         let applied = self.fences.entry(fence.writer).or_default();
         if applied.sequence >= fence.sequence {
             let last = applied.sequence == fence.sequence;
-            return Verdict::Applied(if last { applied.rejections.clone() } else { Vec::new() });
+            return Verdict::Applied(if last { applied.remarks.clone() } else { Vec::new() });
         }
         if applied.sequence < fence.after {
             return Verdict::Gap { last: applied.sequence };
         }
         applied.sequence = fence.sequence;
-        applied.rejections.clear();
+        applied.remarks.clear();
         for (index, cell) in batch.cells.iter().enumerate() {
-            let mut fits = true;
+            let (mut fit, mut wanted) = (0, 0);
             for (bucket, _) in batch.buckets(cell) {
                 let counter = (bucket.precision, cell.counter.clone());
                 let count = self.counts.entry(counter).or_default().entry(bucket.start).or_default();
-                match count.checked_add(cell.count).filter(|sum| i64::try_from(*sum).is_ok()) {
-                    Some(sum) => *count = sum,
-                    None => fits = false,
+                wanted += 1;
+                if let Some(sum) = count.checked_add(cell.count).filter(|sum| i64::try_from(*sum).is_ok()) {
+                    *count = sum;
+                    fit += 1;
                 }
             }
-            let total = self.totals.entry(cell.counter.clone()).or_default();
-            *total = total.saturating_add(cell.count);
-            if !fits {
-                let reason = DropReason::OutOfRange;
-                applied.rejections.push(Rejection { part: Part::Cell(index), reason });
+            if fit > 0 {
+                let total = self.totals.entry(cell.counter.clone()).or_default();
+                if *total == 0 {
+                    applied.remarks.push(Remark::Began { cell: index });
+                }
+                *total = total.saturating_add(cell.count);
+            }
+            if fit < wanted {
+                let (part, reason) = (Part::Cell(index), DropReason::OutOfRange);
+                applied.remarks.push(Remark::Refused { part, reason });
             }
         }
         for cell in &batch.sketches {
@@ -186,7 +192,7 @@ impl Kept {
                 visitors.sketch.merge(&cell.raised);
             }
         }
-        Verdict::Applied(applied.rejections.clone())
+        Verdict::Applied(applied.remarks.clone())
     }
 
     fn clean(&mut self, now: Timestamp, kept: &Precisions) -> Cleaned {

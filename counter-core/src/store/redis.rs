@@ -11,6 +11,8 @@ mod forget;
 mod plain;
 mod read;
 mod salt;
+mod skew;
+mod writers;
 mod retry;
 mod unique;
 mod window;
@@ -30,9 +32,10 @@ pub use probe::RedisServer;
 use keys::Keys;
 use route::Route;
 use script::Script;
+use skew::Skew;
 
-use super::{Cleaned, Sample, Store};
-use crate::batch::{Batch, Verdict};
+use super::{Cleaned, Sample, Store, Witness};
+use crate::batch::{Batch, Verdict, WriterId};
 use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
 
 /// Counters in a Redis server, version 6.2 or later, or in a Valkey server.
@@ -45,8 +48,8 @@ use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shar
 /// A batch is applied by a script that first writes the fence of its writer, so it counts once however
 /// often it is sent. Where scripts are refused, a transaction that watches the fence does the same. What
 /// the server's own persistence loses when it is killed is lost; what it loses of batches it acknowledged
-/// less than a minute before, the [`Flusher`](crate::Flusher) sends again. Eviction must not take the
-/// fences: use the policy `noeviction`. The [guide](crate::guide::redis) says more.
+/// less than a minute before, the [`Flusher`](crate::Flusher) sends again. What the server evicts is lost:
+/// use the policy `noeviction`. The [guide](crate::guide::redis) says more.
 ///
 /// ```no_run
 /// use counter_core::{Counters, Namespace, RedisStore};
@@ -74,6 +77,7 @@ struct Shared {
     windows: window::Scripts,
     #[cfg(feature = "entity")]
     entity: entity::Scripts,
+    skew: Skew,
     /// Whether the server was seen to refuse scripts.
     plain: AtomicBool,
 }
@@ -112,6 +116,7 @@ impl RedisStore {
             windows: window::Scripts::new(),
             #[cfg(feature = "entity")]
             entity: entity::Scripts::new(),
+            skew: Skew::default(),
             plain: AtomicBool::new(false),
         }))
     }
@@ -171,6 +176,14 @@ impl Store for RedisStore {
         plain::apply(&self.0, batch).await
     }
 
+    async fn witness(&self, shard: Shard, writer: WriterId) -> Result<Option<Witness>, Error> {
+        writers::witness(&self.0, shard, writer).await.map(Some)
+    }
+
+    fn clock_skew(&self) -> Option<i64> {
+        self.0.skew.seconds()
+    }
+
     async fn clean(&self, shard: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
         if self.0.runs_scripts() {
             let answer = clean::clean(&self.0, shard, now, kept).await;
@@ -187,6 +200,9 @@ impl Store for RedisStore {
         cursor: Option<String>,
         kept: &Precisions,
     ) -> Result<Option<String>, Error> {
+        if cursor.is_none() {
+            writers::forget_silent(&self.0, shard).await?;
+        }
         if self.0.runs_scripts() {
             let answer = clean::adopt(&self.0, shard, cursor, kept).await;
             if !self.0.refused_a_script(&answer) {

@@ -206,10 +206,7 @@ pub(super) async fn ledger<S: Store>(State(stats): State<Stats<S>>) -> Json<Ledg
 
 pub(super) async fn health<S: Store>(State(stats): State<Stats<S>>) -> Response {
     let health = stats.health();
-    let status = match health.failing_for {
-        None => StatusCode::OK,
-        Some(_) => StatusCode::SERVICE_UNAVAILABLE,
-    };
+    let status = if health.is_well() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(Health::from(health))).into_response()
 }
 

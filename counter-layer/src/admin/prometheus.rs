@@ -76,6 +76,8 @@ impl Page {
             ("dropped_wrong_type", hits.dropped.wrong_type),
             ("dropped_not_a_number", hits.dropped.not_a_number),
             ("dropped_out_of_range", hits.dropped.out_of_range),
+            ("dropped_ahead", hits.dropped.ahead),
+            ("dropped_in_doubt", hits.dropped.in_doubt),
             ("dropped_other", hits.dropped.other),
         ];
         self.family(COUNTER, "access_counter_hits_total", "Hits by what became of them", "state", &by_state);
@@ -106,6 +108,11 @@ impl Page {
         let help = "Time since when no flush has succeeded, 0 when the last one did";
         let failing = health.failing_for.unwrap_or_default().as_secs_f64();
         self.one(GAUGE, "access_counter_failing_seconds", help, failing);
+        let help = "Time for which nobody has begun to send hits that wait, 0 while somebody does";
+        let stalled = health.stalled_for.unwrap_or_default().as_secs_f64();
+        self.one(GAUGE, "access_counter_stalled_seconds", help, stalled);
+        let help = "Seconds by which the clock of this process is ahead of the store's";
+        self.one(GAUGE, "access_counter_clock_skew_seconds", help, health.clock_skew.unwrap_or_default());
     }
 
     fn one(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {

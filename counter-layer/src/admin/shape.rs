@@ -166,6 +166,8 @@ struct Dropped {
     wrong_type: u64,
     not_a_number: u64,
     out_of_range: u64,
+    ahead: u64,
+    in_doubt: u64,
     other: u64,
 }
 
@@ -181,6 +183,10 @@ pub(super) struct Health {
     seconds_since_acknowledged: Option<f64>,
     failing_for_seconds: Option<f64>,
     last_error: Option<String>,
+    /// For how long nobody has begun to send hits that wait.
+    stalled_for_seconds: Option<f64>,
+    /// By how much the clock of this process was ahead of the store's at the last batch.
+    clock_skew_seconds: Option<i64>,
 }
 
 /// What a `status` event says.
@@ -239,6 +245,8 @@ impl From<counter_core::Ledger> for Ledger {
                     wrong_type: hits.dropped.wrong_type,
                     not_a_number: hits.dropped.not_a_number,
                     out_of_range: hits.dropped.out_of_range,
+                    ahead: hits.dropped.ahead,
+                    in_doubt: hits.dropped.in_doubt,
                     other: hits.dropped.other,
                 },
                 overflow: hits.overflow,
@@ -251,7 +259,7 @@ impl From<counter_core::Ledger> for Ledger {
 impl From<counter_core::Health> for Health {
     fn from(health: counter_core::Health) -> Self {
         Self {
-            status: if health.failing_for.is_some() { Status::Failing } else { Status::Ok },
+            status: if health.is_well() { Status::Ok } else { Status::Failing },
             pending: health.pending,
             pending_cells: health.pending_cells,
             retained_bytes: health.retained_bytes,
@@ -259,6 +267,8 @@ impl From<counter_core::Health> for Health {
             seconds_since_acknowledged: health.since_acknowledged.map(|since| since.as_secs_f64()),
             failing_for_seconds: health.failing_for.map(|since| since.as_secs_f64()),
             last_error: health.last_error,
+            stalled_for_seconds: health.stalled_for.map(|since| since.as_secs_f64()),
+            clock_skew_seconds: health.clock_skew,
         }
     }
 }

@@ -331,7 +331,7 @@
 //! | the sketch of each counter and bucket of visitors | its retention, by default 120 hours and 120 days |
 //! | the salt of an epoch | to the end of the epoch after it |
 //! | the salt of stable identities, where there are any | until somebody deletes it |
-//! | the number of the last batch of each process, under a random name | 7 days after that batch |
+//! | the number of the last batch of each process, under a random name | when it was silent for 30 days |
 //!
 //! Redis expires sketches and salts by itself. A `MemoryStore` drops sketches when the cleaner passes, and
 //! salts when it is asked for one.

@@ -1,8 +1,9 @@
 -- Applies a batch once.
 --
 -- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
---       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total
--- ARGV  sequence, after, seconds the fence lives, prefix of counts, prefix of visitors,
+--       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total,
+--       writers
+-- ARGV  sequence, after, writer, prefix of counts, prefix of visitors,
 --       in one word: precision and samples, a line for each           (counts)
 --       in one word: precision and samples, a line for each           (visitors)
 --       n, then n times: start, finest, in one word the cells: counter and count, a line for each
@@ -11,21 +12,42 @@
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
 -- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
--- Answers {'applied', refused} or {'gap', last}; `refused` is a text of '<part><index>:<reason>,'.
+-- Answers {'applied', remarks, time} or {'gap', last, time}; `remarks` is a text of '<part><index>:<reason>,'.
 --
 -- Redis does not roll back: the fence comes first, and every write after it may fail alone, so that a
 -- key that always fails cannot make a retry count the others twice.
+--
+-- Fences have no expiry, or they would be the first that a server short of memory evicts.
 
-local stored = redis.call('GET', KEYS[1]) or '0'
-local last = tonumber(string.match(stored, '^%d+'))
-local sequence = tonumber(ARGV[1])
+local time = tonumber(redis.call('TIME')[1])
+local stored = redis.pcall('GET', KEYS[1]) or '0'
+if type(stored) == 'table' then
+  if not string.find(stored.err, 'WRONGTYPE', 1, true) then
+    return stored
+  end
+  stored = '0'
+end
+local last = tonumber(string.match(stored, '^%d+')) or 0
+local sequence, after = tonumber(ARGV[1]), tonumber(ARGV[2])
 if last >= sequence then
-  return {'applied', last == sequence and string.match(stored, ' (.*)$') or ''}
+  return {'applied', last == sequence and string.match(stored, ' (.*)$') or '', time}
 end
-if last < tonumber(ARGV[2]) then
-  return {'gap', last}
+if last < after then
+  return {'gap', last, time}
 end
-redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
+if after == 0 then
+  -- The marks by which a fence that is lost is told from data that are lost.
+  for _, mark in ipairs({{KEYS[5], '', ARGV[3]}, {KEYS[6], '', ARGV[3]}, {KEYS[6], ARGV[3], ''}}) do
+    local reply = redis.pcall('HSETNX', unpack(mark))
+    if type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+      return reply
+    end
+  end
+end
+redis.call('SET', KEYS[1], ARGV[1])
+
+-- A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
+local AHEAD = 90000
 
 local at = 6
 local function take()
@@ -34,7 +56,7 @@ local function take()
   return value
 end
 
-local refused = {}
+local remarks = {}
 local function refuse(part, reply)
   local reason = 'other'
   if string.find(reply.err, 'WRONGTYPE', 1, true) then
@@ -44,7 +66,7 @@ local function refuse(part, reply)
   elseif string.find(reply.err, 'overflow', 1, true) then
     reason = 'range'
   end
-  refused[part] = reason
+  remarks[part] = reason
 end
 
 local function try(part, ...)
@@ -87,7 +109,7 @@ end
 
 -- Cells of the same start. To take a word apart costs no more here than to be sent its parts, and each word
 -- costs the client hundreds of instructions. No name has a line break in it.
-local groups, cells, every = {}, 0, ''
+local groups, cells, every, refusals = {}, 0, '', {}
 for n = 1, tonumber(take()) do
   local group = {name = n .. ' ', start = tonumber(take()), finest = tonumber(take()), cell = cells}
   local size = 0
@@ -95,8 +117,14 @@ for n = 1, tonumber(take()) do
     group[size + 1], group[size + 2] = counter, count
     size = size + 2
   end
+  if group.start > time + AHEAD then
+    for cell = cells, cells + size / 2 - 1 do
+      remarks['c' .. cell] = 'ahead'
+    end
+  else
+    groups[#groups + 1], every = group, every .. group.name
+  end
   cells = cells + size / 2
-  groups[n], every = group, every .. group.name
 end
 
 -- What some groups add to each counter, and the cells that this is of: a flush is nearly always of two
@@ -163,13 +191,35 @@ for place, precision in ipairs(counts) do
       elseif type(reply) == 'table' then
         for _, cell in ipairs(entry.cells) do
           refuse('c' .. cell, reply)
+          refusals[cell] = (refusals[cell] or 0) + 1
         end
       end
     end
   end
 end
-for _, entry in ipairs(sum(groups, every)) do
-  try('i0', 'HINCRBY', KEYS[5], entry.counter, entry.text)
+
+-- The lifetime, in which is what at least one bucket took.
+local function total(counter, count, text, cell)
+  local reply = pcall('HINCRBY', KEYS[5], counter, text)
+  if type(reply) == 'table' then
+    refuse('i0', reply)
+  elseif reply == count then
+    remarks['b' .. cell] = 'began'
+  end
+end
+if next(refusals) then
+  for _, group in ipairs(groups) do
+    for n = 0, #group / 2 - 1 do
+      local cell, text = group.cell + n, group[2 * n + 2]
+      if (refusals[cell] or 0) <= #counts - group.finest then
+        total(group[2 * n + 1], tonumber(text), text, cell)
+      end
+    end
+  end
+else
+  for _, entry in ipairs(sum(groups, every)) do
+    total(entry.counter, entry.count, entry.text, entry.cells[1])
+  end
 end
 enter()
 
@@ -184,7 +234,11 @@ for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\
       elements[#elements + 1] = string.sub(values, byte, byte + 7)
     end
   end
-  for place = tonumber(finest), #uniques do
+  local ahead = tonumber(start) > time + AHEAD
+  if ahead then
+    remarks[part] = 'ahead'
+  end
+  for place = ahead and #uniques + 1 or tonumber(finest), #uniques do
     local precision = uniques[place]
     local first, expiry = bounds(tonumber(start), precision)
     local key = ARGV[5] .. precision.text .. ':' .. counter .. ':' .. first
@@ -202,13 +256,12 @@ for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\
 end
 
 local list = {}
-for part, reason in pairs(refused) do
+for part, reason in pairs(remarks) do
   list[#list + 1] = part .. ':' .. reason .. ','
 end
-if #list == 0 then
-  return {'applied', ''}
-end
--- A resend whose first reply was lost must hear of it too.
 local text = table.concat(list)
-redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. text, 'EX', ARGV[3])
-return {'applied', text}
+if text ~= '' then
+  -- A resend whose first reply was lost must hear of it too.
+  redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. text)
+end
+return {'applied', text, time}

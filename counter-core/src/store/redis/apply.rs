@@ -7,28 +7,29 @@ use fred::types::Value;
 use super::Shared;
 use super::keys::Keys;
 use super::script::Call;
-use crate::batch::{Batch, Part, Rejection, Verdict};
-use crate::store::REMEMBERED;
-use crate::{DropReason, Error, ErrorKind, Precision, Precisions};
+use crate::batch::{Batch, Part, Remark, Verdict};
+use crate::{DropReason, Error, ErrorKind, Precision, Precisions, Timestamp};
 
 pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Error> {
     let keys = shared.keys(batch.shard);
     let fence = keys.fence(batch.fence.writer);
     let call = encode(keys, batch, &fence);
-    let (word, rest): (String, Value) = shared.apply.run(&shared.route, call).await?;
+    let sent = Timestamp::now();
+    let (word, rest, time): (String, Value, u64) = shared.apply.run(&shared.route, call).await?;
+    shared.skew.measure(sent, Timestamp::from_unix(time), Timestamp::now());
     let verdict = match (word.as_str(), rest.as_u64(), rest.as_str()) {
         ("gap", Some(last), _) => Some(Verdict::Gap { last }),
-        ("applied", _, Some(refused)) => decode(&refused).map(Verdict::Applied),
+        ("applied", _, Some(remarks)) => decode(&remarks).map(Verdict::Applied),
         _ => None,
     };
     verdict.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))
 }
 
 fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
-    let mut call = Call::new([fence, &keys.known, &keys.due, &keys.scratch, &keys.total]);
+    let mut call = Call::new([fence, &keys.known, &keys.due, &keys.scratch, &keys.total, &keys.writers]);
     call.number(batch.fence.sequence);
     call.number(batch.fence.after);
-    call.number(REMEMBERED.as_secs());
+    call.number(batch.fence.writer);
     call.push(keys.counts());
     call.push(keys.uniques());
     precisions(&mut call, &batch.grid.counts);
@@ -69,16 +70,17 @@ fn place(set: &Precisions, finest: Precision) -> usize {
     1 + set.iter().take_while(|kept| kept.precision < finest).count()
 }
 
-/// Reads `c0:type,v3:other,`.
-pub(super) fn decode(refused: &str) -> Option<Vec<Rejection>> {
-    refused.split_terminator(',').map(rejection).collect()
+/// Reads `c0:type,v3:other,b7:began,`.
+pub(super) fn decode(remarks: &str) -> Option<Vec<Remark>> {
+    remarks.split_terminator(',').map(remark).collect()
 }
 
-fn rejection(text: &str) -> Option<Rejection> {
+fn remark(text: &str) -> Option<Remark> {
     let (part, reason) = text.split_once(':')?;
     let (kind, index) = part.split_at_checked(1)?;
     let index = index.parse().ok()?;
     let part = match kind {
+        "b" => return Some(Remark::Began { cell: index }),
         "c" => Part::Cell(index),
         "v" => Part::Visitors(index),
         "i" => Part::Index,
@@ -88,28 +90,10 @@ fn rejection(text: &str) -> Option<Rejection> {
         "type" => DropReason::WrongType,
         "number" => DropReason::NotANumber,
         "range" => DropReason::OutOfRange,
+        "ahead" => DropReason::Ahead,
         _ => DropReason::Other,
     };
-    Some(Rejection { part, reason })
-}
-
-/// The reverse of [`decode`].
-pub(super) fn encode_refusals(refused: &[Rejection]) -> String {
-    let encode = |refusal: &Rejection| {
-        let (kind, index) = match refusal.part {
-            Part::Cell(index) => ("c", index),
-            Part::Visitors(index) => ("v", index),
-            Part::Index => ("i", 0),
-        };
-        let reason = match refusal.reason {
-            DropReason::WrongType => "type",
-            DropReason::NotANumber => "number",
-            DropReason::OutOfRange => "range",
-            DropReason::Other => "other",
-        };
-        format!("{kind}{index}:{reason},")
-    };
-    refused.iter().map(encode).collect()
+    Some(Remark::Refused { part, reason })
 }
 
 #[cfg(test)]
@@ -117,16 +101,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_read_and_nonsense_is_not() {
+    fn remarks_are_read_and_nonsense_is_not() {
         assert_eq!(decode(""), Some(Vec::new()));
-        let text = "c12:type,i0:other,v3:range,";
-        let refused = vec![
-            Rejection { part: Part::Cell(12), reason: DropReason::WrongType },
-            Rejection { part: Part::Index, reason: DropReason::Other },
-            Rejection { part: Part::Visitors(3), reason: DropReason::OutOfRange },
+        let remarks = vec![
+            Remark::Refused { part: Part::Cell(12), reason: DropReason::WrongType },
+            Remark::Refused { part: Part::Index, reason: DropReason::Other },
+            Remark::Began { cell: 7 },
+            Remark::Refused { part: Part::Visitors(3), reason: DropReason::OutOfRange },
         ];
-        assert_eq!(encode_refusals(&refused), text);
-        assert_eq!(decode(text), Some(refused));
+        assert_eq!(decode("c12:type,i0:other,b7:began,v3:range,"), Some(remarks));
         for nonsense in ["c:type", "x1:type", "c1", "é1:type"] {
             assert_eq!(decode(nonsense), None, "{nonsense}");
         }

@@ -11,7 +11,8 @@
 -- becomes exact again. So it does where nothing was found to remove: a counter with few hits is not
 -- looked at again before it has something to lose.
 
-local now, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- The clock of one instance may be ahead, and must not take from the others what they keep.
+local now, budget = math.min(tonumber(ARGV[1]), tonumber(redis.call('TIME')[1])), tonumber(ARGV[2])
 local samples = {}
 for at = 5, #ARGV, 2 do
   samples[tonumber(ARGV[at])] = tonumber(ARGV[at + 1])
@@ -100,7 +101,7 @@ local function clean(member, score)
 end
 
 while budget > 0 do
-  local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1], 'WITHSCORES', 'LIMIT', 0, 40)
+  local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'WITHSCORES', 'LIMIT', 0, 40)
   if #due == 0 then
     return {removed, forgotten, 0}
   end

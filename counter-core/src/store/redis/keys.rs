@@ -2,7 +2,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::store::UniqueKey;
-use crate::{Bucket, CounterName, Precision, Shard, WindowKey, WriterId};
+use crate::{Bucket, CounterName, Precision, Shard, WindowKey};
 
 /// What every key begins with: at most 64 bytes without braces or control characters, possibly none.
 ///
@@ -65,6 +65,9 @@ pub(super) struct Keys {
     pub(super) due: String,
     /// Hash: counter to everything it ever counted.
     pub(super) total: String,
+    /// Hash: the writers that have a fence, and what the cleaner last saw of it. Its field without a name is the
+    /// mark of [`Witness`](crate::Witness), as is that of `total`.
+    pub(super) writers: String,
     /// Where a dense sketch lies within one script, for PFMERGE to find it.
     pub(super) scratch: String,
     prefix: String,
@@ -86,13 +89,14 @@ impl Keys {
             known: format!("{prefix}known:"),
             due: format!("{prefix}due"),
             total: format!("{prefix}total"),
+            writers: format!("{prefix}writers"),
             scratch: format!("{prefix}scratch"),
             prefix,
         }
     }
 
-    /// String: the last sequence of a writer, and what keys refused of that batch.
-    pub(super) fn fence(&self, writer: WriterId) -> String {
+    /// String: the last sequence of a writer, and what there was to say of that batch.
+    pub(super) fn fence(&self, writer: impl fmt::Display) -> String {
         format!("{}fence:{writer}", self.prefix)
     }
 

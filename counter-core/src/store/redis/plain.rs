@@ -1,8 +1,8 @@
 //! The same promises by transactions, for servers that refuse scripts.
 //!
-//! They cost two exchanges more for a batch, and each bucket three commands instead of one. What other
-//! programs of the layout wrote is not taken under the cleaner's care here, and which keys refused a
-//! batch is lost with the answer, if that is lost.
+//! They cost three exchanges more for a batch, and each bucket three commands instead of one. What other
+//! programs of the layout wrote is not taken under the cleaner's care here, which keys refused a batch is lost
+//! with the answer, if that is lost, and a lifetime has the hits that all keys refused.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,14 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::Shared;
-use super::apply::{decode, encode_refusals};
 use super::connection::{Command, Connection, says, unavailable};
 use super::keys::Keys;
-use crate::batch::{Batch, Part, Rejection, Verdict};
-use crate::store::REMEMBERED;
-use crate::{Bucket, Cleaned, DropReason, Error, ErrorKind, Precision, Precisions, Shard, Timestamp};
+use super::writers::{self, MARK};
+use crate::batch::{Batch, Part, Remark, Verdict};
+use crate::{Bucket, Cleaned, DropReason, Error, Precision, Precisions, Shard, Timestamp};
 
+/// A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
+const AHEAD: u64 = 90_000;
 /// Counters that are cleaned in one call.
 const MEMBERS: usize = 20;
 
@@ -24,70 +25,99 @@ pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Err
     let keys = shared.keys(batch.shard);
     let fence = keys.fence(batch.fence.writer);
     let server = shared.route.server(&fence).await?;
-    shared.route.learn(apply_at(&server, keys, &fence, batch).await)
+    shared.route.learn(apply_at(shared, &server, keys, &fence, batch).await)
 }
 
-async fn apply_at(server: &Connection, keys: &Keys, fence: &str, batch: &Batch) -> Result<Verdict, Error> {
-    let malformed = || Error::new(ErrorKind::Malformed { key: fence.to_owned() });
+async fn apply_at(
+    shared: &Shared,
+    server: &Connection,
+    keys: &Keys,
+    fence: &str,
+    batch: &Batch,
+) -> Result<Verdict, Error> {
     let transaction = server.watch(fence).await?;
-    let stored: Option<String> = transaction.call("GET", words([fence])).await?;
-    let stored = stored.as_deref().unwrap_or("0");
-    let (last, refused) = stored.split_once(' ').unwrap_or((stored, ""));
-    let last: u64 = last.parse().map_err(|_| malformed())?;
+    let stored: Option<String> = match transaction.call("GET", words([fence])).await {
+        Err(error) if says(&error, "WRONGTYPE") => None,
+        stored => stored?,
+    };
+    let last = stored.as_deref().and_then(|stored| stored.parse::<u64>().ok()).unwrap_or(0);
     let sequence = batch.fence.sequence;
     if last >= sequence {
         transaction.abandon().await?;
-        let refused = if last == sequence { refused } else { "" };
-        return decode(refused).map(Verdict::Applied).ok_or_else(malformed);
+        return Ok(Verdict::Applied(Vec::new()));
     }
     if last < batch.fence.after {
         transaction.abandon().await?;
         return Ok(Verdict::Gap { last });
     }
-    let note = |text: String| words([fence, &text, "EX", &REMEMBERED.as_secs().to_string()]);
+    let sent = Timestamp::now();
+    let time = writers::time(&transaction.call::<Vec<_>>("TIME", Vec::new()).await?)?;
+    shared.skew.measure(sent, time, Timestamp::now());
     // Whoever sent this batch before and was given up meanwhile has changed the fence, if he still came
     // through, and then nothing is done here.
-    let mut commands = vec![(Part::Index, ("SET", note(sequence.to_string())))];
-    counts(keys, batch, &mut commands);
-    visitors(keys, batch, &mut commands);
+    let mut commands = vec![(Of::Index, ("SET", words([fence, &sequence.to_string()])))];
+    if batch.fence.after == 0 {
+        let writer = batch.fence.writer.to_string();
+        commands.push((Of::Index, ("HSETNX", words([&keys.total, MARK, &writer]))));
+        commands.push((Of::Index, ("HSETNX", words([&keys.writers, MARK, &writer]))));
+        commands.push((Of::Index, ("HSETNX", words([&keys.writers, &writer, ""]))));
+    }
+    let ahead = time.plus(AHEAD);
+    counts(keys, batch, ahead, &mut commands);
+    visitors(keys, batch, ahead, &mut commands);
     let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
-    let answers = transaction.execute(commands).await?;
+    let answers = transaction.execute_for_integers(commands).await?;
     let answers = answers.ok_or_else(|| unavailable("another attempt with the same batch was under way"))?;
     let mut refused = BTreeMap::new();
-    for (part, answer) in parts.into_iter().zip(answers) {
-        if let Some(words) = answer {
-            refused.insert(part, reason(&words));
+    let mut remarks = Vec::new();
+    for (of, answer) in parts.into_iter().zip(answers) {
+        match (of, answer) {
+            (Of::Lifetime(cell), Ok(Some(sum))) if u64::try_from(sum) == Ok(batch.cells[cell].count) => {
+                remarks.push(Remark::Began { cell });
+            }
+            (_, Ok(_)) => {}
+            (Of::Cell(cell), Err(words)) => drop(refused.insert(Part::Cell(cell), reason(&words))),
+            (Of::Visitors(cell), Err(words)) => drop(refused.insert(Part::Visitors(cell), reason(&words))),
+            (Of::Index | Of::Lifetime(_), Err(words)) => drop(refused.insert(Part::Index, reason(&words))),
         }
     }
-    let refused: Vec<_> = refused.into_iter().map(|(part, reason)| Rejection { part, reason }).collect();
-    if !refused.is_empty() {
-        let text = format!("{sequence} {}", encode_refusals(&refused));
-        // Only for somebody who has to ask again.
-        drop(server.call::<Value>("SET", fence, note(text)).await);
-    }
-    Ok(Verdict::Applied(refused))
+    let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
+    refused.extend(cells.map(|(index, _)| (Part::Cell(index), DropReason::Ahead)));
+    let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
+    refused.extend(sketches.map(|(index, _)| (Part::Visitors(index), DropReason::Ahead)));
+    remarks.extend(refused.into_iter().map(|(part, reason)| Remark::Refused { part, reason }));
+    Ok(Verdict::Applied(remarks))
 }
 
-fn counts(keys: &Keys, batch: &Batch, commands: &mut Vec<(Part, Command)>) {
-    for (index, cell) in batch.cells.iter().enumerate() {
+/// What a command is for, by index.
+#[derive(Clone, Copy)]
+enum Of {
+    Cell(usize),
+    Visitors(usize),
+    Lifetime(usize),
+    Index,
+}
+
+fn counts(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
         for (bucket, retention) in batch.buckets(cell) {
             let Bucket { precision, start } = bucket;
             let (key, member) =
                 (keys.count(precision, &cell.counter), format!("{precision}:{}", cell.counter));
             let (start, count) = (start.to_string(), cell.count.to_string());
             let expiry = retention.expiry(bucket.start).to_string();
-            commands.push((Part::Cell(index), ("HINCRBY", words([&key, &start, &count]))));
-            commands.push((Part::Index, ("ZADD", words([&keys.known, "0", &member]))));
-            commands.push((Part::Index, ("ZADD", words([&keys.due, "LT", &expiry, &member]))));
+            commands.push((Of::Cell(index), ("HINCRBY", words([&key, &start, &count]))));
+            commands.push((Of::Index, ("ZADD", words([&keys.known, "0", &member]))));
+            commands.push((Of::Index, ("ZADD", words([&keys.due, "LT", &expiry, &member]))));
         }
         let total = words([&keys.total, &cell.counter, &cell.count.to_string()]);
-        commands.push((Part::Index, ("HINCRBY", total)));
+        commands.push((Of::Lifetime(index), ("HINCRBY", total)));
     }
 }
 
-fn visitors(keys: &Keys, batch: &Batch, commands: &mut Vec<(Part, Command)>) {
-    for (index, cell) in batch.sketches.iter().enumerate() {
-        let mut push = |name, words| commands.push((Part::Visitors(index), (name, words)));
+fn visitors(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    for (index, cell) in batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+        let mut push = |name, words| commands.push((Of::Visitors(index), (name, words)));
         for (bucket, retention) in batch.visitor_buckets(cell) {
             let key = keys.unique(&cell.counter, bucket);
             if cell.travels_dense() {
@@ -123,6 +153,8 @@ pub(super) async fn clean(
     kept: &Precisions,
 ) -> Result<Cleaned, Error> {
     let keys = shared.keys(shard);
+    // The clock of one instance may be ahead, and must not take from the others what they keep.
+    let now = now.min(writers::time(&shared.route.call::<Vec<_>>("TIME", &keys.due, Vec::new()).await?)?);
     let bounds = [&keys.due, "-inf", &now.to_string(), "LIMIT", "0", &MEMBERS.to_string()];
     let due: Vec<String> = shared.route.call("ZRANGEBYSCORE", &keys.due, words(bounds)).await?;
     let mut cleaned = Cleaned { more: due.len() == MEMBERS, ..Cleaned::default() };

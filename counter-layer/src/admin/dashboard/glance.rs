@@ -104,8 +104,8 @@ impl Status {
     pub(super) fn of(ledger: &Ledger, health: &Health) -> Self {
         let (hits, mut said, mut is_loud) = (ledger.hits, Vec::new(), false);
         let pending = text::grouped(health.pending);
-        match health.failing_for {
-            Some(failing) => {
+        match (health.failing_for, health.stalled_for) {
+            (Some(failing), _) => {
                 is_loud = failing >= PATIENCE;
                 let cause = health.last_error.as_deref().unwrap_or("no reason is known");
                 let since = text::about(failing.as_secs());
@@ -113,10 +113,24 @@ impl Status {
                     "The store has taken nothing for {since} ({cause}); {pending} hits wait for it, and none of them is lost."
                 ));
             }
-            None => said.push(format!(
+            (None, Some(stalled)) => {
+                is_loud = true;
+                let since = text::about(stalled.as_secs());
+                said.push(format!(
+                    "Nothing has been sent to the store for {since}, and {pending} hits wait: the future of `Counters::run` is not polled, or has ended."
+                ));
+            }
+            (None, None) => said.push(format!(
                 "All is well: this process has counted {} requests, and {pending} counts are on their way to the store.",
                 text::grouped(ledger.requests.recorded)
             )),
+        }
+        if let Some(skew) = health.clock_off() {
+            is_loud = true;
+            let (by, way) = (text::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
+            said.push(format!(
+                "The clock of this machine is {by} {way} the store's, so its hits count in the wrong buckets."
+            ));
         }
         let dropped = hits.dropped;
         for (count, what) in [
@@ -125,6 +139,11 @@ impl Status {
             (dropped.wrong_type, "were refused: a key has a value of another type"),
             (dropped.not_a_number, "were refused: a bucket has something else than a number"),
             (dropped.out_of_range, "were refused: the sum is too large"),
+            (dropped.ahead, "were refused: the clock of this machine is too far ahead of the store's"),
+            (
+                dropped.in_doubt,
+                "may or may not be counted: the store did not answer, and then lost the fence",
+            ),
             (dropped.other, "were refused by the store"),
         ] {
             if count > 0 {
@@ -175,6 +194,11 @@ mod tests {
         for change in loud {
             assert!(said(&|ledger, _| change(ledger)).is_loud);
         }
+        let stalled = said(&|_, health| health.stalled_for = Some(Duration::from_secs(60)));
+        assert!(stalled.is_loud && !stalled.text.contains("All is well"), "{}", stalled.text);
+        let fast = said(&|_, health| health.clock_skew = Some(86_400));
+        assert!(fast.is_loud && fast.text.contains("ahead of the store's"), "{}", fast.text);
+        assert!(!said(&|_, health| health.clock_skew = Some(-2)).is_loud);
         let other = said(&|ledger, _| ledger.hits.overflow = 5);
         assert!(!other.is_loud && other.text.contains("5 hits found no free counter"), "{}", other.text);
     }

@@ -1,0 +1,23 @@
+use crate::Health;
+
+/// A watch on how far the clock of this process is from the store's.
+#[derive(Debug, Default)]
+pub(super) struct Skew {
+    told: bool,
+}
+
+impl Skew {
+    /// Logs when the clocks begin to differ by more than the bound, and when they no longer do.
+    pub(super) fn tell(&mut self, skew: Option<i64>) {
+        let Some(seconds) = skew else { return };
+        let far = seconds.unsigned_abs() > Health::CLOCK_SKEW_BOUND;
+        match (std::mem::replace(&mut self.told, far), far) {
+            (false, true) => tracing::warn!(
+                ahead_seconds = seconds,
+                "the clock of this machine differs from the store's: hits count in other buckets than those of other instances"
+            ),
+            (true, false) => tracing::info!("the clock of this machine is that of the store again"),
+            (false, false) | (true, true) => {}
+        }
+    }
+}

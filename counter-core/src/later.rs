@@ -1,0 +1,11 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// As good as never, and still an instant.
+const YEARS_30: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+/// The instant after a duration, which may be [`Duration::MAX`].
+pub(crate) fn later(from: Instant, by: Duration) -> Instant {
+    from + by.min(YEARS_30)
+}
