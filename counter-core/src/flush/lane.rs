@@ -28,6 +28,8 @@ pub(super) struct Lane<S> {
     outgoing: VecDeque<Outgoing>,
     grace: Grace,
     acknowledged: Option<Instant>,
+    /// Whether the store lost something since the last batches were taken.
+    lost: bool,
     warned: Warned,
 }
 
@@ -46,8 +48,8 @@ struct Outgoing {
     batch: Batch,
     /// Acknowledged once already: the ledger has it among the applied.
     replay: bool,
-    /// Sent once already, and what became of it is not known.
-    in_doubt: bool,
+    /// When it was first sent without an answer that tells what became of it.
+    in_doubt: Option<Instant>,
 }
 
 /// Which poisoned parts of the store were already logged.
@@ -68,6 +70,7 @@ impl<S: Store> Lane<S> {
             outgoing: VecDeque::new(),
             grace: Grace::default(),
             acknowledged: None,
+            lost: false,
             warned: Warned::default(),
         }
     }
@@ -127,11 +130,18 @@ impl<S: Store> Lane<S> {
         self.tally.attempted(self.shard);
         self.send_outgoing().await?;
         let turn = self.tally.turns.begin(self.shard);
-        for chunk in self.tally.take(self.shard, Timestamp::now()) {
-            let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
-            self.enqueue(batch, false);
+        loop {
+            self.lost = false;
+            for chunk in self.tally.take(self.shard, Timestamp::now()) {
+                let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
+                self.enqueue(batch, false);
+            }
+            self.send_outgoing().await?;
+            // Of what was lost, visitors are taken again.
+            if !self.lost {
+                break;
+            }
         }
-        self.send_outgoing().await?;
         self.tally.turns.end(self.shard, turn);
         self.grace.expire(Instant::now());
         self.tally.retained(self.shard, self.grace.bytes());
@@ -144,7 +154,8 @@ impl<S: Store> Lane<S> {
                 self.writer.witness = self.store.witness(self.shard, self.writer.id).await?;
             }
             self.tally.attempted(self.shard);
-            let was_in_doubt = std::mem::replace(&mut front.in_doubt, true);
+            let was_in_doubt = front.in_doubt;
+            front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let verdict = self.store.apply(&front.batch).await;
             let nothing_was_done = match &verdict {
                 Ok(verdict) => matches!(verdict, Verdict::Gap { .. }),
@@ -182,7 +193,7 @@ impl<S: Store> Lane<S> {
         let (replays, lost) = self.grace.take_after(last, Instant::now());
         let replayed = replays.len();
         for batch in replays.into_iter().rev() {
-            self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: false });
+            self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
         }
         if let Some(first) = self.outgoing.front_mut() {
             // What lies between `last` and this one is gone for good.
@@ -194,7 +205,7 @@ impl<S: Store> Lane<S> {
     /// Finds out why the store has no fence of this writer, and begins anew as another one.
     async fn miss_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
-        let data_are_lost = match (&self.writer.witness, now) {
+        let data_are_lost = match (&self.writer.witness, &now) {
             (Some(before), Some(now)) => now.shows_loss_since(before),
             _ => self.acknowledged.is_none_or(|at| at.elapsed() < REMEMBERED),
         };
@@ -204,7 +215,9 @@ impl<S: Store> Lane<S> {
             self.begin_anew(replays);
             self.lost_by_server(replayed, lost);
         } else {
-            let doubtful = self.leave_out_what_is_in_doubt();
+            // Where a fence is gone because nothing was written for long, what was sent lately was not applied.
+            let alone = now.is_some_and(|now| now.listed || now.evicts);
+            let doubtful = self.leave_out_what_is_in_doubt(if alone { Duration::ZERO } else { REMEMBERED });
             self.begin_anew(Vec::new());
             tracing::warn!(
                 shard = %self.shard,
@@ -215,10 +228,11 @@ impl<S: Store> Lane<S> {
         Ok(())
     }
 
-    /// Takes the counts out of a batch that may have been applied, now that the store cannot tell any more.
-    /// Its visitors stay, since they count once anyway.
-    fn leave_out_what_is_in_doubt(&mut self) -> u64 {
-        let Some(front) = self.outgoing.front_mut().filter(|front| front.in_doubt) else { return 0 };
+    /// Takes the counts out of a batch that may have been applied so long ago, now that the store cannot tell
+    /// any more. Its visitors stay, since they count once anyway.
+    fn leave_out_what_is_in_doubt(&mut self, ago: Duration) -> u64 {
+        let in_doubt = |one: &&mut Outgoing| one.in_doubt.is_some_and(|since| since.elapsed() >= ago);
+        let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
         let cells = std::mem::take(&mut front.batch.cells);
         let hits = cells.iter().map(|cell| cell.count).sum();
         if !front.replay {
@@ -247,7 +261,7 @@ impl<S: Store> Lane<S> {
             self.enqueue(self.nothing(), false);
         }
         batch.fence = self.writer.next();
-        self.outgoing.push_back(Outgoing { batch, replay, in_doubt: false });
+        self.outgoing.push_back(Outgoing { batch, replay, in_doubt: None });
     }
 
     /// A batch without anything in it.
@@ -261,7 +275,8 @@ impl<S: Store> Lane<S> {
         }
     }
 
-    fn lost_by_server(&self, replayed: usize, lost: u64) {
+    fn lost_by_server(&mut self, replayed: usize, lost: u64) {
+        self.lost = true;
         self.tally.lost_by_server(self.shard, lost);
         tracing::warn!(
             shard = %self.shard,
