@@ -9,7 +9,7 @@ use crate::resp::Value;
 use crate::until::block_until;
 
 /// How long the cluster may take to come to an agreement.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// How many masters there are: the least of which a majority survives the death of one.
 const NODES: usize = 3;
@@ -37,7 +37,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When it is not complete within thirty seconds.
+    /// When it is not complete within two minutes.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
@@ -194,7 +194,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     pub fn restart_node(&mut self, i: usize) {
         self.nodes[i].restart();
         self.until_whole();
@@ -204,7 +204,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     pub fn until_missed(&self, i: usize) {
         let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != i);
         block_until("the dead node is missed", LIMIT, || {
@@ -216,7 +216,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     pub fn until_whole(&self) {
         block_until("the cluster is whole", LIMIT, || self.nodes.iter().all(sees_all_well));
     }

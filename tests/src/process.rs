@@ -197,7 +197,7 @@ mod tests {
 
     use super::Process;
 
-    const LIMIT: Duration = Duration::from_secs(5);
+    const LIMIT: Duration = crate::until::LIMIT;
 
     fn shell(script: &str) -> Process {
         Process::start(Command::new("sh").args(["-c", script]).env("PORT", "80"))

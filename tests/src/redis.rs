@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,13 +19,16 @@ use crate::child::OwnedChild;
 use crate::resp::{self, Value};
 
 /// How long a server may take to come up, to go, or to answer.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// How long to rest between two looks at a server that comes or goes.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How many ports are tried before the fault is not the port's.
-const PORTS: usize = 5;
+pub(crate) const PORTS: usize = 5;
+
+/// Where servers listen; the buses of a cluster are above them, and those of the kernel's choice above these.
+const FREE_PORTS: Range<u16> = 12_000..22_000;
 
 /// A `redis-server` on a free port of the loopback address, its data in a folder of its own.
 ///
@@ -44,7 +49,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When it does not answer within ten seconds; with its log.
+    /// When it does not answer within two minutes; with its log.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
@@ -69,7 +74,7 @@ impl RedisServer {
             let port = port();
             let arguments = arguments(folder.path(), port);
             // Between the look and the start somebody else may have taken the port.
-            if let Some(child) = launch(folder.path(), &arguments) {
+            if let Some(child) = launch(folder.path(), &arguments, is_pong) {
                 return Self { child, folder, port, arguments };
             }
         }
@@ -110,7 +115,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When it is still there after ten seconds.
+    /// When it is still there after two minutes.
     pub fn stop(&mut self) {
         self.child.terminate();
         let deadline = Instant::now() + LIMIT;
@@ -129,13 +134,26 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When it does not answer within ten seconds; with its log.
+    /// When it does not answer within two minutes; with its log.
     pub fn restart(&mut self) {
+        self.restart_until(is_pong);
+    }
+
+    /// As [`restart`](Self::restart), and does not wait until all data are loaded.
+    ///
+    /// # Panics
+    ///
+    /// As [`restart`](Self::restart).
+    pub fn restart_loading(&mut self) {
+        self.restart_until(|_| true);
+    }
+
+    fn restart_until(&mut self, ready: fn(&Value) -> bool) {
         self.stop();
         let deadline = Instant::now() + LIMIT;
         loop {
-            // A client that connects anywhere may hold the port for a moment as its own end.
-            if let Some(child) = launch(self.folder.path(), &self.arguments) {
+            // A server that was killed may leave its port taken for a moment.
+            if let Some(child) = launch(self.folder.path(), &self.arguments, ready) {
                 self.child = child;
                 return;
             }
@@ -233,12 +251,21 @@ pub(crate) fn owned(words: &[&str]) -> impl Iterator<Item = String> {
     words.iter().map(|&word| word.to_owned())
 }
 
-/// A port that was free just now.
+/// A port that was free just now, and that no other test of this process is given.
+///
+/// Below those from which the kernel takes the ports of clients and of listeners that leave the choice to it:
+/// they cannot take a server's port before it listens, or while it is away.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind(address(0))
-        .and_then(|listener| listener.local_addr())
-        .expect("the loopback address has a free port")
-        .port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Another process of tests begins elsewhere.
+    let first = u16::try_from(process::id() % 100).expect("less than 100") * (FREE_PORTS.len() as u16 / 100);
+    loop {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = FREE_PORTS.start + number % FREE_PORTS.len() as u16;
+        if TcpListener::bind(address(port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// The address of that port.
@@ -251,8 +278,12 @@ fn program() -> OsString {
     env::var_os("COUNTER_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-/// Starts a server and waits until it answers; `None` when it ends before that.
-fn launch(folder: &Path, arguments: &[String]) -> Option<OwnedChild> {
+fn is_pong(answer: &Value) -> bool {
+    matches!(answer, Value::Simple(answer) if answer == "PONG")
+}
+
+/// Starts a server and waits until its answer to a `PING` is as wanted; `None` when it ends before that.
+fn launch(folder: &Path, arguments: &[String], ready: fn(&Value) -> bool) -> Option<OwnedChild> {
     let output = File::create(log_path(folder)).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
     let mut child = OwnedChild::spawn(
@@ -269,10 +300,7 @@ fn launch(folder: &Path, arguments: &[String]) -> Option<OwnedChild> {
     let deadline = Instant::now() + LIMIT;
     while child.status().is_none() {
         // The socket is ours alone, and a server that answers there has got its port before.
-        if matches!(
-            ask(&socket(folder), &resp::encode(&["PING"]), 1),
-            Ok(Value::Simple(answer)) if answer == "PONG"
-        ) {
+        if ask(&socket(folder), &resp::encode(&["PING"]), 1).is_ok_and(|answer| ready(&answer)) {
             return Some(child);
         }
         assert!(Instant::now() < deadline, "redis-server does not answer:\n{}", log(folder));

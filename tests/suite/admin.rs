@@ -543,7 +543,7 @@ async fn reads_answer_again_when_the_store_is_back() {
 static DESCRIPTION: OnceCell<Value> = OnceCell::const_new();
 
 /// How long a server that came back may stay unnoticed.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = tests::LIMIT;
 
 pub(crate) struct Site<S> {
     pub(crate) counters: Counters<S>,

@@ -23,7 +23,7 @@ use record::Record;
 use servers::{One, Pair, Servers, Three};
 
 /// How long anything may take that is waited for.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = tests::LIMIT;
 
 const INSTANCES: usize = 3;
 const CLEANERS: usize = 2;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use counter_core::{
     Batch, Bucket, Cell, Fence, Grid, Sample, Shard, Sketch, Store, Timestamp, Verdict, VisitorCell,
@@ -308,7 +307,7 @@ async fn a_salt_that_expired_is_forgotten(store: impl Store) {
     let salt =
         async |candidate| store.salt(epoch, [candidate; 16], now.plus(2)).await.expect("the store is there");
     salt(1).await;
-    until("the salt expired", Duration::from_secs(10), async || salt(2).await == [2; 16]).await;
+    until("the salt expired", tests::LIMIT, async || salt(2).await == [2; 16]).await;
 }
 
 fn unix_now() -> u64 {

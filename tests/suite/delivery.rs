@@ -22,7 +22,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::support::{precision, store};
 
 /// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 /// No flush comes by itself.
 const HOUR: Duration = Duration::from_secs(3600);

@@ -18,7 +18,7 @@ use crate::support::BROWSER;
 const TOKEN: &str = "a-token";
 
 /// How long anything here may take that needs no waiting for a dead server.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 /// The pages that a load goes round.
 const PAGES: &[&str] = &["/", "/articles", "/articles/1", "/articles/2", "/search?q=once", "/nowhere"];

@@ -10,7 +10,7 @@ use tests::{FaultProxy, RedisServer, until};
 use crate::stores::without_scripts;
 use crate::support::{name, precision, store};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 fn over(store: RedisStore) -> Counters<RedisStore> {
     let fast = Duration::from_millis(10);

@@ -315,7 +315,7 @@ async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brin
     assert_eq!(stats.ledger().hits.pending, 123);
     server.restart();
     let back = async || counters.run(async {}).await.is_ok();
-    until("the rest is flushed", Duration::from_secs(10), back).await;
+    until("the rest is flushed", tests::LIMIT, back).await;
     assert_eq!(total(&stats, "a", precision(86_400)).await, 123);
 }
 
@@ -342,7 +342,7 @@ fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
         let result = runtime.expect("a runtime").block_on(counters.run(async {}));
         ended.send(result).expect("somebody waits");
     });
-    let result = end.recv_timeout(Duration::from_secs(20)).expect("the shutdown ends");
+    let result = end.recv_timeout(tests::LIMIT).expect("the shutdown ends");
     done.store(true, Ordering::Relaxed);
     writer.join().expect("no panic");
     // Between two flushes there may have been a moment with nothing pending.

@@ -13,7 +13,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{BROWSER, allocations, expiry, name, precision, store};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]
 async fn one_visitor_of_two_instances_counts_once() {

@@ -23,7 +23,7 @@ use tower::ServiceExt;
 
 use crate::support::{always, name, precision, store, unix};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = tests::LIMIT;
 
 /// A store in memory that can be away.
 #[derive(Clone, Debug, Default)]

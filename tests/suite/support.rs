@@ -53,7 +53,7 @@ pub(crate) async fn store(url: &str) -> RedisStore {
 pub(crate) async fn store_in(url: &str, namespace: Namespace) -> RedisStore {
     let store = RedisStore::connect(url, namespace).await.expect("an address");
     let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
-    until("the store is connected", Duration::from_secs(10), there).await;
+    until("the store is connected", tests::LIMIT, there).await;
     store
 }
 

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::stores::{self, Servers, without_scripts};
 use crate::support::{expiry, store};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 /// The guide's page, of which the lines for `ACL SETUSER` are tested as they stand there.
 const GUIDE: &str = include_str!("../../counter-core/src/guide/window.rs");

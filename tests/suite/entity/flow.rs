@@ -14,7 +14,7 @@ use super::stand::{Frail, Gated};
 use crate::stores::without_scripts;
 use crate::support::store;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = tests::LIMIT;
 
 type Posts<C> = Entities<Post, Gated<SqliteDatabase>, C>;
 
