@@ -130,7 +130,8 @@ fn launch(folder: &Path, port: u16) -> Option<OwnedChild> {
     .expect("mariadbd is there: tests/run installs it");
     block_until("mariadbd answers", LIMIT, || {
         child.status().is_some() || {
-            let asked = statement(folder, "CREATE DATABASE IF NOT EXISTS access").stderr(Stdio::null()).status();
+            let asked =
+                statement(folder, "CREATE DATABASE IF NOT EXISTS access").stderr(Stdio::null()).status();
             asked.expect("mariadb is on the PATH: tests/run installs it").success()
         }
     });

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
+use crate::noon::let_an_hour_end;
 use crate::resp::{self, Value};
 
 /// How long a server may take to come up, to go, or to answer.
@@ -69,6 +70,7 @@ impl RedisServer {
     /// Starts a server on a port that `port` chooses, with the arguments that `arguments` makes of
     /// its folder and the port.
     pub(crate) fn start_on(port: impl Fn() -> u16, arguments: impl Fn(&Path, u16) -> Vec<String>) -> Self {
+        let_an_hour_end();
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         for _ in 0..PORTS {
             let port = port();

@@ -144,7 +144,8 @@ async fn both_cleaners_at_once_leave_what_is_kept() {
     let server = RedisServer::start();
     let mut counters = counters(&server).await;
     let now = now();
-    let hits: Vec<_> = (0..110).map(|second| (now - second, 1)).collect();
+    // Of what is kept, but not nearly all: some of it may leave retention before it is flushed.
+    let hits: Vec<_> = (0..60).map(|second| (now - second, 1)).collect();
     record(&mut counters, &hits).await;
     let stats = counters.stats();
     let (_, mut cleaner) = counters.into_upkeep();
@@ -159,7 +160,7 @@ async fn both_cleaners_at_once_leave_what_is_kept() {
     let series = stats.series(&name("hits"), precision(1), recent(now, 1000)).await.expect("readable");
     assert_eq!(series.total(), 20);
     let days = stats.total(&name("hits"), precision(86_400), recent(now, 2 * 86_400)).await;
-    assert_eq!(days.expect("readable"), 110);
+    assert_eq!(days.expect("readable"), 60);
 }
 
 fn recent(now: u64, seconds: u64) -> std::ops::Range<Timestamp> {

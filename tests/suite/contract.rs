@@ -347,7 +347,7 @@ async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: i
     let day = t / 86_400 * 86_400;
     assert_eq!(uniques(&store, &["a"], &[(86_400, day)]).await, 0);
     assert_eq!(uniques(&store, &["b"], &[(86_400, day)]).await, 20);
-    send(&store, &batch(writer, 3, vec![cell("a", t + 1, 1, 3)])).await;
+    send(&store, &batch(writer, 3, vec![cell("a", t, 1, 3)])).await;
     assert_eq!(lifetimes(&store, &["a"]).await, [3]);
     assert!(known(&store).await.contains("86400:a"));
     assert_eq!(samples(&store, "a", 86_400).await, [(day, 3)]);
