@@ -74,9 +74,10 @@ impl RedisCluster {
             end = start;
             // Each claims under an epoch of its own, so that nobody has to settle which is later.
             done(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]));
-            if i > 0 {
-                done(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.port().to_string()]));
-            }
+        }
+        // When all of them have an epoch: one that has been met is given none any more.
+        for node in &self.nodes[1..] {
+            done(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.port().to_string()]));
         }
     }
 
