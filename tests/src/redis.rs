@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -28,8 +27,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How many ports are tried before the fault is not the port's.
 pub(crate) const PORTS: usize = 5;
 
-/// Where servers listen; the buses of a cluster are above them, and those of the kernel's choice above these.
-const FREE_PORTS: Range<u16> = 12_000..22_000;
+/// The first of the ports on which servers listen, and how many there are; the buses of a cluster are above
+/// them, and the ports of the kernel's choice above these.
+const FIRST_PORT: u16 = 12_000;
+const FREE_PORTS: u16 = 10_000;
 
 /// A `redis-server` on a free port of the loopback address, its data in a folder of its own.
 ///
@@ -260,10 +261,10 @@ pub(crate) fn owned(words: &[&str]) -> impl Iterator<Item = String> {
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Another process of tests begins elsewhere.
-    let first = u16::try_from(process::id() % 100).expect("less than 100") * (FREE_PORTS.len() as u16 / 100);
+    let first = u16::try_from(process::id() % 100).expect("less than 100") * (FREE_PORTS / 100);
     loop {
         let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = FREE_PORTS.start + number % FREE_PORTS.len() as u16;
+        let port = FIRST_PORT + number % FREE_PORTS;
         if TcpListener::bind(address(port)).is_ok() {
             return port;
         }

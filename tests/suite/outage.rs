@@ -664,7 +664,7 @@ async fn requests_take_the_same_time_with_a_server_without_one_and_before_a_blac
     };
     // Other programs take time from one of them now and then, and not always from the same.
     let alike = |ratios: &Vec<f64>| ratios.iter().all(|ratio| *ratio < 1.5);
-    let measured = (0..10).map(|_| block_in_place(&ratios)).find(alike);
+    let measured = (0..10).map(|_| block_in_place(ratios)).find(alike);
     assert!(measured.is_some(), "ten times one of them took half as long again");
     for (_, running) in sites {
         running.abort();
