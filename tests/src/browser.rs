@@ -24,7 +24,7 @@ use crate::process::{Process, example};
 use crate::until::until;
 
 /// How long a browser may take to start, or to show something, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// How many ports are tried before the fault is not the port's.
 const PORTS: usize = 5;

@@ -9,7 +9,7 @@ use crate::resp::Value;
 use crate::until::block_until;
 
 /// How long the cluster may take to come to an agreement.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// How many masters there are: the least of which a majority survives the death of one.
 const NODES: usize = 3;
@@ -37,7 +37,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When it is not complete within thirty seconds.
+    /// When it is not complete within two minutes.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
@@ -74,9 +74,10 @@ impl RedisCluster {
             end = start;
             // Each claims under an epoch of its own, so that nobody has to settle which is later.
             done(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]));
-            if i > 0 {
-                done(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.port().to_string()]));
-            }
+        }
+        // When all of them have an epoch: one that has been met is given none any more.
+        for node in &self.nodes[1..] {
+            done(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &first.port().to_string()]));
         }
     }
 
@@ -194,7 +195,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     pub fn restart_node(&mut self, i: usize) {
         self.nodes[i].restart();
         self.until_whole();
@@ -204,7 +205,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     pub fn until_missed(&self, i: usize) {
         let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != i);
         block_until("the dead node is missed", LIMIT, || {
@@ -216,7 +217,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     pub fn until_whole(&self) {
         block_until("the cluster is whole", LIMIT, || self.nodes.iter().all(sees_all_well));
     }

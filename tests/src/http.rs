@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// How long an answer may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// What a server answered, read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Response {
 ///
 /// # Panics
 ///
-/// When there is no complete answer within twenty seconds.
+/// When there is no complete answer within two minutes.
 pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Response {
     ask(address, "GET", path, headers, "").await
 }
@@ -130,7 +130,7 @@ impl Load {
     ///
     /// # Panics
     ///
-    /// When that takes longer than twenty seconds.
+    /// When that takes longer than two minutes.
     pub async fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let ends = async {

@@ -3,12 +3,14 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
-use crate::redis::free_port;
+use crate::redis::{PORTS, free_port};
+use crate::shared::{Shared, new_name};
 use crate::until::block_until;
 
 /// Where Debian has it, which is not on everybody's PATH.
@@ -18,7 +20,7 @@ const SERVER: &str = "/usr/sbin/mariadbd";
 const SLOWER: &str = "--innodb-use-native-aio=0";
 
 /// How long the server may take to come up.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// A `mariadbd` on a free port of the loopback address, its data in a folder of its own, with an empty
 /// database. It is gone when this is dropped. Its methods block.
@@ -35,7 +37,7 @@ impl MariaDb {
     ///
     /// # Panics
     ///
-    /// When it does not answer within thirty seconds; with its log.
+    /// When it does not answer within two minutes; with its log.
     #[must_use]
     pub fn start() -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
@@ -48,14 +50,48 @@ impl MariaDb {
             .output()
             .expect("mariadb-install-db is on the PATH: tests/run installs it");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let port = free_port();
-        Self { child: launch(folder.path(), port), folder, port }
+        for _ in 0..PORTS {
+            let port = free_port();
+            if let Some(child) = launch(folder.path(), port) {
+                return Self { child, folder, port };
+            }
+        }
+        panic!("mariadbd did not start:\n{}", log(folder.path()));
+    }
+
+    /// The server that other tests of this process have at the moment, or one that is started for them and
+    /// this one. None of them may end it or change its settings: each has a [database](Self::database) of its own.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Shared<MariaDb> = Shared::new();
+        SHARED.get(Self::start)
     }
 
     /// The address of the database as `sqlx` takes it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("mysql://root@127.0.0.1:{}/access", self.port)
+        self.url_of("access")
+    }
+
+    /// The address of a new database in this server, which is empty.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    #[must_use]
+    pub fn database(&self) -> String {
+        let name = new_name();
+        let made = statement(self.folder.path(), &format!("CREATE DATABASE {name}")).status();
+        assert!(made.expect("mariadb is on the PATH").success(), "{}", log(self.folder.path()));
+        self.url_of(&name)
+    }
+
+    fn url_of(&self, database: &str) -> String {
+        format!("mysql://root@127.0.0.1:{}/{database}", self.port)
     }
 
     /// Ends the server at once, by SIGKILL, and waits until it is gone.
@@ -70,11 +106,13 @@ impl MariaDb {
     /// As [`start`](Self::start).
     pub fn restart(&mut self) {
         self.kill();
-        self.child = launch(self.folder.path(), self.port);
+        let child = launch(self.folder.path(), self.port);
+        self.child = child.unwrap_or_else(|| panic!("mariadbd did not start:\n{}", log(self.folder.path())));
     }
 }
 
-fn launch(folder: &Path, port: u16) -> OwnedChild {
+/// Starts a server and waits until it answers; `None` when it ends before that.
+fn launch(folder: &Path, port: u16) -> Option<OwnedChild> {
     let output = File::create(folder.join("log")).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
     let mut child = OwnedChild::spawn(
@@ -91,16 +129,25 @@ fn launch(folder: &Path, port: u16) -> OwnedChild {
     )
     .expect("mariadbd is there: tests/run installs it");
     block_until("mariadbd answers", LIMIT, || {
-        let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
-        assert!(child.status().is_none(), "mariadbd did not start:\n{}", log());
-        let asked = Command::new("mariadb")
-            .args(["--no-defaults", "--user=root", "-e", "CREATE DATABASE IF NOT EXISTS access"])
-            .arg(format!("--socket={}", socket(folder).display()))
-            .stderr(Stdio::null())
-            .status();
-        asked.expect("mariadb is on the PATH: tests/run installs it").success()
+        child.status().is_some() || {
+            let asked =
+                statement(folder, "CREATE DATABASE IF NOT EXISTS access").stderr(Stdio::null()).status();
+            asked.expect("mariadb is on the PATH: tests/run installs it").success()
+        }
     });
-    child
+    child.status().is_none().then_some(child)
+}
+
+/// The client, to be run with a statement.
+fn statement(folder: &Path, statement: &str) -> Command {
+    let mut client = Command::new("mariadb");
+    client.args(["--no-defaults", "--user=root", "-e", statement]);
+    client.arg(format!("--socket={}", socket(folder).display()));
+    client
+}
+
+fn log(folder: &Path) -> String {
+    fs::read_to_string(folder.join("log")).unwrap_or_default()
 }
 
 fn socket(folder: &Path) -> PathBuf {

@@ -1,6 +1,19 @@
-//! Days that do not end while a test runs.
+//! Days and hours that do not end while a test runs.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long before its end an hour is waited for: longer than nearly all tests take.
+const SOON: u64 = 10;
+
+/// Waits until the hour has ended, and perhaps the day with it, if that is soon. What is counted by the hour,
+/// or under the salt of a day, is not in two of them then.
+pub(crate) fn let_an_hour_end() {
+    let left = || 3600 - since_1970().as_secs() % 3600;
+    while left() <= SOON {
+        thread::sleep(Duration::from_millis(100));
+    }
+}
 
 /// How far a place is ahead of UTC where it is between noon and one o'clock now, in seconds: whole hours,
 /// from -11 to 12.
@@ -13,7 +26,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// When the clock is before 1970.
 #[must_use]
 pub fn noon_offset() -> i32 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is right");
+    let now = since_1970();
     let hour = i32::try_from(now.as_secs() / 3600 % 24).expect("below 24");
     (12 - hour) * 3600
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is right")
 }

@@ -5,16 +5,18 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
-use crate::redis::free_port;
+use crate::redis::{PORTS, free_port};
+use crate::shared::{Shared, new_name};
 use crate::until::{block_until, settles};
 
 /// How long the server may take to come up, or to go.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// A `postgres` on a free port of the loopback address, its data in a folder of its own. It is gone when
 /// this is dropped. Its methods block.
@@ -33,7 +35,7 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// When it does not answer within thirty seconds; with its log.
+    /// When it does not answer within two minutes; with its log.
     #[must_use]
     pub fn start() -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
@@ -48,21 +50,59 @@ impl Postgres {
             .output()
             .expect("initdb is installed: tests/run does it");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let port = free_port();
-        Self { child: launch(folder.path(), port), folder, port }
+        for _ in 0..PORTS {
+            let port = free_port();
+            if let Some(child) = launch(folder.path(), port) {
+                return Self { child, folder, port };
+            }
+        }
+        panic!("postgres did not start:\n{}", log(folder.path()));
+    }
+
+    /// The server that other tests of this process have at the moment, or one that is started for them and
+    /// this one. None of them may end it or change its settings: each has a [database](Self::database) of its own.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Shared<Postgres> = Shared::new();
+        SHARED.get(Self::start)
     }
 
     /// The address of the database as `sqlx` takes it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        self.url_of("postgres")
+    }
+
+    /// The address of a new database in this server, which is empty.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    #[must_use]
+    pub fn database(&self) -> String {
+        let name = new_name();
+        let port = self.port.to_string();
+        let made = program("createdb")
+            .args(["--username=postgres", "--host=127.0.0.1", "--port", &port, &name])
+            .output()
+            .expect("createdb comes with the server");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        self.url_of(&name)
+    }
+
+    fn url_of(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
     /// Ends the server at once, as if it crashed, and waits until it is gone.
     ///
     /// # Panics
     ///
-    /// When it is still there after thirty seconds.
+    /// When it is still there after two minutes.
     pub fn kill(&mut self) {
         // By SIGKILL it would leave its children, and a piece of shared memory.
         self.child.signal("QUIT");
@@ -76,7 +116,8 @@ impl Postgres {
     /// As [`start`](Self::start).
     pub fn restart(&mut self) {
         self.kill();
-        self.child = launch(self.folder.path(), self.port);
+        let child = launch(self.folder.path(), self.port);
+        self.child = child.unwrap_or_else(|| panic!("postgres did not start:\n{}", log(self.folder.path())));
     }
 }
 
@@ -87,7 +128,8 @@ impl Drop for Postgres {
     }
 }
 
-fn launch(folder: &Path, port: u16) -> OwnedChild {
+/// Starts a server and waits until it answers; `None` when it ends before that.
+fn launch(folder: &Path, port: u16) -> Option<OwnedChild> {
     let output = File::create(folder.join("log")).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
     let port = port.to_string();
@@ -102,13 +144,17 @@ fn launch(folder: &Path, port: u16) -> OwnedChild {
     )
     .expect("postgres is installed: tests/run does it");
     block_until("postgres answers", LIMIT, || {
-        let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
-        assert!(child.status().is_none(), "postgres did not start:\n{}", log());
-        let asked =
-            program("pg_isready").args(["-p", &port, "-h"]).arg(folder).stdout(Stdio::null()).status();
-        asked.expect("pg_isready comes with the server").success()
+        child.status().is_some() || {
+            let asked =
+                program("pg_isready").args(["-p", &port, "-h"]).arg(folder).stdout(Stdio::null()).status();
+            asked.expect("pg_isready comes with the server").success()
+        }
     });
-    child
+    child.status().is_none().then_some(child)
+}
+
+fn log(folder: &Path) -> String {
+    fs::read_to_string(folder.join("log")).unwrap_or_default()
 }
 
 /// A program of the server, which Debian keeps out of the PATH; as a user that it likes.

@@ -20,14 +20,18 @@ const BUILD: Duration = Duration::from_secs(600);
 /// How many lines of each output are kept; those after them are read and thrown away.
 const LINES: usize = 10_000;
 
-/// The program of the package `example-app`, built like this test and beside it; once in a process.
+/// The program of the package `example-app`: the one that `COUNTER_EXAMPLE` names, or built like this test and
+/// beside it, once in a process.
 ///
 /// # Panics
 ///
 /// When it does not build, with what the compiler said.
 pub async fn example() -> PathBuf {
     static EXAMPLE: OnceCell<PathBuf> = OnceCell::const_new();
-    EXAMPLE.get_or_init(build_example).await.clone()
+    match std::env::var_os("COUNTER_EXAMPLE") {
+        Some(built) => built.into(),
+        None => EXAMPLE.get_or_init(build_example).await.clone(),
+    }
 }
 
 /// Cargo makes the programs of a test's own package only, and of this one there are none.
@@ -197,7 +201,7 @@ mod tests {
 
     use super::Process;
 
-    const LIMIT: Duration = Duration::from_secs(5);
+    const LIMIT: Duration = crate::until::LIMIT;
 
     fn shell(script: &str) -> Process {
         Process::start(Command::new("sh").args(["-c", script]).env("PORT", "80"))

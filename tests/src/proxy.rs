@@ -97,6 +97,13 @@ impl FaultProxy {
         self.faults.to_hold.set(calls);
     }
 
+    /// As [`hold_calls`](Self::hold_calls), of those that come after the next `passing` calls: what goes on is
+    /// stopped in its middle.
+    pub fn hold_calls_after(&self, passing: u64, calls: u64) {
+        self.faults.to_pass.set(passing);
+        self.hold_calls(calls);
+    }
+
     /// Passes on what is held.
     pub fn release(&self) {
         self.faults.conduct.send_modify(|conduct| conduct.hold = false);
@@ -211,9 +218,10 @@ mod tests {
     use super::frames::Frames;
     use crate::redis::RedisServer;
     use crate::resp::{Value, encode};
+    use crate::until::until;
 
     const INCREMENT: [&str; 3] = ["EVAL", "return redis.call('INCR', 'n')", "0"];
-    const LIMIT: Duration = Duration::from_secs(5);
+    const LIMIT: Duration = crate::until::LIMIT;
 
     /// A client that knows the protocol and nothing else.
     struct Client {
@@ -352,6 +360,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_held_call_arrives_when_it_is_released_and_those_before_it_pass() {
+        let (redis, proxy) = servers().await;
+        let mut client = Client::connect(proxy.address()).await;
+        proxy.hold_calls_after(2, 1);
+        client.send(&[&INCREMENT, &INCREMENT, &INCREMENT]).await;
+        for value in 1..=2 {
+            assert_eq!(client.reply().await, Some(Value::Int(value)));
+        }
+        until("the third is held", LIMIT, async || proxy.held() == 1).await;
+        assert_eq!(redis.int(&["GET", "n"]), 2);
+        proxy.release();
+        assert_eq!(client.reply().await, Some(Value::Int(3)));
+    }
+
+    #[tokio::test]
     async fn a_client_that_is_not_read_cannot_write_for_long() {
         let (_redis, proxy) = servers().await;
         let mut client = Client::connect(proxy.address()).await;
@@ -387,8 +410,9 @@ mod tests {
         let mut new = Client::connect(proxy.address()).await;
         new.send(&[&INCREMENT]).await;
         assert_eq!(new.reply().await, Some(Value::Int(1)));
-        let connected = redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
-        assert_eq!(connected, 3, "both, and the one that asks");
+        // Both, and the one that asks.
+        let connected = || redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
+        until("nobody else is connected", LIMIT, async || connected() == 3).await;
         proxy.refuse(true);
         assert_eq!(client.reply().await, None);
     }

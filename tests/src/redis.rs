@@ -7,23 +7,30 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
+use crate::noon::let_an_hour_end;
 use crate::resp::{self, Value};
 
 /// How long a server may take to come up, to go, or to answer.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// How long to rest between two looks at a server that comes or goes.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How many ports are tried before the fault is not the port's.
-const PORTS: usize = 5;
+pub(crate) const PORTS: usize = 5;
+
+/// The first of the ports on which servers listen, and how many there are; the buses of a cluster are above
+/// them, and the ports of the kernel's choice above these.
+const FIRST_PORT: u16 = 12_000;
+const FREE_PORTS: u16 = 10_000;
 
 /// A `redis-server` on a free port of the loopback address, its data in a folder of its own.
 ///
@@ -44,7 +51,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When it does not answer within ten seconds; with its log.
+    /// When it does not answer within two minutes; with its log.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(&[])
@@ -64,12 +71,13 @@ impl RedisServer {
     /// Starts a server on a port that `port` chooses, with the arguments that `arguments` makes of
     /// its folder and the port.
     pub(crate) fn start_on(port: impl Fn() -> u16, arguments: impl Fn(&Path, u16) -> Vec<String>) -> Self {
+        let_an_hour_end();
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         for _ in 0..PORTS {
             let port = port();
             let arguments = arguments(folder.path(), port);
             // Between the look and the start somebody else may have taken the port.
-            if let Some(child) = launch(folder.path(), &arguments) {
+            if let Some(child) = launch(folder.path(), &arguments, is_pong) {
                 return Self { child, folder, port, arguments };
             }
         }
@@ -110,7 +118,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When it is still there after ten seconds.
+    /// When it is still there after two minutes.
     pub fn stop(&mut self) {
         self.child.terminate();
         let deadline = Instant::now() + LIMIT;
@@ -129,13 +137,26 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When it does not answer within ten seconds; with its log.
+    /// When it does not answer within two minutes; with its log.
     pub fn restart(&mut self) {
+        self.restart_until(is_pong);
+    }
+
+    /// As [`restart`](Self::restart), and does not wait until all data are loaded.
+    ///
+    /// # Panics
+    ///
+    /// As [`restart`](Self::restart).
+    pub fn restart_loading(&mut self) {
+        self.restart_until(|_| true);
+    }
+
+    fn restart_until(&mut self, ready: fn(&Value) -> bool) {
         self.stop();
         let deadline = Instant::now() + LIMIT;
         loop {
-            // A client that connects anywhere may hold the port for a moment as its own end.
-            if let Some(child) = launch(self.folder.path(), &self.arguments) {
+            // A server that was killed may leave its port taken for a moment.
+            if let Some(child) = launch(self.folder.path(), &self.arguments, ready) {
                 self.child = child;
                 return;
             }
@@ -233,12 +254,21 @@ pub(crate) fn owned(words: &[&str]) -> impl Iterator<Item = String> {
     words.iter().map(|&word| word.to_owned())
 }
 
-/// A port that was free just now.
+/// A port that was free just now, and that no other test of this process is given.
+///
+/// Below those from which the kernel takes the ports of clients and of listeners that leave the choice to it:
+/// they cannot take a server's port before it listens, or while it is away.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind(address(0))
-        .and_then(|listener| listener.local_addr())
-        .expect("the loopback address has a free port")
-        .port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Another process of tests begins elsewhere.
+    let first = u16::try_from(process::id() % 100).expect("less than 100") * (FREE_PORTS / 100);
+    loop {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = FIRST_PORT + number % FREE_PORTS;
+        if TcpListener::bind(address(port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// The address of that port.
@@ -251,8 +281,12 @@ fn program() -> OsString {
     env::var_os("COUNTER_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-/// Starts a server and waits until it answers; `None` when it ends before that.
-fn launch(folder: &Path, arguments: &[String]) -> Option<OwnedChild> {
+fn is_pong(answer: &Value) -> bool {
+    matches!(answer, Value::Simple(answer) if answer == "PONG")
+}
+
+/// Starts a server and waits until its answer to a `PING` is as wanted; `None` when it ends before that.
+fn launch(folder: &Path, arguments: &[String], ready: fn(&Value) -> bool) -> Option<OwnedChild> {
     let output = File::create(log_path(folder)).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
     let mut child = OwnedChild::spawn(
@@ -269,10 +303,7 @@ fn launch(folder: &Path, arguments: &[String]) -> Option<OwnedChild> {
     let deadline = Instant::now() + LIMIT;
     while child.status().is_none() {
         // The socket is ours alone, and a server that answers there has got its port before.
-        if matches!(
-            ask(&socket(folder), &resp::encode(&["PING"]), 1),
-            Ok(Value::Simple(answer)) if answer == "PONG"
-        ) {
+        if ask(&socket(folder), &resp::encode(&["PING"]), 1).is_ok_and(|answer| ready(&answer)) {
             return Some(child);
         }
         assert!(Instant::now() < deadline, "redis-server does not answer:\n{}", log(folder));

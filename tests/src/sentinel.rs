@@ -9,7 +9,7 @@ use crate::resp::Value;
 use crate::until::block_until;
 
 /// How long the three may take to come to an agreement.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = crate::until::LIMIT;
 
 /// The name under which the sentinel knows the master.
 const SERVICE: &str = "main";
@@ -32,7 +32,7 @@ impl RedisSentinel {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     #[must_use]
     pub fn start() -> Self {
         let servers = [(); 2].map(|()| RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]));
@@ -86,7 +86,7 @@ impl RedisSentinel {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     pub fn failover(&self) {
         let old = self.master();
         block_until("the master has changed", LIMIT, || {
@@ -107,7 +107,7 @@ impl RedisSentinel {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds, as when the other server is no replica.
+    /// When that takes more than two minutes, as when the other server is no replica.
     pub fn kill_master(&mut self) {
         let old = self.master_index();
         self.servers[old].kill();
@@ -119,7 +119,7 @@ impl RedisSentinel {
     ///
     /// # Panics
     ///
-    /// When it does not start within ten seconds.
+    /// When it does not start within two minutes.
     pub fn restart_old(&mut self) {
         let old = 1 - self.master_index();
         self.servers[old].restart();
@@ -129,7 +129,7 @@ impl RedisSentinel {
     ///
     /// # Panics
     ///
-    /// When that takes more than thirty seconds.
+    /// When that takes more than two minutes.
     pub fn until_replicated(&self) {
         block_until("the replica is known and in step", LIMIT, || {
             let replicas = self.facts("REPLICAS");

@@ -5,6 +5,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time;
 
+/// How long anything may take that a test waits for: so long that only what hangs takes longer, on a machine
+/// that is slow and busy.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
 /// How long to rest before a condition is looked at again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
@@ -52,7 +56,7 @@ mod tests {
     #[tokio::test]
     async fn it_asks_again_until_the_answer_is_yes() {
         let mut asked = 0;
-        until("the third time", Duration::from_secs(5), async || {
+        until("the third time", super::LIMIT, async || {
             asked += 1;
             asked == 3
         })

@@ -9,7 +9,7 @@ use tests::browser::{Key, Page, Wanted, browse};
 use tests::until;
 
 /// How long what has to come may take, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_link_opens_it_and_the_numbers_move_by_themselves() {

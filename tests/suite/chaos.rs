@@ -1,8 +1,8 @@
 //! Laws 1, 2 and 5 in a storm: faults by chance, while several instances write, flush and clean.
 //!
-//! `COUNTER_CHAOS_SECONDS` says how long each storm lasts, 10 s if nothing does, and
-//! `COUNTER_CHAOS_SEED` repeats what chance decided. It decides what is done, and when; who of those
-//! that run at the same time comes first it does not decide.
+//! `COUNTER_STORM_SECONDS` says how long each storm lasts, 4 s if nothing does, and `COUNTER_STORM_SEED`
+//! repeats what chance decided. It decides what is done, and when; who of those that run at the same time
+//! comes first it does not decide. On a machine that is slow a storm lasts until it was one.
 
 pub(crate) mod random;
 mod record;
@@ -22,8 +22,10 @@ use random::{Random, Rounds};
 use record::Record;
 use servers::{One, Pair, Servers, Three};
 
+use crate::support::storm_seconds;
+
 /// How long anything may take that is waited for.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = tests::LIMIT;
 
 const INSTANCES: usize = 3;
 const CLEANERS: usize = 2;
@@ -31,17 +33,13 @@ const CLEANERS: usize = 2;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_sample_and_visitor_is_exact_through_a_storm_before_one_server() {
     let storm = Storm::announce("before_one_server");
-    let mut server = One::start().await;
-    storm.passes_over(&mut server).await;
-    assert!(server.proxy.swallowed() > 0 && server.proxy.dropped() > 0 && server.proxy.answered() > 0);
+    storm.passes_over(&mut One::start().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_sample_and_visitor_is_exact_through_a_storm_where_scripts_are_refused() {
     let storm = Storm::announce("where_scripts_are_refused");
-    let mut server = One::start_without_scripts().await;
-    storm.passes_over(&mut server).await;
-    assert!(server.proxy.swallowed() > 0 && server.proxy.dropped() > 0 && server.proxy.answered() > 0);
+    storm.passes_over(&mut One::start_without_scripts().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -50,7 +48,6 @@ async fn every_sample_and_visitor_is_exact_through_a_storm_of_failovers() {
     let mut servers = Pair::start();
     storm.passes_over(&mut servers).await;
     eprintln!("{} acknowledged batches were lost and sent again", servers.lost);
-    assert!(servers.lost > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,10 +67,10 @@ struct Storm {
 
 impl Storm {
     fn announce(name: &'static str) -> Self {
-        let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().expect("a whole number"));
-        let seed = number("COUNTER_CHAOS_SEED").unwrap_or_else(Random::seed);
-        let time = Duration::from_secs(number("COUNTER_CHAOS_SECONDS").unwrap_or(10));
-        eprintln!("a storm {name}: COUNTER_CHAOS_SEED={seed} COUNTER_CHAOS_SECONDS={}", time.as_secs());
+        let seed = env::var("COUNTER_STORM_SEED").ok().map(|seed| seed.parse().expect("a whole number"));
+        let seed = seed.unwrap_or_else(Random::seed);
+        let time = Duration::from_secs(storm_seconds());
+        eprintln!("a storm {name}: COUNTER_STORM_SEED={seed} COUNTER_STORM_SECONDS={}", time.as_secs());
         Self { name, seed, random: Random::new(seed), time, faults: BTreeMap::new() }
     }
 
@@ -101,6 +98,12 @@ impl Storm {
         };
         instances.push(self.begin(servers).await);
         self.blow(servers, &mut kinds, self.time * 4 / 10).await;
+        let deadline = Instant::now() + LIMIT;
+        while !servers.have_seen_all() {
+            assert!(Instant::now() < deadline, "hardly a storm: {:?}", self.faults);
+            self.blow(servers, &mut kinds, Duration::ZERO).await;
+        }
+        until("there were many batches", LIMIT, async || batches(servers) > 100).await;
 
         servers.heal().await;
         for instance in instances {
@@ -121,7 +124,6 @@ impl Storm {
             record.hits,
             start.elapsed()
         );
-        assert!(batches > 100 && faults > 3, "hardly a storm");
     }
 
     /// At once, and not when a first batch is safe: what is lost of a beginner is sent again as well.
@@ -152,7 +154,7 @@ impl Storm {
 impl Drop for Storm {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("it was the storm {} with COUNTER_CHAOS_SEED={}", self.name, self.seed);
+            eprintln!("it was the storm {} with COUNTER_STORM_SEED={}", self.name, self.seed);
         }
     }
 }

@@ -231,14 +231,13 @@ async fn an_error_does_not_end_the_loop_and_the_shutdown_does() {
     let running = tokio::spawn(async move { cleaner.run(async { drop(stopped.await) }).await });
     let connections = proxy.connections();
     proxy.refuse(true);
-    until("the cleaner is refused", Duration::from_secs(10), async || proxy.connections() > connections)
-        .await;
+    until("the cleaner is refused", tests::LIMIT, async || proxy.connections() > connections).await;
     write_minutes(&server, "a", 0..1);
     server.int(&["ZADD", "access:due", "1", "60:a"]);
     assert_eq!(server.int(&["EXISTS", "access:count:60:a"]), 1);
     proxy.refuse(false);
     let gone = async || server.int(&["EXISTS", "access:count:60:a", "access:due"]) == 0;
-    until("the sample is removed", Duration::from_secs(10), gone).await;
+    until("the sample is removed", tests::LIMIT, gone).await;
     drop(stop);
     running.await.expect("the loop ends at shutdown");
 }

@@ -13,7 +13,7 @@ use tests::until;
 
 use crate::support::{count_at, name, precision};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = tests::LIMIT;
 
 /// As many as there are shards, so that each shard has some.
 const PAGES: usize = 40;
@@ -199,7 +199,7 @@ async fn a_node_that_is_away_holds_up_its_own_shards_only() {
     for _ in 0..3 {
         let before = read().await;
         let grows = async || read().await > before;
-        until("the other shards go on", Duration::from_secs(5), grows).await;
+        until("the other shards go on", LIMIT, grows).await;
     }
     until("the trouble is told", LIMIT, async || running.stats.health().failing_for.is_some()).await;
     let pending = running.stats.ledger().hits.pending;

@@ -14,7 +14,7 @@ use tests::{RedisServer, until};
 
 use crate::support::{count_at, name, precision};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 /// The guide's page, of which the line for `ACL SETUSER` is tested as it stands there.
 pub(crate) const PAGE: &str = include_str!("../../counter-core/src/guide/redis.rs");

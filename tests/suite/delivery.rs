@@ -15,14 +15,14 @@ use http::{Request, Response, StatusCode};
 use tests::{FaultProxy, RedisServer, until};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::support::{precision, store};
 
 /// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 /// No flush comes by itself.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -53,7 +53,7 @@ async fn the_flush_begins_with_the_first_that_waits_and_not_at_the_interval() {
 #[tokio::test]
 async fn after_the_timeout_the_response_goes_out_unchanged_and_its_hit_comes_later() {
     let place = Place::open().await;
-    place.proxy.delay_replies(Duration::from_millis(500));
+    place.proxy.hold_calls(1);
     let answering = service_fn(async |_: Request<()>| {
         let response = Response::builder().status(StatusCode::CREATED).header("x-order", "7");
         response.body("the body")
@@ -65,6 +65,7 @@ async fn after_the_timeout_the_response_goes_out_unchanged_and_its_hit_comes_lat
     assert_eq!(response.headers()["x-order"], "7");
     let ledger = place.ledger();
     assert_eq!((ledger.requests.unconfirmed, ledger.hits.pending), (1, 1));
+    place.proxy.release();
     place.until_applied(1).await;
     assert_eq!((place.counted("hits"), place.ledger().requests.unconfirmed), (1, 1));
 }
@@ -85,31 +86,36 @@ async fn requests_that_wait_at_the_same_time_share_a_call() {
     let layer = place.layer(LIMIT);
     // The server learns the script.
     visit(&layer).await;
-    place.proxy.delay_replies(Duration::from_millis(20));
     let before = place.script_calls();
-    let mut clients = JoinSet::new();
-    for _ in 0..64 {
-        let layer = layer.clone();
-        clients.spawn(async move {
-            for _ in 0..10 {
-                visit(&layer).await;
-            }
-        });
+    for round in 1..=10 {
+        place.proxy.hold_calls(1);
+        let mut clients = JoinSet::new();
+        for _ in 0..64 {
+            let layer = layer.clone();
+            clients.spawn(async move { visit(&layer).await });
+        }
+        until("all of them wait", LIMIT, async || place.ledger().hits.recorded == 1 + 64 * round).await;
+        until("a call is under way", LIMIT, async || place.proxy.held() == round).await;
+        place.proxy.release();
+        clients.join_all().await;
     }
-    clients.join_all().await;
     let calls = place.script_calls() - before;
     assert_eq!(place.counted("hits"), 641);
     assert_eq!(place.ledger().requests.unconfirmed, 0);
-    // Ten rounds, and some more where clients fall out of step.
-    assert!((10..=40).contains(&calls), "{calls}");
+    // In each round that of the first, and that of all who came while it was under way.
+    assert!((10..=20).contains(&calls), "{calls}");
 }
 
 #[tokio::test]
 async fn who_goes_away_while_waiting_is_counted_once() {
     let place = Place::open().await;
-    place.proxy.delay_replies(Duration::from_millis(300));
-    let gone = timeout(Duration::from_millis(50), visit(&place.layer(LIMIT))).await;
-    assert!(gone.is_err(), "{gone:?}");
+    place.proxy.hold_calls(1);
+    let layer = place.layer(LIMIT);
+    tokio::select! {
+        _ = visit(&layer) => panic!("nothing was acknowledged"),
+        () = until("the hit is under way", LIMIT, async || place.proxy.held() == 1) => {}
+    }
+    place.proxy.release();
     place.until_applied(1).await;
     visit(&place.layer(LIMIT)).await;
     let requests = place.ledger().requests;

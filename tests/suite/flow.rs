@@ -83,7 +83,7 @@ async fn a_hit_counts_in_its_own_second() {
     let recorder = counters.recorder();
     let counter = recorder.counter("a");
     let now = Timestamp::now();
-    for (ago, weight) in [(0, 1), (7, 2), (1, 4), (7, 8), (0, 16), (119, 32)] {
+    for (ago, weight) in [(0, 1), (7, 2), (1, 4), (7, 8), (0, 16), (90, 32)] {
         let weight = NonZeroU32::new(weight).expect("not 0");
         recorder.record_at(counter, None, now.minus(ago), weight);
     }
@@ -92,7 +92,7 @@ async fn a_hit_counts_in_its_own_second() {
     let series = counters.stats().series(&name("a"), precision(1), range).await.expect("readable");
     let ago = |start: Timestamp| now.as_unix() - start.as_unix();
     let found: Vec<_> = series.samples.iter().map(|s| (ago(s.start), s.count)).collect();
-    assert_eq!(found, [(119, 32), (7, 10), (1, 4), (0, 17)]);
+    assert_eq!(found, [(90, 32), (7, 10), (1, 4), (0, 17)]);
     assert_eq!(series.zero_filled().count(), 120);
     assert_eq!(series.zero_filled().map(|sample| sample.count).sum::<u64>(), 63);
 }
@@ -316,7 +316,7 @@ async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brin
     assert_eq!(stats.ledger().hits.pending, 123);
     server.restart();
     let back = async || counters.run(async {}).await.is_ok();
-    until("the rest is flushed", Duration::from_secs(10), back).await;
+    until("the rest is flushed", tests::LIMIT, back).await;
     assert_eq!(total(&stats, "a", precision(86_400)).await, 123);
 }
 
@@ -343,7 +343,7 @@ fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
         let result = runtime.expect("a runtime").block_on(counters.run(async {}));
         ended.send(result).expect("somebody waits");
     });
-    let result = end.recv_timeout(Duration::from_secs(20)).expect("the shutdown ends");
+    let result = end.recv_timeout(tests::LIMIT).expect("the shutdown ends");
     done.store(true, Ordering::Relaxed);
     writer.join().expect("no panic");
     // Between two flushes there may have been a moment with nothing pending.

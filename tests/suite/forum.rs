@@ -13,7 +13,7 @@ use crate::example::Site;
 use crate::support::{BOT, BROWSER};
 
 /// How long anything here may take that needs no waiting for a dead server.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]
 async fn views_and_readers_of_a_post_are_counted_along_with_the_requests() {

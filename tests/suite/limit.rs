@@ -22,7 +22,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{counted, store};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 /// The headers of a response that this layer writes.
 fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {

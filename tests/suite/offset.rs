@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -264,14 +263,25 @@ async fn what_another_program_wrote_with_an_offset_is_cleaned_by_it() {
 
 #[tokio::test]
 async fn nobody_is_recognised_after_the_site_s_midnight() {
+    // Wherever it may be, it is nearly midnight there; and it is still, when all is ready.
+    for left in [2, 4, 8, 16, 32] {
+        if nobody_is_recognised_after(Timestamp::now().plus(left)).await {
+            return;
+        }
+    }
+    panic!("that took longer than half a minute");
+}
+
+/// Whether it could be shown: not when the midnight is over before anybody came.
+async fn nobody_is_recognised_after(midnight: Timestamp) -> bool {
     let store = MemoryStore::new();
-    // Wherever it may be, it is nearly midnight there.
-    let midnight = Timestamp::now().plus(4);
     let behind = i32::try_from(midnight.as_unix() % DAY).expect("less than a day");
     let mut counters = Counters::builder(store.clone()).utc_offset(-behind).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let (today, expiry) = (stats.salt_epoch().bucket(Timestamp::now()), midnight.plus(DAY));
-    assert_eq!(today.end(), midnight);
+    if today.end() != midnight {
+        return false;
+    }
     for (epoch, salt) in [(today, [1; 16]), (stats.salt_epoch().bucket(midnight), [2; 16])] {
         store.salt(epoch, salt, expiry).await.expect("memory takes all");
     }
@@ -283,8 +293,10 @@ async fn nobody_is_recognised_after_the_site_s_midnight() {
         }
     };
     visit(&[b"ann", b"ann"]);
-    assert!(Timestamp::now() < midnight, "that took seconds");
-    until("midnight", Duration::from_secs(10), async || Timestamp::now() >= midnight).await;
+    if Timestamp::now() >= midnight {
+        return false;
+    }
+    until("midnight", tests::LIMIT, async || Timestamp::now() >= midnight).await;
     visit(&[b"ann", b"bob", b"ann"]);
     counters.flush().await.expect("memory takes all");
     let uniques = async |from, to| {
@@ -293,6 +305,7 @@ async fn nobody_is_recognised_after_the_site_s_midnight() {
     assert_eq!(uniques(today.start, midnight).await, 1);
     assert_eq!(uniques(midnight, midnight.plus(1)).await, 2);
     assert_eq!(uniques(today.start, midnight.plus(1)).await, 3, "ann is somebody else on each day");
+    true
 }
 
 #[tokio::test]

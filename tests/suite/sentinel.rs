@@ -10,7 +10,7 @@ use tests::until;
 
 use crate::support::{name, precision, store};
 
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = tests::LIMIT;
 
 async fn total(stats: &Stats<RedisStore>) -> Option<u64> {
     let now = Timestamp::now();

@@ -13,10 +13,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{name, precision, store};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
-/// What an end may come later than its deadline, on a machine that has other things to do.
-const SLACK: Duration = Duration::from_secs(2);
+/// What an end may come later than its deadline: less than the five seconds after which a call fails that is
+/// not answered.
+const SLACK: Duration = Duration::from_secs(3);
+
+/// How often an end is timed. Other programs may take their time from one; what waits for a call does so always.
+const TIMES: u32 = 4;
 
 /// How a server goes away and comes back.
 type Outage = fn(&FaultProxy, bool);
@@ -53,7 +57,7 @@ impl Running {
 
     async fn end(self) -> (Counters<RedisStore>, Result<(), Error>) {
         drop(self.stop);
-        tokio::time::timeout(LIMIT, self.upkeep).await.expect("the shutdown ends").expect("no panic")
+        tokio::time::timeout(2 * LIMIT, self.upkeep).await.expect("the shutdown ends").expect("no panic")
     }
 }
 
@@ -144,25 +148,33 @@ async fn a_shutdown_in_an_outage_ends_at_its_deadline_and_says_how_many_hits_are
         [(FaultProxy::refuse, "refused"), (FaultProxy::black_hole, "not answered")];
     let deadline = Duration::from_millis(700);
     for (outage, what) in outages {
-        let server = RedisServer::start();
-        let proxy = FaultProxy::start(server.address()).await;
-        let running = Running::begin(over(store(&proxy.url()).await, deadline));
-        running.record(50);
-        running.until_applied(50).await;
-        outage(&proxy, true);
-        // Some are in the batch that is under way, and some wait behind it.
-        running.record(100);
-        sleep(Duration::from_millis(100)).await;
-        running.record(23);
-        let began = Instant::now();
-        let (mut counters, ended) = running.end().await;
-        let took = began.elapsed();
-        assert!((deadline..deadline + SLACK).contains(&took), "{what}: {took:?}");
-        assert_unflushed(ended, 123);
-        let hits = counters.stats().ledger().hits;
-        assert_eq!((hits.applied, hits.pending, hits.balance()), (50, 123, true), "{what}");
-        outage(&proxy, false);
-        brings_the_rest(&mut counters, 173).await;
+        let mut soonest = Duration::MAX;
+        for _ in 0..TIMES {
+            let server = RedisServer::start();
+            let proxy = FaultProxy::start(server.address()).await;
+            let running = Running::begin(over(store(&proxy.url()).await, deadline));
+            running.record(50);
+            running.until_applied(50).await;
+            outage(&proxy, true);
+            // Some are in the batch that is under way, and some wait behind it.
+            running.record(100);
+            sleep(Duration::from_millis(100)).await;
+            running.record(23);
+            let began = Instant::now();
+            let (mut counters, ended) = running.end().await;
+            let took = began.elapsed();
+            assert!(took >= deadline, "{what}: {took:?}");
+            assert_unflushed(ended, 123);
+            let hits = counters.stats().ledger().hits;
+            assert_eq!((hits.applied, hits.pending, hits.balance()), (50, 123, true), "{what}");
+            outage(&proxy, false);
+            brings_the_rest(&mut counters, 173).await;
+            soonest = soonest.min(took);
+            if soonest < deadline + SLACK {
+                break;
+            }
+        }
+        assert!(soonest < deadline + SLACK, "{what}: {soonest:?}");
     }
 }
 
@@ -203,14 +215,14 @@ async fn an_outage_that_ends_before_the_deadline_costs_no_hit() {
 }
 
 /// Fifty batches of one hit, of which the server loses the last thirty; and one hit more, by which
-/// that shows. Each reply takes a while, so that the replay does.
+/// that shows. The proxy holds a call of the replay that follows, and so all of it.
 async fn in_the_middle_of_a_replay(deadline: Duration) -> (RedisServer, FaultProxy, Running) {
     let (server, proxy, counters) = after_a_failover(deadline).await;
-    proxy.delay_replies(Duration::from_millis(50));
+    proxy.hold_calls_after(10, 1);
     let running = Running::begin(counters);
     running.record(1);
-    let replayed = async || there(&server) > 22;
-    until("the replay has begun", LIMIT, replayed).await;
+    until("the replay has come to its middle", LIMIT, async || proxy.held() == 1).await;
+    assert!((21..40).contains(&there(&server)), "{}", there(&server));
     (server, proxy, running)
 }
 
@@ -244,22 +256,32 @@ async fn a_shutdown_finds_out_what_the_store_lost_though_nothing_new_was_recorde
 
 #[tokio::test]
 async fn a_shutdown_without_its_store_is_not_held_up_when_nothing_is_owed() {
-    let server = RedisServer::start();
-    let mut counters = over(store(&server.url()).await, Duration::from_millis(300));
-    counters.recorder().record(counters.recorder().counter("a"), None);
-    counters.flush().await.expect("the server takes it");
-    drop(server);
-    let began = Instant::now();
-    counters.run(async {}).await.expect("nothing is owed");
-    assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
+    let deadline = Duration::from_millis(300);
+    let mut soonest = Duration::MAX;
+    for _ in 0..TIMES {
+        let server = RedisServer::start();
+        let mut counters = over(store(&server.url()).await, deadline);
+        counters.recorder().record(counters.recorder().counter("a"), None);
+        counters.flush().await.expect("the server takes it");
+        drop(server);
+        let began = Instant::now();
+        counters.run(async {}).await.expect("nothing is owed");
+        soonest = soonest.min(began.elapsed());
+        if soonest < deadline + SLACK {
+            return;
+        }
+    }
+    panic!("held up for {soonest:?}");
 }
 
 #[tokio::test]
 async fn a_shutdown_in_the_middle_of_a_replay_finishes_it() {
-    let (server, _proxy, running) = in_the_middle_of_a_replay(LIMIT).await;
-    assert!(there(&server) < 40, "in the middle");
+    let (_server, proxy, running) = in_the_middle_of_a_replay(LIMIT).await;
     let stats = running.stats.clone();
-    running.end().await.1.expect("all is flushed");
+    let mut end = std::pin::pin!(running.end());
+    assert!(end.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+    proxy.release();
+    end.await.1.expect("all is flushed");
     assert_eq!(total(&stats).await, 51);
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.lost_by_server, hits.balance()), (51, 0, true));
@@ -273,10 +295,8 @@ async fn a_deadline_in_the_middle_of_a_replay_counts_what_the_store_lacks_as_lef
     let (mut counters, ended) = running.end().await;
     let error = ended.expect_err("the replay is not finished");
     let &ErrorKind::Unflushed { hits } = error.kind() else { panic!("{error}") };
-    // The answer to the last of those that are there may have been on its way.
-    let lacking = 51 - found;
-    assert!((lacking..=lacking + 1).contains(&hits), "{hits} are said to be left, {lacking} are");
+    assert_eq!(hits, 51 - found);
+    proxy.release();
     proxy.refuse(false);
-    proxy.delay_replies(Duration::ZERO);
     brings_the_rest(&mut counters, 51).await;
 }

@@ -37,7 +37,7 @@ use tower_http::trace::TraceLayer;
 use crate::support::counted;
 
 /// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]
 async fn every_request_of_a_connection_that_is_kept_alive_is_counted() {

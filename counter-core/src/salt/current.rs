@@ -75,9 +75,13 @@ mod tests {
         let whole = keys.map(name);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
+                // Once in any case: it may begin when the reader has ended.
+                loop {
                     current.set(DAY, keys[0]);
                     current.set(DAY, keys[1]);
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
                 }
             });
             let mixed = (0..300_000).filter_map(|_| current.get(at)).find(|key| !whole.contains(&name(*key)));

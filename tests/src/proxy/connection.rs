@@ -141,7 +141,7 @@ async fn pass_requests(
         if is_call && faults.to_drop.spend() {
             return Ended::Dropped;
         }
-        if is_call && faults.to_hold.spend() {
+        if is_call && !faults.to_pass.spend() && faults.to_hold.spend() {
             // Meanwhile nobody looks whether the client is still there.
             faults.until(|conduct| !conduct.hold).await;
         }

@@ -14,6 +14,8 @@ pub(super) struct Faults {
     pub(super) to_swallow: Budget,
     pub(super) to_drop: Budget,
     pub(super) to_answer: Budget,
+    /// Calls that pass before the first is held.
+    pub(super) to_pass: Budget,
     pub(super) to_hold: Budget,
     answer: Mutex<Vec<u8>>,
     connections: AtomicU64,
@@ -45,6 +47,7 @@ impl Faults {
             to_swallow: Budget::default(),
             to_drop: Budget::default(),
             to_answer: Budget::default(),
+            to_pass: Budget::default(),
             to_hold: Budget::default(),
             answer: Mutex::default(),
             connections: AtomicU64::new(0),

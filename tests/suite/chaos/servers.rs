@@ -25,6 +25,9 @@ pub(crate) trait Servers {
     /// Does a fault to them, of that kind, and says what.
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str;
 
+    /// Whether all that makes a storm has happened to them: that it was begun is not enough.
+    fn have_seen_all(&self) -> bool;
+
     /// Ends what goes wrong, and waits until all is well and copied.
     async fn heal(&mut self);
 
@@ -47,7 +50,7 @@ pub(crate) trait Servers {
 #[derive(Debug)]
 pub(crate) struct One {
     server: RedisServer,
-    pub(crate) proxy: FaultProxy,
+    proxy: FaultProxy,
     scripts: bool,
 }
 
@@ -142,6 +145,10 @@ impl Servers for One {
                 "killed clients"
             }
         }
+    }
+
+    fn have_seen_all(&self) -> bool {
+        self.proxy.swallowed() > 0 && self.proxy.dropped() > 0 && self.proxy.answered() > 0
     }
 
     async fn heal(&mut self) {
@@ -241,6 +248,10 @@ impl Servers for Pair {
         }
     }
 
+    fn have_seen_all(&self) -> bool {
+        self.lost > 0
+    }
+
     async fn heal(&mut self) {
         block_in_place(|| self.servers.until_replicated());
         self.copies += 1;
@@ -335,6 +346,10 @@ impl Servers for Three {
                 "restarted node"
             }
         }
+    }
+
+    fn have_seen_all(&self) -> bool {
+        true
     }
 
     async fn heal(&mut self) {

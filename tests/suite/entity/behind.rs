@@ -11,7 +11,7 @@ use tests::until;
 use super::Post;
 use super::stand::Gated;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = tests::LIMIT;
 
 type Posts = Entities<Post, Gated<SqliteDatabase>, MemoryStore>;
 type Flusher = EntityFlusher<Post, Gated<SqliteDatabase>, MemoryStore>;

@@ -119,7 +119,7 @@ async fn a_copy_expires_and_a_change_does_not_prolong_it(cache: impl EntityCache
         cache.update("post", &[change(1, "likes", 1, version)]).await.expect("it can be written");
         look(&cache, 1, version).await == EntityFound::Cold
     };
-    until("the copy is gone", Duration::from_secs(5), gone).await;
+    until("the copy is gone", tests::LIMIT, gone).await;
 }
 
 async fn an_audit_removes_what_differs_and_nothing_else(cache: impl EntityCache) {
@@ -155,7 +155,7 @@ async fn a_lock_has_one_owner_who_may_keep_it_or_give_it_back(cache: impl Entity
             .await
             .expect("it answers")
     );
-    until("the lock has ended", Duration::from_secs(5), async || lock(1).await).await;
+    until("the lock has ended", tests::LIMIT, async || lock(1).await).await;
 }
 
 async fn many_entities_are_found_in_their_order(cache: impl EntityCache) {

@@ -31,8 +31,8 @@ macro_rules! every_database {
             $(
                 #[tokio::test]
                 async fn $fact() {
-                    let server = super::MariaDb::start();
-                    super::$fact(super::maria(&server).await).await;
+                    let server = super::MariaDb::shared();
+                    super::$fact(super::maria(&server.database()).await).await;
                 }
             )*
         }
@@ -40,8 +40,8 @@ macro_rules! every_database {
             $(
                 #[tokio::test]
                 async fn $fact() {
-                    let server = super::Postgres::start();
-                    super::$fact(super::postgres(&server).await).await;
+                    let server = super::Postgres::shared();
+                    super::$fact(super::postgres(&server.database()).await).await;
                 }
             )*
         }
@@ -71,13 +71,13 @@ async fn in_a_file(folder: &std::path::Path) -> SqliteDatabase {
     prepared(SqliteDatabase::new(pool)).await
 }
 
-pub(super) async fn maria(server: &MariaDb) -> MariaDatabase {
-    let pool = sqlx::MySqlPool::connect(&server.url()).await.expect("it answers");
+pub(super) async fn maria(url: &str) -> MariaDatabase {
+    let pool = sqlx::MySqlPool::connect(url).await.expect("it answers");
     prepared(MariaDatabase::new(pool)).await
 }
 
-pub(super) async fn postgres(server: &Postgres) -> PostgresDatabase {
-    let pool = sqlx::PgPool::connect(&server.url()).await.expect("it answers");
+pub(super) async fn postgres(url: &str) -> PostgresDatabase {
+    let pool = sqlx::PgPool::connect(url).await.expect("it answers");
     prepared(PostgresDatabase::new(pool)).await
 }
 

@@ -15,7 +15,7 @@ use super::contract::{maria, postgres};
 use super::stand::{Frail, Gated};
 use crate::support::store;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 async fn likes<D: EntityDatabase, C: EntityCache>(posts: &Entities<Post, D, C>, id: u64) -> i64 {
     posts.counts_of(id).await.expect("it can be read").of(Post::Likes)
@@ -136,7 +136,7 @@ async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut rest
 #[tokio::test]
 async fn a_postgres_that_dies_loses_no_increment_that_it_answered_and_doubles_no_batch() {
     let server = Postgres::start();
-    postgres(&server).await;
+    postgres(&server.url()).await;
     let options = sqlx::postgres::PgPoolOptions::new().acquire_timeout(Duration::from_secs(2));
     let pool = options.connect(&server.url()).await.expect("it answers");
     let database = PostgresDatabase::new(pool);
@@ -147,7 +147,7 @@ async fn a_postgres_that_dies_loses_no_increment_that_it_answered_and_doubles_no
 #[tokio::test]
 async fn a_mariadb_that_dies_loses_no_increment_that_it_answered_and_doubles_no_batch() {
     let server = MariaDb::start();
-    maria(&server).await;
+    maria(&server.url()).await;
     let options = sqlx::mysql::MySqlPoolOptions::new().acquire_timeout(Duration::from_secs(2));
     let pool = options.connect(&server.url()).await.expect("it answers");
     let database = MariaDatabase::new(pool);

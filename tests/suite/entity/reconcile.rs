@@ -15,7 +15,7 @@ use tests::until;
 use super::Post;
 use super::stand::Gated;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = tests::LIMIT;
 const SETTLE: Duration = Duration::from_millis(1);
 
 type Posts = Entities<Post, Gated<SqliteDatabase>, MemoryStore>;

@@ -1,7 +1,5 @@
 //! Unique counters where others are at work: on the same counter, on its key, on the connection.
 
-use std::time::Duration;
-
 use counter_core::{
     AdaptiveUniqueCounter, Distinct, Error, ErrorKind, ExcludingCounter, RedisStore, UniqueCounter,
 };
@@ -172,7 +170,7 @@ async fn when_the_answer_is_lost_the_error_says_so_and_the_state_is_right_after_
         assert_eq!(proxy.swallowed(), 1);
         // It was added by the call whose answer was lost, so it is not new to this one.
         let again = async || counter.include("bob").await.is_ok_and(|new| !new);
-        until("the connection is there again", Duration::from_secs(10), again).await;
+        until("the connection is there again", tests::LIMIT, again).await;
         assert_eq!(count(&counter).await, Distinct::Exact(2));
     }
 }

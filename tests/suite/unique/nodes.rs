@@ -1,7 +1,5 @@
 //! Unique counters of several nodes of a cluster.
 
-use std::time::Duration;
-
 use counter_core::{
     CounterName, Distinct, HllUniqueCounter, RedisStore, SetUniqueCounter, Shards, Store, UniqueCounter,
 };
@@ -16,7 +14,7 @@ async fn counters_of_several_nodes_of_a_cluster_are_one_union() {
     let cluster = RedisCluster::start();
     let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
     let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
-    until("the store is connected", Duration::from_secs(30), there).await;
+    until("the store is connected", tests::LIMIT, there).await;
     let names: Vec<CounterName> = (0..10).map(|n| name(&format!("site {n}"))).collect();
     let sets: Vec<_> = names.iter().map(|name| SetUniqueCounter::new(store.clone(), name.clone())).collect();
     let hlls: Vec<_> = names.iter().map(|name| HllUniqueCounter::new(store.clone(), name.clone())).collect();
