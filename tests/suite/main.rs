@@ -17,6 +17,7 @@ mod outage;
 mod cluster;
 mod sentinel;
 mod connections;
+mod transactions;
 mod metrics;
 mod window;
 mod entity;

@@ -20,7 +20,7 @@
 //! at a higher cost:
 //!
 //! ```text
-//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +get +set +mget +del +expireat +hincrby +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
+//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +get +set +mget +del +expireat +hincrby +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! A right that is missing inside of a script drops the hits of that key, with the reason `other` in the

@@ -41,7 +41,8 @@ struct Map {
 
 impl Cluster {
     /// Begins to connect to the nodes that the user named.
-    pub(super) fn open(config: Config, seeds: Vec<Server>) -> Result<Self, FredError> {
+    pub(super) fn open(config: Config) -> Result<Self, FredError> {
+        let seeds = config.server.hosts();
         let mut map = Map { stale: true, ..Map::default() };
         for seed in &seeds {
             map.nodes.insert(seed.clone(), connection(&config, seed)?);

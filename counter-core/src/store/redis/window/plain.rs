@@ -1,15 +1,15 @@
 //! The same by transactions, for servers that refuse scripts.
 //!
 //! A key is made by `SET … NX EXAT` and counted by `INCRBY`, in one MULTI: nobody sees one without the
-//! other, and the expiry is set once. What depends on what is there watches it.
+//! other, and none is left without an expiry. What depends on what is there watches it.
 
 use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::super::Shared;
-use super::super::connection::{Command, Connection, unavailable};
+use super::super::connection::{Command, unavailable};
 use super::super::keys::Keys;
-use super::super::transaction::Transaction;
+use super::super::transaction::{Queue, Transaction};
 use super::refused;
 use crate::store::{Addition, WindowKey};
 use crate::{Error, ErrorKind, Timestamp};
@@ -32,12 +32,9 @@ pub(super) async fn add(
         .zip(&names)
         .flat_map(|(addition, name)| counting(name, addition.amount, addition.key.expiry))
         .collect();
-    let executed = async { server.begin().await?.execute_for_integers(commands).await };
+    let executed = async { server.begin_in(Queue::Calls).await?.execute_for_integers(commands).await };
     let answers = shared.route.learn(executed.await)?;
     let answers = answers.ok_or_else(|| unavailable("a transaction that watches nothing was given up"))?;
-    for (name, (addition, answers)) in names.iter().zip(some.iter().zip(answers.chunks(COMMANDS))) {
-        unless_it_expires(&server, name, addition.key.expiry, answers).await;
-    }
     Ok(answers.chunks(COMMANDS).map(count).collect())
 }
 
@@ -50,7 +47,7 @@ pub(super) async fn add_within(
     let server = shared.route.server(counter).await?;
     for _ in 0..ATTEMPTS {
         let attempt = async {
-            let transaction = server.watch(counter).await?;
+            let transaction = server.watch_in(Queue::Calls, counter).await?;
             let count = read(&transaction, counter).await?;
             if count.saturating_add(addition.amount) > limit {
                 transaction.abandon().await?;
@@ -61,10 +58,7 @@ pub(super) async fn add_within(
         };
         match shared.route.learn(attempt.await)? {
             Err(count) => return Ok((false, count)),
-            Ok(Some(answers)) => {
-                unless_it_expires(&server, counter, addition.key.expiry, &answers).await;
-                return Ok((true, self::count(&answers)?));
-            }
+            Ok(Some(answers)) => return Ok((true, self::count(&answers)?)),
             // Somebody else counted meanwhile.
             Ok(None) => {}
         }
@@ -82,7 +76,7 @@ pub(super) async fn add_once(
     let server = shared.route.server(counter).await?;
     for _ in 0..ATTEMPTS {
         let attempt = async {
-            let transaction = server.watch(tokens).await?;
+            let transaction = server.watch_in(Queue::Calls, tokens).await?;
             let asked = vec![tokens.into(), token.clone().into()];
             let known: u64 = transaction.call("SISMEMBER", asked.clone()).await?;
             let count = read(&transaction, counter).await?;
@@ -98,24 +92,24 @@ pub(super) async fn add_once(
         };
         match shared.route.learn(attempt.await)? {
             Err(count) => return Ok((false, count)),
-            Ok(Some(answers)) => {
-                unless_it_expires(&server, counter, key.expiry, &answers).await;
-                return Ok((true, count(&answers)?));
-            }
+            Ok(Some(answers)) => return Ok((true, count(&answers)?)),
             Ok(None) => {}
         }
     }
     Err(contended())
 }
 
-/// Makes the key where it is not there, counts, and asks whether it expires.
+/// Makes the key where it is not there, counts, and sets when it expires.
+///
+/// Of a window that is over for the server's clock, the first makes a key that is gone before the second, and
+/// what that makes would stay for ever. The third does nothing to a key that holds something else.
 fn counting(name: &str, amount: u64, expiry: Timestamp) -> [Command; COMMANDS] {
     let (amount, expiry) = (amount.to_string(), expiry.to_string());
     let words = |words: &[&str]| words.iter().copied().map(Value::from).collect();
     [
         ("SET", words(&[name, "0", "NX", "EXAT", &expiry])),
         ("INCRBY", words(&[name, &amount])),
-        ("TTL", words(&[name])),
+        ("GETEX", words(&[name, "EXAT", &expiry])),
     ]
 }
 
@@ -127,20 +121,6 @@ fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
         }
         Some(Err(words)) => Err(refused(words.clone())),
         _ => Err(unavailable("no answer to INCRBY")),
-    }
-}
-
-/// Of a window that is over for the server's clock, `SET` makes a key that is gone before `INCRBY`, and what
-/// that makes would stay for ever.
-async fn unless_it_expires(
-    server: &Connection,
-    name: &str,
-    expiry: Timestamp,
-    answers: &[Result<Option<i64>, String>],
-) {
-    if let Some(Ok(Some(-1))) = answers.get(2) {
-        let words = vec![name.into(), expiry.to_string().into()];
-        drop(server.call::<Value>("EXPIREAT", name, words).await);
     }
 }
 
