@@ -42,6 +42,14 @@ impl Route {
         }
     }
 
+    /// The connection that commands for this key take.
+    pub(super) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
+        match self {
+            Self::One(server) | Self::Own(server, _) => Ok(Arc::clone(server)),
+            Self::Cluster(cluster) => cluster.owner(key).await,
+        }
+    }
+
     /// The server of this key, for what has to stay with it.
     pub(super) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {
