@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use counter_core::fred::interfaces::ClientLike;
 use counter_core::fred::prelude::{Builder, Config};
 use counter_core::{
-    AdaptiveUniqueCounter, Contents, Counters, Dimensions, RedisStore, Stats, Timestamp, UniqueCounter,
-    UniqueKey, UniqueKind, UniqueStore, Window, WindowCounters,
+    AdaptiveUniqueCounter, Counters, Dimensions, RedisStore, Stats, Timestamp, UniqueCounter, Window,
+    WindowCounters,
 };
 use tests::{FaultProxy, RedisCluster, RedisServer, until};
 use tokio::task::JoinSet;
@@ -259,32 +259,4 @@ async fn a_foreign_key_in_the_place_of_a_window_does_not_expire() {
     assert!(window.increment_at(&app, one(), now).await.is_err());
     assert!(window.try_acquire_at(&app, 9, one(), now).await.is_err());
     assert_eq!(server.int(&["TTL", &key]), -1);
-}
-
-#[tokio::test]
-async fn a_set_that_is_read_over_a_failover_is_read_whole() {
-    let (one, other) = (RedisServer::start(), RedisServer::start());
-    let proxy = FaultProxy::start(one.address()).await;
-    let through = store(&proxy.url()).await;
-    let set = UniqueKey { name: name("a"), kind: UniqueKind::Set };
-    let items: Vec<_> = (0..20_000).map(|n| format!("item {n}").into_bytes()).collect();
-    for server in [&one, &other] {
-        let direct = store(&server.url()).await;
-        for items in items.chunks(1000) {
-            direct.include(&set, items).await.expect("included");
-        }
-    }
-    for (from, to) in [(&one, &other), (&other, &one), (&one, &other)] {
-        proxy.delay_replies(Duration::from_millis(20));
-        let before = number_of_calls(from, "sscan");
-        let failover = async {
-            until("some pages are read", LIMIT, async || number_of_calls(from, "sscan") >= before + 6).await;
-            proxy.retarget(to.address());
-            from.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-            proxy.delay_replies(Duration::ZERO);
-        };
-        let (contents, ()) = tokio::join!(through.contents(&set, 1_000_000), failover);
-        let Contents::Items(found) = contents.expect("it is read anew") else { panic!("a set has items") };
-        assert_eq!(found.len(), items.len());
-    }
 }

@@ -62,7 +62,8 @@ impl RedisServer {
         if let (Some(policy), Some(1..)) = (&self.eviction, self.max_memory)
             && let Some(cost) = cost(policy)
         {
-            warnings.push(format!("maxmemory-policy is {policy}: when memory is short, {cost}; use noeviction"));
+            warnings
+                .push(format!("maxmemory-policy is {policy}: when memory is short, {cost}; use noeviction"));
         }
         warnings
     }
@@ -71,7 +72,9 @@ impl RedisServer {
 /// What a policy takes away of what was promised.
 fn cost(policy: &str) -> Option<&'static str> {
     if policy.starts_with("allkeys-") {
-        Some("counts and totals that were acknowledged are lost, and so is what guards against counting twice")
+        Some(
+            "counts and totals that were acknowledged are lost, and so is what guards against counting twice",
+        )
     } else if policy.starts_with("volatile-") {
         Some("visitors, salts and the counts of limits are lost before their time")
     } else {
@@ -108,9 +111,13 @@ pub(super) async fn at_start(shared: &Shared) {
 /// Asks again now and then, and after a connection was made anew, which may lead to another server.
 pub(super) async fn now_and_then(shared: &Shared) {
     let connections = shared.route.connections();
-    let is_due = shared.probed.0.lock().expect("nothing panics under this lock").as_ref().is_none_or(|last| {
-        last.connections != connections || last.at.elapsed() >= PERIOD
-    });
+    let is_due = shared
+        .probed
+        .0
+        .lock()
+        .expect("nothing panics under this lock")
+        .as_ref()
+        .is_none_or(|last| last.connections != connections || last.at.elapsed() >= PERIOD);
     if is_due {
         // The next time will tell.
         drop(look(shared).await);
@@ -192,7 +199,10 @@ mod tests {
             };
             let warnings = server.warnings();
             assert_eq!(warnings.len(), usize::from(told.is_some()), "{policy}: {warnings:?}");
-            assert!(warnings.iter().all(|warning| warning.contains(told.unwrap_or_default())), "{warnings:?}");
+            assert!(
+                warnings.iter().all(|warning| warning.contains(told.unwrap_or_default())),
+                "{warnings:?}"
+            );
         }
     }
 }

@@ -56,7 +56,10 @@ impl Refusal {
     fn begin(&self, words: &str, now: Instant) {
         let before = self.lock().replace(Refused { at: now, next: now + PERIOD });
         if before.is_none() {
-            tracing::warn!(words, "the server refuses scripts: transactions take their place, which cost more");
+            tracing::warn!(
+                words,
+                "the server refuses scripts: transactions take their place, which cost more"
+            );
         }
     }
 
@@ -76,9 +79,9 @@ impl Refusal {
 /// Whether this is how a server refuses scripts, all of them. What a script may not do, or which key may not be
 /// used, is another matter, though its words may hold the same ones.
 fn are_refused(error: &Error) -> bool {
-    answer_of(error).and_then(refused_command).is_some_and(|command| {
-        ["eval", "evalsha"].iter().any(|script| command.eq_ignore_ascii_case(script))
-    })
+    answer_of(error)
+        .and_then(refused_command)
+        .is_some_and(|command| ["eval", "evalsha"].iter().any(|script| command.eq_ignore_ascii_case(script)))
 }
 
 /// The command that a server's words say is not permitted, or is none.

@@ -1,13 +1,13 @@
 //! The same by transactions, for servers that refuse scripts.
 //!
 //! A key is made by `SET … NX EXAT` and counted by `INCRBY`, in one MULTI: nobody sees one without the
-//! other, and none is left without an expiry. What depends on what is there watches it.
+//! other, and the expiry is set once. What depends on what is there watches it.
 
 use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::super::Shared;
-use super::super::connection::{Command, unavailable};
+use super::super::connection::{Command, Connection, unavailable};
 use super::super::keys::Keys;
 use super::super::transaction::{Queue, Transaction};
 use super::refused;
@@ -35,6 +35,9 @@ pub(super) async fn add(
     let executed = async { server.begin_in(Queue::Calls).await?.execute_for_integers(commands).await };
     let answers = shared.route.learn(executed.await)?;
     let answers = answers.ok_or_else(|| unavailable("a transaction that watches nothing was given up"))?;
+    for (name, (addition, answers)) in names.iter().zip(some.iter().zip(answers.chunks(COMMANDS))) {
+        unless_it_expires(&server, name, addition.key.expiry, answers).await;
+    }
     Ok(answers.chunks(COMMANDS).map(count).collect())
 }
 
@@ -58,7 +61,10 @@ pub(super) async fn add_within(
         };
         match shared.route.learn(attempt.await)? {
             Err(count) => return Ok((false, count)),
-            Ok(Some(answers)) => return Ok((true, self::count(&answers)?)),
+            Ok(Some(answers)) => {
+                unless_it_expires(&server, counter, addition.key.expiry, &answers).await;
+                return Ok((true, self::count(&answers)?));
+            }
             // Somebody else counted meanwhile.
             Ok(None) => {}
         }
@@ -92,24 +98,24 @@ pub(super) async fn add_once(
         };
         match shared.route.learn(attempt.await)? {
             Err(count) => return Ok((false, count)),
-            Ok(Some(answers)) => return Ok((true, count(&answers)?)),
+            Ok(Some(answers)) => {
+                unless_it_expires(&server, counter, key.expiry, &answers).await;
+                return Ok((true, count(&answers)?));
+            }
             Ok(None) => {}
         }
     }
     Err(contended())
 }
 
-/// Makes the key where it is not there, counts, and sets when it expires.
-///
-/// Of a window that is over for the server's clock, the first makes a key that is gone before the second, and
-/// what that makes would stay for ever. The third does nothing to a key that holds something else.
+/// Makes the key where it is not there, counts, and asks whether it expires.
 fn counting(name: &str, amount: u64, expiry: Timestamp) -> [Command; COMMANDS] {
     let (amount, expiry) = (amount.to_string(), expiry.to_string());
     let words = |words: &[&str]| words.iter().copied().map(Value::from).collect();
     [
         ("SET", words(&[name, "0", "NX", "EXAT", &expiry])),
         ("INCRBY", words(&[name, &amount])),
-        ("GETEX", words(&[name, "EXAT", &expiry])),
+        ("TTL", words(&[name])),
     ]
 }
 
@@ -121,6 +127,20 @@ fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
         }
         Some(Err(words)) => Err(refused(words.clone())),
         _ => Err(unavailable("no answer to INCRBY")),
+    }
+}
+
+/// Of a window that is over for the server's clock, `SET` makes a key that is gone before `INCRBY`, and what
+/// that makes would stay for ever. A key that was not counted is not ours, and stays as it is.
+async fn unless_it_expires(
+    server: &Connection,
+    name: &str,
+    expiry: Timestamp,
+    answers: &[Result<Option<i64>, String>],
+) {
+    if let [_, Ok(Some(_)), Ok(Some(-1)), ..] = answers {
+        let words = vec![name.into(), expiry.to_string().into()];
+        drop(server.call::<Value>("EXPIREAT", name, words).await);
     }
 }
 
