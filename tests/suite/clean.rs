@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::{Cleaner, Counters, Precisions, RedisStore, Shard, Store};
+use counter_core::{Cleaner, Counters, Grid, Precisions, RedisStore, Retention, Shard, Store, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 
 use crate::support::{always, count_at, name, precision, store, unix};
@@ -240,4 +240,21 @@ async fn an_error_does_not_end_the_loop_and_the_shutdown_does() {
     until("the sample is removed", tests::LIMIT, gone).await;
     drop(stop);
     running.await.expect("the loop ends at shutdown");
+}
+
+#[test]
+fn forgetting_takes_little_memory_however_many_buckets_visitors_have() {
+    let server = RedisServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let second = Retention { precision: precision(1), samples: NonZeroU32::new(200_000).expect("not 0") };
+    let grid = Grid { visitors: Precisions::new([second]).expect("one precision"), ..Grid::default() };
+    let now = Timestamp::now();
+    let old = format!("access:unique:1:a:{}", now.minus(199_000));
+    server.command(&["SET", &old, "forgotten"]);
+    let store = runtime.block_on(store(&server.url()));
+    let taken = allocation_counter::measure(|| {
+        runtime.block_on(store.forget(&name("a"), &grid, now)).expect("the server is there");
+    });
+    assert_eq!(server.int(&["EXISTS", &old]), 0);
+    assert!(taken.bytes_max < 5_000_000, "{taken:?}");
 }

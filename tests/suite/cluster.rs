@@ -1,15 +1,17 @@
 //! Law 1 on a cluster: while slots move, nodes stop, and several instances write.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use counter_core::{
     CounterName, Counters, Precision, Recorder, RedisStore, Shards, Stats, Store, Timestamp, VisitorKey,
 };
 use tests::cluster::RedisCluster;
 use tests::until;
+use tokio::task::JoinSet;
 
 use crate::support::{count_at, name, precision};
 
@@ -234,4 +236,21 @@ async fn several_instances_on_a_cluster_add_up() {
         stats.push(one.end().await);
     }
     assert_exact(&stats[0], &expected).await;
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_a_cluster_that_does_not_answer_wait_together() {
+    // It accepts, and that is all.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("redis-cluster://{}", silent.local_addr().expect("it is bound"));
+    let store = RedisStore::builder().connect(&url).await.expect("an address");
+    let mut calls = JoinSet::new();
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let store = store.clone();
+        calls.spawn(async move { store.lifetimes(&[name("a")]).await });
+    }
+    assert!(calls.join_all().await.iter().all(Result::is_err));
+    // One after the other they would take more than a second each.
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }

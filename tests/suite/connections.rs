@@ -167,10 +167,30 @@ async fn what_a_server_is_and_can_do_is_told() {
     assert_eq!((facts.cluster, facts.scripts), (Some(false), true));
     server.command(&["ACL", "SETUSER", "default", "-eval", "-evalsha", "-info"]);
     let facts = store.server().await.expect("it answers");
-    assert_eq!((facts.version, facts.cluster, facts.scripts), (None, None, false));
+    assert_eq!((&facts.version, facts.cluster, facts.scripts), (&None, None, false));
+    assert_eq!((facts.transactions, facts.max_memory, &facts.eviction), (true, None, &None));
+    assert!(facts.warnings().is_empty(), "{facts:?}");
     let cluster = RedisCluster::start();
     let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
     assert_eq!(store.server().await.expect("it answers").cluster, Some(true));
+}
+
+#[tokio::test]
+async fn a_policy_of_eviction_that_breaks_a_promise_is_told() {
+    let server = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"]);
+    let store = RedisStore::builder().connect(&server.url()).await.expect("an address");
+    let facts = store.server().await.expect("it answers");
+    assert_eq!((facts.max_memory, facts.eviction.as_deref()), (Some(100 << 20), Some("noeviction")));
+    assert!(facts.warnings().is_empty(), "{facts:?}");
+    for policy in ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"] {
+        server.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
+        let facts = store.server().await.expect("it answers");
+        let warnings = facts.warnings();
+        assert!(matches!(&warnings[..], [warning] if warning.contains(policy)), "{facts:?}");
+    }
+    // As much memory as there is: nothing is evicted.
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(store.server().await.expect("it answers").warnings().is_empty());
 }
 
 #[tokio::test]

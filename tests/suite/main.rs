@@ -22,6 +22,7 @@ mod outage;
 mod cluster;
 mod sentinel;
 mod connections;
+mod transactions;
 mod metrics;
 mod window;
 mod entity;

@@ -4,8 +4,9 @@
 //!
 //! Redis from 6.2 on, or Valkey; one server, a master with replicas under Sentinel, or a cluster. How
 //! each is addressed is said at [`RedisBuilder`](crate::RedisBuilder), and
-//! [`RedisStore::server`](crate::RedisStore::server) tells what a server can do. What a server evicts
-//! is lost, and nobody is told: `maxmemory-policy` should be `noeviction`.
+//! [`RedisStore::server`](crate::RedisStore::server) tells what a server can do, and which of its settings
+//! break a promise; the log says the same at the start and, where a cleaner runs, after they have changed. Its
+//! `maxmemory-policy` should be `noeviction`: [below](#memory-and-eviction) is what each of the others costs.
 //!
 //! # Rights
 //!
@@ -16,11 +17,12 @@
 //! ```
 //!
 //! The second pattern is for shards. In a cluster `+cluster|slots` is needed as well, and where scripts
-//! are not allowed, `+watch +unwatch +multi +exec` in the place of the first two, with the same promises
-//! at a higher cost:
+//! are not allowed, `+watch +unwatch +multi +exec +discard` in the place of the first two, with the same
+//! promises at a higher cost. Where neither is allowed nothing is written, and
+//! [`last_error`](crate::Health::last_error) says so:
 //!
 //! ```text
-//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +get +set +mget +del +expireat +time +hincrby +hset +hsetnx +hscan +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
+//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +get +set +mget +del +expireat +time +hincrby +hset +hsetnx +hscan +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! With `+info` as well, a server that lost all its data is told from one that evicted keys, and only then it is sent
@@ -28,6 +30,20 @@
 //!
 //! A right that is missing inside of a script drops the hits of that key, with the reason `other` in the
 //! ledger and an error in the log.
+//!
+//! # Memory and eviction
+//!
+//! With a bound on its memory (`maxmemory`) a server does what `maxmemory-policy` says when that is used up. A
+//! policy other than the first takes keys away that were promised to stay:
+//!
+//! | policy | what goes | what that costs |
+//! |---|---|---|
+//! | `noeviction`, the default | nothing: writes are refused (`OOM`) | hits wait in the processes and arrive when there is room again, limits do what they do while the store is away; nothing is lost |
+//! | `volatile-lru`, `-lfu`, `-random`, `-ttl` | what has an expiry: visitors, their salts, and windows | uniques are too low; without its salt an epoch's visitors count twice; a window begins again at 0, so a limit lets more pass than it says; counts, totals and sets of unique counters stay |
+//! | `allkeys-…` | anything | counts and totals become lower than what was acknowledged, a batch that was under way when its fence went is dropped as in doubt; nothing counts twice |
+//!
+//! Whether `maxmemory` is near, `INFO memory` says; [the guide to scale](crate::guide::scale) says how much a
+//! counter takes.
 //!
 //! # Days of the site
 //!
@@ -131,13 +147,14 @@
 //! | `OOM`, `NOREPLICAS`, `MISCONF` when saving fails, `BUSY` with a long script | nothing was applied; batches are sent again | these words |
 //! | `READONLY`: the master became a replica | the connection is made anew, and finds the new master by Sentinel or by name | `READONLY` |
 //! | `SCRIPT FLUSH`, a restart | the script is sent whole, once | nothing |
-//! | scripts are not allowed | transactions are used instead, for good | [`RedisServer::scripts`](crate::RedisServer::scripts) is `false` |
+//! | scripts are not allowed | transactions are used instead; a script is tried again each minute | a warning with the server's words; [`RedisServer::scripts`](crate::RedisServer::scripts) is `false` |
+//! | transactions are not allowed either | nothing is applied; batches are sent again | `neither scripts nor transactions (MULTI) are permitted`, and the same warning at the start |
 //! | a failover loses what was acknowledged | the batches of the last minute, 16 MiB at most, are sent again | a warning with how many; what is older is [`lost_by_server`](crate::Hits::lost_by_server) |
 //! | the data set is lost or flushed, or a replica takes over that had nothing of this process yet | the same: the batches of the last minute are sent again, what is older is gone | the same |
 //! | a node of a cluster is away | its shards wait, the others go on; reading what it has fails | the trouble of the shard that has failed for longest |
 //! | a slot moves to another node | its shard waits until its keys are together again; until then reading it fails | `TRYAGAIN`, `ASK` or `MOVED`, for that time |
 //! | a key holds something else (`WRONGTYPE`, no number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
-//! | keys are evicted | what was evicted is gone: visitors and windows under `volatile-*`, counts as well under `allkeys-*`; nothing counts twice, and visitors who come again count | where it was a fence, a warning; a batch that was under way is [`dropped`](crate::Dropped::in_doubt) as in doubt |
+//! | keys are evicted | what was evicted is gone, and nothing counts twice: see [memory and eviction](#memory-and-eviction) | a warning at the start that names the policy |
 //! | the fence of a process is gone, and its counts are not (evicted, deleted by hand, silent for 30 days) | the process begins anew, and sends again nothing that was acknowledged | the same |
 //! | the clock of one machine is ahead | its cleaner believes the server's clock; its hits count in the buckets of its own time, those that are more than 25 hours ahead are [`dropped`](crate::Dropped::ahead) | [`clock_skew`](crate::Health::clock_skew), and a warning beyond 5 s |
 //! | something panics that the flusher or the cleaner calls: a store, a log, a recorder of metrics | the panic is caught, and the batch is sent again | `something that was called panicked` |
@@ -172,5 +189,6 @@
 //! | a call, from the command to the answer | 5 s at most |
 //! | silence after which a connection is taken for dead | 3 s, looked at each half second |
 //! | connecting, and the first exchange on a connection | 2 s each at most |
+//! | waiting for the connection of transactions, where scripts are not allowed | 5 s at most |
 //! | between two attempts to connect | 50 ms, doubled up to 2 s |
 //! | between two attempts to flush | 50 ms, doubled up to 2 s, each up to a half shorter at random |

@@ -5,6 +5,7 @@ mod cluster;
 mod route;
 mod transaction;
 mod script;
+mod refusal;
 mod apply;
 mod clean;
 mod forget;
@@ -23,13 +24,16 @@ mod builder;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::time::Instant;
 
 pub use builder::{ConnectError, RedisBuilder};
 pub use keys::{Namespace, NamespaceError};
 pub use probe::RedisServer;
 
 use keys::Keys;
+use probe::Probed;
+use refusal::Refusal;
 use route::Route;
 use script::Script;
 use skew::Skew;
@@ -78,8 +82,8 @@ struct Shared {
     #[cfg(feature = "entity")]
     entity: entity::Scripts,
     skew: Skew,
-    /// Whether the server was seen to refuse scripts.
-    plain: AtomicBool,
+    refusal: Refusal,
+    probed: Probed,
 }
 
 impl RedisStore {
@@ -117,7 +121,8 @@ impl RedisStore {
             #[cfg(feature = "entity")]
             entity: entity::Scripts::new(),
             skew: Skew::default(),
-            plain: AtomicBool::new(false),
+            refusal: Refusal::default(),
+            probed: Probed::default(),
         }))
     }
 
@@ -130,21 +135,11 @@ impl RedisStore {
 impl Shared {
     /// Whether a call was refused because it is a script.
     fn refused_a_script<T>(&self, answer: &Result<T, Error>) -> bool {
-        let refused = answer.as_ref().is_err_and(probe::are_refused);
-        if refused {
-            self.refuse_scripts();
-        }
-        refused
-    }
-
-    fn refuse_scripts(&self) {
-        if !self.plain.swap(true, Ordering::Relaxed) {
-            tracing::info!("the server refuses scripts: batches go as transactions");
-        }
+        self.refusal.learn(answer, Instant::now())
     }
 
     fn runs_scripts(&self) -> bool {
-        !self.plain.load(Ordering::Relaxed)
+        self.refusal.runs_scripts(Instant::now())
     }
 
     /// Whether every key says its shard.
@@ -185,6 +180,9 @@ impl Store for RedisStore {
     }
 
     async fn clean(&self, shard: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
+        if shard == Shard::default() {
+            probe::now_and_then(&self.0).await;
+        }
         if self.0.runs_scripts() {
             let answer = clean::clean(&self.0, shard, now, kept).await;
             if !self.0.refused_a_script(&answer) {

@@ -1,13 +1,15 @@
 //! Unique counters where others are at work: on the same counter, on its key, on the connection.
 
 use counter_core::{
-    AdaptiveUniqueCounter, Distinct, Error, ErrorKind, ExcludingCounter, RedisStore, UniqueCounter,
+    AdaptiveUniqueCounter, Contents, Distinct, Error, ErrorKind, ExcludingCounter, RedisStore, UniqueCounter,
+    UniqueKey, UniqueKind, UniqueStore,
 };
 use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
 
 use super::{adaptive, count, hll, include, set, sketch_of, store, visitors, without_scripts};
 use crate::connections::{self, line_of_the_guide};
+use crate::support::name;
 
 #[tokio::test]
 async fn a_counter_lies_under_the_key_that_is_documented() {
@@ -229,5 +231,40 @@ async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
             set_user(&words);
         }
         use_all(&store).await.expect("nothing else is needed");
+    }
+}
+
+/// How many pages of sets a server was asked for.
+fn scans(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).text().expect("INFO answers text");
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_sscan:calls=")?.split(',').next());
+    line.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn a_set_that_is_read_over_a_failover_is_read_whole() {
+    let (one, other) = (RedisServer::start(), RedisServer::start());
+    let proxy = FaultProxy::start(one.address()).await;
+    let through = store(&proxy.url()).await;
+    let set = UniqueKey { name: name("a"), kind: UniqueKind::Set };
+    let items: Vec<_> = (0..20_000).map(|n| format!("item {n}").into_bytes()).collect();
+    for server in [&one, &other] {
+        let direct = store(&server.url()).await;
+        for items in items.chunks(1000) {
+            direct.include(&set, items).await.expect("included");
+        }
+    }
+    for (from, to) in [(&one, &other), (&other, &one), (&one, &other)] {
+        proxy.delay_replies(Duration::from_millis(20));
+        let before = scans(from);
+        let failover = async {
+            until("some pages are read", Duration::from_secs(30), async || scans(from) >= before + 6).await;
+            proxy.retarget(to.address());
+            from.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            proxy.delay_replies(Duration::ZERO);
+        };
+        let (contents, ()) = tokio::join!(through.contents(&set, 1_000_000), failover);
+        let Contents::Items(found) = contents.expect("it is read anew") else { panic!("a set has items") };
+        assert_eq!(found.len(), items.len());
     }
 }

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
@@ -94,9 +94,8 @@ impl RedisBuilder {
     /// Outside of a Tokio runtime.
     pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
         let (route, clustered) = match &config.server {
-            ServerConfig::Clustered { hosts, .. } => {
-                let seeds = hosts.clone();
-                (Cluster::open(config, seeds).map(|cluster| Route::Cluster(Box::new(cluster))), true)
+            ServerConfig::Clustered { .. } => {
+                (Cluster::open(config).map(|cluster| Route::Cluster(Box::new(cluster))), true)
             }
             _ => (Connection::open(config).map(|server| Route::One(Arc::new(server))), false),
         };
@@ -114,7 +113,9 @@ impl RedisBuilder {
     #[must_use]
     pub fn client(self, client: Client) -> RedisStore {
         let clustered = client.is_clustered();
-        self.store(Route::One(Arc::new(Connection::of(client))), clustered)
+        let client = Arc::new(Connection::of(client));
+        let route = if clustered { Route::Own(client, OnceLock::new()) } else { Route::One(client) };
+        self.store(route, clustered)
     }
 
     fn store(self, route: Route, clustered: bool) -> RedisStore {

@@ -37,11 +37,14 @@ struct Map {
     masters: Vec<(RangeInclusive<u16>, Server)>,
     /// Whether something has shown it to be out of date.
     stale: bool,
+    /// How often nodes were asked for it, and answered or not.
+    asked: u64,
 }
 
 impl Cluster {
     /// Begins to connect to the nodes that the user named.
-    pub(super) fn open(config: Config, seeds: Vec<Server>) -> Result<Self, FredError> {
+    pub(super) fn open(config: Config) -> Result<Self, FredError> {
+        let seeds = config.server.hosts();
         let mut map = Map { stale: true, ..Map::default() };
         for seed in &seeds {
             map.nodes.insert(seed.clone(), connection(&config, seed)?);
@@ -123,17 +126,23 @@ impl Cluster {
 
     /// Asks all nodes for the map at once, and takes what the first one answers.
     async fn refresh(&self) -> Result<(), Error> {
+        let asked = self.map().asked;
         let _asking = self.asking.lock().await;
         let nodes: Vec<_> = {
             let map = self.map();
             if !map.stale {
                 return Ok(());
             }
+            // Those that waited meanwhile do not ask again one after the other: it may take seconds each time.
+            if map.asked != asked {
+                return Err(unavailable("no node of the cluster has answered"));
+            }
             map.nodes.iter().map(|(server, node)| (server.clone(), Arc::clone(node))).collect()
         };
-        let asked = nodes.iter().map(|(server, node)| Box::pin(ask(server, node)));
-        let (masters, _) = select_ok(asked).await?;
+        let answer = select_ok(nodes.iter().map(|(server, node)| Box::pin(ask(server, node)))).await;
         let mut map = self.map();
+        map.asked += 1;
+        let (masters, _) = answer?;
         let mut wanted: Vec<_> = masters.iter().map(|(_, server)| server.clone()).collect();
         wanted.extend(self.seeds.iter().cloned());
         map.gone += map

@@ -13,6 +13,7 @@ use fred::util::redis_keyslot;
 use tokio::time::timeout;
 
 use super::link::{Link, answers};
+use super::transaction::Queues;
 use crate::{Error, ErrorKind};
 
 /// The connection to one server, or to the master that sentinels tell of.
@@ -24,8 +25,7 @@ pub(super) struct Connection {
     /// What a new client is made of; nothing when the client is the user's own.
     config: Option<Config>,
     link: Mutex<Arc<Link>>,
-    /// For one transaction at a time.
-    pub(super) exclusive: tokio::sync::Mutex<Option<Link>>,
+    pub(super) transactions: Queues,
     pub(super) options: Options,
     /// Connections made by clients that were replaced.
     connections: AtomicU64,
@@ -36,7 +36,7 @@ pub(super) type Command = (&'static str, Vec<Value>);
 
 /// For one command, from the call to the answer. It must be longer than the time after which the
 /// client takes a silent server for dead.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
@@ -51,7 +51,7 @@ impl Connection {
 
     /// Uses a client of the user's own.
     pub(super) fn of(client: Client) -> Self {
-        Self::new(None, Link::new(client, None))
+        Self::new(None, Link::of(client))
     }
 
     fn new(config: Option<Config>, link: Link) -> Self {
@@ -59,7 +59,7 @@ impl Connection {
         Self {
             config,
             link: Mutex::new(Arc::new(link)),
-            exclusive: tokio::sync::Mutex::default(),
+            transactions: Queues::default(),
             options,
             connections: AtomicU64::new(0),
         }
@@ -107,16 +107,14 @@ impl Connection {
         answers.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
     }
 
-    /// A connection that is not made again when it breaks.
-    pub(super) async fn connect_once(&self) -> Result<Link, Error> {
-        let mut config = self.config.clone().unwrap_or_else(|| self.link().client.client_config());
-        config.fail_fast = true;
-        let mut link = Link::open_by(&config, None).map_err(explain)?;
-        match timeout(TIMEOUT, link.client.init()).await {
-            Ok(connected) => link.task = Some(connected.map_err(explain)?),
-            Err(_) => return Err(unavailable("no connection for a transaction in time")),
-        }
-        Ok(link)
+    /// Begins to make a connection that is not made again when it breaks.
+    pub(super) fn connect_once(&self) -> Result<Link, Error> {
+        Link::open_once(self.config()).map_err(explain)
+    }
+
+    /// What its client was made of.
+    pub(super) fn config(&self) -> Config {
+        self.config.clone().unwrap_or_else(|| self.link().client.client_config())
     }
 
     /// The client of the moment, a new one if the task of the last has ended.

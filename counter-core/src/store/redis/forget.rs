@@ -22,13 +22,20 @@ pub(super) async fn forget(
         calls.push(("ZREM", vec![(&keys.due).into(), (&member).into()]));
         calls.push(("DEL", vec![keys.count(kept.precision, counter).into()]));
     }
-    let visitors = grid.visitors.iter().flat_map(|kept| {
-        let precision = kept.precision;
-        let starts = precision.starts(kept.oldest(now)..now.plus(precision.as_seconds().into()));
-        starts.map(move |start| Value::from(keys.unique(counter, Bucket { precision, start })))
-    });
-    let visitors: Vec<_> = visitors.collect();
-    calls.extend(visitors.chunks(KEYS).map(|keys| ("DEL", keys.to_vec())));
     let _: Vec<Value> = shared.route.call_all(&keys.total, calls).await?;
+    // One piece after the other: there may be millions, if a visitor precision is fine and kept for long.
+    for kept in grid.visitors.iter() {
+        let precision = kept.precision;
+        let mut starts = precision.starts(kept.oldest(now)..now.plus(precision.as_seconds().into()));
+        loop {
+            let some = starts.by_ref().take(KEYS);
+            let some: Vec<Value> =
+                some.map(|start| keys.unique(counter, Bucket { precision, start }).into()).collect();
+            if some.is_empty() {
+                break;
+            }
+            let _: Value = shared.route.call("DEL", &keys.total, some).await?;
+        }
+    }
     Ok(())
 }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -9,12 +9,15 @@ use fred::types::config::{Config, ConnectionConfig, ReconnectPolicy, Server, Tcp
 use fred::types::{Builder, ConnectHandle};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
+use tokio::time::timeout;
 
 /// A client of fred and what it tells.
 pub(super) struct Link {
     pub(super) client: Client,
-    /// The task of a client that was made here.
-    pub(super) task: Option<ConnectHandle>,
+    /// The task of a client that was made here. It is here before anything is awaited: a caller may go away
+    /// at every await, and what is not owned then, nothing ends.
+    task: Option<ConnectHandle>,
+    ended: AtomicBool,
     told: Mutex<Told>,
     /// How many calls in a row had no answer.
     unanswered: AtomicU32,
@@ -32,29 +35,51 @@ struct Told {
 /// After so many calls in a row without an answer the client itself is taken for dead.
 const UNANSWERED: u32 = 3;
 
+/// How long to listen for a connection before its state is looked at again.
+const LOOK: Duration = Duration::from_millis(50);
+
 impl Link {
     /// Begins to connect, and does so again whenever the connection breaks.
     pub(super) fn open(config: &Config) -> Result<Self, FredError> {
         let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
         policy.set_jitter(50);
-        let mut link = Self::open_by(config, Some(policy))?;
-        link.task = Some(link.client.connect());
-        Ok(link)
+        Self::open_by(config.clone(), Some(policy))
     }
 
-    pub(super) fn open_by(config: &Config, policy: Option<ReconnectPolicy>) -> Result<Self, FredError> {
-        let mut builder = Builder::from_config(config.clone());
+    /// Begins to connect, once: when that fails, or the connection breaks, it has ended.
+    pub(super) fn open_once(config: Config) -> Result<Self, FredError> {
+        Self::open_by(Config { fail_fast: true, ..config }, None)
+    }
+
+    fn open_by(config: Config, policy: Option<ReconnectPolicy>) -> Result<Self, FredError> {
+        let mut builder = Builder::from_config(config);
         builder.with_connection_config(|connection| *connection = connection_config());
         if let Some(policy) = policy {
             builder.set_policy(policy);
         }
-        Ok(Self::new(builder.build()?, None))
+        // What goes wrong is listened to before there is anything that could.
+        let mut link = Self::of(builder.build()?);
+        link.task = Some(link.client.connect());
+        Ok(link)
     }
 
-    pub(super) fn new(client: Client, task: Option<ConnectHandle>) -> Self {
+    /// A client of the user's own.
+    pub(super) fn of(client: Client) -> Self {
         let (troubles, connected) = (client.error_rx(), client.reconnect_rx());
         let told = Mutex::new(Told { troubles, connected, trouble: None, connections: 0 });
-        Self { client, task, told, unanswered: AtomicU32::new(0) }
+        Self { client, task: None, ended: AtomicBool::new(false), told, unanswered: AtomicU32::new(0) }
+    }
+
+    /// Waits until it is connected, or cannot be.
+    pub(super) async fn connected(&self) -> Result<(), FredError> {
+        while !self.has_ended() {
+            // A connection that is made between fred's look at the state and its listening is not told.
+            if let Ok(answer) = timeout(LOOK, self.client.wait_for_connect()).await {
+                return answer;
+            }
+        }
+        let trouble = self.latest_trouble();
+        Err(trouble.unwrap_or_else(|| FredError::new(FredKind::IO, "the connection could not be made")))
     }
 
     /// The answer, or that the connection broke, or could not be made, before it came.
@@ -80,7 +105,17 @@ impl Link {
 
     /// Whether nobody works at its connection any more.
     pub(super) fn has_ended(&self) -> bool {
-        self.task.as_ref().is_some_and(ConnectHandle::is_finished)
+        self.ended.load(Ordering::Relaxed) || self.task.as_ref().is_some_and(ConnectHandle::is_finished)
+    }
+
+    /// Ends the client and its connection.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        // The client's own `quit` waits for a server that may be away, and without this its task would
+        // live on.
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 
     pub(super) fn answered(&self) {
@@ -129,11 +164,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The client's own `quit` waits for a server that may be away, and without this its task would
-        // live on.
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+        self.end();
     }
 }
 

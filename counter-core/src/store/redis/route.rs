@@ -1,9 +1,9 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fred::types::{FromValue, Value};
 
 use super::cluster::Cluster;
-use super::connection::{Command, Connection};
+use super::connection::{Command, Connection, explain};
 use crate::Error;
 
 /// The way to the server that has a key.
@@ -11,6 +11,9 @@ use crate::Error;
 pub(super) enum Route {
     One(Arc<Connection>),
     Cluster(Box<Cluster>),
+    /// A user's own client of a cluster. It goes wherever a command's key is, while a transaction has to stay
+    /// with one server: so there is a cluster of our own as soon as one is needed.
+    Own(Arc<Connection>, OnceLock<Box<Cluster>>),
 }
 
 impl Route {
@@ -22,7 +25,7 @@ impl Route {
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
         match self {
-            Self::One(server) => server.call(command, key, arguments).await,
+            Self::One(server) | Self::Own(server, _) => server.call(command, key, arguments).await,
             Self::Cluster(cluster) => cluster.call(command, key, arguments).await,
         }
     }
@@ -34,16 +37,34 @@ impl Route {
         calls: Vec<Command>,
     ) -> Result<Vec<R>, Error> {
         match self {
-            Self::One(server) => server.call_all(key, calls).await,
+            Self::One(server) | Self::Own(server, _) => server.call_all(key, calls).await,
             Self::Cluster(cluster) => cluster.call_all(key, calls).await,
         }
     }
 
-    /// The server of this key.
+    /// The connection that commands for this key take.
+    pub(super) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
+        match self {
+            Self::One(server) | Self::Own(server, _) => Ok(Arc::clone(server)),
+            Self::Cluster(cluster) => cluster.owner(key).await,
+        }
+    }
+
+    /// The server of this key, for what has to stay with it.
     pub(super) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {
             Self::One(server) => Ok(Arc::clone(server)),
             Self::Cluster(cluster) => cluster.owner(key).await,
+            Self::Own(client, cluster) => {
+                let cluster = match cluster.get() {
+                    Some(cluster) => cluster,
+                    None => {
+                        let new = Cluster::open(client.config()).map_err(explain)?;
+                        cluster.get_or_init(|| Box::new(new))
+                    }
+                };
+                cluster.owner(key).await
+            }
         }
     }
 
@@ -52,13 +73,17 @@ impl Route {
         match self {
             Self::One(_) => answer,
             Self::Cluster(cluster) => cluster.learn(answer),
+            Self::Own(_, cluster) => match cluster.get() {
+                Some(cluster) => cluster.learn(answer),
+                None => answer,
+            },
         }
     }
 
     /// Waits for the first connection, a few seconds at most.
     pub(super) async fn wait(&self) {
         match self {
-            Self::One(server) => server.wait().await,
+            Self::One(server) | Self::Own(server, _) => server.wait().await,
             Self::Cluster(cluster) => cluster.wait().await,
         }
     }
@@ -68,6 +93,9 @@ impl Route {
         match self {
             Self::One(server) => server.connections(),
             Self::Cluster(cluster) => cluster.connections(),
+            Self::Own(client, cluster) => {
+                client.connections() + cluster.get().map_or(0, |cluster| cluster.connections())
+            }
         }
     }
 }

@@ -1,54 +1,108 @@
 //! WATCH, MULTI and EXEC, for servers that refuse scripts.
 //!
-//! What is watched is watched by a connection. So a transaction has one of its own, which is used by
-//! one at a time and never connects again by itself: after anything that goes wrong it is thrown away,
-//! and with it whatever was under way.
+//! What is watched is watched by a connection. So transactions have connections of their own, each of them for
+//! one at a time, which never connect again by themselves: after trouble they are thrown away, and with them
+//! whatever was under way. There are two for a server, however many callers there are: one for batches and
+//! cleaning, one for all other calls.
+//!
+//! A caller may go away at any await. So the connection lies in its queue and not in the caller's future, and
+//! says there what was begun: the next transaction ends that first.
 
+use fred::error::Error as FredError;
 use fred::interfaces::ClientLike;
 use fred::types::{FromValue, Resp3Frame, Value};
-use tokio::sync::MutexGuard;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
 
-use super::connection::{Command, Connection, command, explain, unavailable};
-use super::link::Link;
-use crate::Error;
+use super::connection::{Command, Connection, TIMEOUT, answer_of, command, explain, unavailable};
+use super::link::{Link, answers};
+use crate::{Error, ErrorKind};
 
-/// A connection that watches a key.
-pub(super) struct Transaction<'a> {
-    /// Where the connection goes when all went well.
-    place: MutexGuard<'a, Option<Link>>,
+/// The transactions of one server.
+#[derive(Default)]
+pub(super) struct Queues {
+    upkeep: Mutex<Option<Exclusive>>,
+    calls: Mutex<Option<Exclusive>>,
+}
+
+/// Which transactions wait for one another.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Queue {
+    /// Batches and cleaning.
+    Upkeep,
+    /// All that a request of the application's may wait for.
+    Calls,
+}
+
+/// A connection for one transaction at a time.
+struct Exclusive {
     link: Link,
+    begun: Begun,
+}
+
+/// What may be under way on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Nothing,
+    /// Keys are watched.
+    Watch,
+    /// Commands are queued.
+    Multi,
+}
+
+/// A transaction that has its connection to itself.
+pub(super) struct Transaction<'a> {
+    exclusive: MutexGuard<'a, Option<Exclusive>>,
     server: &'a Connection,
 }
 
 impl Connection {
     /// Watches a key: what is executed then is so only if nobody has changed it.
     pub(super) async fn watch(&self, key: &str) -> Result<Transaction<'_>, Error> {
-        let transaction = self.begin().await?;
-        let _: Value = transaction.call("WATCH", vec![key.into()]).await?;
+        self.watch_in(Queue::Upkeep, key).await
+    }
+
+    /// As [`watch`](Self::watch), in this queue.
+    pub(super) async fn watch_in(&self, queue: Queue, key: &str) -> Result<Transaction<'_>, Error> {
+        let mut transaction = self.begin_in(queue).await?;
+        transaction.watch(key).await?;
         Ok(transaction)
     }
 
     /// Watches nothing: what is executed then is so at once, whatever others do.
-    pub(super) async fn begin(&self) -> Result<Transaction<'_>, Error> {
-        let mut place = self.exclusive.lock().await;
-        // One that broke while it was not used would be noticed by its silence alone, seconds later.
-        let link = match place.take() {
-            Some(link) if !link.has_ended() => link,
-            _ => self.connect_once().await?,
-        };
-        Ok(Transaction { place, link, server: self })
+    pub(super) async fn begin_in(&self, queue: Queue) -> Result<Transaction<'_>, Error> {
+        // One that hangs ends in bounded time. Those behind it do not wait for all that are before them.
+        let begun = timeout(TIMEOUT, async {
+            let queue = match queue {
+                Queue::Upkeep => &self.transactions.upkeep,
+                Queue::Calls => &self.transactions.calls,
+            };
+            let exclusive = queue.lock().await;
+            let mut transaction = Transaction { exclusive, server: self };
+            transaction.make_ready().await?;
+            Ok(transaction)
+        });
+        begun.await.unwrap_or_else(|_| Err(unavailable("no connection for a transaction in time")))
     }
 }
 
 impl Transaction<'_> {
+    /// Watches one more key.
+    pub(super) async fn watch(&mut self, key: &str) -> Result<(), Error> {
+        self.set(Begun::Watch);
+        let _: Value = self.call("WATCH", vec![key.into()]).await?;
+        Ok(())
+    }
+
     /// Sends one command before the transaction begins.
     pub(super) async fn call<R: FromValue>(
         &self,
         name: &'static str,
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
-        let client = self.link.client.with_options(&self.server.options);
-        client.custom(command(name, ""), arguments).await.map_err(explain)
+        let link = self.link()?;
+        let client = link.client.with_options(&self.server.options);
+        judged(link, client.custom(command(name, ""), arguments).await)
     }
 
     /// Executes the commands at once, and answers for each what the server had against it, if anything;
@@ -74,31 +128,120 @@ impl Transaction<'_> {
     }
 
     async fn exchange(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
-        let pipeline = self.link.client.pipeline();
-        let with_options = pipeline.with_options(&self.server.options);
-        for (name, arguments) in [("MULTI", Vec::new())].into_iter().chain(commands) {
-            let queued: Result<(), _> = with_options.custom(command(name, ""), arguments).await;
-            queued.map_err(explain)?;
+        self.set(Begun::Multi);
+        // Its answer is awaited, and in each transaction, for rights may be taken away at any time: what is
+        // sent along with a MULTI that is refused would be done at once, and in part when the connection breaks.
+        let multi: Value = self.call("MULTI", Vec::new()).await.map_err(no_transactions)?;
+        if !is_ok(&multi) {
+            return Err(unavailable("no transaction began"));
         }
-        let _: Vec<Value> = pipeline.all().await.map_err(explain)?;
-        let client = self.link.client.with_options(&self.server.options);
-        let frame = client.custom_raw(command("EXEC", ""), Vec::<Value>::new()).await.map_err(explain)?;
-        let answers = match frame {
+        if !commands.is_empty() {
+            self.queue(commands).await?;
+        }
+        let link = self.link()?;
+        let client = link.client.with_options(&self.server.options);
+        let answer = client.custom_raw(command("EXEC", ""), Vec::<Value>::new()).await;
+        let answers = match judged(link, answer)? {
             Resp3Frame::Null => None,
             Resp3Frame::Array { data, .. } => Some(data),
             frame => {
                 return Err(unavailable(refusal(&frame).unwrap_or_else(|| "no answer to EXEC".to_owned())));
             }
         };
-        *self.place = Some(self.link);
+        self.set(Begun::Nothing);
         Ok(answers)
+    }
+
+    async fn queue(&self, commands: Vec<Command>) -> Result<(), Error> {
+        let link = self.link()?;
+        let pipeline = link.client.pipeline();
+        let with_options = pipeline.with_options(&self.server.options);
+        for (name, arguments) in commands {
+            let queued: Result<(), _> = with_options.custom(command(name, ""), arguments).await;
+            queued.map_err(explain)?;
+        }
+        let answers: Vec<Value> = judged(link, pipeline.all().await)?;
+        if answers.iter().all(|answer| matches!(answer, Value::Queued)) {
+            return Ok(());
+        }
+        Err(unavailable("a command was not queued"))
     }
 
     /// Ends without executing anything.
     pub(super) async fn abandon(mut self) -> Result<(), Error> {
         let _: Value = self.call("UNWATCH", Vec::new()).await?;
-        *self.place = Some(self.link);
+        self.set(Begun::Nothing);
         Ok(())
+    }
+
+    /// Ends what an earlier transaction left, or connects.
+    async fn make_ready(&mut self) -> Result<(), Error> {
+        if !self.settles().await {
+            *self.exclusive = None;
+        }
+        if self.exclusive.is_none() {
+            let link = self.server.connect_once()?;
+            *self.exclusive = Some(Exclusive { link, begun: Begun::Nothing });
+        }
+        let link = self.link()?;
+        judged(link, link.connected().await)
+    }
+
+    /// Whether nothing is under way any more on a connection that is there.
+    async fn settles(&mut self) -> bool {
+        let Some(Exclusive { link, begun }) = &*self.exclusive else { return true };
+        // One that broke while it was not used would be noticed by its silence alone, seconds later.
+        if link.has_ended() {
+            return false;
+        }
+        match begun {
+            Begun::Nothing => return true,
+            Begun::Watch => {}
+            // Where nothing was queued, or this is not permitted, the answer to the next one says more.
+            Begun::Multi => drop(self.call::<Value>("DISCARD", Vec::new()).await),
+        }
+        let ended: Result<Value, _> = self.call("UNWATCH", Vec::new()).await;
+        let settled = ended.is_ok_and(|answer| is_ok(&answer));
+        if settled {
+            self.set(Begun::Nothing);
+        }
+        settled
+    }
+
+    fn set(&mut self, begun: Begun) {
+        if let Some(exclusive) = &mut *self.exclusive {
+            exclusive.begun = begun;
+        }
+    }
+
+    fn link(&self) -> Result<&Link, Error> {
+        let exclusive = self.exclusive.as_ref();
+        exclusive.map(|exclusive| &exclusive.link).ok_or_else(|| unavailable("there is no connection"))
+    }
+}
+
+/// Explains an answer. After one that did not come the connection is of no use.
+fn judged<T>(link: &Link, answer: Result<T, FredError>) -> Result<T, Error> {
+    let answer = answer.map_err(explain);
+    if answer.as_ref().is_err_and(|error| *error.kind() == ErrorKind::Unavailable) {
+        link.end();
+    }
+    answer
+}
+
+/// Not `QUEUED`.
+fn is_ok(answer: &Value) -> bool {
+    answer.as_str().is_some_and(|answer| answer == "OK")
+}
+
+/// Says what it means that MULTI is refused, where scripts are as well.
+fn no_transactions(error: Error) -> Error {
+    match answer_of(&error) {
+        Some(words) if answers(words, "NOPERM") || words.starts_with("ERR unknown command") => {
+            let words = format!("neither scripts nor transactions (MULTI) are permitted: {words}");
+            Error::new(ErrorKind::Refused).caused_by(words)
+        }
+        _ => error,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use fred::bytes::Bytes;
 use fred::types::{FromValue, Value};
 
-use super::connection::answer_of;
+use super::connection::{Connection, answer_of, unavailable};
 use super::retry::{it_may_pass, nothing_was_done, retried};
 use super::script::Call;
 use super::{RedisStore, Shared};
@@ -17,6 +17,9 @@ const REGISTERS: usize = 1000;
 
 /// Items that are asked for at once.
 const PAGE: &str = "1000";
+
+/// How often a set is read from its beginning before trouble on the way is told.
+const READINGS: u32 = 3;
 
 impl UniqueStore for RedisStore {
     async fn include(&self, counter: &UniqueKey, items: &[Vec<u8>]) -> Result<Included, Error> {
@@ -122,23 +125,52 @@ impl Shared {
     }
 
     async fn items(&self, key: &str, most: usize) -> Result<Contents, Error> {
-        let mut items = HashSet::new();
-        let mut cursor = "0".to_owned();
+        let mut readings = 1;
         loop {
-            let scan = || {
-                let words = [key, &cursor, "COUNT", PAGE].map(Value::from).to_vec();
-                self.route.call("SSCAN", key, words)
-            };
-            let (next, page): (String, Vec<Bytes>) = retried(it_may_pass, scan).await?;
+            match self.reading(key, most).await {
+                Err(error) if readings < READINGS && it_may_pass(&error) => readings += 1,
+                items => return items.map(Contents::Items),
+            }
+        }
+    }
+
+    /// Reads a set page by page over one and the same connection.
+    async fn reading(&self, key: &str, most: usize) -> Result<HashSet<Vec<u8>>, Error> {
+        let begin = async || {
+            let server = self.route.connection(key).await?;
+            let made = server.connections();
+            let first = self.page(&server, made, key, "0").await?;
+            Ok((server, made, first))
+        };
+        let (server, made, (mut cursor, mut page)) = retried(it_may_pass, begin).await?;
+        let mut items = HashSet::new();
+        loop {
             items.extend(page.into_iter().map(Vec::from));
             if items.len() > most {
                 return Err(Error::new(ErrorKind::TooManyItems { most: most as u64 }));
             }
-            if next == "0" {
-                return Ok(Contents::Items(items));
+            if cursor == "0" {
+                return Ok(items);
             }
-            cursor = next;
+            (cursor, page) = self.page(&server, made, key, &cursor).await?;
         }
+    }
+
+    /// The items from a cursor on, which means something to the process alone that gave it. The next connection
+    /// may lead to another: so no connection may have been made since.
+    async fn page(
+        &self,
+        server: &Connection,
+        made: u64,
+        key: &str,
+        cursor: &str,
+    ) -> Result<(String, Vec<Bytes>), Error> {
+        let words = [key, cursor, "COUNT", PAGE].map(Value::from).to_vec();
+        let page = self.route.learn(server.call("SSCAN", key, words).await)?;
+        if server.connections() == made {
+            return Ok(page);
+        }
+        Err(unavailable("the connection was made anew while the set was read"))
     }
 
     async fn registers(&self, key: &str) -> Result<Contents, Error> {

@@ -5,6 +5,7 @@ use fred::types::Value;
 use super::{EntityCopy, EntityFound, EntityLease, EntityRow, Item, Part, milliseconds, text, values};
 use crate::store::redis::Shared;
 use crate::store::redis::connection::{Command, Connection, says, unavailable};
+use crate::store::redis::transaction::Queue;
 use crate::{EntityId, Error};
 
 /// How often one who was overtaken begins again.
@@ -125,8 +126,8 @@ async fn attempt_at<T>(
     field: &str,
     decide: impl Fn(Seen) -> Vec<Command>,
 ) -> Result<Option<usize>, Error> {
-    let transaction = server.watch(&item.copy).await?;
-    let _: Value = transaction.call("WATCH", words([&item.lease])).await?;
+    let mut transaction = server.watch_in(Queue::Calls, &item.copy).await?;
+    transaction.watch(&item.lease).await?;
     let lease = transaction.call("GET", words([&item.lease])).await?;
     let found = transaction.call("HGET", words([&item.copy, field])).await;
     let (copy, field) = match found {

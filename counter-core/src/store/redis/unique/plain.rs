@@ -10,7 +10,7 @@ use fred::types::Value;
 
 use super::super::Shared;
 use super::super::connection::{Command, Connection};
-use super::super::transaction::Transaction;
+use super::super::transaction::{Queue, Transaction};
 use super::{is_of_another_type, sketch, with_items};
 use crate::store::Included;
 use crate::{Error, ErrorKind, Sketch};
@@ -39,7 +39,7 @@ async fn attempt(
     most: Option<u16>,
     items: &[Vec<u8>],
 ) -> Result<Option<Included>, Error> {
-    let watching = server.watch(key).await?;
+    let watching = server.watch_in(Queue::Calls, key).await?;
     let kind: String = watching.call("TYPE", vec![key.into()]).await?;
     let read = match most {
         Some(most) if kind != "string" => of_set(&watching, key, most, items).await,

@@ -9,7 +9,7 @@ use fred::types::Value;
 use super::super::Shared;
 use super::super::connection::{Command, Connection, unavailable};
 use super::super::keys::Keys;
-use super::super::transaction::Transaction;
+use super::super::transaction::{Queue, Transaction};
 use super::refused;
 use crate::store::{Addition, WindowKey};
 use crate::{Error, ErrorKind, Timestamp};
@@ -32,7 +32,7 @@ pub(super) async fn add(
         .zip(&names)
         .flat_map(|(addition, name)| counting(name, addition.amount, addition.key.expiry))
         .collect();
-    let executed = async { server.begin().await?.execute_for_integers(commands).await };
+    let executed = async { server.begin_in(Queue::Calls).await?.execute_for_integers(commands).await };
     let answers = shared.route.learn(executed.await)?;
     let answers = answers.ok_or_else(|| unavailable("a transaction that watches nothing was given up"))?;
     for (name, (addition, answers)) in names.iter().zip(some.iter().zip(answers.chunks(COMMANDS))) {
@@ -50,7 +50,7 @@ pub(super) async fn add_within(
     let server = shared.route.server(counter).await?;
     for _ in 0..ATTEMPTS {
         let attempt = async {
-            let transaction = server.watch(counter).await?;
+            let transaction = server.watch_in(Queue::Calls, counter).await?;
             let count = read(&transaction, counter).await?;
             if count.saturating_add(addition.amount) > limit {
                 transaction.abandon().await?;
@@ -82,7 +82,7 @@ pub(super) async fn add_once(
     let server = shared.route.server(counter).await?;
     for _ in 0..ATTEMPTS {
         let attempt = async {
-            let transaction = server.watch(tokens).await?;
+            let transaction = server.watch_in(Queue::Calls, tokens).await?;
             let asked = vec![tokens.into(), token.clone().into()];
             let known: u64 = transaction.call("SISMEMBER", asked.clone()).await?;
             let count = read(&transaction, counter).await?;
@@ -131,14 +131,14 @@ fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
 }
 
 /// Of a window that is over for the server's clock, `SET` makes a key that is gone before `INCRBY`, and what
-/// that makes would stay for ever.
+/// that makes would stay for ever. A key that was not counted is not ours, and stays as it is.
 async fn unless_it_expires(
     server: &Connection,
     name: &str,
     expiry: Timestamp,
     answers: &[Result<Option<i64>, String>],
 ) {
-    if let Some(Ok(Some(-1))) = answers.get(2) {
+    if let [_, Ok(Some(_)), Ok(Some(-1)), ..] = answers {
         let words = vec![name.into(), expiry.to_string().into()];
         drop(server.call::<Value>("EXPIREAT", name, words).await);
     }
