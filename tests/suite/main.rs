@@ -43,4 +43,5 @@ mod dashboard;
 mod browser;
 mod example;
 mod forum;
+mod forum_aborts;
 mod tidy;

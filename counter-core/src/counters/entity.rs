@@ -1,10 +1,12 @@
 //! Counts of entities: the truth in a database, copies in a cache.
 
 mod error;
+mod caught;
 mod database;
 mod flight;
 mod owed;
 mod write;
+mod transaction;
 mod read;
 mod behind;
 mod reconcile;
@@ -24,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use behind::{AddError, Additions, EntityFlusher, EntityLedger};
-pub use database::{EntityAddition, EntityBatch, EntityDatabase, EntityVerdict};
+pub use database::{EntityAddition, EntityBatch, EntityDatabase, EntityTransactions, EntityVerdict};
 pub use error::{EntityError, EntityErrorKind};
 #[cfg(feature = "mariadb")]
 pub use mariadb::MariaDatabase;
@@ -33,6 +35,7 @@ pub use postgres::PostgresDatabase;
 pub use reconcile::{Drift, Recount};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteDatabase;
+pub use transaction::UncommittedCount;
 
 use super::operations::{self, measured};
 use crate::{Entity, EntityCache, EntityId};

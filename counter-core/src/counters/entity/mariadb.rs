@@ -3,7 +3,10 @@ use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{MySql, Row};
 
 use super::sql::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
-use super::{EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityVerdict};
+use super::{
+    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityTransactions,
+    EntityVerdict,
+};
 use crate::{EntityId, EntityIdError, EntityRow, Timestamp, Versioned};
 
 /// The counts of entities in MariaDB, version 10.5 or later.

@@ -2,7 +2,10 @@ use sqlx::error::DatabaseError;
 use sqlx::{Postgres, Row};
 
 use super::sql::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
-use super::{EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityVerdict};
+use super::{
+    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityTransactions,
+    EntityVerdict,
+};
 use crate::{EntityId, EntityIdError, EntityRow, Timestamp, Versioned};
 
 /// The counts of entities in PostgreSQL.

@@ -214,10 +214,7 @@ macro_rules! sql_database {
                 by: i64,
             ) -> Result<Versioned, EntityError> {
                 let mut connection = self.connection().await?;
-                let addition = EntityAddition { id, field, by, calls: 1 };
-                let rows = Self::add(&mut connection, kind, &[addition]).await;
-                let rows = rows.map_err(|error| unconfirmed($explain, error))?;
-                rows.first().map(|row| row.row).ok_or(EntityError::new(EntityErrorKind::Malformed))
+                self.increment_in(&mut connection, kind, id, field, by).await
             }
 
             async fn read(
@@ -295,6 +292,24 @@ macro_rules! sql_database {
                 let rows = query.build().fetch_all(&self.0).await;
                 let ids = rows.and_then(|rows| rows.iter().map(Self::id).collect());
                 ids.map_err(|error| unwritten($explain, error))
+            }
+        }
+
+        impl EntityTransactions for $database {
+            type Connection = <$driver as sqlx::Database>::Connection;
+
+            async fn increment_in(
+                &self,
+                connection: &mut Self::Connection,
+                kind: &'static str,
+                id: EntityId,
+                field: &'static str,
+                by: i64,
+            ) -> Result<Versioned, EntityError> {
+                let addition = EntityAddition { id, field, by, calls: 1 };
+                let rows = Self::add(connection, kind, &[addition]).await;
+                let rows = rows.map_err(|error| unconfirmed($explain, error))?;
+                rows.first().map(|row| row.row).ok_or(EntityError::new(EntityErrorKind::Malformed))
             }
         }
     };
