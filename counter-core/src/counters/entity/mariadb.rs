@@ -7,7 +7,7 @@ use super::{
     EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityTransactions,
     EntityVerdict,
 };
-use crate::{EntityId, EntityIdError, EntityRow, Timestamp, Versioned};
+use crate::{EntityId, EntityIdError, EntityRow, Versioned};
 
 /// The counts of entities in MariaDB, version 10.5 or later.
 ///
@@ -18,6 +18,7 @@ pub struct MariaDatabase(sqlx::Pool<MySql>);
 sql_database! {
     MariaDatabase of MySql {
         schema: include_str!("mariadb.sql"),
+        now: "UNIX_TIMESTAMP()",
         insert_new: ("INSERT IGNORE INTO", ""),
         add: "ON DUPLICATE KEY UPDATE value = value + VALUES(value), version = version + 1",
         explain: explain,

@@ -9,7 +9,7 @@ use super::{
     EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityTransactions,
     EntityVerdict,
 };
-use crate::{EntityId, EntityIdError, EntityRow, Timestamp, Versioned};
+use crate::{EntityId, EntityIdError, EntityRow, Versioned};
 
 /// The counts of entities in SQLite, version 3.37 or later: the one that comes with it is.
 #[derive(Clone, Debug)]
@@ -45,6 +45,7 @@ impl SqliteDatabase {
 sql_database! {
     SqliteDatabase of Sqlite {
         schema: include_str!("sqlite.sql"),
+        now: "CAST(strftime('%s', 'now') AS INTEGER)",
         insert_new: ("INSERT INTO", " ON CONFLICT DO NOTHING"),
         add: "ON CONFLICT (kind, entity, field) DO UPDATE SET value = access_entity.value + excluded.value, \
               version = access_entity.version + 1",

@@ -47,15 +47,9 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Inner<K, D, C> {
     pub(super) async fn tell(&self, mut debt: Debt, changes: &[EntityRow]) {
         debt.written();
         self.flights.end(changes.iter().map(|change| change.id));
-        match self.cache.update(K::NAME, changes).await {
-            Ok(()) => debt.settle(),
-            Err(error) => {
-                tracing::warn!(
-                    error = error.in_full(),
-                    kind = K::NAME,
-                    "the cache does not hear of a change"
-                );
-            }
+        let telling = self.cache.update(K::NAME, changes);
+        if self.ask_cache("the cache does not hear of a change", telling).await.is_some() {
+            debt.settle();
         }
     }
 
