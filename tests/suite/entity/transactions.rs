@@ -1,7 +1,6 @@
 //! Counts that are written in the application's own transactions, with the rows that they are counts of.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ macro_rules! check {
         assert_eq!((written().await, shown().await), ((2, 2), 2));
         // Dropped at any await: whatever the server still does, it does the whole.
         for polls in (0..25).chain(0..25) {
-            let mut change = pin!(async { write(true).await.committed().await });
+            let mut change = Box::pin(async { write(true).await.committed().await });
             let mut left = polls;
             poll_fn(|context| match left {
                 0 => Poll::Ready(()),
@@ -61,6 +60,7 @@ macro_rules! check {
                 }
             })
             .await;
+            drop(change);
             let (count, rows) = written().await;
             assert_eq!(count, rows, "after {polls} polls");
         }
@@ -95,10 +95,12 @@ async fn a_writer_that_begins_waits_for_no_fence_of_another() {
         let additions = vec![EntityAddition { id: id.into(), field, by, calls }];
         EntityBatch { writer, sequence: 1, kind: "post", additions }
     };
-    database.apply(&first(WriterId::random(), 1)).await.expect("it is applied");
-    // One that is in the middle of its batch.
+    let busy = WriterId::random();
+    database.apply(&first(busy, 1)).await.expect("it is applied");
+    // It is in the middle of its next batch.
     let mut other = database.pool().begin().await.expect("it begins");
-    let fence = sqlx::query("UPDATE access_entity_fence SET sequence = sequence + 1");
+    let fence = "UPDATE access_entity_fence SET sequence = sequence + 1 WHERE writer = ?";
+    let fence = sqlx::query(fence).bind(busy.to_string());
     fence.execute(&mut *other).await.expect("it is locked");
     let applied = timeout(LIMIT, database.apply(&first(WriterId::random(), 2))).await;
     let EntityVerdict { rows, .. } = applied.expect("it waits for nobody").expect("it is applied");
