@@ -8,7 +8,7 @@ mod serve;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use counter_layer::{
 };
 use example_app::forum::Forum;
 use example_app::{ADMIN, app, demo};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -143,8 +144,7 @@ where
     let admin = admin::router_with(counters.stats(), access, options);
     let site = app(layer, forum.clone(), limit, settings.request_timeout, admin);
 
-    let listener = TcpListener::bind(settings.listen)?;
-    listener.set_nonblocking(true)?;
+    let listener = TcpListener::bind(settings.listen).await?;
     let address = listener.local_addr()?;
     let token = (!given).then_some(&*token);
     output.write_all(announcement(address, place, token, settings.demo_traffic).as_bytes())?;

@@ -1,13 +1,14 @@
 //! The server: HTTP/1, with an end to whatever a client may leave open.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
-use axum_server::Handle;
+use axum_server::{Handle, Server};
 use hyper_util::rt::TokioTimer;
+use tokio::net::TcpListener;
 
 /// How long clients may keep the server waiting.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +32,7 @@ pub(crate) async fn serve_until(
 ) -> io::Result<()> {
     let handle = Handle::new();
     // Not both versions: to find out which it is, it would wait for the first bytes without a limit.
-    let mut server = axum_server::from_tcp(listener)?.http1_only().handle(handle.clone());
+    let mut server = Server::<SocketAddr>::from_listener(listener).http1_only().handle(handle.clone());
     server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(timeouts.head);
     let serving = server.serve(site.into_make_service_with_connect_info::<SocketAddr>());
     let (mut serving, mut stop) = (pin!(serving), pin!(stop));
