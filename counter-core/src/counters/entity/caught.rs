@@ -15,8 +15,9 @@ pub(super) async fn caught<T>(doing: impl Future<Output = Result<T, EntityError>
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| doing.as_mut().poll(context))) {
         Ok(poll) => poll,
         Err(panic) => {
-            let error = EntityError::new(EntityErrorKind::Panicked);
-            Poll::Ready(Err(error.caused_by(Panicked(message(&*panic)))))
+            let error = EntityError::new(EntityErrorKind::Panicked).caused_by(Panicked(message(&*panic)));
+            discard(panic);
+            Poll::Ready(Err(error))
         }
     })
     .await
@@ -24,7 +25,16 @@ pub(super) async fn caught<T>(doing: impl Future<Output = Result<T, EntityError>
 
 /// Tells of something, where that can be told.
 pub(super) fn tell(telling: impl FnOnce()) {
-    drop(catch_unwind(AssertUnwindSafe(telling)));
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(telling)) {
+        discard(panic);
+    }
+}
+
+/// What a panic carries may panic when it is dropped; what that one carries is left alone.
+fn discard(panic: Box<dyn Any + Send>) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(another);
+    }
 }
 
 /// What a panic says.
