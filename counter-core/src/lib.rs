@@ -158,7 +158,8 @@ pub use counters::entity::SqliteDatabase;
 #[cfg(feature = "entity")]
 pub use counters::entity::{
     AddError, Additions, Drift, Entities, EntitiesBuilder, EntityAddition, EntityBatch, EntityCounts,
-    EntityDatabase, EntityError, EntityErrorKind, EntityFlusher, EntityLedger, EntityVerdict, Recount,
+    EntityDatabase, EntityError, EntityErrorKind, EntityFlusher, EntityLedger, EntityTransactions,
+    EntityVerdict, Recount, UncommittedCount,
 };
 pub use counters::folding::{FoldingFront, FoldingWorker};
 pub use counters::window::{Once, Pass, WindowCounters};

@@ -1,8 +1,8 @@
 //! A forum: members write, like, follow and join, and everything of it is counted.
 //!
 //! The forum's own tables have the truth, row by row; [`Entities`] have the counts of these rows, in the same
-//! database, with copies in the store. Whoever writes a row counts it next. Should the process end in
-//! between, the [recount](Forum::recount) finds that.
+//! database, with copies in the store. A row and its count are written in one transaction: a client that
+//! hangs up, or a process that is killed, leaves both or neither.
 
 mod error;
 mod kind;
@@ -12,10 +12,11 @@ mod feed;
 mod rows;
 mod seed;
 
-use counter_core::sqlx::SqlitePool;
 use counter_core::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use counter_core::sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 use counter_core::{
-    Distinct, Entities, EntityCache, EntityCounts, EntityDatabase, EntityId, SqliteDatabase, UniqueStore,
+    Distinct, Entities, EntityCache, EntityCounts, EntityDatabase, EntityId, SqliteDatabase,
+    UncommittedCount, UniqueStore,
 };
 
 pub use error::ForumError;
@@ -36,6 +37,9 @@ pub struct Forum<S> {
     posts: Entities<Post, SqliteDatabase, S>,
     messages: Entities<Message, SqliteDatabase, S>,
 }
+
+/// A count of which the cache hears after the commit.
+type Count<K, S> = UncommittedCount<K, SqliteDatabase, S>;
 
 /// What a mark is put on.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +88,11 @@ impl<S: EntityCache + UniqueStore> Forum<S> {
     /// # Errors
     /// When there is no such member, a text is empty or too long, or it cannot be written.
     pub async fn publish(&self, author: u32, title: &str, text: &str) -> Result<u32, ForumError> {
-        let number = self.insert_post(author, checked(title)?, checked(text)?).await?;
-        self.members.increment(u64::from(author), Member::Posts, 1).await?;
+        let (title, text) = (checked(title)?, checked(text)?);
+        let mut change = self.change().await?;
+        let (number, count) = self.publish_in(&mut change, author, title, text).await?;
+        change.commit().await?;
+        count.committed().await;
         Ok(number)
     }
 
@@ -94,8 +101,12 @@ impl<S: EntityCache + UniqueStore> Forum<S> {
     /// # Errors
     /// When there is no such member or post, the text is empty or too long, or it cannot be written.
     pub async fn comment(&self, post: u32, author: u32, text: &str) -> Result<(), ForumError> {
-        self.insert_comment(post, author, checked(text)?).await?;
-        self.posts.increment(u64::from(post), Post::Comments, 1).await?;
+        let text = checked(text)?;
+        let mut change = self.change().await?;
+        rows::insert_comment(&mut change, post, author, text).await?;
+        let count = self.posts.increment_in(&mut change, u64::from(post), Post::Comments, 1).await?;
+        change.commit().await?;
+        count.committed().await;
         Ok(())
     }
 
@@ -104,8 +115,11 @@ impl<S: EntityCache + UniqueStore> Forum<S> {
     /// # Errors
     /// When there is no such member or group, the text is empty or too long, or it cannot be written.
     pub async fn tell(&self, group: u32, author: u32, text: &str) -> Result<(), ForumError> {
-        self.insert_message(group, author, checked(text)?).await?;
-        self.groups.increment(u64::from(group), Group::Messages, 1).await?;
+        let text = checked(text)?;
+        let mut change = self.change().await?;
+        let count = self.tell_in(&mut change, group, author, text).await?;
+        change.commit().await?;
+        count.committed().await;
         Ok(())
     }
 
@@ -129,15 +143,48 @@ impl<S: EntityCache + UniqueStore> Forum<S> {
         member: u32,
         on: bool,
     ) -> Result<(), ForumError> {
+        let mut change = self.change().await?;
         let changed = if on {
-            self.insert_mark::<K>(id, member).await?
+            rows::insert_mark::<K>(&mut change, id, member).await?
         } else {
-            self.delete_mark::<K>(id, member).await?
+            rows::delete_mark::<K>(&mut change, id, member).await?
         };
         if changed {
-            entities.increment(u64::from(id), K::MARKED, if on { 1 } else { -1 }).await?;
+            let by = if on { 1 } else { -1 };
+            let count = entities.increment_in(&mut change, u64::from(id), K::MARKED, by).await?;
+            change.commit().await?;
+            count.committed().await;
         }
         Ok(())
+    }
+
+    async fn publish_in(
+        &self,
+        change: &mut SqliteConnection,
+        author: u32,
+        title: &str,
+        text: &str,
+    ) -> Result<(u32, Count<Member, S>), ForumError> {
+        let number = rows::insert_post(change, author, title, text).await?;
+        Ok((number, self.members.increment_in(change, u64::from(author), Member::Posts, 1).await?))
+    }
+
+    async fn tell_in(
+        &self,
+        change: &mut SqliteConnection,
+        group: u32,
+        author: u32,
+        text: &str,
+    ) -> Result<Count<Group, S>, ForumError> {
+        rows::insert_message(change, group, author, text).await?;
+        Ok(self.groups.increment_in(change, u64::from(group), Group::Messages, 1).await?)
+    }
+
+    /// Begins a transaction, of which the first statement has to write: one that reads first may be out of
+    /// date when it writes, and is refused then. Dropped without a commit, it leaves nothing.
+    async fn change(&self) -> Result<Transaction<'static, Sqlite>, ForumError> {
+        // Not `BEGIN IMMEDIATE` by `begin_with`: dropped at a bad moment, that leaves the transaction open.
+        Ok(self.database.pool().begin().await?)
     }
 
     /// How many different people read a post; `None` while the store does not say.

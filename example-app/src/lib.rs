@@ -10,9 +10,11 @@ mod pages;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::routing::get;
 use counter_core::{EntityCache, UniqueStore};
 use counter_layer::{AccessCounterLayer, WindowLimitLayer};
+use tower_http::timeout::TimeoutLayer;
 
 use forum::Forum;
 
@@ -22,11 +24,13 @@ pub const ADMIN: &str = "/admin/stats";
 /// How long `/slow` takes to answer.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// The site with its forum, counted by this layer, with these admin pages and a health check, which are not.
+/// The site with its forum, counted by this layer, with these admin pages and a health check, which are not. A
+/// page has so much time for its answer.
 pub fn app<S: EntityCache + UniqueStore>(
     layer: AccessCounterLayer,
     forum: Forum<S>,
     limit: WindowLimitLayer,
+    request_timeout: Duration,
     admin: Router,
 ) -> Router {
     let site = Router::new()
@@ -39,6 +43,8 @@ pub fn app<S: EntityCache + UniqueStore>(
         .route("/fail", get(pages::fail))
         .merge(pages::forum::router(forum, limit))
         .fallback(pages::not_found)
+        // A body may never come. Within the counter, which so sees how it ends.
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, request_timeout))
         .layer(layer);
     Router::new().route("/healthz", get(async || "ok\n")).nest(ADMIN, admin).merge(site)
 }

@@ -2,8 +2,12 @@
 
 mod hour;
 mod offset;
+mod lines;
+mod serve;
 
 use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,8 +28,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use lines::Lines;
+use serve::{Timeouts, serve_until};
+
 /// Texts that one visitor may add to the forum in a minute.
 const TEXTS: u32 = 5;
+
+/// What runs beside the server.
+const UPKEEP: &str = "the upkeep of the counters";
+const FEED: &str = "the feed of the forum";
+const RECOUNTS: &str = "the recounts of the forum";
 
 /// A small site with a forum that counts its visits, views and likes.
 #[derive(Debug, Parser)]
@@ -45,7 +57,7 @@ struct Settings {
     /// When the forum is recounted, each day at such a time of the site.
     #[arg(long, env, default_value = "04:00", value_parser = hour::seconds)]
     recount_at: u32,
-    /// The token of the admin pages; without one, a random one.
+    /// The token of the admin pages; without one, a random one, which is printed.
     #[arg(long, env, hide_env_values = true)]
     admin_token: Option<String>,
     /// Seconds between two flushes.
@@ -60,6 +72,12 @@ struct Settings {
     /// Answer only when Redis has the hit, or after so many seconds; without it, at once.
     #[arg(long, env, value_parser = seconds)]
     confirm: Option<Duration>,
+    /// Seconds that a client may take for the head of a request, and for its body; and between two requests.
+    #[arg(long, env, default_value = "30", value_parser = seconds)]
+    request_timeout: Duration,
+    /// Seconds that requests may take that are under way when it is told to stop.
+    #[arg(long, env, default_value = "10", value_parser = seconds)]
+    drain_timeout: Duration,
     /// Visits itself as people, bots and broken links would, through a day that lasts four minutes.
     #[arg(long, env)]
     demo_traffic: bool,
@@ -67,29 +85,37 @@ struct Settings {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let Err(error) = run(Settings::parse()).await else { return ExitCode::SUCCESS };
-    eprint!("example-app: {error}");
+    let settings = Settings::parse();
+    let outputs = Lines::to(stdout()).and_then(|output| Ok((output, Lines::to(stderr())?)));
+    let Ok(((output, _last_of_output), (mut log, _last_of_log))) = outputs else {
+        return ExitCode::FAILURE;
+    };
+    let lines = log.clone();
+    tracing_subscriber::fmt().with_ansi(stderr().is_terminal()).with_writer(move || lines.clone()).init();
+    // As it comes, it waits for whoever reads the log.
+    std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    let Err(error) = run(settings, output).await else { return ExitCode::SUCCESS };
+    let mut words = format!("example-app: {error}");
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprint!(": {error}");
+        let _ = write!(words, ": {error}");
         cause = error.source();
     }
-    eprintln!();
+    let _ = writeln!(log, "{words}");
     ExitCode::FAILURE
 }
 
-async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
+async fn run(settings: Settings, output: Lines) -> Result<(), Box<dyn Error>> {
     match settings.redis.clone() {
-        None => serve(settings, MemoryStore::new(), "in this process (--redis keeps them)").await,
+        None => serve(settings, output, MemoryStore::new(), "in this process (--redis keeps them)").await,
         Some(url) => {
             let store = RedisStore::connect(&url, settings.namespace.clone()).await?;
-            serve(settings, store, "in Redis").await
+            serve(settings, output, store, "in Redis").await
         }
     }
 }
 
-async fn serve<S>(settings: Settings, store: S, place: &str) -> Result<(), Box<dyn Error>>
+async fn serve<S>(settings: Settings, mut output: Lines, store: S, place: &str) -> Result<(), Box<dyn Error>>
 where
     S: Store + EntityCache + UniqueStore + WindowStore,
 {
@@ -98,6 +124,8 @@ where
         .flush_interval(settings.flush_interval)
         .utc_offset(settings.utc_offset)
         .build()?;
+    // One that was given is a secret, and is not printed.
+    let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let access = Access::bearer(&token)?;
     let delivery = match settings.confirm {
@@ -114,40 +142,50 @@ where
     let (end_live, live_ended) = oneshot::channel::<()>();
     let options = Options::new().live_until(async { drop(live_ended.await) });
     let admin = admin::router_with(counters.stats(), access, options);
-    let site = app(layer, forum.clone(), limit, admin);
+    let site = app(layer, forum.clone(), limit, settings.request_timeout, admin);
 
     let listener = TcpListener::bind(settings.listen).await?;
     let address = listener.local_addr()?;
-    announce(address, place, &token, settings.demo_traffic);
+    let token = (!given).then_some(&*token);
+    output.write_all(announcement(address, place, token, settings.demo_traffic).as_bytes())?;
+    tracing::info!(%address, "listening");
 
     // The server ends first and the counters after it, so that its last requests are counted.
     let (stop, stopped) = oneshot::channel::<()>();
-    let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let mut upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
     let (stop_feed, feed_stopped) = oneshot::channel::<()>();
-    let feeding = tokio::spawn(feed.run(async { drop(feed_stopped.await) }));
+    let mut feeding = tokio::spawn(feed.run(async { drop(feed_stopped.await) }));
     let (recount_at, utc_offset) = (settings.recount_at, settings.utc_offset);
-    let recounts = tokio::spawn(async move { forum.recount_each_night(recount_at, utc_offset).await });
+    let mut recounts = tokio::spawn(async move { forum.recount_each_night(recount_at, utc_offset).await });
+    // It ends with the program: a visit that is cut off is one, too.
+    let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let asked_to_stop = async move {
+    // None of them ends before it is told to. If one does, it is better to say so and to be started again than
+    // to serve what nobody counts.
+    let mut ended = None;
+    let asked_to_stop = async {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = &mut upkeep => ended = Some(UPKEEP),
+            _ = &mut feeding => ended = Some(FEED),
+            _ = &mut recounts => ended = Some(RECOUNTS),
         }
         drop(end_live);
+        visits.inspect(JoinHandle::abort);
     };
-    // It ends with the program: a visit that is cut off is one, too.
-    let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
-    axum::serve(listener, site.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(async move {
-            asked_to_stop.await;
-            visits.inspect(JoinHandle::abort);
-        })
-        .await?;
+    let timeouts = Timeouts { head: settings.request_timeout, drain: settings.drain_timeout };
+    serve_until(listener, site, timeouts, asked_to_stop).await?;
     drop((stop, stop_feed));
     recounts.abort();
-    let (counted, fed) = tokio::join!(upkeep, feeding);
+    let counted = async { if ended == Some(UPKEEP) { Ok(Ok(())) } else { upkeep.await } };
+    let fed = async { if ended == Some(FEED) { Ok(Ok(())) } else { feeding.await } };
+    let (counted, fed) = tokio::join!(counted, fed);
     counted??;
     fed??;
+    if let Some(ended) = ended {
+        return Err(format!("{ended} ended before it was told to").into());
+    }
     tracing::info!("stopped; every hit is counted");
     Ok(())
 }
@@ -164,19 +202,27 @@ fn limit<S: WindowStore>(
     Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, StoreAway::Open).policy("texts")?)
 }
 
-#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
-fn announce(address: SocketAddr, place: &str, token: &str, is_moving: bool) {
+/// What the program has to say to who starts it: where everything is, and the token if it made that up.
+fn announcement(address: SocketAddr, place: &str, token: Option<&str>, is_moving: bool) -> String {
     let site = format!("http://{address}");
-    let in_a_query: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
     // By the second there is something to see at once.
-    let shown = if is_moving { "&precision=1&span=120" } else { "" };
-    println!("The dashboard, for who has the token {token}:");
-    println!();
-    println!("  {site}{ADMIN}?token={in_a_query}{shown}");
-    println!();
-    println!("The site. Counts are kept {place}. Ctrl-C stops.");
-    println!();
-    println!("  {site}/");
+    let shown = if is_moving { "precision=1&span=120" } else { "" };
+    let mut lines = Vec::new();
+    match token {
+        Some(token) => {
+            let in_a_query: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
+            let and = if is_moving { "&" } else { "" };
+            lines.push(format!("The dashboard, for who has the token {token}:\n"));
+            lines.push(format!("  {site}{ADMIN}?token={in_a_query}{and}{shown}\n"));
+        }
+        None => {
+            let question = if is_moving { "?" } else { "" };
+            lines.push("The dashboard, for who has the token that was given (?token= once):\n".to_owned());
+            lines.push(format!("  {site}{ADMIN}{question}{shown}\n"));
+        }
+    }
+    lines.push(format!("The site. Counts are kept {place}. Ctrl-C stops.\n"));
+    lines.push(format!("  {site}/"));
     for page in [
         "articles",
         "articles/1",
@@ -189,12 +235,10 @@ fn announce(address: SocketAddr, place: &str, token: &str, is_moving: bool) {
         "slow",
         "fail",
     ] {
-        println!("  {site}/{page}");
+        lines.push(format!("  {site}/{page}"));
     }
-    println!("  {site}/healthz (not counted)");
-    println!();
-    println!("The numbers as JSON:");
-    println!();
+    lines.push(format!("  {site}/healthz (not counted)\n"));
+    lines.push("The numbers as JSON:\n".to_owned());
     for question in [
         "counters",
         "series?counter=hits&precision=60",
@@ -203,8 +247,9 @@ fn announce(address: SocketAddr, place: &str, token: &str, is_moving: bool) {
         "ledger",
         "health",
     ] {
-        println!("  {site}{ADMIN}/api/{question}");
+        lines.push(format!("  {site}{ADMIN}/api/{question}"));
     }
+    lines.join("\n") + "\n"
 }
 
 fn random_token() -> Result<String, getrandom::Error> {

@@ -1,7 +1,7 @@
 //! A program under test.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, empty};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,13 +72,25 @@ impl Process {
     /// When it cannot be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::start_with(command, Stdio::piped(), Stdio::piped())
+    }
+
+    /// The same with a standard output and a standard error of one's own, which are not collected.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start_with(command: &mut Command, output: impl Into<Stdio>, errors: impl Into<Stdio>) -> Self {
+        command.stdout(output).stderr(errors);
         let mut child =
             OwnedChild::spawn(command).unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let process = child.process();
-        let output = process.stdout.take().expect("it was asked for above");
-        let errors = process.stderr.take().expect("it was asked for above");
-        Self { child, output: Lines::collect(output), errors: Lines::collect(errors) }
+        let (output, errors) = (process.stdout.take(), process.stderr.take());
+        // Where these are another's, there is nothing to collect.
+        let output = output.map_or_else(|| Lines::collect(empty()), Lines::collect);
+        let errors = errors.map_or_else(|| Lines::collect(empty()), Lines::collect);
+        Self { child, output, errors }
     }
 
     /// The process id.
@@ -118,6 +130,22 @@ impl Process {
                     time::sleep(PAUSE).await;
                 }
                 panic!("the output ended without the line\n{self}");
+            }
+            assert!(Instant::now() < deadline, "no such line in {limit:?}\n{self}");
+            time::sleep(PAUSE).await;
+        }
+    }
+
+    /// What `find` makes of the first line of the standard error that it wants, waiting for it if need be.
+    ///
+    /// # Panics
+    ///
+    /// After `limit`.
+    pub async fn wait_error_line<T>(&self, find: impl Fn(&str) -> Option<T>, limit: Duration) -> T {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(found) = self.errors.read(|lines| lines.iter().find_map(|line| find(line))) {
+                return found;
             }
             assert!(Instant::now() < deadline, "no such line in {limit:?}\n{self}");
             time::sleep(PAUSE).await;

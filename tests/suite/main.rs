@@ -48,5 +48,7 @@ mod admin_pictures;
 mod dashboard;
 mod browser;
 mod example;
+mod example_trouble;
 mod forum;
+mod forum_aborts;
 mod tidy;

@@ -1,10 +1,13 @@
 //! Counts of entities: the truth in a database, copies in a cache.
 
 mod error;
+mod caught;
 mod database;
 mod flight;
 mod owed;
+mod patience;
 mod write;
+mod transaction;
 mod read;
 mod behind;
 mod reconcile;
@@ -24,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use behind::{AddError, Additions, EntityFlusher, EntityLedger};
-pub use database::{EntityAddition, EntityBatch, EntityDatabase, EntityVerdict};
+pub use database::{EntityAddition, EntityBatch, EntityDatabase, EntityTransactions, EntityVerdict};
 pub use error::{EntityError, EntityErrorKind};
 #[cfg(feature = "mariadb")]
 pub use mariadb::MariaDatabase;
@@ -33,11 +36,13 @@ pub use postgres::PostgresDatabase;
 pub use reconcile::{Drift, Recount};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteDatabase;
+pub use transaction::UncommittedCount;
 
 use super::operations::{self, measured};
 use crate::{Entity, EntityCache, EntityId};
 use flight::Flights;
 use owed::Owed;
+use patience::Patience;
 
 /// The counts of all entities of one kind, such as the views and likes of posts.
 ///
@@ -73,6 +78,7 @@ struct Inner<K, D, C> {
     cache: C,
     expiry: Duration,
     absent_expiry: Duration,
+    patience: Patience,
     flights: Flights,
     owed: Owed,
     kind: PhantomData<K>,
@@ -86,6 +92,7 @@ pub struct EntitiesBuilder<K, D, C> {
     cache: C,
     expiry: Duration,
     absent_expiry: Duration,
+    cache_timeout: Duration,
     kind: PhantomData<K>,
 }
 
@@ -110,7 +117,8 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Entities<K, D, C> {
     /// Settings that can be built as they are.
     pub const fn builder(database: D, cache: C) -> EntitiesBuilder<K, D, C> {
         let (expiry, absent_expiry) = (Duration::from_secs(12 * 3600), Duration::from_secs(30));
-        EntitiesBuilder { database, cache, expiry, absent_expiry, kind: PhantomData }
+        let cache_timeout = Duration::from_millis(200);
+        EntitiesBuilder { database, cache, expiry, absent_expiry, cache_timeout, kind: PhantomData }
     }
 
     /// Adds to a count, and answers with the count as it is then.
@@ -120,11 +128,12 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Entities<K, D, C> {
     ///
     /// # Errors
     /// When nothing was counted; of [`Unconfirmed`](EntityErrorKind::Unconfirmed) that is not known, and
-    /// trying again may count twice. A cache that fails is no error: its copy is removed before this
-    /// process asks the cache again, and expires within 12 hours whatever happens.
+    /// trying again may count twice. A cache that fails, or does not answer in time, is no error: its copy is
+    /// removed before this process asks the cache again, and expires within 12 hours whatever happens.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have counted.
+    /// A call that is dropped may have counted. Where the count goes with a row of another table, write both
+    /// in one transaction, by [`increment_in`](Self::increment_in).
     pub async fn increment(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<i64, EntityError> {
         measured("entity_increment", self.0.increment(id.into(), field, by)).await
     }
@@ -136,7 +145,7 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Entities<K, D, C> {
     ///
     /// # Errors
     /// When there are more than [`MOST`](Self::MOST); when the database is needed and cannot be read. A
-    /// cache that fails is no error, and costs a query.
+    /// cache that fails, or does not answer in time, is no error, and costs a query.
     pub async fn counts(&self, ids: &[EntityId]) -> Result<Vec<EntityCounts<K>>, EntityError> {
         if ids.len() > Self::MOST {
             return Err(EntityError::new(EntityErrorKind::TooMany { asked: ids.len(), most: Self::MOST }));
@@ -182,13 +191,22 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> EntitiesBuilder<K, D, C> {
         self
     }
 
+    /// For how long a request waits for the cache, which has nothing that is not in the database: 200
+    /// milliseconds by default. After that it does without, and so do the others until the cache, asked once
+    /// a second, answers again.
+    pub fn cache_timeout(mut self, timeout: Duration) -> Self {
+        self.cache_timeout = timeout;
+        self
+    }
+
     /// The counts of a kind.
     #[must_use]
     pub fn build(self) -> Entities<K, D, C> {
         operations::describe();
-        let Self { database, cache, expiry, absent_expiry, kind } = self;
+        let Self { database, cache, expiry, absent_expiry, cache_timeout, kind } = self;
+        let patience = Patience::new(cache_timeout);
         let (flights, owed) = (Flights::default(), Owed::default());
-        Entities(Arc::new(Inner { database, cache, expiry, absent_expiry, flights, owed, kind }))
+        Entities(Arc::new(Inner { database, cache, expiry, absent_expiry, patience, flights, owed, kind }))
     }
 }
 

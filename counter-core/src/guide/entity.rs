@@ -69,6 +69,42 @@
 //! }
 //! ```
 //!
+//! # A row and its count
+//!
+//! A like is a row in a table of one's own, and the number of likes is a count. Written one after the other,
+//! they differ for good when the process is killed in between, or when the client hangs up and the handler's
+//! future is dropped at that await. So they are written in one transaction, and the cache is told after the
+//! commit:
+//!
+//! ```
+//! # #[cfg(feature = "sqlite")]
+//! # mod example {
+//! # use counter_core::{Entities, MemoryStore, SqliteDatabase, entity, sqlx};
+//! # entity! { pub enum Post: "post" { Likes = "likes" } }
+//! # type Error = Box<dyn std::error::Error>;
+//! async fn like(
+//!     posts: &Entities<Post, SqliteDatabase, MemoryStore>,
+//!     post: u64,
+//!     member: i64,
+//! ) -> Result<(), Error> {
+//!     let mut change = posts.database().pool().begin().await?;
+//!     let insert = "INSERT INTO likes (post, member) VALUES (?, ?) ON CONFLICT DO NOTHING";
+//!     let insert = sqlx::query(insert).bind(post.to_string()).bind(member);
+//!     if insert.execute(&mut *change).await?.rows_affected() == 1 {
+//!         let count = posts.increment_in(&mut change, post, Post::Likes, 1).await?;
+//!         change.commit().await?;
+//!         count.committed().await;
+//!     }
+//!     Ok(())
+//! }
+//! # }
+//! ```
+//!
+//! Dropped anywhere, this leaves the row with its count or neither. Whatever was not told to the cache is removed
+//! from it before this process asks it again, and once more ten seconds later, for the database may still be
+//! at the commit. With `sqlx` 0.8, `begin` survives being dropped and `begin_with` does not: it may leave
+//! the transaction open in a connection that goes back to the pool.
+//!
 //! # What holds
 //!
 //! An increment writes the database, by one statement that makes the row's version one larger and answers
@@ -93,14 +129,17 @@
 //!
 //! | what happens | what is done |
 //! |---|---|
+//! | the client hangs up, and the handler is dropped | an increment may have counted; with its row, in one transaction, both or neither. Its entity is remembered as in the next line |
 //! | the cache is away when it should be told | the increment has counted, and succeeds. Its entity is remembered (10,000 at most), and its copy is removed before this process asks the cache again; for other processes it may be out of date until then |
 //! | the process dies between the two writes | the copy is out of date until the next increment of the field, the next recount, or its expiry: 12 hours, up to a tenth less at random |
+//! | the cache does not answer | after 200 milliseconds ([`cache_timeout`](crate::EntitiesBuilder::cache_timeout)) a request goes on without it, and for a second the others do not ask |
 //! | the cache is away when it is read | the database is read, once at a time for the same entities in each process |
 //! | the database is away, or refuses | nothing is counted, and the error says so; what is warm is still read |
 //! | the database does not answer a write | [`Unconfirmed`](crate::EntityErrorKind::Unconfirmed): it may have counted. It is not tried again, for that could count twice; if the server does it later still, the copy is out of date as above |
 //! | the database gives way: a deadlock, a lock that took too long | nothing was done; it is tried again, four times within half a second |
 //! | a count would leave the range of an `i64` | [`OutOfRange`](crate::EntityErrorKind::OutOfRange), and nothing is counted; in a batch the other rows are |
 //! | a batch is not acknowledged | it is sent again unchanged. Its fence (writer, sequence) is a row of the same transaction, so it counts once |
+//! | database, cache or log panic under a flusher or a recount | it is an error like others: the flusher says so and goes on, and the batch counts once |
 //! | the process is killed | the additions of the last second are lost, or those of the whole outage of the database |
 //! | the database is restored from a backup | its versions are smaller than those of the copies, which are out of date until a recount, or their expiry |
 //!
@@ -108,7 +147,8 @@
 //!
 //! [`Entities::reconcile`](crate::Entities::reconcile) asks a [`Recount`](crate::Recount) for the truth, page by page, corrects what
 //! is off, and says by how much. It is a future, to be run on demand or by the application's own timer. One
-//! instance at a time does it; where two happen to, by a lock that ended too early, versions keep them from
+//! instance at a time does it, and the others are told [`Elsewhere`](crate::EntityErrorKind::Elsewhere): so
+//! they are for a minute after one that died of it, and have to try again later to be certain; where two happen to, by a lock that ended too early, versions keep them from
 //! harming each other. A read that is partial or fails stops it.
 //!
 //! # Metrics

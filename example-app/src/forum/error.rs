@@ -14,7 +14,7 @@ pub enum ForumError {
     NoText,
     /// The database cannot be read or written.
     Database(SqlError),
-    /// The row is written, and may not be counted before the next recount; or a count cannot be read.
+    /// Nothing was written, since it could not be counted; or a count cannot be read.
     Count(EntityError),
 }
 

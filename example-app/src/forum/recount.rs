@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use counter_core::sqlx::{QueryBuilder, Sqlite};
 use counter_core::{
-    Entities, EntityCache, EntityDatabase, EntityError, EntityErrorKind, EntityId, Recount, SqliteDatabase,
-    Timestamp, UniqueStore,
+    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, Recount, SqliteDatabase, Timestamp,
+    UniqueStore,
 };
 use tokio::time::sleep;
 
 use super::Forum;
 use super::kind::Summary;
 
-/// Longer than anybody takes from writing a row to counting it.
+/// Longer than a database takes to commit what it has begun.
 const SETTLE: Duration = Duration::from_secs(2);
 
 const DAY: u64 = 86_400;
@@ -25,36 +25,34 @@ impl<S: EntityCache + UniqueStore> Forum<S> {
     /// after the midnight of clocks that are so many seconds ahead of UTC. It ends by being dropped.
     pub async fn recount_each_night(&self, at: u32, utc_offset: i32) {
         loop {
-            let mut pause = Duration::from_millis(100);
-            while let Err(error) = self.recount().await {
-                tracing::warn!(%error, "the forum is not recounted");
-                sleep(pause).await;
-                pause = (2 * pause).min(Duration::from_secs(60));
-            }
+            self.recount().await;
             sleep(until(Timestamp::now(), at, utc_offset)).await;
         }
     }
 
-    /// Compares every count with the tables, and corrects what is off.
-    ///
-    /// # Errors
-    /// When database or cache cannot be read or written; what was corrected until then stays so.
-    pub async fn recount(&self) -> Result<(), EntityError> {
-        recount(&self.members, &self.database).await?;
-        recount(&self.groups, &self.database).await?;
-        recount(&self.posts, &self.database).await?;
-        recount(&self.messages, &self.database).await
+    /// Compares every count with the tables, and corrects what is off; again and again where that fails, until
+    /// it is done.
+    pub async fn recount(&self) {
+        recount(&self.members, &self.database).await;
+        recount(&self.groups, &self.database).await;
+        recount(&self.posts, &self.database).await;
+        recount(&self.messages, &self.database).await;
     }
 }
 
 async fn recount<K: Summary, S: EntityCache>(
     entities: &Entities<K, SqliteDatabase, S>,
     database: &SqliteDatabase,
-) -> Result<(), EntityError> {
-    match entities.reconcile(&Tables(database.clone()), SETTLE).await {
-        // Another instance does it: that is enough.
-        Err(error) if *error.kind() == EntityErrorKind::Elsewhere => Ok(()),
-        done => done.map(drop),
+) {
+    let mut pause = Duration::from_millis(100);
+    while let Err(error) = entities.reconcile(&Tables(database.clone()), SETTLE).await {
+        // Another instance may be at it, or have died of it: its lock says no more. So this one does it as well
+        // when that is over, and at worst it is done twice.
+        if *error.kind() != EntityErrorKind::Elsewhere {
+            tracing::warn!(%error, kind = K::NAME, "the forum is not recounted");
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(Duration::from_secs(15));
     }
 }
 

@@ -1,4 +1,4 @@
-use counter_core::sqlx::{query, query_as, raw_sql};
+use counter_core::sqlx::{SqliteConnection, SqlitePool, query, query_as, raw_sql};
 
 use super::kind::Summary;
 use super::{Forum, ForumError};
@@ -44,12 +44,6 @@ const ARTICLES: &str = "SELECT forum_post.id, title, text, author, name FROM for
                         JOIN forum_member ON forum_member.id = author";
 
 impl<S> Forum<S> {
-    /// Makes the tables, where they are missing.
-    pub(super) async fn make_tables(&self) -> Result<(), ForumError> {
-        raw_sql(include_str!("forum.sql")).execute(self.database.pool()).await?;
-        Ok(())
-    }
-
     /// The first hundred members.
     ///
     /// # Errors
@@ -138,51 +132,94 @@ impl<S> Forum<S> {
         let note = |(id, text, author, name)| Note { id, text, author: named((author, name)) };
         Ok(rows.into_iter().map(note).collect())
     }
+}
 
-    pub(super) async fn insert_member(&self, name: &str) -> Result<(), ForumError> {
-        query("INSERT INTO forum_member (name) VALUES (?)").bind(name).execute(self.database.pool()).await?;
-        Ok(())
-    }
+/// Makes the tables, where they are missing.
+pub(super) async fn make_tables(pool: &SqlitePool) -> Result<(), ForumError> {
+    raw_sql(include_str!("forum.sql")).execute(pool).await?;
+    Ok(())
+}
 
-    pub(super) async fn insert_group(&self, name: &str) -> Result<(), ForumError> {
-        query("INSERT INTO forum_group (name) VALUES (?)").bind(name).execute(self.database.pool()).await?;
-        Ok(())
-    }
+/// Adds the first member there is; whether there was none.
+pub(super) async fn insert_first_member(
+    change: &mut SqliteConnection,
+    name: &str,
+) -> Result<bool, ForumError> {
+    let insert = "INSERT INTO forum_member (name) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM forum_member)";
+    Ok(query(insert).bind(name).execute(change).await?.rows_affected() == 1)
+}
 
-    pub(super) async fn insert_post(&self, author: u32, title: &str, text: &str) -> Result<u32, ForumError> {
-        let insert = "INSERT INTO forum_post (author, title, text) VALUES (?, ?, ?) RETURNING id";
-        let insert = query_as(insert).bind(author).bind(title).bind(text);
-        let (id,) = insert.fetch_one(self.database.pool()).await?;
-        Ok(id)
-    }
+pub(super) async fn insert_member(change: &mut SqliteConnection, name: &str) -> Result<(), ForumError> {
+    query("INSERT INTO forum_member (name) VALUES (?)").bind(name).execute(change).await?;
+    Ok(())
+}
 
-    pub(super) async fn insert_comment(&self, post: u32, author: u32, text: &str) -> Result<(), ForumError> {
-        let insert = "INSERT INTO forum_comment (post, author, text) VALUES (?, ?, ?)";
-        query(insert).bind(post).bind(author).bind(text).execute(self.database.pool()).await?;
-        Ok(())
-    }
+pub(super) async fn insert_group(change: &mut SqliteConnection, name: &str) -> Result<(), ForumError> {
+    query("INSERT INTO forum_group (name) VALUES (?)").bind(name).execute(change).await?;
+    Ok(())
+}
 
-    pub(super) async fn insert_message(&self, group: u32, author: u32, text: &str) -> Result<(), ForumError> {
-        let insert = "INSERT INTO forum_message (home, author, text) VALUES (?, ?, ?)";
-        query(insert).bind(group).bind(author).bind(text).execute(self.database.pool()).await?;
-        Ok(())
-    }
+pub(super) async fn insert_post(
+    change: &mut SqliteConnection,
+    author: u32,
+    title: &str,
+    text: &str,
+) -> Result<u32, ForumError> {
+    let insert = "INSERT INTO forum_post (author, title, text) VALUES (?, ?, ?) RETURNING id";
+    let (id,) = query_as(insert).bind(author).bind(title).bind(text).fetch_one(change).await?;
+    Ok(id)
+}
 
-    /// Whether the mark was not there, and is now.
-    pub(super) async fn insert_mark<K: Summary>(&self, id: u32, member: u32) -> Result<bool, ForumError> {
-        let there = format!("SELECT id FROM {} WHERE id = ?", K::TABLE);
-        let _: (u32,) = query_as(&there).bind(id).fetch_one(self.database.pool()).await?;
-        let insert = "INSERT INTO forum_mark (kind, id, member) VALUES (?, ?, ?) ON CONFLICT DO NOTHING";
-        let insert = query(insert).bind(K::NAME).bind(id).bind(member);
-        Ok(insert.execute(self.database.pool()).await?.rows_affected() == 1)
-    }
+pub(super) async fn insert_comment(
+    change: &mut SqliteConnection,
+    post: u32,
+    author: u32,
+    text: &str,
+) -> Result<(), ForumError> {
+    let insert = "INSERT INTO forum_comment (post, author, text) VALUES (?, ?, ?)";
+    query(insert).bind(post).bind(author).bind(text).execute(change).await?;
+    Ok(())
+}
 
-    /// Whether the mark was there, and is no more.
-    pub(super) async fn delete_mark<K: Summary>(&self, id: u32, member: u32) -> Result<bool, ForumError> {
-        let delete = "DELETE FROM forum_mark WHERE kind = ? AND id = ? AND member = ?";
-        let delete = query(delete).bind(K::NAME).bind(id).bind(member);
-        Ok(delete.execute(self.database.pool()).await?.rows_affected() == 1)
+pub(super) async fn insert_message(
+    change: &mut SqliteConnection,
+    group: u32,
+    author: u32,
+    text: &str,
+) -> Result<(), ForumError> {
+    let insert = "INSERT INTO forum_message (home, author, text) VALUES (?, ?, ?)";
+    query(insert).bind(group).bind(author).bind(text).execute(change).await?;
+    Ok(())
+}
+
+/// Whether the mark was not there, and is now.
+pub(super) async fn insert_mark<K: Summary>(
+    change: &mut SqliteConnection,
+    id: u32,
+    member: u32,
+) -> Result<bool, ForumError> {
+    let insert = format!(
+        "INSERT INTO forum_mark (kind, id, member) SELECT ?, id, ? FROM {} WHERE id = ? ON CONFLICT DO NOTHING",
+        K::TABLE
+    );
+    let insert = query(&insert).bind(K::NAME).bind(member).bind(id);
+    if insert.execute(&mut *change).await?.rows_affected() == 1 {
+        return Ok(true);
     }
+    let there = format!("SELECT id FROM {} WHERE id = ?", K::TABLE);
+    let _: (u32,) = query_as(&there).bind(id).fetch_one(change).await?;
+    Ok(false)
+}
+
+/// Whether the mark was there, and is no more.
+pub(super) async fn delete_mark<K: Summary>(
+    change: &mut SqliteConnection,
+    id: u32,
+    member: u32,
+) -> Result<bool, ForumError> {
+    let delete = "DELETE FROM forum_mark WHERE kind = ? AND id = ? AND member = ?";
+    let delete = query(delete).bind(K::NAME).bind(id).bind(member);
+    Ok(delete.execute(change).await?.rows_affected() == 1)
 }
 
 fn named((id, name): (u32, String)) -> Named {

@@ -1,6 +1,6 @@
 use counter_core::{EntityCache, UniqueStore};
 
-use super::{Forum, ForumError};
+use super::{Forum, ForumError, rows};
 
 const MEMBERS: [&str; 12] =
     ["Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gwen", "Hugo", "Ida", "Jan", "Kim", "Leo"];
@@ -14,21 +14,30 @@ const POSTS: [(u32, &str, &str); 3] = [
 ];
 
 impl<S: EntityCache + UniqueStore> Forum<S> {
-    /// Makes the tables, and what there is in a forum in which nobody was before.
+    /// Makes the tables, and what there is in a forum in which nobody was before: all of it or nothing.
     pub(super) async fn prepare(&self) -> Result<(), ForumError> {
-        self.make_tables().await?;
-        if !self.all_members().await?.is_empty() {
+        rows::make_tables(self.database.pool()).await?;
+        let mut change = self.change().await?;
+        let [first, others @ ..] = MEMBERS;
+        if !rows::insert_first_member(&mut change, first).await? {
             return Ok(());
         }
-        for name in MEMBERS {
-            self.insert_member(name).await?;
+        for name in others {
+            rows::insert_member(&mut change, name).await?;
         }
         for name in GROUPS {
-            self.insert_group(name).await?;
+            rows::insert_group(&mut change, name).await?;
         }
+        let mut published = Vec::new();
         for (author, title, text) in POSTS {
-            self.publish(author, title, text).await?;
+            published.push(self.publish_in(&mut change, author, title, text).await?.1);
         }
-        self.tell(1, 1, "Welcome.").await
+        let told = self.tell_in(&mut change, 1, 1, "Welcome.").await?;
+        change.commit().await?;
+        for count in published {
+            count.committed().await;
+        }
+        told.committed().await;
+        Ok(())
     }
 }

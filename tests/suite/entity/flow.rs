@@ -20,7 +20,12 @@ type Posts<C> = Entities<Post, Gated<SqliteDatabase>, C>;
 
 async fn posts<C: EntityCache>(cache: C) -> Posts<C> {
     let database = SqliteDatabase::in_memory().await.expect("there is memory");
-    Entities::new(Gated::new(database), cache)
+    patient(Gated::new(database), cache)
+}
+
+/// Waits for the cache however slow the machine is.
+fn patient<C: EntityCache>(database: Gated<SqliteDatabase>, cache: C) -> Posts<C> {
+    Entities::builder(database, cache).cache_timeout(LIMIT).build()
 }
 
 async fn likes<C: EntityCache>(posts: &Posts<C>, id: u64) -> i64 {
@@ -78,8 +83,8 @@ async fn more_entities_than_one_call_may_ask_for_are_refused() {
 async fn a_stampede_on_a_cold_entity_makes_one_query_over_all_processes() {
     let server = RedisServer::start();
     let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
-    let one: Posts<RedisStore> = Entities::new(database.clone(), store(&server.url()).await);
-    let other: Posts<RedisStore> = Entities::new(database, store(&server.url()).await);
+    let one: Posts<RedisStore> = patient(database.clone(), store(&server.url()).await);
+    let other: Posts<RedisStore> = patient(database, store(&server.url()).await);
     let gate = &one.database().gates.before_read;
     for id in 1..=10 {
         one.database().increment("post", id.into(), "likes", 7).await.expect("it counts");

@@ -21,6 +21,11 @@ async fn likes<D: EntityDatabase, C: EntityCache>(posts: &Entities<Post, D, C>, 
     posts.counts_of(id).await.expect("it can be read").of(Post::Likes)
 }
 
+/// Waits for the cache however slow the machine is.
+fn patient<D: EntityDatabase, C: EntityCache>(database: D, cache: C) -> Entities<Post, D, C> {
+    Entities::builder(database, cache).cache_timeout(LIMIT).build()
+}
+
 /// Recounts, of a truth of so many likes for the only post.
 async fn recount<D: EntityDatabase, C: EntityCache>(posts: &Entities<Post, D, C>, likes: i64) -> (u64, u64) {
     let truth = async |field: Post, ids: Vec<EntityId>| {
@@ -36,8 +41,8 @@ async fn a_cache_that_dies_between_the_two_writes_costs_no_increment_and_leaves_
  {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
-    let writer: Entities<Post, _, RedisStore> = Entities::new(database.clone(), store(&server.url()).await);
-    let other: Entities<Post, _, RedisStore> = Entities::new(database.clone(), store(&server.url()).await);
+    let writer: Entities<Post, _, RedisStore> = patient(database.clone(), store(&server.url()).await);
+    let other: Entities<Post, _, RedisStore> = patient(database.clone(), store(&server.url()).await);
     assert_eq!(likes(&writer, 1).await, 0);
     database.gates.after_write.close();
     let dies = async {
@@ -79,7 +84,7 @@ fn lease() -> counter_core::EntityLease {
 async fn what_the_one_who_wrote_owes_is_removed_before_he_asks_again() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let database = SqliteDatabase::in_memory().await.expect("there is memory");
-    let posts: Entities<Post, _, RedisStore> = Entities::new(database, store(&server.url()).await);
+    let posts: Entities<Post, _, RedisStore> = patient(database, store(&server.url()).await);
     assert_eq!(likes(&posts, 1).await, 0);
     server.kill();
     assert_eq!(posts.increment(1, Post::Likes, 1).await.expect("it counts"), 1);

@@ -1,4 +1,4 @@
-//! A real database, and a real cache, that are held up or fail where a test wants it.
+//! A real database, and a real cache, that are held up, fail or panic where a test wants it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,6 +48,8 @@ pub(super) struct Gates {
     pub(super) lost: AtomicU64,
     /// Increments that have to give way, before they are done.
     pub(super) busy: AtomicU64,
+    /// Batches that panic, after they were applied.
+    pub(super) panics: AtomicU64,
 }
 
 /// A database with gates.
@@ -65,6 +67,7 @@ impl<D> Gated<D> {
             after_write: Gate::new(),
             lost: AtomicU64::new(0),
             busy: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
         };
         Self { inner, gates: Arc::new(gates) }
     }
@@ -113,6 +116,7 @@ impl<D: EntityDatabase> EntityDatabase for Gated<D> {
     async fn apply(&self, batch: &EntityBatch) -> Result<EntityVerdict, EntityError> {
         let verdict = self.inner.apply(batch).await;
         self.gates.after_write.pass().await;
+        assert!(!take(&self.gates.panics), "a database that panics");
         self.answer(verdict)
     }
 
@@ -143,11 +147,15 @@ pub(super) struct Frail<C> {
     inner: C,
     away: Arc<AtomicBool>,
     mute: Arc<AtomicBool>,
+    hung: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
+    asked: Arc<AtomicU64>,
 }
 
 impl<C> Frail<C> {
     pub(super) fn new(inner: C) -> Self {
-        Self { inner, away: Arc::default(), mute: Arc::default() }
+        let (away, mute, hung, panics) = Default::default();
+        Self { inner, away, mute, hung, panics, asked: Arc::default() }
     }
 
     /// Whether it is out of reach.
@@ -160,7 +168,27 @@ impl<C> Frail<C> {
         self.mute.store(mute, Ordering::SeqCst);
     }
 
+    /// Whether it never answers.
+    pub(super) fn be_hung(&self, hung: bool) {
+        self.hung.store(hung, Ordering::SeqCst);
+    }
+
+    /// Whether it panics.
+    pub(super) fn panic(&self, panics: bool) {
+        self.panics.store(panics, Ordering::SeqCst);
+    }
+
+    /// How often it was asked for something.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
     async fn through<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.panics.load(Ordering::SeqCst), "a cache that panics");
+        if self.hung.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         if self.away.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable));
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use super::caught::{caught, tell};
 use super::owed::Debt;
 use super::{Entities, EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, Inner};
 use crate::counters::operations::measured;
@@ -134,13 +135,16 @@ impl<K: Entity> Additions<K> {
     /// # Errors
     /// When it was not taken: [`Entities::increment`] may be called instead.
     pub fn add(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<(), AddError> {
-        let waiting = &mut *self.shared.waiting();
-        let added = waiting.add((id.into(), field.name()), by, self.shared.most);
-        match added {
-            Ok(()) => waiting.ledger.recorded += 1,
-            Err(_) => waiting.ledger.refused += 1,
-        }
-        if 2 * (waiting.sums.len() + waiting.outgoing) > self.shared.most {
+        let (added, taken) = {
+            let waiting = &mut *self.shared.waiting();
+            let added = waiting.add((id.into(), field.name()), by, self.shared.most);
+            match added {
+                Ok(()) => waiting.ledger.recorded += 1,
+                Err(_) => waiting.ledger.refused += 1,
+            }
+            (added, waiting.sums.len() + waiting.outgoing)
+        };
+        if 2 * taken > self.shared.most {
             self.shared.filling.notify_one();
         }
         added
@@ -190,7 +194,8 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> EntityFlusher<K, D, C> {
     /// Writes all that was added before the call.
     ///
     /// # Errors
-    /// When the database did not acknowledge a batch. Nothing is lost: the next call sends it again.
+    /// When the database did not acknowledge a batch, or something panicked. Nothing is lost: the next call
+    /// goes on with what was not acknowledged.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing and doubles nothing.
@@ -198,7 +203,7 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> EntityFlusher<K, D, C> {
         // What comes while it writes is for the next one.
         let mut batches = 1 + self.shared.waiting().sums.len().div_ceil(ROWS);
         while batches > 0 && self.load() {
-            measured("entity_flush", self.send()).await?;
+            caught(measured("entity_flush", self.send())).await?;
             batches -= 1;
         }
         Ok(())
@@ -221,24 +226,24 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> EntityFlusher<K, D, C> {
     async fn send(&mut self) -> Result<(), EntityError> {
         let Some(batch) = &self.outgoing else { return Ok(()) };
         let inner: &Inner<K, D, C> = &self.entities.0;
-        let ids: Vec<_> = batch.additions.iter().map(|addition| addition.id).collect();
         let verdict = inner.database.apply(batch).await?;
-        let debt = Debt::new(&inner.owed, ids.clone());
+        // The batch leaves along with its calls, before anything else is called: that may panic, and they
+        // would be told once more.
+        let ids: Vec<_> = batch.additions.iter().map(|addition| addition.id).collect();
+        let calls: u64 = batch.additions.iter().map(|addition| addition.calls).sum();
+        let dropped = verdict.refused.min(calls);
+        self.outgoing = None;
         {
             let waiting = &mut *self.shared.waiting();
-            let calls: u64 = batch.additions.iter().map(|addition| addition.calls).sum();
-            waiting.ledger.applied += calls - verdict.refused;
-            waiting.ledger.dropped += verdict.refused;
+            waiting.ledger.applied += calls - dropped;
+            waiting.ledger.dropped += dropped;
             waiting.outgoing = 0;
         }
-        if verdict.refused > 0 {
-            tracing::error!(
-                calls = verdict.refused,
-                kind = K::NAME,
-                "counts that would leave their range are left"
-            );
+        let mut debt = Debt::new(&inner.owed, ids.clone());
+        debt.written();
+        if dropped > 0 {
+            tracing::error!(calls = dropped, kind = K::NAME, "counts that would leave their range are left");
         }
-        self.outgoing = None;
         match verdict.rows {
             Some(rows) => inner.tell(debt, &rows).await,
             // What the rows were then is not known: those copies are removed.
@@ -250,7 +255,8 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> EntityFlusher<K, D, C> {
     /// Writes every second, and earlier when half of the places are taken, until `shutdown` completes; and
     /// then until nothing waits, for 10 seconds at most.
     ///
-    /// An error is logged, and attempts are repeated with growing pauses; only `shutdown` ends it.
+    /// An error is logged, and so is a panic of the database, the cache or the log; attempts are repeated
+    /// with growing pauses, and only `shutdown` ends it.
     ///
     /// # Errors
     /// [`Unflushed`](EntityErrorKind::Unflushed) when additions are left at the deadline.
@@ -300,7 +306,9 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> EntityFlusher<K, D, C> {
                 }
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    tracing::warn!(%error, cause, kind = K::NAME, "the database does not take counts");
+                    tell(|| {
+                        tracing::warn!(%error, cause, kind = K::NAME, "the database does not take counts");
+                    });
                     sleep(super::jitter(pause)).await;
                     pause = (2 * pause).min(LAST_PAUSE);
                 }

@@ -71,6 +71,27 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<EntityId>, EntityError>> + Send;
 }
 
+/// A database that can add to a count within a transaction of the application's own: see
+/// [`Entities::increment_in`](crate::Entities::increment_in).
+pub trait EntityTransactions: EntityDatabase {
+    /// A connection, with a transaction that is open.
+    type Connection: Send;
+
+    /// Adds to the count of a field, as [`increment`](EntityDatabase::increment) does, in that transaction.
+    ///
+    /// # Errors
+    /// When nothing was written; or, with [`Unconfirmed`](crate::EntityErrorKind::Unconfirmed), when that
+    /// is not known.
+    fn increment_in(
+        &self,
+        connection: &mut Self::Connection,
+        kind: &'static str,
+        id: EntityId,
+        field: &'static str,
+        by: i64,
+    ) -> impl Future<Output = Result<Versioned, EntityError>> + Send;
+}
+
 /// Additions that are written together: applied once, however often they are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityBatch {

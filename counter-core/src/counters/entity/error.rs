@@ -47,6 +47,9 @@ pub enum EntityErrorKind {
         /// Entities without an answer.
         missing: usize,
     },
+    /// Something that was called panicked: the database, the cache, who was asked for the truth, or what
+    /// writes the log.
+    Panicked,
     /// The deadline of a shutdown passed with additions that the database has not acknowledged.
     Unflushed {
         /// How many.
@@ -87,6 +90,7 @@ impl Outcome for EntityError {
             EntityErrorKind::Cache => "cache",
             EntityErrorKind::Elsewhere => "elsewhere",
             EntityErrorKind::Source | EntityErrorKind::Partial { .. } => "source",
+            EntityErrorKind::Panicked => "panicked",
             EntityErrorKind::Unflushed { .. } => "unflushed",
         }
     }
@@ -118,6 +122,7 @@ impl fmt::Display for EntityError {
             EntityErrorKind::Partial { missing } => {
                 write!(f, "the true counts of {missing} entities are missing")
             }
+            EntityErrorKind::Panicked => f.write_str("something panicked"),
             EntityErrorKind::Unflushed { additions } => {
                 write!(f, "{additions} additions were not acknowledged by the database before the deadline")
             }

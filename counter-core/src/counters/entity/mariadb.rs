@@ -3,8 +3,11 @@ use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{MySql, Row};
 
 use super::sql::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
-use super::{EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityVerdict};
-use crate::{EntityId, EntityIdError, EntityRow, Timestamp, Versioned};
+use super::{
+    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityTransactions,
+    EntityVerdict,
+};
+use crate::{EntityId, EntityIdError, EntityRow, Versioned};
 
 /// The counts of entities in MariaDB, version 10.5 or later.
 ///
@@ -15,6 +18,7 @@ pub struct MariaDatabase(sqlx::Pool<MySql>);
 sql_database! {
     MariaDatabase of MySql {
         schema: include_str!("mariadb.sql"),
+        now: "UNIX_TIMESTAMP()",
         insert_new: ("INSERT IGNORE INTO", ""),
         add: "ON DUPLICATE KEY UPDATE value = value + VALUES(value), version = version + 1",
         explain: explain,

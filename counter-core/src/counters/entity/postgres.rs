@@ -2,8 +2,11 @@ use sqlx::error::DatabaseError;
 use sqlx::{Postgres, Row};
 
 use super::sql::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
-use super::{EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityVerdict};
-use crate::{EntityId, EntityIdError, EntityRow, Timestamp, Versioned};
+use super::{
+    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityTransactions,
+    EntityVerdict,
+};
+use crate::{EntityId, EntityIdError, EntityRow, Versioned};
 
 /// The counts of entities in PostgreSQL.
 #[derive(Clone, Debug)]
@@ -12,6 +15,7 @@ pub struct PostgresDatabase(sqlx::Pool<Postgres>);
 sql_database! {
     PostgresDatabase of Postgres {
         schema: include_str!("postgres.sql"),
+        now: "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT)",
         insert_new: ("INSERT INTO", " ON CONFLICT DO NOTHING"),
         add: "ON CONFLICT (kind, entity, field) DO UPDATE SET value = access_entity.value + excluded.value, \
               version = access_entity.version + 1",

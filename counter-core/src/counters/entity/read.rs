@@ -46,10 +46,11 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Inner<K, D, C> {
         found: &mut Found,
     ) -> Result<Vec<Flight>, EntityError> {
         let lease = EntityLease { token: super::random(), lives: LEASE };
-        let copies = match self.pay().await {
-            Ok(()) => self.cache.read(K::NAME, ids, K::FIELDS, lease).await,
-            Err(error) => Err(error),
+        let copies = async {
+            self.pay().await?;
+            self.cache.read(K::NAME, ids, K::FIELDS, lease).await
         };
+        let copies = self.ask_cache("counts are read without the cache", copies).await;
         let (mut joined, mut leased, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         let mut join = |id: EntityId| {
             let flight = self.flights.find(id);
@@ -60,7 +61,7 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Inner<K, D, C> {
             known
         };
         match copies {
-            Ok(copies) => {
+            Some(copies) => {
                 for (id, copy) in std::mem::take(ids).into_iter().zip(copies) {
                     match copy {
                         EntityFound::Warm(counts) => drop(found.insert(id, counts)),
@@ -73,10 +74,7 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Inner<K, D, C> {
                     }
                 }
             }
-            Err(error) => {
-                tracing::warn!(error = error.in_full(), kind = K::NAME, "counts are read without the cache");
-                alone.extend(std::mem::take(ids).into_iter().filter(|id| !join(*id)));
-            }
+            None => alone.extend(std::mem::take(ids).into_iter().filter(|id| !join(*id))),
         }
         joined.extend((!leased.is_empty()).then(|| self.fly(leased, Some(lease))));
         joined.extend((!alone.is_empty()).then(|| self.fly(alone, None)));
@@ -99,9 +97,8 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Inner<K, D, C> {
         let copies = self.copies(ids, &rows);
         if let Some(lease) = lease {
             // Otherwise the lease ends by itself, and the next one who asks reads the database again.
-            if let Err(error) = self.cache.store(K::NAME, &copies, lease).await {
-                tracing::warn!(error = error.in_full(), kind = K::NAME, "counts are not kept in the cache");
-            }
+            let keeping = self.cache.store(K::NAME, &copies, lease);
+            self.ask_cache("counts are not kept in the cache", keeping).await;
         }
         let counts = |copy: EntityCopy| (copy.id, copy.fields.iter().map(|(_, row)| row.value).collect());
         Ok(Arc::new(copies.into_iter().map(counts).collect()))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::caught::{caught, tell};
 use super::owed::Debt;
 use super::{Entities, EntityDatabase, EntityError, EntityErrorKind, Inner};
 use crate::counters::operations::measured;
@@ -119,8 +120,9 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Entities<K, D, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Elsewhere`](EntityErrorKind::Elsewhere) when another instance is at it; when something cannot be
-    /// read or written. What was corrected until then stays so.
+    /// [`Elsewhere`](EntityErrorKind::Elsewhere) when another instance is at it, or was and has died less
+    /// than a minute ago: only a later call tells. When something cannot be read or written, or panics. What
+    /// was corrected until then stays so.
     ///
     /// # Cancel safety
     /// Dropping the future leaves what was corrected, and keeps others out for a minute at most.
@@ -128,11 +130,11 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Entities<K, D, C> {
         let lease = EntityLease { token: super::random(), lives: LOCK + settle };
         self.0.hold(lease).await?;
         let mut drift = Drift::default();
-        let recount = self.0.recount_all(source, settle, lease, &mut drift);
+        let recount = caught(self.0.recount_all(source, settle, lease, &mut drift));
         let done = measured("entity_reconcile", recount).await;
         // Otherwise it ends by itself.
         drop(self.0.cache.unlock(K::NAME, lease).await);
-        drift.report(K::NAME);
+        tell(|| drift.report(K::NAME));
         done.map(|()| drift)
     }
 }

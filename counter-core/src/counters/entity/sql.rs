@@ -5,7 +5,7 @@ use sqlx::error::DatabaseError;
 
 use super::{EntityError, EntityErrorKind};
 
-/// Writers that have been silent for so many seconds are forgotten, 30 days.
+/// Writers that have been silent for so many seconds of the database's clock are forgotten, 30 days.
 pub(super) const REMEMBERED: i64 = 30 * 86_400;
 
 /// An error before anything was sent, or of a read.
@@ -41,6 +41,7 @@ pub(super) fn unconfirmed(
 macro_rules! sql_database {
     ($database:ident of $driver:ty {
         schema: $schema:expr,
+        now: $now:literal,
         insert_new: ($insert:literal, $unless_there:literal),
         add: $add:literal,
         explain: $explain:path,
@@ -104,30 +105,43 @@ macro_rules! sql_database {
                 id.parse().map_err(|error: EntityIdError| sqlx::Error::Decode(error.into()))
             }
 
+            /// Removes some fences of writers that have been silent for long, each by its key and in no
+            /// transaction: one statement for all of them would lock those of the others as well, where
+            /// it goes through the table.
+            async fn forget_silent(&self) -> Result<(), sqlx::Error> {
+                let mut query = sqlx::QueryBuilder::<$driver>::new(concat!(
+                    "SELECT writer FROM access_entity_fence WHERE written < ",
+                    $now,
+                    " - "
+                ));
+                query.push_bind(REMEMBERED).push(" LIMIT 1000");
+                for row in query.build().fetch_all(&self.0).await? {
+                    let writer: String = row.try_get_unchecked(0)?;
+                    let delete = "DELETE FROM access_entity_fence WHERE writer = ";
+                    let mut query = sqlx::QueryBuilder::<$driver>::new(delete);
+                    query.push_bind(writer).push(concat!(" AND written < ", $now, " - "));
+                    query.push_bind(REMEMBERED).build().execute(&self.0).await?;
+                }
+                Ok(())
+            }
+
             /// Writes the fence; `Some` with what was refused when it has been written before.
             async fn pass(
                 transaction: &mut <$driver as sqlx::Database>::Connection,
                 batch: &EntityBatch,
-                now: i64,
             ) -> Result<Option<u64>, sqlx::Error> {
                 let (writer, sequence) = (batch.writer.to_string(), batch.sequence as i64);
-                if batch.sequence == 1 {
-                    let old = "DELETE FROM access_entity_fence WHERE written < ";
-                    let mut query = sqlx::QueryBuilder::<$driver>::new(old);
-                    query.push_bind(now - REMEMBERED);
-                    query.build().execute(&mut *transaction).await?;
-                }
                 let columns = concat!($insert, " access_entity_fence (writer, sequence, refused, written) ");
                 let mut query = sqlx::QueryBuilder::<$driver>::new(columns);
                 query.push_values([()], |mut row, ()| {
-                    row.push_bind(&writer).push("0, 0").push_bind(now);
+                    row.push_bind(&writer).push("0, 0").push($now);
                 });
                 query.push($unless_there);
                 query.build().execute(&mut *transaction).await?;
                 // Whoever sends the same at the same time waits here for the other one.
                 let mut query =
                     sqlx::QueryBuilder::<$driver>::new("UPDATE access_entity_fence SET sequence = ");
-                query.push_bind(sequence).push(", refused = 0, written = ").push_bind(now);
+                query.push_bind(sequence).push(concat!(", refused = 0, written = ", $now));
                 query.push(" WHERE writer = ").push_bind(&writer);
                 query.push(" AND sequence < ").push_bind(sequence);
                 if query.build().execute(&mut *transaction).await?.rows_affected() == 1 {
@@ -142,9 +156,8 @@ macro_rules! sql_database {
             }
 
             async fn apply_in(&self, batch: &EntityBatch) -> Result<EntityVerdict, sqlx::Error> {
-                let now = Timestamp::now().as_unix() as i64;
                 let mut transaction = self.0.begin().await?;
-                if let Some(refused) = Self::pass(&mut transaction, batch, now).await? {
+                if let Some(refused) = Self::pass(&mut transaction, batch).await? {
                     return Ok(EntityVerdict { rows: None, refused });
                 }
                 let (rows, refused) = Self::add_all(&mut transaction, batch).await?;
@@ -214,10 +227,7 @@ macro_rules! sql_database {
                 by: i64,
             ) -> Result<Versioned, EntityError> {
                 let mut connection = self.connection().await?;
-                let addition = EntityAddition { id, field, by, calls: 1 };
-                let rows = Self::add(&mut connection, kind, &[addition]).await;
-                let rows = rows.map_err(|error| unconfirmed($explain, error))?;
-                rows.first().map(|row| row.row).ok_or(EntityError::new(EntityErrorKind::Malformed))
+                self.increment_in(&mut connection, kind, id, field, by).await
             }
 
             async fn read(
@@ -246,6 +256,12 @@ macro_rules! sql_database {
             }
 
             async fn apply(&self, batch: &EntityBatch) -> Result<EntityVerdict, EntityError> {
+                if batch.sequence == 1 {
+                    // The next writer that begins tries again.
+                    if let Err(error) = self.forget_silent().await {
+                        tracing::warn!(%error, "fences of writers that have ended are left");
+                    }
+                }
                 self.apply_in(batch).await.map_err(|error| unconfirmed($explain, error))
             }
 
@@ -295,6 +311,24 @@ macro_rules! sql_database {
                 let rows = query.build().fetch_all(&self.0).await;
                 let ids = rows.and_then(|rows| rows.iter().map(Self::id).collect());
                 ids.map_err(|error| unwritten($explain, error))
+            }
+        }
+
+        impl EntityTransactions for $database {
+            type Connection = <$driver as sqlx::Database>::Connection;
+
+            async fn increment_in(
+                &self,
+                connection: &mut Self::Connection,
+                kind: &'static str,
+                id: EntityId,
+                field: &'static str,
+                by: i64,
+            ) -> Result<Versioned, EntityError> {
+                let addition = EntityAddition { id, field, by, calls: 1 };
+                let rows = Self::add(connection, kind, &[addition]).await;
+                let rows = rows.map_err(|error| unconfirmed($explain, error))?;
+                rows.first().map(|row| row.row).ok_or(EntityError::new(EntityErrorKind::Malformed))
             }
         }
     };

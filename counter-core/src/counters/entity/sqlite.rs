@@ -1,10 +1,15 @@
+use std::sync::{Arc, Mutex};
+
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{Row, Sqlite};
+use sqlx::{ConnectOptions, Row, Sqlite};
 
 use super::sql::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
-use super::{EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityVerdict};
-use crate::{EntityId, EntityIdError, EntityRow, Timestamp, Versioned};
+use super::{
+    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityTransactions,
+    EntityVerdict,
+};
+use crate::{EntityId, EntityIdError, EntityRow, Versioned};
 
 /// The counts of entities in SQLite, version 3.37 or later: the one that comes with it is.
 #[derive(Clone, Debug)]
@@ -17,10 +22,21 @@ impl SqliteDatabase {
     /// # Errors
     /// When it cannot be made.
     pub async fn in_memory() -> Result<Self, EntityError> {
-        // Another connection would be another database, and so would one that is made anew.
-        let options = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
-        let pool = options.connect_with(SqliteConnectOptions::new().in_memory(true)).await;
-        let database = Self::new(pool.map_err(|error| unwritten(explain, error))?);
+        let failed = |error| unwritten(explain, error);
+        // Of a name that nobody else has, under which all connections of this pool share one database.
+        let options: SqliteConnectOptions = "sqlite::memory:".parse().map_err(failed)?;
+        // It lives as long as one of its connections, and those of the pool end with queries that are
+        // dropped: so there is one that no query uses. The pool keeps it, along with this closure.
+        let anchor = Arc::new(Mutex::new(options.connect().await.map_err(failed)?));
+        let pool = SqlitePoolOptions::new().max_connections(1).after_connect(move |_, _| {
+            let anchor = Arc::clone(&anchor);
+            Box::pin(async move {
+                drop(anchor);
+                Ok(())
+            })
+        });
+        let pool = pool.connect_with(options).await;
+        let database = Self::new(pool.map_err(failed)?);
         database.prepare().await?;
         Ok(database)
     }
@@ -29,6 +45,7 @@ impl SqliteDatabase {
 sql_database! {
     SqliteDatabase of Sqlite {
         schema: include_str!("sqlite.sql"),
+        now: "CAST(strftime('%s', 'now') AS INTEGER)",
         insert_new: ("INSERT INTO", " ON CONFLICT DO NOTHING"),
         add: "ON CONFLICT (kind, entity, field) DO UPDATE SET value = access_entity.value + excluded.value, \
               version = access_entity.version + 1",

@@ -44,17 +44,12 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> Inner<K, D, C> {
     }
 
     /// Tells this process and the cache of rows that have changed.
-    pub(super) async fn tell(&self, debt: Debt<'_>, changes: &[EntityRow]) {
+    pub(super) async fn tell(&self, mut debt: Debt, changes: &[EntityRow]) {
+        debt.written();
         self.flights.end(changes.iter().map(|change| change.id));
-        match self.cache.update(K::NAME, changes).await {
-            Ok(()) => debt.settle(),
-            Err(error) => {
-                tracing::warn!(
-                    error = error.in_full(),
-                    kind = K::NAME,
-                    "the cache does not hear of a change"
-                );
-            }
+        let telling = self.cache.update(K::NAME, changes);
+        if self.ask_cache("the cache does not hear of a change", telling).await.is_some() {
+            debt.settle();
         }
     }
 

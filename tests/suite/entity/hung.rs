@@ -1,0 +1,107 @@
+//! A cache that does not answer, and one that panics: the database has the truth.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use counter_core::{Entities, EntityErrorKind, EntityId, EntityLedger, MemoryStore, Recount, SqliteDatabase};
+use tests::until;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::Post;
+use super::stand::{Frail, Gated};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+type Posts = Entities<Post, Gated<SqliteDatabase>, Frail<MemoryStore>>;
+
+async fn posts() -> Posts {
+    let database = SqliteDatabase::in_memory().await.expect("there is memory");
+    Entities::new(Gated::new(database), Frail::new(MemoryStore::new()))
+}
+
+async fn likes(posts: &Posts) -> i64 {
+    let counts = timeout(LIMIT, posts.counts_of(1)).await.expect("it does not wait for the cache");
+    counts.expect("it can be read").of(Post::Likes)
+}
+
+#[tokio::test]
+async fn a_cache_that_never_answers_holds_up_no_read_and_no_change() {
+    let posts = posts().await;
+    assert_eq!(likes(&posts).await, 0);
+    posts.cache().be_hung(true);
+    for sum in 1..=100 {
+        let counted = timeout(LIMIT, posts.increment(1, Post::Likes, 1)).await;
+        assert_eq!(counted.expect("it does not wait for the cache").expect("it counts"), sum);
+        assert_eq!(likes(&posts).await, sum);
+    }
+    posts.cache().be_hung(false);
+    // Its copy is out of date, and is not believed.
+    let before = posts.cache().asked();
+    let asked = async || {
+        assert_eq!(likes(&posts).await, 100);
+        posts.cache().asked() > before
+    };
+    until("it is asked again", LIMIT, asked).await;
+    assert_eq!(likes(&posts).await, 100);
+}
+
+#[tokio::test]
+async fn a_cache_that_never_answers_is_asked_by_few() {
+    let posts = posts().await;
+    posts.cache().be_hung(true);
+    for _ in 0..500 {
+        assert_eq!(likes(&posts).await, 0);
+    }
+    // Once a second: however slow this is, that is not each time.
+    assert!(posts.cache().asked() < 250, "{}", posts.cache().asked());
+}
+
+#[tokio::test]
+async fn a_panic_of_database_or_cache_ends_no_flusher_and_counts_nothing_twice() {
+    let posts = posts().await;
+    let (additions, mut flusher) = posts.behind(10);
+    let (stop, stopped) = oneshot::channel::<()>();
+    posts.database().gates.panics.store(2, Ordering::SeqCst);
+    let running = tokio::spawn(async move { flusher.run(async { drop(stopped.await) }).await });
+    additions.add(1, Post::Likes, 1).expect("there is a place");
+    until("it is written", LIMIT, async || additions.ledger().applied == 1).await;
+    posts.cache().panic(true);
+    additions.add(1, Post::Likes, 1).expect("there is a place");
+    until("it is written", LIMIT, async || additions.ledger().applied == 2).await;
+    posts.cache().panic(false);
+    additions.add(1, Post::Likes, 1).expect("there is a place");
+    drop(stop);
+    running.await.expect("it does not panic").expect("nothing is left");
+    assert_eq!(additions.ledger(), EntityLedger { recorded: 3, applied: 3, ..EntityLedger::default() });
+    assert_eq!(likes(&posts).await, 3);
+}
+
+#[tokio::test]
+async fn a_recount_whose_source_panics_says_so_and_keeps_nobody_out() {
+    let posts = posts().await;
+    posts.increment(1, Post::Likes, 1).await.expect("it counts");
+    let error = posts.reconcile(&Truth(None), Duration::from_millis(1)).await.expect_err("it panics");
+    assert_eq!(*error.kind(), EntityErrorKind::Panicked);
+    let cause = error.source().expect("what the panic says");
+    assert_eq!(cause.to_string(), "a truth that panics");
+    let drift =
+        posts.reconcile(&Truth(Some(5)), Duration::from_millis(1)).await.expect("nobody else does it");
+    assert_eq!((drift.corrected, likes(&posts).await), (1, 5));
+}
+
+/// So many likes of each; or a panic.
+struct Truth(Option<i64>);
+
+impl Recount<Post> for Truth {
+    async fn count(
+        &self,
+        field: Post,
+        ids: &[EntityId],
+    ) -> Result<HashMap<EntityId, i64>, Box<dyn Error + Send + Sync>> {
+        let likes = self.0.expect("a truth that panics");
+        Ok(ids.iter().map(|id| (*id, if field == Post::Likes { likes } else { 0 })).collect())
+    }
+}

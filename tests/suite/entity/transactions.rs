@@ -1,0 +1,129 @@
+//! Counts that are written in the application's own transactions, with the rows that they are counts of.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use counter_core::{
+    Entities, EntityAddition, EntityBatch, EntityDatabase, EntityVerdict, MemoryStore, SqliteDatabase,
+    WriterId, sqlx,
+};
+use tests::{MariaDb, Postgres, until};
+use tokio::time::timeout;
+
+use super::Post;
+use super::contract::{maria, postgres};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A macro, since only the drivers know what a connection of theirs is.
+macro_rules! check {
+    ($database:expr) => {
+        let posts = Entities::<Post, _, _>::new($database, MemoryStore::new());
+        let pool = posts.database().pool().clone();
+        sqlx::query("CREATE TABLE own_rows (member INT)").execute(&pool).await.expect("a table");
+        let write = async |commit: bool| {
+            let mut transaction = pool.begin().await.expect("it begins");
+            let row = sqlx::query("INSERT INTO own_rows VALUES (1)").execute(&mut *transaction).await;
+            row.expect("it is written");
+            let count = posts.increment_in(&mut transaction, 1, Post::Likes, 1).await.expect("it counts");
+            if commit {
+                transaction.commit().await.expect("it is committed");
+            }
+            count
+        };
+        let shown = async || posts.counts_of(1).await.expect("it can be read").of(Post::Likes);
+        let written = async || {
+            let difference = "SELECT COALESCE((SELECT value FROM access_entity), 0), \
+                              (SELECT COUNT(*) FROM own_rows)";
+            sqlx::query_as::<_, (i64, i64)>(difference).fetch_one(&pool).await.expect("it can be read")
+        };
+
+        // Rolled back.
+        assert_eq!(write(false).await.count(), 1);
+        assert_eq!((written().await, shown().await), ((0, 0), 0));
+        // Committed, and the cache is told.
+        write(true).await.committed().await;
+        assert_eq!((written().await, shown().await), ((1, 1), 1));
+        // Committed, and whoever did it is gone.
+        drop(write(true).await);
+        assert_eq!((written().await, shown().await), ((2, 2), 2));
+        // Dropped at any await: whatever the server still does, it does the whole.
+        for polls in (0..25).chain(0..25) {
+            let mut change = Box::pin(async { write(true).await.committed().await });
+            let mut left = polls;
+            poll_fn(|context| match left {
+                0 => Poll::Ready(()),
+                _ => {
+                    left -= 1;
+                    change.as_mut().poll(context)
+                }
+            })
+            .await;
+            drop(change);
+            let (count, rows) = written().await;
+            assert_eq!(count, rows, "after {polls} polls");
+        }
+        write(true).await.committed().await;
+        let same = async || i64::from(shown().await) == written().await.1;
+        until("the copy follows", LIMIT, same).await;
+    };
+}
+#[tokio::test]
+async fn sqlite_writes_a_count_with_its_row_or_not_at_all() {
+    check!(SqliteDatabase::in_memory().await.expect("there is memory"));
+}
+
+#[tokio::test]
+async fn mariadb_writes_a_count_with_its_row_or_not_at_all() {
+    let server = MariaDb::start();
+    check!(maria(&server).await);
+}
+
+#[tokio::test]
+async fn postgres_writes_a_count_with_its_row_or_not_at_all() {
+    let server = Postgres::start();
+    check!(postgres(&server).await);
+}
+
+#[tokio::test]
+async fn a_writer_that_begins_waits_for_no_fence_of_another() {
+    let server = MariaDb::start();
+    let database = maria(&server).await;
+    let first = |writer, id: u64| {
+        let (field, by, calls) = ("views", 1, 1);
+        let additions = vec![EntityAddition { id: id.into(), field, by, calls }];
+        EntityBatch { writer, sequence: 1, kind: "post", additions }
+    };
+    let busy = WriterId::random();
+    database.apply(&first(busy, 1)).await.expect("it is applied");
+    // It is in the middle of its next batch.
+    let mut other = database.pool().begin().await.expect("it begins");
+    let fence = "UPDATE access_entity_fence SET sequence = sequence + 1 WHERE writer = ?";
+    let fence = sqlx::query(fence).bind(busy.to_string());
+    fence.execute(&mut *other).await.expect("it is locked");
+    let applied = timeout(LIMIT, database.apply(&first(WriterId::random(), 2))).await;
+    let EntityVerdict { rows, .. } = applied.expect("it waits for nobody").expect("it is applied");
+    assert!(rows.is_some());
+    other.rollback().await.expect("it is rolled back");
+}
+
+#[tokio::test]
+async fn fences_of_writers_that_were_silent_for_a_month_are_removed_by_the_clock_of_the_database() {
+    let database = SqliteDatabase::in_memory().await.expect("there is memory");
+    for (writer, age) in [("silent", 31 * 86_400), ("quiet", 29 * 86_400)] {
+        let insert = "INSERT INTO access_entity_fence VALUES (?, 1, 0, strftime('%s', 'now') - ?)";
+        let insert = sqlx::query(insert).bind(writer).bind(age);
+        insert.execute(database.pool()).await.expect("it is written");
+    }
+    let writer = WriterId::random();
+    let addition = EntityAddition { id: 1.into(), field: "views", by: 1, calls: 1 };
+    let batch = EntityBatch { writer, sequence: 1, kind: "post", additions: vec![addition] };
+    database.apply(&batch).await.expect("it is applied");
+    let left = "SELECT writer FROM access_entity_fence \
+                WHERE abs(written - strftime('%s', 'now')) < 60 OR writer IN ('silent', 'quiet') ORDER BY 1";
+    let left: Vec<(String,)> = sqlx::query_as(left).fetch_all(database.pool()).await.expect("rows");
+    let mut expected = [writer.to_string(), "quiet".to_owned()];
+    expected.sort();
+    assert_eq!(left.into_iter().map(|(writer,)| writer).collect::<Vec<_>>(), expected);
+}
