@@ -99,7 +99,8 @@ where
         .utc_offset(settings.utc_offset)
         .build()?;
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
-    let access = Access::bearer(&token)?;
+    let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
+    let access = Access::bearer(&token)?.clients(client);
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
