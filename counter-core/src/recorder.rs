@@ -91,6 +91,18 @@ impl Recorder {
         self.fold_if(self.tally.add(hits, Timestamp::now(), Some(agent)));
     }
 
+    /// Counts one request as [`request`](Self::request) does, now, but before `until`: in the last second
+    /// before that instant when it has passed.
+    ///
+    /// For hits whose visitor was made some time ago, with the end of its epoch from
+    /// [`Salt::visitor_until`](crate::Salt::visitor_until): an id of yesterday in a bucket of today would
+    /// count its visitor there a second time.
+    #[inline]
+    pub fn request_until(&self, hits: &[Hit], agent: Agent, until: Timestamp) {
+        let at = Timestamp::now().min(until.minus(1));
+        self.fold_if(self.tally.add(hits, at, Some(agent)));
+    }
+
     /// Waits until the store has all that was recorded in the counters of these hits before this call,
     /// `timeout` at most: whether it has.
     ///

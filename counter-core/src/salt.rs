@@ -98,7 +98,19 @@ impl Salt {
     #[inline(always)]
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
-        self.0.key(Timestamp::now()).visitor(parts)
+        self.visitor_until(parts).0
+    }
+
+    /// The visitor these parts identify, now, and the end of the epoch in which the id means that visitor.
+    ///
+    /// In a bucket of a later epoch the id would count the same visitor a second time, so what is recorded
+    /// some time after this call goes through
+    /// [`Recorder::request_until`](crate::Recorder::request_until), with this instant.
+    #[inline(always)]
+    #[must_use]
+    pub fn visitor_until(&self, parts: &[&[u8]]) -> (VisitorId, Timestamp) {
+        let (key, end) = self.0.key(Timestamp::now());
+        (key.visitor(parts), end)
     }
 }
 
@@ -148,15 +160,15 @@ impl Salts {
         Salt(Arc::clone(self))
     }
 
-    /// The key of the epoch of `at`.
+    /// The key of the epoch of `at`, and the end of that epoch.
     #[inline]
-    pub(crate) fn key(&self, at: Timestamp) -> VisitorKey {
+    pub(crate) fn key(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.current.get(at).unwrap_or_else(|| self.begin(at))
     }
 
     /// Once an epoch, and while another thread does.
     #[cold]
-    fn begin(&self, at: Timestamp) -> VisitorKey {
+    fn begin(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.with(self.epoch.bucket(at), |slot| self.publish(slot))
     }
 
@@ -180,16 +192,16 @@ impl Salts {
         self.with(epoch, |slot| {
             slot.key = VisitorKey::new(salt);
             slot.candidate = None;
-            self.publish(slot);
+            _ = self.publish(slot);
         });
     }
 
     /// To be called with a slot that is locked. Of two epochs that are asked for at midnight, or of which
     /// one is only prepared, the last is published, and who wants the other locks again.
-    fn publish(&self, slot: &Slot) -> VisitorKey {
+    fn publish(&self, slot: &Slot) -> (VisitorKey, Timestamp) {
         let epoch = self.epoch.bucket(slot.start);
         self.current.set(epoch.start.as_unix()..epoch.end().as_unix(), slot.key);
-        slot.key
+        (slot.key, epoch.end())
     }
 
     /// Looks at the slot of an epoch, which has a salt of our own when it had none.
@@ -253,7 +265,7 @@ mod tests {
     }
 
     fn ann(salts: &Salts, at: Timestamp) -> VisitorId {
-        salts.key(at).visitor(&[b"ann"])
+        salts.key(at).0.visitor(&[b"ann"])
     }
 
     #[test]
@@ -337,6 +349,16 @@ mod tests {
     fn a_salt_is_kept_to_the_end_of_the_epoch_after_it() {
         let offer = salts().due(MIDNIGHT.plus(100)).expect("it is new");
         assert_eq!(offer.expiry, MIDNIGHT.plus(2 * WIDTH));
+    }
+
+    #[test]
+    fn a_key_is_given_with_the_end_of_its_epoch() {
+        let salts = salts();
+        for at in [MIDNIGHT, MIDNIGHT.plus(1), MIDNIGHT.plus(WIDTH - 1)] {
+            assert_eq!(salts.key(at).1, MIDNIGHT.plus(WIDTH));
+        }
+        assert_eq!(salts.key(MIDNIGHT.plus(WIDTH)).1, MIDNIGHT.plus(2 * WIDTH));
+        assert_eq!(Salt::from(VisitorKey::new([7; 16])).0.key(MIDNIGHT).1, Timestamp::MAX);
     }
 
     #[test]

@@ -31,6 +31,7 @@
 //! | `/api/top` | `precision`, `from`, `to`, `limit`, `prefix` | the counters with the most hits, of those whose names begin with `prefix` |
 //! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors of them all together |
 //! | `/api/forecast` | `counter`, `precision`, `horizon` | what comes next, with a band and a backtest, with the feature `forecast`; 422 when the history is too short |
+//! | `POST /logout` | | a page that says so, and a browser without a session, where there is a token |
 //! | `/api/live` | `counter` (also several), `precision` | samples as they change: server-sent events |
 //! | `/api/export` | `counter` (also several, or none for all), `precision`, `from`, `to`, `format` | a file of all their samples as `csv` or `ndjson` |
 //! | `/api/ledger` | | what happened to everything this process has seen |
@@ -79,9 +80,16 @@
 //!
 //! # Access
 //!
-//! [`Access`] has no default: a bearer token, which a link exchanges for a cookie; a name and a password; a
+//! [`Access`] has no default: a bearer token, which a link exchanges for a session; a name and a password; a
 //! closure over the request; or everybody. All of them read; who is to forget counters is told so by
 //! [`Access::may_forget`]. Where a proxy ends TLS, [`Access::secure_cookie`] keeps the cookie to it. Every answer has a strict `Content-Security-Policy` and cannot be framed.
+//!
+//! A session is known to all instances with the same token, also after a restart, and lasts for twelve hours or
+//! for as long as [`Access::session_lifetime`] says; the dashboard has a button that ends it in a browser. Nothing
+//! can end one that somebody has copied before its time but another token.
+//!
+//! How often anything may be guessed is bounded for each peer, and for all together; behind a proxy that
+//! needs [`Access::clients`], or all of them are one peer.
 //!
 //! # Problems
 //!
@@ -120,8 +128,12 @@
 mod shape;
 mod problem;
 mod headers;
+mod origin;
 mod attempts;
+mod session;
+mod cookie;
 mod access;
+mod entry;
 mod query;
 mod fresh;
 mod options;
@@ -153,6 +165,7 @@ pub use access::{Access, AccessError};
 pub use options::Options;
 
 use crate::Rules;
+use crate::closure::Closure;
 use badge::Pictures;
 use live::Live;
 use prometheus::Source;
@@ -169,7 +182,8 @@ pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
 }
 
 /// The pictures alone, to be nested where other sites may show them: `/badge.svg` and `/sparkline.svg`, as
-/// in [`router`], of those counters that `shown` accepts. The others are as unknown as those that are not there.
+/// in [`router`], of those counters that `shown` accepts. The others, and those about which it panics, are as
+/// unknown as those that are not there.
 ///
 /// ```
 /// use axum::Router;
@@ -240,8 +254,9 @@ fn picture_routes<S: Store>(
     stats: Stats<S>,
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
+    let shown = Arc::new(Closure::new("pictures", shown));
     Router::new()
         .route("/badge.svg", get(badge::badge))
         .route("/sparkline.svg", get(badge::sparkline))
-        .with_state(Pictures { stats, shown: Arc::new(shown) })
+        .with_state(Pictures { stats, shown })
 }

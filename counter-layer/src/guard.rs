@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use counter_core::{Agent, Counter, Hit, Recorder, Skip};
+use counter_core::{Agent, Counter, Hit, Recorder, Skip, Timestamp};
 use http::{HeaderValue, Request};
 
 use crate::agent::UserAgents;
+use crate::closure::Closure;
 use crate::facet::Facets;
 use crate::identity::{RequestHead, Visitors};
 use crate::page::{Page, Pages, Verdict};
@@ -38,13 +39,13 @@ pub(crate) struct Counting {
 }
 
 /// Who makes a request.
-pub(crate) type AgentFn = dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync;
+pub(crate) type AgentFn = Closure<dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync>;
 
 /// The counter of what the rules leave.
-pub(crate) type Rest = dyn Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync;
+pub(crate) type Rest = Closure<dyn Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync>;
 
 /// Which outcomes count.
-pub(crate) type Wanted = dyn Fn(Outcome) -> bool + Send + Sync;
+pub(crate) type Wanted = Closure<dyn Fn(Outcome) -> bool + Send + Sync>;
 
 /// A request that is under way. It is counted once: when its outcome is known, and at the latest when
 /// this is dropped.
@@ -84,6 +85,8 @@ struct Seen {
     agent: Agent,
     /// Its place in the facet, where that is wanted.
     method: u8,
+    /// When the epoch ends in which its visitor was told apart: by then it has to be counted.
+    until: Timestamp,
 }
 
 impl Seen {
@@ -184,7 +187,8 @@ impl Counting {
             return Err(Skip::Prefetch);
         }
         let user_agent = self.user_agents.of(head.headers);
-        let agent = self.agents.as_ref().map_or(user_agent.agent, |agents| agents(head));
+        let asked = self.agents.as_ref().and_then(|agents| agents.ask(|agents| agents(head)));
+        let agent = asked.unwrap_or(user_agent.agent);
         let told_apart =
             page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.bots_are_visitors);
         // Who is not to be told apart is not, and is given no cookie.
@@ -198,8 +202,9 @@ impl Counting {
         } else {
             None
         };
+        let (visitor, until) = visitor.map_or((None, Timestamp::MAX), |(id, until)| (Some(id), until));
         if let Some(on_counted) = &self.on_counted
-            && let Some(then) = on_counted(&Visit { head: *head, agent, visitor })
+            && let Some(then) = on_counted.ask(|look| look(&Visit { head: *head, agent, visitor })).flatten()
         {
             extra.get_or_insert_default().then = Some(then);
         }
@@ -208,7 +213,7 @@ impl Counting {
         // A rule may well be named `hits`, where the request counts anyway.
         let page = page.filter(|page| page.counter != self.hits);
         let of_page = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
-        Ok(Seen { hits: [all, of_page], has_page: page.is_some(), agent, method })
+        Ok(Seen { hits: [all, of_page], has_page: page.is_some(), agent, method, until })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
@@ -235,15 +240,14 @@ impl Counting {
     }
 
     fn rest(&self, head: &RequestHead<'_>) -> Option<Page> {
-        self.rest.as_ref().and_then(|rest| rest(head)).map(Page::of)
+        let asked = self.rest.as_ref().and_then(|rest| rest.ask(|rest| rest(head)));
+        asked.flatten().map(Page::of)
     }
 
     fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
         let seen = match seen {
             Err(skip) => return self.recorder.skip(*skip),
-            Ok(_) if self.wanted.as_ref().is_some_and(|wanted| !wanted(outcome)) => {
-                return self.recorder.skip(Skip::Outcome);
-            }
+            Ok(_) if !self.wants(outcome) => return self.recorder.skip(Skip::Outcome),
             Ok(seen) => seen,
         };
         let more;
@@ -253,7 +257,7 @@ impl Counting {
         } else {
             seen.hits()
         };
-        self.recorder.request(hits, seen.agent);
+        self.recorder.request_until(hits, seen.agent, seen.until);
         if let Delivery::BeforeResponse { timeout } = self.delivery
             && outcome != Outcome::Aborted
         {
@@ -264,6 +268,12 @@ impl Counting {
         {
             then.counted(outcome);
         }
+    }
+
+    /// Without an answer of the closure it is as if there was none.
+    fn wants(&self, outcome: Outcome) -> bool {
+        let asked = self.wanted.as_ref().and_then(|wanted| wanted.ask(|wanted| wanted(outcome)));
+        asked.unwrap_or(true)
     }
 
     // Beside what every request does: its future is long.

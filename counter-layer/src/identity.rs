@@ -13,10 +13,11 @@ pub use cookie::IssuedCookie;
 pub use forwarded::Forwarded;
 pub use head::RequestHead;
 
-use counter_core::{Recorder, Salt, SaltError, VisitorId, VisitorKey};
+use counter_core::{Recorder, Salt, SaltError, Timestamp, VisitorId, VisitorKey};
 use http::{HeaderName, HeaderValue};
 
 use crate::agent::Digest;
+use crate::closure::Closure;
 
 /// What makes two requests those of one visitor.
 ///
@@ -75,10 +76,13 @@ enum Source {
     Closure(ClosureIdentity),
 }
 
-type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<VisitorId> + Send + Sync;
+/// A visitor, and the end of the epoch in which the id means that visitor.
+pub(crate) type Told = (VisitorId, Timestamp);
+
+type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<Told> + Send + Sync;
 
 #[derive(Clone)]
-struct Identify(Arc<IdentifyFn>);
+struct Identify(Arc<Closure<IdentifyFn>>);
 
 /// Tells the visitors of a layer apart: an identity and what its hash is keyed with.
 #[derive(Clone, Debug, Default)]
@@ -131,14 +135,14 @@ impl Identity {
         Self::by(move |head| identify(head.extensions.get()?))
     }
 
-    /// What a closure makes of the request; nobody where that is `None`.
+    /// What a closure makes of the request; nobody where that is `None`, or where it panics.
     pub fn by<V: AsRef<[u8]>>(
         identify: impl Fn(&RequestHead<'_>) -> Option<V> + Send + Sync + 'static,
     ) -> ClosureIdentity {
         let identify = move |head: &RequestHead<'_>, salt: &Salt| {
-            identify(head).map(|identity| salt.visitor(&[identity.as_ref()]))
+            identify(head).map(|identity| salt.visitor_until(&[identity.as_ref()]))
         };
-        ClosureIdentity { identify: Identify(Arc::new(identify)), stable: false }
+        ClosureIdentity { identify: Identify(Arc::new(Closure::new("identity", identify))), stable: false }
     }
 
     /// Nobody: requests are counted without visitors.
@@ -227,7 +231,7 @@ impl Visitors {
         head: &RequestHead<'_>,
         user_agent: Digest,
         cookie: &mut Option<HeaderValue>,
-    ) -> Option<VisitorId> {
+    ) -> Option<Told> {
         let (source, salt) = self.0.as_ref()?;
         let named = |value: &[u8]| named(salt, value);
         match source {
@@ -243,15 +247,18 @@ impl Visitors {
                 let value = head.headers.get(name).map(HeaderValue::as_bytes);
                 value.filter(|value| !value.is_empty()).map(named)
             }
-            Source::Closure(closure) => (closure.identify.0)(head, salt),
+            Source::Closure(closure) => {
+                let Identify(identify) = &closure.identify;
+                identify.ask(|identify| identify(head, salt)).flatten()
+            }
         }
     }
 }
 
 // Beside what is done for an address, which needs the registers of the processor for itself.
 #[inline(never)]
-fn named(salt: &Salt, value: &[u8]) -> VisitorId {
-    salt.visitor(&[value])
+fn named(salt: &Salt, value: &[u8]) -> Told {
+    salt.visitor_until(&[value])
 }
 
 impl fmt::Debug for Identify {
@@ -302,7 +309,7 @@ mod tests {
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
         let request = request(address, headers);
         let user_agent = UserAgents::new().of(request.headers()).digest;
-        visitors.visitor(&RequestHead::of(&request), user_agent, &mut None)
+        visitors.visitor(&RequestHead::of(&request), user_agent, &mut None).map(|(id, _)| id)
     }
 
     #[test]

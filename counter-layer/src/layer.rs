@@ -5,12 +5,13 @@ use counter_core::{Agent, Counter, Recorder, VisitorKey};
 use tower_layer::Layer;
 
 use crate::agent::UserAgents;
+use crate::closure::Closure;
 use crate::facet::Facets;
 use crate::guard::{AgentFn, Counting, Rest, Wanted};
 use crate::identity::{Forwarded, Identity, IdentityError};
 use crate::page::Pages;
 use crate::route::KnownRoute;
-use crate::visit::{self, OnCounted};
+use crate::visit::{OnCounted, Then};
 use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules, Visit};
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
@@ -20,6 +21,12 @@ use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules, Visit};
 /// A response is counted when its head is there, a failure when the inner service fails, and an
 /// abandoned request when its future is dropped. Nothing of the request or the response is changed, but
 /// that an [`IssuedCookie`](crate::IssuedCookie) is set where it is chosen.
+///
+/// A request counts when it ends. One that is under way when the salt epoch of its visitor ends, at midnight
+/// as a rule, counts in the last second of that epoch: in the next one the same visitor is another one.
+///
+/// A panic of a closure that the layer is given, or an identity is, fails no request and takes no hit: it goes
+/// to the panic hook, is logged once, and the request counts as if the closure was not there.
 ///
 /// A visitor is a keyed hash of the client's address (of IPv6 the first 64 bits) and the user agent,
 /// unless [`identity`](Self::identity) says something else. The address is that of the connection,
@@ -113,7 +120,8 @@ impl AccessCounterLayer {
 
     /// Asks a closure who makes a request, instead of
     /// [looking for words](crate::guide::visitors#bots) in its user agent. It is asked once about each
-    /// request that the rules do not leave out, before that is served.
+    /// request that the rules do not leave out, before that is served. When it panics, the user agent
+    /// says it after all.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -129,7 +137,7 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn agents(mut self, agent: impl Fn(&RequestHead<'_>) -> Agent + Send + Sync + 'static) -> Self {
-        self.agents = Some(Arc::new(agent));
+        self.agents = Some(Arc::new(Closure::new("agents", agent)));
         self
     }
 
@@ -159,7 +167,7 @@ impl AccessCounterLayer {
     }
 
     /// Asks a closure for the counter of a request that no rule wants, or, without rules, of one that no
-    /// route matched.
+    /// route matched. When it panics, the request has no counter of its own.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -176,7 +184,7 @@ impl AccessCounterLayer {
         mut self,
         counter: impl Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync + 'static,
     ) -> Self {
-        self.rest = Some(Arc::new(counter));
+        self.rest = Some(Arc::new(Closure::new("rest", counter)));
         self
     }
 
@@ -214,7 +222,7 @@ impl AccessCounterLayer {
     }
 
     /// Counts only requests that end in a way this closure wants; the others are
-    /// `ignored.outcome` in the ledger. Without it every one counts.
+    /// `ignored.outcome` in the ledger. Without it every one counts, and so does one about which it panics.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -225,7 +233,7 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn count_if(mut self, wanted: impl Fn(Outcome) -> bool + Send + Sync + 'static) -> Self {
-        self.wanted = Some(Arc::new(wanted));
+        self.wanted = Some(Arc::new(Closure::new("count_if", wanted)));
         self
     }
 
@@ -280,7 +288,8 @@ impl AccessCounterLayer {
         mut self,
         look: impl Fn(&Visit<'_>) -> Option<F> + Send + Sync + 'static,
     ) -> Self {
-        self.on_counted = Some(Arc::new(visit::on_counted(look)));
+        let look = move |visit: &Visit<'_>| look(visit).map(Then::new);
+        self.on_counted = Some(Arc::new(Closure::new("on_counted", look)));
         self
     }
 }

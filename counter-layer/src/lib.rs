@@ -38,6 +38,7 @@
 //! - `serde`: rules that can be read from configuration.
 
 mod request;
+mod closure;
 mod prefetch;
 mod agent;
 mod identity;

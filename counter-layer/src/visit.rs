@@ -1,8 +1,8 @@
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use counter_core::{Agent, VisitorId};
 
+use crate::closure::{Closure, caught};
 use crate::{Outcome, RequestHead};
 
 /// A request that is to count, as it arrives: what [`AccessCounterLayer::on_counted`] is told.
@@ -20,25 +20,31 @@ pub struct Visit<'a> {
 }
 
 /// What looks at each visit, and says what is to be done once it has counted.
-pub(crate) type OnCounted = dyn Fn(&Visit<'_>) -> Option<Then> + Send + Sync;
+pub(crate) type OnCounted = Closure<dyn Fn(&Visit<'_>) -> Option<Then> + Send + Sync>;
 
-/// What is to be done when a request has counted.
-pub(crate) struct Then(Box<dyn FnOnce(Outcome) + Send>);
+/// What is to be done when a request has counted; gone when it has been.
+pub(crate) struct Then(Option<Box<dyn FnOnce(Outcome) + Send>>);
 
-/// A panic of the user's closures is theirs and not the request's: what they were to do is left undone.
-pub(crate) fn on_counted<F: FnOnce(Outcome) + Send + 'static>(
-    look: impl Fn(&Visit<'_>) -> Option<F> + Send + Sync + 'static,
-) -> impl Fn(&Visit<'_>) -> Option<Then> + Send + Sync + 'static {
-    move |visit| {
-        let then = catch_unwind(AssertUnwindSafe(|| look(visit))).ok().flatten()?;
-        Some(Then(Box::new(then)))
+impl Then {
+    pub(crate) fn new(then: impl FnOnce(Outcome) + Send + 'static) -> Self {
+        Self(Some(Box::new(then)))
+    }
+
+    pub(crate) fn counted(mut self, outcome: Outcome) {
+        // The panic hook has said what happened.
+        if let Some(then) = self.0.take() {
+            caught(|| then(outcome));
+        }
     }
 }
 
-impl Then {
-    pub(crate) fn counted(self, outcome: Outcome) {
-        // The panic hook has said what happened.
-        drop(catch_unwind(AssertUnwindSafe(|| (self.0)(outcome))));
+impl Drop for Then {
+    fn drop(&mut self) {
+        // A request that does not count may be one whose handler panics, and what the closure holds may panic
+        // as well.
+        if let Some(then) = self.0.take() {
+            caught(|| drop(then));
+        }
     }
 }
 

@@ -127,7 +127,8 @@ where
     // One that was given is a secret, and is not printed.
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
-    let access = Access::bearer(&token)?;
+    let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
+    let access = Access::bearer(&token)?.clients(client);
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,

@@ -6,7 +6,7 @@ use axum::Router;
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access, AccessError};
 use http::{Method, StatusCode, header};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::admin::{Answer, Site, encode, request, send};
 
@@ -67,7 +67,7 @@ async fn a_link_with_the_token_is_exchanged_for_a_cookie_and_the_link_without() 
         assert_eq!(answer.headers[header::LOCATION], format!("/admin/stats{to}"));
         let cookie = answer.headers[header::SET_COOKIE].to_str().expect("text");
         let (pair, attributes) = cookie.split_once("; ").expect("a cookie with attributes");
-        assert_eq!(attributes, "Path=/admin/stats; HttpOnly; SameSite=Strict");
+        assert_eq!(attributes, "Path=/admin/stats; HttpOnly; SameSite=Lax");
         assert!(!cookie.contains(TOKEN) && !answer.body.contains(TOKEN), "{cookie}");
         let opened = send(&router, "/admin/stats/api/ledger", Some(("cookie", pair))).await;
         assert_eq!(opened.status, StatusCode::OK);
@@ -100,20 +100,10 @@ async fn the_cookie_is_for_tls_alone_when_the_owner_says_so_or_the_request_came_
         let expected = if secure { "; Secure" } else { "" };
         assert_eq!(
             attributes,
-            format!("Path=/admin/stats; HttpOnly; SameSite=Strict{expected}"),
+            format!("Path=/admin/stats; HttpOnly; SameSite=Lax{expected}"),
             "{address} with {shown:?}"
         );
     }
-}
-
-#[tokio::test]
-async fn a_cookie_opens_nothing_of_another_start() {
-    let router = || guarded(Access::bearer(TOKEN).expect("a token"));
-    let answer = send(&router(), &format!("/admin/stats?token={}", encode(TOKEN)), None).await;
-    let cookie = answer.headers[header::SET_COOKIE].to_str().expect("text");
-    let (pair, _) = cookie.split_once(';').expect("a cookie with attributes");
-    let answer = send(&router(), "/admin/stats", Some(("cookie", pair))).await;
-    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
@@ -229,27 +219,22 @@ async fn nobody_forgets_unless_it_was_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_logins_are_counted_and_wait_twice_as_long_each_time_and_right_ones_do_not() {
+async fn failed_logins_are_counted_and_answered_at_once() {
     let access = Access::bearer(TOKEN).expect("a token");
     let router = guarded(access.clone());
     let shown = format!("Bearer {TOKEN}");
-    let wrong =
-        [("authorization", "Bearer wrong"), ("cookie", "counter_session=0"), ("authorization", "Basic eA==")];
-    let waits = [250, 500, 1000, 2000, 4000, 4000, 4000];
-    for (wrong, milliseconds) in wrong.into_iter().cycle().zip(waits) {
-        let begin = Instant::now();
-        assert_eq!(send(&router, LEDGER, Some(wrong)).await.status, StatusCode::UNAUTHORIZED);
-        assert_eq!(begin.elapsed().as_millis() / 10, milliseconds / 10);
-        let begin = Instant::now();
-        assert_eq!(send(&router, LEDGER, Some(("authorization", &shown))).await.status, StatusCode::OK);
-        assert_eq!(begin.elapsed(), Duration::ZERO);
-    }
-    assert_eq!(access.failed_logins(), 7);
-    tokio::time::sleep(Duration::from_secs(61)).await;
+    let wrong = [
+        (LEDGER, Some(("authorization", "Bearer wrong"))),
+        (LEDGER, Some(("authorization", "Basic eA=="))),
+        (LEDGER, Some(("authorization", "Bearer"))),
+        ("/admin/stats?token=wrong", None),
+    ];
     let begin = Instant::now();
-    send(&router, "/admin/stats?token=wrong", None).await;
-    assert_eq!(begin.elapsed().as_millis() / 10, 25);
-    assert_eq!(access.failed_logins(), 8);
+    for (path, wrong) in wrong {
+        assert_eq!(send(&router, path, wrong).await.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(send(&router, LEDGER, Some(("authorization", &shown))).await.status, StatusCode::OK);
+    }
+    assert_eq!((begin.elapsed(), access.failed_logins()), (Duration::ZERO, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,27 +244,6 @@ async fn who_shows_nothing_has_made_no_attempt() {
     let begin = Instant::now();
     assert_eq!(send(&router, LEDGER, Some(("cookie", "theme=dark"))).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!((begin.elapsed(), access.failed_logins()), (Duration::ZERO, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn more_failed_logins_than_may_wait_are_refused_at_once() {
-    let access = Access::bearer(TOKEN).expect("a token");
-    let router = guarded(access.clone());
-    let attempt = || {
-        let router = router.clone();
-        tokio::spawn(async move { send(&router, LEDGER, Some(("authorization", "Bearer wrong"))).await })
-    };
-    let mut waiting: Vec<_> = (0..64).map(|_| attempt()).collect();
-    for _ in 0..1000 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(access.failed_logins(), 64);
-    let answer = timeout(Duration::from_millis(1), attempt()).await.expect("at once").expect("no panic");
-    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(answer.headers[header::RETRY_AFTER], "5");
-    for answer in waiting.drain(..) {
-        assert_eq!(answer.await.expect("no panic").status, StatusCode::UNAUTHORIZED);
-    }
 }
 
 #[tokio::test(start_paused = true)]

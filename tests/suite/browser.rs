@@ -29,6 +29,41 @@ async fn the_link_opens_it_and_the_numbers_move_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_link_opens_it_from_another_site_too() {
+    browse(Wanted::default(), |page| async move {
+        page.open("").await;
+        let here = page.address().await;
+        // The same server is another site under another name.
+        let other = format!("{}?token=a-token", here.replace("127.0.0.1", "localhost"));
+        page.run(&format!("location.href = '{other}'")).await;
+        let is_at = async |address: &str| page.address().await == address;
+        until("it is another site", LIMIT, async || is_at(other.split('?').next().expect("one")).await).await;
+        page.run(&format!(
+            "const link = document.createElement('a'); link.href = '{here}?token=a-token';
+             document.body.append(link); link.click()"
+        ))
+        .await;
+        until("it is the site again", LIMIT, async || is_at(&here).await).await;
+        page.until_text("h1", |title| title == "Visits").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_logs_out_sees_no_numbers_any_more() {
+    browse(Wanted::default(), |page| async move {
+        page.open("").await;
+        page.press(".logout button", Key::Enter).await;
+        page.until_text("h1", |title| title == "Logged out").await;
+        let status = "fetch('/admin/stats/api/ledger').then((answer) => done(answer.status))";
+        assert_eq!(page.run_until_done(status).await, 401);
+        // The browser complains about the status.
+        until("it has complained", LIMIT, async || !page.complaints().await.is_empty()).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_can_be_done_by_keyboard() {
     browse(Wanted::default(), |page| async move {
         page.open("").await;
@@ -146,6 +181,8 @@ async fn without_a_script_all_of_it_is_there_by_links_and_forms() {
         page.until_text(".legend ul", |legend| legend.contains("B /articles")).await;
         page.click("summary").await;
         page.until_text("#twin tr", |row| row.contains("so far")).await;
+        page.click(".logout button").await;
+        page.until_text("h1", |title| title == "Logged out").await;
     })
     .await;
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use counter_core::{Counters, MemoryStore, Precisions, RedisStore, Store, Timestamp, VisitorId};
@@ -162,6 +164,36 @@ async fn an_address_is_no_visitor_where_it_would_count_once_a_day_in_a_week() {
     visit(&layer(&counters, Identity::cookie("visitor")), "192.0.2.1").await;
     counters.flush().await.expect("memory takes all");
     assert_eq!(uniques(&counters, 604_800).await, 1);
+}
+
+#[tokio::test]
+async fn who_came_before_an_epoch_ended_and_left_after_it_counts_in_the_former() {
+    let second = precision(1);
+    let seconds = Precisions::new([second]).expect("a set");
+    let builder = Counters::builder(MemoryStore::new()).visitor_precisions(seconds).salt_epoch(second);
+    let mut counters = builder.build().expect("buckets are as wide as epochs");
+    let layer = layer(&counters, Identity::default());
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let inner = async { ended.await.map(|()| Response::new(())) };
+    let service = layer.layer(service_fn({
+        let mut inner = Some(inner);
+        move |_: Request<()>| inner.take().expect("one request")
+    }));
+    let first = Timestamp::now();
+    let mut answer = pin!(service.oneshot(request("192.0.2.1")));
+    assert!(answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let last = Timestamp::now();
+    until("the epoch is over", LIMIT, async || Timestamp::now() > last.plus(1)).await;
+    end.send(()).expect("it waits");
+    answer.await.expect("it answers");
+    visit(&layer, "192.0.2.1").await;
+    counters.flush().await.expect("memory takes all");
+    let (stats, hits) = (counters.stats(), [name("hits")]);
+    for (range, expected) in [(first..last.plus(1), 1), (last.plus(1)..Timestamp::now().plus(1), 1)] {
+        let total = stats.total(&hits[0], second, range.clone()).await.expect("memory can be read");
+        let uniques = stats.uniques(&hits, second, range).await.expect("memory can be read");
+        assert_eq!((total, uniques.visitors), (expected, expected));
+    }
 }
 
 #[test]

@@ -15,16 +15,17 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// The key of the epoch of `at`, if it is this one and nobody is writing.
+    /// The key of the epoch of `at` and the end of that epoch, if it is this one and nobody is writing.
     #[inline]
-    pub(super) fn get(&self, at: Timestamp) -> Option<VisitorKey> {
+    pub(super) fn get(&self, at: Timestamp) -> Option<(VisitorKey, Timestamp)> {
         let version = self.version.load(Ordering::Acquire);
         let [start, end, key @ ..] = [0, 1, 2, 3].map(|word| self.words[word].load(Ordering::Relaxed));
         // What was read is older than the second look at the version.
         fence(Ordering::Acquire);
         let whole =
             version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
-        (whole && (start..end).contains(&at.as_unix())).then(|| VisitorKey::of_words(key))
+        (whole && (start..end).contains(&at.as_unix()))
+            .then(|| (VisitorKey::of_words(key), Timestamp::from_unix(end)))
     }
 
     /// To the key of an epoch, in Unix seconds. Not by two at a time.
@@ -47,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    fn name(key: VisitorKey) -> [u8; 16] {
+    fn name((key, _): (VisitorKey, Timestamp)) -> [u8; 16] {
         *key.visitor(&[]).as_bytes()
     }
 
@@ -60,7 +61,7 @@ mod tests {
         let key = VisitorKey::new(*b"0123456789abcdef");
         current.set(DAY, key);
         for at in [DAY.start, DAY.end - 1] {
-            assert_eq!(current.get(Timestamp::from_unix(at)).map(name), Some(name(key)));
+            assert_eq!(current.get(Timestamp::from_unix(at)).map(name), Some(name((key, Timestamp::MIN))));
         }
         for at in [DAY.start - 1, DAY.end] {
             assert!(current.get(Timestamp::from_unix(at)).is_none());
@@ -72,7 +73,7 @@ mod tests {
         let (current, done) = (Current::default(), AtomicBool::new(false));
         let at = Timestamp::from_unix(DAY.start);
         let keys = [[1; 16], [2; 16]].map(VisitorKey::new);
-        let whole = keys.map(name);
+        let whole = keys.map(|key| name((key, Timestamp::MIN)));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 // Once in any case: it may begin when the reader has ended.

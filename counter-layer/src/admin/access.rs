@@ -1,19 +1,15 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{OriginalUri, Request};
-use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
-use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use counter_core::Timestamp;
 use http::request::Parts;
-use http::uri::Scheme;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use subtle::ConstantTimeEq;
 
-use super::attempts::Attempts;
-use super::headers::secure;
-use super::problem::Problem;
+use super::attempts::{Attempts, Shown};
+use super::session::{Claim, Sessions};
+use crate::closure::Closure;
+use crate::identity::{Address, Identity, RequestHead};
 
 /// Who may see the numbers, and who may also forget counters. There is no default.
 ///
@@ -28,16 +24,26 @@ use super::problem::Problem;
 /// # Ok::<(), counter_layer::admin::AccessError>(())
 /// ```
 ///
-/// A login that fails is counted, and its answer waits: 250 ms, twice as long with each that follows
-/// within a minute, 4 s at most. Sixty-four wait at the same time; beyond that the answer is 429, at once.
-/// Who shows what is right never waits. This slows down who guesses and does not stop
-/// him: a long random token does.
+/// A login that fails is counted, and answered at once. How often what opens may be guessed is bounded, whether
+/// or not the guesser waits for the answer: each peer may be wrong ten times and then once in ten
+/// seconds, and all peers from which nobody has logged in yet, together, a hundred times and then once a second.
+/// Beyond that nothing is compared, and the answer is 429. What is right, and what was wrong before, costs
+/// nothing. This slows down who guesses and does not stop him: a long random token does.
+///
+/// A peer is the address of the connection (of IPv6 the first 64 bits), which the server must leave in the
+/// request: axum does with `into_make_service_with_connect_info::<SocketAddr>()`. Without it, and behind a
+/// proxy until [`clients`](Self::clients) is said, all are one peer, and one who guesses keeps others from
+/// logging in; those who have a session that this process has seen stay in.
+///
+/// Requests that change something are refused when a browser sends them for a page of another origin.
 #[derive(Clone)]
 pub struct Access {
-    ways: Vec<Way>,
-    attempts: Arc<Attempts>,
+    pub(super) ways: Vec<Way>,
+    pub(super) attempts: Arc<Attempts>,
     /// Whether the cookie is for TLS alone, whatever a request looks like.
-    secure_cookie: bool,
+    pub(super) secure_cookie: bool,
+    pub(super) session_lifetime: Duration,
+    clients: Option<Address>,
 }
 
 /// What cannot be a token, or a name and a password.
@@ -46,9 +52,9 @@ pub struct AccessError(&'static str);
 
 /// One way in, and how far it leads.
 #[derive(Clone)]
-struct Way {
+pub(super) struct Way {
     rule: Rule,
-    forget: bool,
+    pub(super) forget: bool,
 }
 
 #[derive(Clone)]
@@ -57,46 +63,40 @@ enum Rule {
     Bearer(Arc<Secrets>),
     /// What follows the scheme, as a browser encodes it.
     Basic(Arc<str>),
-    When(Arc<dyn Fn(&Parts) -> bool + Send + Sync>),
+    When(Arc<Closure<AllowedFn>>),
 }
+
+type AllowedFn = dyn Fn(&Parts) -> bool + Send + Sync;
 
 struct Secrets {
     token: String,
-    /// What the cookie holds in place of the token: another one for each start.
-    session: String,
+    sessions: Sessions,
 }
 
-/// What is answered in place of the page.
-struct Refusal {
-    response: Response,
-    /// Whether somebody tried to get in.
-    attempt: bool,
-}
-
-const COOKIE_NAME: &str = "counter_session";
+/// A working day, with what comes before and after it.
+const SESSION: Duration = Duration::from_secs(12 * 3600);
 
 impl Access {
     /// Whoever shows this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of
-    /// a page, which sets an `HttpOnly`, `SameSite=Strict` cookie and redirects to the address without. The
+    /// a page, which begins a session and redirects to the address without.
+    ///
+    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with the token. All instances with the
+    /// same token know it, also after a restart, until it [ends](Self::session_lifetime), or the token is
+    /// another one. `POST /logout` has the browser forget it; the dashboard has a button for that. The
     /// cookie is `Secure` when the request says itself that it came by `https`, as those of HTTP/2 do;
     /// behind a proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
     ///
     /// # Errors
     /// When the token is empty or has other characters than letters, digits and `-._~+/=`
     /// (RFC 6750, section 2.1).
-    ///
-    /// # Panics
-    /// When the operating system has no randomness to give.
     pub fn bearer(token: impl Into<String>) -> Result<Self, AccessError> {
         let token = token.into();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         if token.is_empty() || !token.bytes().all(allowed) {
             return Err(AccessError("a token is not empty and has only letters, digits and -._~+/="));
         }
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).expect("the operating system gives random bytes");
-        let session = format!("{:032x}", u128::from_le_bytes(random));
-        Ok(Self::by(Rule::Bearer(Arc::new(Secrets { token, session }))))
+        let sessions = Sessions::new(&token);
+        Ok(Self::by(Rule::Bearer(Arc::new(Secrets { token, sessions }))))
     }
 
     /// Whoever logs in by this name and password, for which a browser asks (RFC 7617). They go with
@@ -114,10 +114,11 @@ impl Access {
         Ok(Self::by(Rule::Basic(base64(format!("{user}:{password}").as_bytes()).into())))
     }
 
-    /// Whoever this closure lets in.
+    /// Whoever this closure lets in; nobody when it panics. It is asked about every request that has shown
+    /// nothing else that is right, however many it refuses: what it compares with a secret it has to bound itself.
     #[must_use]
     pub fn when(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        Self::by(Rule::When(Arc::new(allowed)))
+        Self::by(Rule::When(Arc::new(Closure::new("access", allowed))))
     }
 
     /// Everybody.
@@ -156,16 +157,48 @@ impl Access {
         self
     }
 
+    /// The same, with sessions of this length, in whole seconds, from the login on. Default: twelve hours.
+    ///
+    /// It is a session's own end and no instance knows of it otherwise, so a session that began before this was
+    /// changed keeps the length it had.
+    #[must_use]
+    pub const fn session_lifetime(mut self, lifetime: Duration) -> Self {
+        self.session_lifetime = lifetime;
+        self
+    }
+
+    /// The same, telling peers apart by the address that this finds, where guesses are bounded. Default: that of
+    /// the connection, which behind a proxy is always the proxy's.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    /// use counter_layer::{Forwarded, Identity};
+    ///
+    /// let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    /// let behind_a_proxy = Access::bearer("a-long-random-token")?.clients(client);
+    /// # drop(behind_a_proxy);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn clients(mut self, address: Address) -> Self {
+        self.clients = Some(address);
+        self
+    }
+
     /// These, and those of another access as far as that lets them. A cookie is
-    /// [secure](Self::secure_cookie) when either of them wants it.
+    /// [secure](Self::secure_cookie) when either of them wants it, sessions have the shorter
+    /// [length](Self::session_lifetime), and [clients](Self::clients) are those of the first that says whose.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         self.secure_cookie |= other.secure_cookie;
+        self.session_lifetime = self.session_lifetime.min(other.session_lifetime);
+        self.clients = self.clients.or(other.clients);
         self.ways.extend(other.ways);
         self
     }
 
-    /// How often somebody tried to get in and was refused, by this and all clones of it.
+    /// How many requests tried to get in and were refused, by this and all clones of it. A session that is over
+    /// or wrong is no try.
     #[must_use]
     pub fn failed_logins(&self) -> u64 {
         self.attempts.failed()
@@ -173,151 +206,70 @@ impl Access {
 
     fn by(rule: Rule) -> Self {
         let ways = vec![Way { rule, forget: false }];
-        Self { ways, attempts: Arc::new(Attempts::new()), secure_cookie: false }
+        Self {
+            ways,
+            attempts: Arc::default(),
+            secure_cookie: false,
+            session_lifetime: SESSION,
+            clients: None,
+        }
     }
 
-    pub(super) fn guard(self, routes: Router) -> Router {
-        let guard = move |request: Request, next: Next| {
-            let access = self.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let Some(Refusal { response, attempt }) = access.refusal(&parts) else {
-                    return secure(next.run(Request::from_parts(parts, body)).await);
-                };
-                let as_usual = !attempt || access.attempts.fail().await;
-                secure(if as_usual { response } else { Problem::too_many_attempts().into_response() })
-            }
-        };
-        routes.layer(from_fn(guard))
+    /// Whose guesses those of a request are.
+    pub(super) fn peer(&self, parts: &Parts) -> Option<u128> {
+        let Parts { method, uri, headers, extensions, .. } = parts;
+        let head = RequestHead { method, uri, headers, extensions };
+        self.clients.as_ref().unwrap_or(&Identity::peer()).client(&head)
     }
 
-    fn refusal(&self, parts: &Parts) -> Option<Refusal> {
-        // The link first: a token in an address is to leave it, whoever is logged in already.
-        let mut secrets = self.ways.iter().filter_map(|way| way.rule.secrets());
-        if let Some(response) = secrets.find_map(|secrets| secrets.log_in(parts, self.secure_cookie)) {
-            return Some(Refusal { response, attempt: false });
-        }
-        let mut open = self.ways.iter().filter(|way| way.rule.lets_in(parts)).peekable();
-        if open.peek().is_none() {
-            return Some(self.unknown(parts));
-        }
-        // Whatever changes something needs the scope.
-        if parts.method.is_safe() || open.any(|way| way.forget) {
-            return None;
-        }
-        let mut response = Problem::out_of_scope().into_response();
-        if self.ways.iter().any(|way| way.rule.secrets().is_some()) {
-            let challenge = HeaderValue::from_static("Bearer error=\"insufficient_scope\", scope=\"forget\"");
-            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        }
-        Some(Refusal { response, attempt: false })
+    /// A session of whoever shows this token, where there is a way by it.
+    pub(super) fn begin_session(&self, token: &str) -> Option<String> {
+        let way = self.ways.iter().find(|way| way.shows(Shown::Token(token)))?;
+        let Rule::Bearer(secrets) = &way.rule else { return None };
+        secrets.sessions.begin(Timestamp::now(), self.session_lifetime)
     }
 
-    /// The answer to somebody whom no way lets in.
-    fn unknown(&self, parts: &Parts) -> Refusal {
-        let ways = self.ways.iter();
-        let mut challenges: Vec<_> = ways.filter_map(|way| way.rule.challenge()).collect();
-        challenges.dedup();
-        if challenges.is_empty() {
-            return Refusal { response: Problem::forbidden().into_response(), attempt: true };
-        }
-        let words: Vec<_> = challenges.iter().map(|(_, words)| *words).collect();
-        let mut response = Problem::unauthorized(&format!("show {}", words.join(", or "))).into_response();
-        for (challenge, _) in challenges {
-            response.headers_mut().append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-        }
-        // A browser asks without anything first, and that is no attempt.
-        let by_closure = self.ways.iter().any(|way| matches!(way.rule, Rule::When(_)));
-        let attempt = by_closure
-            || parts.headers.contains_key(AUTHORIZATION)
-            || cookies(&parts.headers).next().is_some()
-            || tokens(parts).next().is_some();
-        Refusal { response, attempt }
+    pub(super) fn has_sessions(&self) -> bool {
+        self.ways.iter().any(|way| matches!(way.rule, Rule::Bearer(_)))
+    }
+
+    pub(super) fn has_closures(&self) -> bool {
+        self.ways.iter().any(|way| matches!(way.rule, Rule::When(_)))
     }
 }
 
-impl Rule {
-    fn lets_in(&self, parts: &Parts) -> bool {
-        match self {
-            Self::Open => true,
-            Self::Bearer(secrets) => secrets.shown_in(&parts.headers),
-            Self::Basic(expected) => {
-                authorization(&parts.headers, "basic").is_some_and(|shown| same(shown, expected))
+impl Way {
+    /// Whether what is shown is this way's.
+    pub(super) fn shows(&self, shown: Shown<'_>) -> bool {
+        match (&self.rule, shown) {
+            (Rule::Bearer(secrets), Shown::Token(token)) => same(token, &secrets.token),
+            (Rule::Bearer(secrets), Shown::Session(session)) => {
+                Claim::read(session, Timestamp::now()).is_some_and(|claim| secrets.sessions.signed(&claim))
             }
-            Self::When(allowed) => allowed(parts),
+            (Rule::Basic(expected), Shown::Basic(shown)) => same(shown, expected),
+            _ => false,
         }
     }
 
-    fn secrets(&self) -> Option<&Secrets> {
-        match self {
-            Self::Bearer(secrets) => Some(secrets),
-            _ => None,
+    /// Whether it is open to the request, whatever that shows.
+    pub(super) fn is_open(&self, parts: &Parts) -> bool {
+        match &self.rule {
+            Rule::Open => true,
+            Rule::When(allowed) => allowed.ask(|allowed| allowed(parts)).unwrap_or(false),
+            Rule::Bearer(_) | Rule::Basic(_) => false,
         }
     }
 
     /// What is asked for, for browsers and in words.
-    const fn challenge(&self) -> Option<(&'static str, &'static str)> {
-        match self {
-            Self::Bearer(_) => Some(("Bearer", "the admin token: `Authorization: Bearer <token>`")),
-            Self::Basic(_) => {
+    pub(super) const fn challenge(&self) -> Option<(&'static str, &'static str)> {
+        match &self.rule {
+            Rule::Bearer(_) => Some(("Bearer", "the admin token: `Authorization: Bearer <token>`")),
+            Rule::Basic(_) => {
                 Some(("Basic realm=\"statistics\", charset=\"UTF-8\"", "a name and a password"))
             }
-            Self::Open | Self::When(_) => None,
+            Rule::Open | Rule::When(_) => None,
         }
     }
-}
-
-impl Secrets {
-    fn shown_in(&self, headers: &HeaderMap) -> bool {
-        authorization(headers, "bearer").is_some_and(|shown| same(shown, &self.token))
-            || cookies(headers).any(|shown| same(shown, &self.session))
-    }
-
-    /// The answer to a link with the token in it.
-    fn log_in(&self, parts: &Parts, secure: bool) -> Option<Response> {
-        if parts.method != Method::GET || !tokens(parts).any(|shown| same(&shown, &self.token)) {
-            return None;
-        }
-        let query = form_urlencoded::parse(parts.uri.query()?.as_bytes());
-        let rest = query.filter(|(name, _)| name != "token");
-        let original = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0);
-        let mount = original.path().strip_suffix(parts.uri.path()).unwrap_or(original.path());
-        let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
-        let to =
-            if rest.is_empty() { original.path().to_owned() } else { format!("{}?{rest}", original.path()) };
-        // What the request says can add to it and take nothing away.
-        let secure = secure || original.scheme() == Some(&Scheme::HTTPS);
-        let cookie = format!(
-            "{COOKIE_NAME}={}; Path={}; HttpOnly; SameSite=Strict{}",
-            self.session,
-            if mount.is_empty() { "/" } else { mount },
-            if secure { "; Secure" } else { "" },
-        );
-        let headers = [
-            (LOCATION, HeaderValue::try_from(to).ok()?),
-            (SET_COOKIE, HeaderValue::try_from(cookie).ok()?),
-            (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        ];
-        Some((StatusCode::SEE_OTHER, headers).into_response())
-    }
-}
-
-/// What is shown under one scheme, whose name is in lower case.
-fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
-    let (shown, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    shown.eq_ignore_ascii_case(scheme).then_some(secret.trim())
-}
-
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value)
-}
-
-/// The tokens in the address.
-fn tokens(parts: &Parts) -> impl Iterator<Item = String> {
-    let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
-    query.filter(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
 }
 
 /// In a time that tells nothing but whether the lengths are the same.

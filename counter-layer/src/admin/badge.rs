@@ -12,13 +12,16 @@ use super::api::{known, read_series};
 use super::fresh;
 use super::problem::Problem;
 use super::query::Query;
+use crate::closure::Closure;
 
 /// The statistics, and of which counters there are pictures.
 #[derive(Clone)]
 pub(super) struct Pictures<S> {
     pub(super) stats: Stats<S>,
-    pub(super) shown: Arc<dyn Fn(&CounterName) -> bool + Send + Sync>,
+    pub(super) shown: Arc<Closure<ShownFn>>,
 }
+
+type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
 
 /// For so many seconds a picture may be shown again.
 const KEPT: u64 = 60;
@@ -34,7 +37,8 @@ const HEIGHT: u16 = 32;
 impl<S: Store> Pictures<S> {
     fn counter(&self, query: &Query) -> Result<CounterName, Problem> {
         let counter = query.counter()?;
-        if (self.shown)(&counter) { Ok(counter) } else { Err(Problem::unknown_counter(&counter)) }
+        let is_shown = self.shown.ask(|shown| shown(&counter)).unwrap_or(false);
+        if is_shown { Ok(counter) } else { Err(Problem::unknown_counter(&counter)) }
     }
 }
 

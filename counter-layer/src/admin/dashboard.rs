@@ -12,13 +12,14 @@ pub(super) mod text;
 mod view;
 
 use askama::Template;
-use axum::Router;
 use axum::extract::{OriginalUri, RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use counter_core::{Error, Stats, Store, Timestamp};
 use http::{StatusCode, Uri};
 
+use super::session::LoggedIn;
 use page::{Counter, Moving, Parts, Site, Trouble};
 use view::{Page, View};
 
@@ -39,8 +40,10 @@ async fn site<S: Store>(
     State(stats): State<Stats<S>>,
     OriginalUri(uri): OriginalUri,
     RawQuery(query): RawQuery,
+    session: Option<Extension<LoggedIn>>,
 ) -> Response {
-    let view = view(&stats, &uri, "/", Page::Site, query.as_deref());
+    let mut view = view(&stats, &uri, "/", Page::Site, query.as_deref());
+    view.logged_in = session.is_some();
     answer(&stats, &view, Site::read(&stats, &view, Timestamp::now()).await)
 }
 
@@ -48,8 +51,10 @@ async fn counter<S: Store>(
     State(stats): State<Stats<S>>,
     OriginalUri(uri): OriginalUri,
     RawQuery(query): RawQuery,
+    session: Option<Extension<LoggedIn>>,
 ) -> Response {
-    let view = view(&stats, &uri, "/counter", Page::Counter, query.as_deref());
+    let mut view = view(&stats, &uri, "/counter", Page::Counter, query.as_deref());
+    view.logged_in = session.is_some();
     match stats.knows(&view.counters[0]).await {
         Ok(true) => answer(&stats, &view, Counter::read(&stats, &view, Timestamp::now()).await),
         Ok(false) => {

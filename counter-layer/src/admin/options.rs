@@ -1,5 +1,6 @@
 use std::fmt;
 use std::future::pending;
+use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -33,11 +34,12 @@ impl Options {
         self
     }
 
-    /// Live events end when this future does. A server that stops gracefully waits for its
+    /// Live events end when this future does, or when it panics. A server that stops gracefully waits for its
     /// answers, and these would have no end: give it the same signal.
     #[must_use]
     pub fn live_until(mut self, stopped: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.live_until = stopped.boxed().shared();
+        // It is asked by the answers that it is to end, and its panic would be that of the connection.
+        self.live_until = AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared();
         self
     }
 }

@@ -73,9 +73,14 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "you may see the statistics and not forget counters")
     }
 
-    pub(super) fn too_many_attempts() -> Self {
-        let detail = "too many failed logins wait for their answer";
-        Self { retry_after: Some(5), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
+    pub(super) fn another_origin() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "a page of another origin may change nothing here")
+    }
+
+    /// Also to somebody who shows what is right: it is not compared.
+    pub(super) fn too_many_attempts(wait: u64) -> Self {
+        let detail = "too many logins have failed, and this one was not looked at: try again later";
+        Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
     }
 
     pub(super) fn too_many_listeners(most: usize) -> Self {

@@ -227,7 +227,8 @@
 //! stable, each epoch has a new one: a day, which begins when those of the visitors do (at midnight UTC
 //! unless there is a [`utc_offset`](counter_core::Builder::utc_offset)), unless
 //! [`salt_epoch`](counter_core::Builder::salt_epoch) was set. The same address is the same visitor
-//! within an epoch, and another one in the next. Without the salt an id can neither be made again nor
+//! within an epoch, and another one in the next. A request that is under way when the epoch of its visitor ends
+//! counts in the last second of that, so that nobody counts twice on the next day. Without the salt an id can neither be made again nor
 //! tried against a list of addresses. Nor does its `Debug` show it:
 //!
 //! ```

@@ -1,10 +1,10 @@
 use std::net::{IpAddr, SocketAddr};
 
-use counter_core::{Salt, VisitorId};
+use counter_core::Salt;
 use http::HeaderMap;
 use ipnet::IpNet;
 
-use super::{Forwarded, RequestHead};
+use super::{Forwarded, RequestHead, Told};
 use crate::agent::Digest;
 use crate::request;
 
@@ -63,24 +63,25 @@ impl Address {
     }
 
     /// The visitor, or nobody when the address is not known: a user agent alone says little.
-    pub(super) fn visitor(
-        &self,
-        head: &RequestHead<'_>,
-        user_agent: Digest,
-        salt: &Salt,
-    ) -> Option<VisitorId> {
-        let peer = request::peer(head.extensions);
-        let address = match &self.client {
-            Client::Peer => self.bits(peer?.ip()),
-            client => self.bits(client.address(peer.map(SocketAddr::ip), head.headers)?),
-        };
+    pub(super) fn visitor(&self, head: &RequestHead<'_>, user_agent: Digest, salt: &Salt) -> Option<Told> {
+        let address = self.client(head)?;
         // Whoever they are, they are hashed by the same instructions in the place where they are wanted.
         let mut visitor = [0; 24];
         visitor[..16].copy_from_slice(&address.to_le_bytes());
         if self.user_agent {
             visitor[16..].copy_from_slice(&user_agent.to_le_bytes());
         }
-        Some(salt.visitor(&[&visitor]))
+        Some(salt.visitor_until(&[&visitor]))
+    }
+
+    /// What counts of the client's address, if that is known.
+    #[inline]
+    pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<u128> {
+        let peer = request::peer(head.extensions);
+        Some(match &self.client {
+            Client::Peer => self.bits(peer?.ip()),
+            client => self.bits(client.address(peer.map(SocketAddr::ip), head.headers)?),
+        })
     }
 
     /// What counts of an address, the same whether an IPv4 address is written as one of IPv6 or not.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::{Salt, VisitorId};
+use counter_core::Salt;
 use http::{HeaderMap, HeaderValue, header};
 
-use super::RequestHead;
+use super::{RequestHead, Told};
 
 /// A visitor is who sends back a cookie that the layer itself set, with a random id of 128 bits.
 ///
@@ -40,7 +40,7 @@ pub struct IssuedCookie {
 /// Who makes a request, and what is to be set in the response so that it is known the next time.
 #[derive(Default)]
 pub(super) struct Visit {
-    pub(super) visitor: Option<VisitorId>,
+    pub(super) visitor: Option<Told>,
     pub(super) cookie: Option<HeaderValue>,
 }
 
@@ -72,7 +72,7 @@ impl IssuedCookie {
     #[inline(never)]
     pub(super) fn visit(&self, head: &RequestHead<'_>, salt: &Salt) -> Visit {
         if let Some(id) = value(head.headers, &self.name).filter(|id| is_id(id)) {
-            return Visit { visitor: Some(salt.visitor(&[id])), cookie: None };
+            return Visit { visitor: Some(salt.visitor_until(&[id])), cookie: None };
         }
         let mut random = [0; 16];
         // Without randomness there is no new visitor, and the request is served all the same.
@@ -83,7 +83,10 @@ impl IssuedCookie {
         let (name, age) = (&self.name, self.max_age.as_secs());
         let secure = if self.secure { "; Secure" } else { "" };
         let cookie = format!("{name}={id}; Max-Age={age}; Path=/; HttpOnly; SameSite=Lax{secure}");
-        Visit { visitor: Some(salt.visitor(&[id.as_bytes()])), cookie: HeaderValue::try_from(cookie).ok() }
+        Visit {
+            visitor: Some(salt.visitor_until(&[id.as_bytes()])),
+            cookie: HeaderValue::try_from(cookie).ok(),
+        }
     }
 }
 

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use counter_core::{Dimensions, Recorder};
 
 use crate::agent::Digest;
+use crate::closure::Closure;
 use crate::{Identity, IdentityError, RequestHead};
 
 /// What requests are limited by: those of the same key share a limit.
 #[derive(Clone)]
-pub struct LimitKey(Arc<KeyFn>);
+pub struct LimitKey(Arc<Closure<KeyFn>>);
 
 type KeyFn = dyn Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync;
 
 impl LimitKey {
-    /// What a closure makes of the request; `None` is not limited.
+    /// What a closure makes of the request; `None` is not limited. Requests about which it panics share
+    /// one limit.
     ///
     /// An address must not go in as a text: see [`Dimensions`].
     ///
@@ -28,7 +30,7 @@ impl LimitKey {
     /// ```
     #[must_use]
     pub fn by(key: impl Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(key))
+        Self(Arc::new(Closure::new("limit key", key)))
     }
 
     /// The visitor, told apart as the counter does, under the salts of this recorder's store or the key of
@@ -48,14 +50,15 @@ impl LimitKey {
             let known = visitor.filter(|_| cookie.is_none());
             let dimensions = Dimensions::new();
             Some(match known {
-                Some(visitor) => dimensions.visitor("visitor", visitor),
+                Some((visitor, _)) => dimensions.visitor("visitor", visitor),
                 None => dimensions.text("visitor", ""),
             })
         }))
     }
 
     pub(super) fn of(&self, head: &RequestHead<'_>) -> Option<Dimensions> {
-        (self.0)(head)
+        // Nobody gets around a limit by what its closure cannot bear.
+        self.0.ask(|key| key(head)).unwrap_or_else(|| Some(Dimensions::new().text("panicked", "")))
     }
 }
 

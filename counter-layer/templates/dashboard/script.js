@@ -159,10 +159,11 @@
       if (!answer.ok) throw new Error(answer.status);
       failed = 0;
       say("Live", true);
-    } catch {
+    } catch (error) {
       if (generation !== moving) return;
       failed += 1;
-      say(failed < PATIENCE ? "Live" : "No numbers from the server; trying again", failed < PATIENCE);
+      if (error.message === "401") say("Your session has ended: log in again", false);
+      else say(failed < PATIENCE ? "Live" : "No numbers from the server; trying again", failed < PATIENCE);
     }
   };
   const run = async (generation) => {
@@ -221,6 +222,7 @@
     go(link.getAttribute("href"), true);
   });
   document.addEventListener("submit", (event) => {
+    if (event.target.method !== "get") return;
     event.preventDefault();
     const query = new URLSearchParams();
     for (const [name, value] of new FormData(event.target)) if (value) query.append(name, value);

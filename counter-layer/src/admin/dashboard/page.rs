@@ -74,6 +74,7 @@ struct Frame {
     live: String,
     zone: String,
     utc: bool,
+    logout: Option<String>,
 }
 
 /// Numbers and chart.
@@ -200,6 +201,7 @@ impl Frame {
             live: view.live(),
             zone: view.but(|view| view.utc = !view.utc),
             utc: view.utc,
+            logout: view.logout(),
         }
     }
 }

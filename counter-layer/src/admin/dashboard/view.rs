@@ -35,6 +35,8 @@ pub(crate) struct View {
     pub(crate) leaf: usize,
     /// Whether times are those of UTC and not those of the viewer.
     pub(crate) utc: bool,
+    /// Whether there is a session that can be ended, of which no address tells.
+    pub(crate) logged_in: bool,
 }
 
 /// The pages there are.
@@ -80,6 +82,7 @@ impl View {
             sort: Sort::default(),
             leaf: 0,
             utc: false,
+            logged_in: false,
         };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -150,6 +153,11 @@ impl View {
     /// The address of the parts of this view that move.
     pub(crate) fn parts(&self) -> String {
         self.path("/parts")
+    }
+
+    /// Where the session is ended, if there is one.
+    pub(crate) fn logout(&self) -> Option<String> {
+        self.logged_in.then(|| format!("{}/logout", self.mount))
     }
 
     /// The address of the events about the lines of the chart.

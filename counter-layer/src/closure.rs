@@ -1,0 +1,63 @@
+//! Closures of the application, whose panics end where they are called.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A closure of the application, which may panic.
+///
+/// It can be asked while the panic of a handler unwinds, and a second one that left it would end the process;
+/// and the request it is asked about is to be served whatever it does.
+pub(crate) struct Closure<F: ?Sized> {
+    /// What the log calls it.
+    name: &'static str,
+    told: AtomicBool,
+    closure: F,
+}
+
+impl<F> Closure<F> {
+    pub(crate) const fn new(name: &'static str, closure: F) -> Self {
+        Self { name, told: AtomicBool::new(false), closure }
+    }
+}
+
+impl<F: ?Sized> Closure<F> {
+    /// What `ask` gets from the closure; nothing when that panics.
+    #[inline]
+    pub(crate) fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
+        let answer = caught(|| ask(&self.closure));
+        if answer.is_none() {
+            self.tell();
+        }
+        answer
+    }
+
+    /// Logs it once: the panic hook tells of each panic, with its place.
+    #[cold]
+    fn tell(&self) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            // What writes the log may panic as well.
+            caught(|| tracing::warn!(closure = self.name, "a closure panics; its requests go on without it"));
+        }
+    }
+}
+
+/// What `run` returns; nothing when it panics.
+pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(returned) => Some(returned),
+        Err(payload) => {
+            // What a panic carries may panic when it is dropped, and what that panic carries is left alone.
+            if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(another);
+            }
+            None
+        }
+    }
+}
+
+impl<F: ?Sized> fmt::Debug for Closure<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Closure").field(&self.name).finish()
+    }
+}
