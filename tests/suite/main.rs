@@ -36,6 +36,8 @@ mod conforms;
 mod admin_access;
 mod admin_live;
 mod admin_export;
+mod admin_ranges;
+mod unreadable;
 mod admin_forecast;
 mod admin_metrics;
 mod admin_pictures;
