@@ -42,7 +42,7 @@ const LONGEST: usize = 1000;
 /// let start = |n: u64| Timestamp::from_unix(1_585_872_000 + n * 3600);
 /// let count = |n| if n % 24 == 12 { 100 } else { 40 };
 /// let samples = (0..120).map(|n| Sample { start: start(n), count: count(n) }).collect();
-/// let series = Series { precision: hour, range: start(0)..start(120), samples };
+/// let series = Series { precision: hour, range: start(0)..start(120), samples, unreadable: None };
 ///
 /// let forecast = series.forecast(24, start(120))?;
 /// assert_eq!(forecast.season, Some(24));
@@ -149,7 +149,8 @@ impl Series {
         let last = self.precision.bucket(end.minus(1)).start;
         let start = first.max(self.range.start).max(last.minus(width * (LONGEST as u64 - 1)));
         let samples = self.samples.iter().copied().filter(|sample| sample.start >= start).collect();
-        Self { precision: self.precision, range: start..end, samples }.zero_filled().collect()
+        let range = start..end;
+        Self { precision: self.precision, range, samples, unreadable: None }.zero_filled().collect()
     }
 }
 
@@ -181,6 +182,8 @@ impl<S: Store> Stats<S> {
         // Not empty even where only the current bucket is kept: that one is left out below.
         let range = oldest.max(longest)..end.plus(1);
         let series = self.series(counter, precision, range).await?;
+        // A history with a hole that nobody knows the size of.
+        series.known_total().map_err(Error::from)?;
         let mut work = Work::new(&series, horizon, now)?;
         while work.test_once() {
             tokio::task::yield_now().await;

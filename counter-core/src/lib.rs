@@ -171,14 +171,14 @@ pub use error::{Error, ErrorKind};
 pub use flush::Flusher;
 #[cfg(feature = "forecast")]
 pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
-pub use stats::{Known, Series, Stats, Uniques};
+pub use stats::{Known, Ranking, Series, Stats, Uniques};
 #[cfg(feature = "entity")]
 pub use store::entity::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 #[cfg(feature = "redis")]
 pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
 pub use store::{
-    Addition, Cleaned, Included, MemoryStore, Sample, Store, UniqueKey, UniqueKind, UniqueStore, WindowKey,
-    WindowStore, Witness,
+    Addition, Cleaned, Included, KnownReading, MemoryStore, Reading, Sample, Store, UniqueKey, UniqueKind,
+    UniqueStore, Unreadable, WindowKey, WindowStore, Witness,
 };
 
 #[cfg(feature = "redis")]

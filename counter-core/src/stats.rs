@@ -6,7 +6,8 @@ use crate::ledger::Ledger;
 use crate::sketch::STANDARD_ERROR;
 use crate::tally::Tally;
 use crate::{
-    Bucket, CounterName, Error, ErrorKind, Grid, Health, Precision, Precisions, Sample, Store, Timestamp,
+    Bucket, CounterName, Error, ErrorKind, Grid, Health, KnownReading, Precision, Precisions, Reading,
+    Sample, Store, Timestamp, Unreadable,
 };
 
 /// The reader's face: what the store has, which lags behind what was recorded by one flush.
@@ -46,6 +47,9 @@ pub struct Series {
     pub range: Range<Timestamp>,
     /// The buckets that have a count, ascending.
     pub samples: Vec<Sample>,
+    /// What of it the store could not read: which of its [buckets](Unreadable::buckets) are therefore not
+    /// known, and why. Fields that are no bucket of any time are named here as well, and take nothing.
+    pub unreadable: Option<Unreadable>,
 }
 
 /// An estimate of how many different visitors there were.
@@ -64,14 +68,27 @@ pub struct Known {
     pub counters: Vec<(CounterName, Vec<Precision>)>,
     /// The last of them when there may be more: ask for what comes after it.
     pub next: Option<CounterName>,
+    /// What stands among the known counters and is none, or lists of them that cannot be read.
+    pub unreadable: Vec<Unreadable>,
 }
 
-/// Buckets that one read may touch, over all its counters.
-const BUCKETS: u64 = 10_000;
+/// The counters with the most hits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranking {
+    /// The counters with their hits, the first first, and by name where they are equal.
+    pub counters: Vec<(CounterName, u64)>,
+    /// What cannot be read, of counters that therefore have no place here; 1,000 at most.
+    pub unreadable: Vec<Unreadable>,
+}
+
 /// Samples that one read may return, over all its counters.
 const SAMPLES: u64 = 300_000;
 /// Counters that a ranking may have to look at.
 const COUNTERS: u64 = 10_000;
+/// Samples that a ranking may have to look at, by one read after the other.
+const RANKED: u64 = 10_000_000;
+/// What a ranking names of what cannot be read.
+const NAMED: usize = 1000;
 /// Sketches that one read may touch: 12 MB from the store at most.
 const SKETCHES: u64 = 1000;
 /// Sketches that one read may have the store count.
@@ -88,20 +105,21 @@ impl<S: Store> Stats<S> {
     ///
     /// # Errors
     /// When the precision is not kept, the range is empty or has more than 10,000 buckets, or the store
-    /// cannot be read.
+    /// cannot be read, at all or under the key of this counter.
     pub async fn series(
         &self,
         counter: &CounterName,
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Series, Error> {
-        check(&self.tally.grid.counts, precision, &range, 1, BUCKETS)?;
-        let series = self.several(std::slice::from_ref(counter), precision, range.clone()).await?;
-        let samples = series.into_iter().next().map_or_else(Vec::new, |series| series.samples);
-        Ok(Series { precision, range, samples })
+        self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
+        let several = self.several(std::slice::from_ref(counter), precision, range.clone()).await?;
+        let nothing = || Ok(Series { precision, range, samples: Vec::new(), unreadable: None });
+        Ok(several.into_iter().next().unwrap_or_else(nothing)?)
     }
 
-    /// The samples of several counters, in their order, by one exchange with each shard.
+    /// The samples of several counters, in their order, by one exchange with each shard. A counter under
+    /// whose key the store holds something else takes nothing from the others.
     ///
     /// # Errors
     /// When the precision is not kept, the range is empty, counters times buckets are more than 300,000,
@@ -111,53 +129,92 @@ impl<S: Store> Stats<S> {
         counters: &[CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Result<Vec<Series>, Error> {
-        check(&self.tally.grid.counts, precision, &range, counters.len() as u64, SAMPLES)?;
-        let all = self.store.samples(counters, precision, range.clone()).await?;
-        Ok(all.into_iter().map(|samples| Series { precision, range: range.clone(), samples }).collect())
+    ) -> Result<Vec<Result<Series, Unreadable>>, Error> {
+        let kept = self.check(precision, &range, counters.len() as u64, SAMPLES)?;
+        let all = self.store.read_samples(counters, precision, range.clone(), kept).await?;
+        let series = |reading: Reading| Series {
+            precision,
+            range: range.clone(),
+            samples: reading.samples,
+            unreadable: reading.unreadable,
+        };
+        Ok(all.into_iter().map(|reading| reading.map(series)).collect())
     }
 
     /// All that each of these counters ever counted, also of what has left retention.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// When the store cannot be read, at all or for one of them.
     pub async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
-        self.store.lifetimes(counters).await
+        self.lifetimes_of_each(counters).await?.into_iter().map(|total| Ok(total?)).collect()
+    }
+
+    /// The same as [`lifetimes`](Self::lifetimes), where a total that is no number takes nothing from the
+    /// others.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn lifetimes_of_each(
+        &self,
+        counters: &[CounterName],
+    ) -> Result<Vec<Result<u64, Unreadable>>, Error> {
+        self.store.read_lifetimes(counters).await
     }
 
     /// The counters with the most hits in the buckets that start in `range`, of those that `wanted`
-    /// accepts: at most `limit` of them, the first first, and by name where they are equal. Exact, since
-    /// it looks at every counter.
+    /// accepts: at most `limit` of them. Exact, since it looks at every counter; one of which a bucket
+    /// cannot be read has no place among them, and is named.
     ///
     /// # Errors
-    /// When there are more than 10,000 counters, or as [`several`](Self::several).
+    /// When there are more than 10,000 counters, those that are wanted times buckets are more than
+    /// 10,000,000, the precision is not kept, the range is empty or has more than 10,000 buckets, or the
+    /// store cannot be read.
     pub async fn top(
         &self,
         precision: Precision,
         range: Range<Timestamp>,
         limit: usize,
         wanted: impl Fn(&CounterName) -> bool,
-    ) -> Result<Vec<(CounterName, u64)>, Error> {
-        let mut sums = Vec::new();
-        let (mut after, mut seen) = (None, 0);
+    ) -> Result<Ranking, Error> {
+        self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
+        let buckets = buckets(precision, &range);
+        let portion = usize::try_from(SAMPLES / buckets).unwrap_or(PAGE).clamp(1, PAGE);
+        let mut ranking = Ranking { counters: Vec::new(), unreadable: Vec::new() };
+        let (mut after, mut seen, mut looked_at) = (None, 0, 0);
         loop {
             let page = self.known(after.as_ref(), PAGE).await?;
             seen += page.counters.len() as u64;
             if seen > COUNTERS {
                 return Err(Error::new(ErrorKind::TooManyCounters { most: COUNTERS }));
             }
+            ranking.unreadable.extend(page.unreadable);
             let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&wanted).collect();
-            let series = self.several(&names, precision, range.clone()).await?;
-            sums.extend(names.into_iter().zip(series).map(|(name, series)| (name, series.total())));
+            looked_at += buckets * names.len() as u64;
+            if looked_at > RANKED {
+                return Err(Error::new(ErrorKind::TooManyBuckets { asked: looked_at, most: RANKED }));
+            }
+            for names in names.chunks(portion) {
+                let series = self.several(names, precision, range.clone()).await?;
+                for (name, series) in names.iter().zip(series) {
+                    match series.and_then(|series| series.known_total()) {
+                        Ok(0) => {}
+                        Ok(total) => ranking.counters.push((name.clone(), total)),
+                        Err(unreadable) => ranking.unreadable.push(unreadable),
+                    }
+                }
+            }
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
-        sums.retain(|(_, sum)| *sum > 0);
-        sums.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
-        sums.truncate(limit);
-        Ok(sums)
+        ranking.counters.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
+        ranking.counters.truncate(limit);
+        // Each page names the same list again.
+        ranking.unreadable.sort_by(|one, other| one.key.cmp(&other.key));
+        ranking.unreadable.dedup_by(|one, other| one.key == other.key);
+        ranking.unreadable.truncate(NAMED);
+        Ok(ranking)
     }
 
     /// Removes a counter: samples, visitors, and its lifetime total. Hits that come later begin it anew,
@@ -174,21 +231,21 @@ impl<S: Store> Stats<S> {
     /// The sum of the samples of a counter whose buckets start in `range`.
     ///
     /// # Errors
-    /// As [`series`](Self::series).
+    /// As [`series`](Self::series), and when the count of one of the buckets cannot be read.
     pub async fn total(
         &self,
         counter: &CounterName,
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<u64, Error> {
-        Ok(self.series(counter, precision, range).await?.total())
+        Ok(self.series(counter, precision, range).await?.known_total()?)
     }
 
     /// How many different visitors these counters had together, in the buckets that start in `range`.
     ///
     /// # Errors
     /// When the precision is not one of those of visitors, the range is empty, counters times buckets
-    /// are more than 1,000, or the store cannot be read.
+    /// are more than 1,000, or the store cannot be read, at all or under the key of one of these buckets.
     pub async fn uniques(
         &self,
         counters: &[CounterName],
@@ -203,7 +260,8 @@ impl<S: Store> Stats<S> {
     }
 
     /// How many different visitors each of these counters had, in their order, in the buckets that start in
-    /// `range`: by one exchange with each shard, and without their sketches where the store can count.
+    /// `range`: by one exchange with each shard, and without their sketches where the store can count. A
+    /// counter that has something else under the key of its visitors takes nothing from the others.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore, Precision, Timestamp, VisitorKey};
@@ -222,7 +280,8 @@ impl<S: Store> Stats<S> {
     /// let (hour, now) = (Precision::try_from(3600)?, Timestamp::now());
     /// let names = ["/".parse()?, "/about".parse()?];
     /// let uniques = counters.stats().uniques_of_each(&names, hour, now.minus(3600)..now.plus(3600)).await?;
-    /// assert_eq!((uniques[0].visitors, uniques[1].visitors), (2, 0));
+    /// let visitors: Vec<_> = uniques.into_iter().flatten().map(|uniques| uniques.visitors).collect();
+    /// assert_eq!(visitors, [2, 0]);
     /// # Ok(())
     /// # }
     /// ```
@@ -235,13 +294,13 @@ impl<S: Store> Stats<S> {
         counters: &[CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Result<Vec<Uniques>, Error> {
+    ) -> Result<Vec<Result<Uniques, Unreadable>>, Error> {
         check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, COUNTED)?;
         let starts = precision.starts(range.start..range.end);
         let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
-        let counts = self.store.visitor_counts(counters, &buckets).await?;
+        let counts = self.store.read_visitor_counts(counters, &buckets).await?;
         let uniques = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR };
-        Ok(counts.into_iter().map(uniques).collect())
+        Ok(counts.into_iter().map(|count| count.map(uniques)).collect())
     }
 
     /// Up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or the
@@ -255,26 +314,32 @@ impl<S: Store> Stats<S> {
         let from = after.map_or_else(String::new, |after| format!("{after}\0"));
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
         let mut counters = BTreeMap::<_, Vec<_>>::new();
-        for (name, precision) in self.store.known(&precisions, &from, limit + 1).await? {
+        let KnownReading { counters: known, unreadable } =
+            self.store.read_known(&precisions, &from, limit + 1).await?;
+        for (name, precision) in known {
             counters.entry(name).or_default().push(precision);
         }
         let more = counters.len() > limit;
         let counters: Vec<_> = counters.into_iter().take(limit).collect();
         let last = counters.last().map(|(name, _)| name.clone());
-        Ok(Known { counters, next: last.filter(|_| more) })
+        Ok(Known { counters, next: last.filter(|_| more), unreadable })
     }
 
     /// Whether there is such a counter: in the store, or in this process and not flushed yet.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// When the store cannot be read, or its list of counters cannot and none is found in the rest of it.
     pub async fn knows(&self, counter: &CounterName) -> Result<bool, Error> {
         if self.tally.contains(counter) {
             return Ok(true);
         }
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
-        let first = self.store.known(&precisions, counter, 1).await?;
-        Ok(first.iter().any(|(name, _)| name == counter))
+        let mut first = self.store.read_known(&precisions, counter, 1).await?;
+        let is_there = first.counters.iter().any(|(name, _)| name == counter);
+        match first.unreadable.pop() {
+            Some(unreadable) if !is_there => Err(unreadable.into()),
+            _ => Ok(is_there),
+        }
     }
 
     /// The buckets that are kept.
@@ -310,29 +375,80 @@ impl Series {
         self.samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add)
     }
 
-    /// A sample for every bucket that starts in the range, 0 where nothing was counted.
+    /// The same where every bucket is known.
+    ///
+    /// # Errors
+    /// When the count of a bucket could not be read.
+    pub fn known_total(&self) -> Result<u64, Unreadable> {
+        match &self.unreadable {
+            Some(unreadable) if !unreadable.buckets.is_empty() => Err(unreadable.clone()),
+            _ => Ok(self.total()),
+        }
+    }
+
+    /// Whether the count of the bucket that begins here could not be read.
+    #[must_use]
+    pub fn is_unknown(&self, start: Timestamp) -> bool {
+        let unreadable = self.unreadable.as_ref();
+        unreadable.is_some_and(|unreadable| unreadable.buckets.binary_search(&start).is_ok())
+    }
+
+    /// A sample for every bucket that starts in the range, 0 where nothing was counted; none for those
+    /// whose count could not be read. Samples between the starts are added to the bucket that they lie in.
     pub fn zero_filled(&self) -> impl Iterator<Item = Sample> {
-        let mut samples = self.samples.iter().copied().peekable();
-        self.precision.starts(self.range.clone()).map(move |start| {
-            samples.next_if(|sample| sample.start == start).unwrap_or(Sample { start, count: 0 })
+        let mut samples = self.samples.iter().peekable();
+        let known = self.precision.starts(self.range.clone()).filter(|start| !self.is_unknown(*start));
+        known.map(move |start| {
+            let end = Bucket { precision: self.precision, start }.end();
+            let mut count = 0_u64;
+            while let Some(sample) = samples.next_if(|sample| sample.start < end) {
+                if sample.start >= start {
+                    count = count.saturating_add(sample.count);
+                }
+            }
+            Sample { start, count }
         })
     }
 }
 
+impl<S> Stats<S> {
+    /// Buckets that one read of a counter may touch.
+    pub const MAX_BUCKETS: u64 = 10_000;
+
+    /// The retention of a precision of counts, if it may be read so.
+    fn check(
+        &self,
+        precision: Precision,
+        range: &Range<Timestamp>,
+        counters: u64,
+        most: u64,
+    ) -> Result<u32, Error> {
+        check(&self.tally.grid.counts, precision, range, counters, most)
+    }
+}
+
+/// How much is kept of a precision, if it may be read so.
 fn check(
     set: &Precisions,
     precision: Precision,
     range: &Range<Timestamp>,
     counters: u64,
     most: u64,
-) -> Result<(), Error> {
-    if set.retention(precision).is_none() {
+) -> Result<u32, Error> {
+    let Some(kept) = set.retention(precision) else {
         return Err(Error::new(ErrorKind::UnknownPrecision { asked: precision, kept: set.to_string() }));
-    }
+    };
     if range.is_empty() {
         return Err(Error::new(ErrorKind::EmptyRange));
     }
-    let seconds = range.end.as_unix() - range.start.as_unix();
-    let asked = seconds.div_ceil(precision.as_seconds().into()).saturating_mul(counters);
-    if asked > most { Err(Error::new(ErrorKind::TooManyBuckets { asked, most })) } else { Ok(()) }
+    let asked = buckets(precision, range).saturating_mul(counters);
+    if asked > most {
+        return Err(Error::new(ErrorKind::TooManyBuckets { asked, most }));
+    }
+    Ok(kept.samples.get())
+}
+
+fn buckets(precision: Precision, range: &Range<Timestamp>) -> u64 {
+    let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
+    seconds.div_ceil(precision.as_seconds().into())
 }

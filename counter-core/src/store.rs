@@ -3,6 +3,7 @@
 mod window;
 #[cfg(feature = "entity")]
 pub(crate) mod entity;
+mod reading;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -13,6 +14,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 pub use memory::MemoryStore;
+pub use reading::{KnownReading, Reading, Unreadable};
 pub use unique::{Included, UniqueKey, UniqueKind, UniqueStore};
 pub use window::{Addition, WindowKey, WindowStore};
 pub use witness::Witness;
@@ -103,11 +105,42 @@ pub trait Store: Clone + Send + Sync + 'static {
         range: Range<Timestamp>,
     ) -> impl Future<Output = Result<Vec<Vec<Sample>>, Error>> + Send;
 
+    /// As [`samples`](Self::samples), but what cannot be read of one counter takes nothing from the others.
+    /// `kept` is how many samples are kept of the precision, from which a store may see how to read best.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn read_samples(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        kept: u32,
+    ) -> impl Future<Output = Result<Vec<Result<Reading, Unreadable>>, Error>> + Send {
+        let _ = kept;
+        async move {
+            let all = self.samples(counters, precision, range).await?;
+            Ok(all.into_iter().map(|samples| Ok(samples.into())).collect())
+        }
+    }
+
     /// For each of these counters all that it ever counted; cleaning takes nothing of it.
     ///
     /// # Errors
     /// When the store cannot be read.
     fn lifetimes(&self, counters: &[CounterName]) -> impl Future<Output = Result<Vec<u64>, Error>> + Send;
+
+    /// As [`lifetimes`](Self::lifetimes), but what cannot be read of one counter takes nothing from the
+    /// others.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn read_lifetimes(
+        &self,
+        counters: &[CounterName],
+    ) -> impl Future<Output = Result<Vec<Result<u64, Unreadable>>, Error>> + Send {
+        async move { Ok(self.lifetimes(counters).await?.into_iter().map(Ok).collect()) }
+    }
 
     /// Removes everything of a counter that the grid keeps at `now`, its lifetime included.
     ///
@@ -153,6 +186,19 @@ pub trait Store: Clone + Send + Sync + 'static {
         }
     }
 
+    /// As [`visitor_counts`](Self::visitor_counts), but what cannot be read of one counter takes nothing
+    /// from the others.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn read_visitor_counts(
+        &self,
+        counters: &[CounterName],
+        buckets: &[Bucket],
+    ) -> impl Future<Output = Result<Vec<Result<u64, Unreadable>>, Error>> + Send {
+        async move { Ok(self.visitor_counts(counters, buckets).await?.into_iter().map(Ok).collect()) }
+    }
+
     /// The salt of an epoch: `candidate` for the first who asks, the same for all others until
     /// `expiry`, at which it is forgotten.
     ///
@@ -179,6 +225,19 @@ pub trait Store: Clone + Send + Sync + 'static {
         from: &str,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(CounterName, Precision)>, Error>> + Send;
+
+    /// As [`known`](Self::known), but what is no list of counters, or no counter, takes nothing from the rest.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn read_known(
+        &self,
+        precisions: &[Precision],
+        from: &str,
+        limit: usize,
+    ) -> impl Future<Output = Result<KnownReading, Error>> + Send {
+        async move { Ok(self.known(precisions, from, limit).await?.into()) }
+    }
 }
 
 /// A writer that is silent for so long may be forgotten by a store that shows no [`Witness`].

@@ -210,8 +210,11 @@ impl Counting {
         }
         let method = self.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
         let all = self.hits.hit().visitor(visitor);
-        // A rule may well be named `hits`, where the request counts anyway.
-        let page = page.filter(|page| page.counter != self.hits);
+        // A rule may well be named `hits`, where the request counts anyway: then with the rule's weight.
+        let (all, page) = match page {
+            Some(page) if page.counter == self.hits => (all.weight(page.weight), None),
+            page => (all, page),
+        };
         let of_page = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
         Ok(Seen { hits: [all, of_page], has_page: page.is_some(), agent, method, until })
     }

@@ -46,5 +46,5 @@ pub fn app<S: EntityCache + UniqueStore>(
         // A body may never come. Within the counter, which so sees how it ends.
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, request_timeout))
         .layer(layer);
-    Router::new().route("/healthz", get(async || "ok\n")).nest(ADMIN, admin).merge(site)
+    Router::new().route("/healthz", get(async || "ok\n")).nest_service(ADMIN, admin).merge(site)
 }

@@ -381,7 +381,7 @@ async fn the_top_is_exact_and_only_of_what_is_wanted() {
         let range = precision(3600).bucket(now).start..now.plus(1);
         let top =
             stats.top(precision(3600), range, 3, |counter| counter.starts_with('/')).await.expect("readable");
-        let top: Vec<_> = top.iter().map(|(counter, count)| (&**counter, *count)).collect();
+        let top: Vec<_> = top.counters.iter().map(|(counter, count)| (&**counter, *count)).collect();
         assert_eq!(top, [("/page/0699", 700), ("/page/1399", 700), ("/page/0698", 699)]);
         let lifetimes = stats.lifetimes(&[name("/old"), name("/page/0001")]).await.expect("readable");
         assert_eq!(lifetimes, [5000, 2]);

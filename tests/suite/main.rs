@@ -45,6 +45,8 @@ mod admin_guesses;
 mod admin_sessions;
 mod admin_live;
 mod admin_export;
+mod admin_ranges;
+mod unreadable;
 mod admin_forecast;
 mod admin_metrics;
 mod admin_pictures;

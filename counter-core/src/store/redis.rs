@@ -10,6 +10,7 @@ mod apply;
 mod clean;
 mod forget;
 mod plain;
+mod junk;
 mod read;
 mod salt;
 mod skew;
@@ -38,8 +39,9 @@ use route::Route;
 use script::Script;
 use skew::Skew;
 
-use super::{Cleaned, Sample, Store, Witness};
+use super::{Cleaned, KnownReading, Reading, Sample, Store, Unreadable, Witness};
 use crate::batch::{Batch, Verdict, WriterId};
+use crate::grid::SAMPLES;
 use crate::{Bucket, CounterName, Error, Grid, Precision, Precisions, Shard, Shards, Sketch, Timestamp};
 
 /// Counters in a Redis server, version 6.2 or later, or in a Valkey server.
@@ -84,6 +86,7 @@ struct Shared {
     skew: Skew,
     refusal: Refusal,
     probed: Probed,
+    told: junk::Told,
 }
 
 impl RedisStore {
@@ -123,6 +126,7 @@ impl RedisStore {
             skew: Skew::default(),
             refusal: Refusal::default(),
             probed: Probed::default(),
+            told: junk::Told::default(),
         }))
     }
 
@@ -216,10 +220,30 @@ impl Store for RedisStore {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Vec<Sample>>, Error> {
-        read::samples(&self.0, counters, precision, range).await
+        let kept = SAMPLES.get();
+        let readings = read::samples(&self.0, counters, precision, range, kept).await?;
+        let sure = |reading: Reading| match reading.unreadable {
+            Some(unreadable) if !unreadable.buckets.is_empty() => Err(unreadable),
+            _ => Ok(reading.samples),
+        };
+        readings.into_iter().map(|reading| Ok(reading.and_then(sure)?)).collect()
+    }
+
+    async fn read_samples(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        kept: u32,
+    ) -> Result<Vec<Result<Reading, Unreadable>>, Error> {
+        read::samples(&self.0, counters, precision, range, kept).await
     }
 
     async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
+        all(read::lifetimes(&self.0, counters).await?)
+    }
+
+    async fn read_lifetimes(&self, counters: &[CounterName]) -> Result<Vec<Result<u64, Unreadable>>, Error> {
         read::lifetimes(&self.0, counters).await
     }
 
@@ -232,6 +256,14 @@ impl Store for RedisStore {
     }
 
     async fn visitor_counts(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Vec<u64>, Error> {
+        all(read::visitor_counts(&self.0, counters, buckets).await?)
+    }
+
+    async fn read_visitor_counts(
+        &self,
+        counters: &[CounterName],
+        buckets: &[Bucket],
+    ) -> Result<Vec<Result<u64, Unreadable>>, Error> {
         read::visitor_counts(&self.0, counters, buckets).await
     }
 
@@ -245,6 +277,24 @@ impl Store for RedisStore {
         from: &str,
         limit: usize,
     ) -> Result<Vec<(CounterName, Precision)>, Error> {
+        let mut known = read::known(&self.0, precisions, from, limit).await?;
+        match known.unreadable.pop() {
+            Some(unreadable) if known.counters.is_empty() => Err(unreadable.into()),
+            _ => Ok(known.counters),
+        }
+    }
+
+    async fn read_known(
+        &self,
+        precisions: &[Precision],
+        from: &str,
+        limit: usize,
+    ) -> Result<KnownReading, Error> {
         read::known(&self.0, precisions, from, limit).await
     }
+}
+
+/// All of them, or why one cannot be read.
+fn all(read: Vec<Result<u64, Unreadable>>) -> Result<Vec<u64>, Error> {
+    read.into_iter().map(|value| Ok(value?)).collect()
 }

@@ -1,17 +1,26 @@
+use std::ops::Range;
+
 use axum::Json;
 use axum::extract::{OriginalUri, RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use counter_core::{CounterName, Error, Stats, Store, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Retention, Stats, Store, Timestamp};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 use super::fresh;
 use super::problem::Problem;
-use super::query::Query;
+use super::query::{Asked, Query};
 use super::shape::{
     Counters, Health, KnownCounter, Ledger, Lifetime, Lifetimes, MoreSeries, OneOrMore, Place, Series, Top,
-    Total, Uniques,
+    Total, Uniques, Unreadable,
 };
+
+/// Samples of several counters in one answer.
+const SAMPLES: u64 = 300_000;
+/// Sketches that are put together for one answer.
+const SKETCHES: u64 = 1000;
+/// Buckets that all counters are compared over, where nothing is said of the range: 10,000 counters can be.
+const RANKED: u64 = 1000;
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -68,14 +77,17 @@ pub(super) async fn counters<S: Store>(
     let limit = query.limit(100)?;
     let known = stats.known(query.after()?.as_ref(), limit).await.map_err(failed)?;
     let names: Vec<_> = known.counters.iter().map(|(name, _)| name.clone()).collect();
-    let lifetimes = stats.lifetimes(&names).await.map_err(failed)?;
-    let counters =
-        known.counters.into_iter().zip(lifetimes).map(|((name, precisions), lifetime)| KnownCounter {
+    let lifetimes = stats.lifetimes_of_each(&names).await.map_err(failed)?;
+    let (mut counters, mut unreadable) = (Vec::with_capacity(names.len()), known.unreadable);
+    for ((name, precisions), lifetime) in known.counters.into_iter().zip(lifetimes) {
+        counters.push(KnownCounter {
             counter: name.to_string(),
             precisions: precisions.into_iter().map(|precision| precision.as_seconds()).collect(),
-            lifetime,
+            lifetime: lifetime.map_err(|why| unreadable.push(why)).ok(),
         });
-    Ok(Json(Counters { counters: counters.collect(), next: known.next.map(|name| name.to_string()) }))
+    }
+    let next = known.next.map(|name| name.to_string());
+    Ok(Json(Counters { counters, next, unreadable: Unreadable::list(unreadable) }))
 }
 
 /// Whoever asks twice, as after an answer that was lost, is not told that there was nothing to forget.
@@ -97,22 +109,33 @@ pub(super) async fn series<S: Store>(
 ) -> Result<Response, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to", "fill"])?;
     let (counters, filled, now) = (query.counters()?, query.zero_filled()?, Timestamp::now());
-    let precision = query.precision(&stats.grid().counts)?;
-    let range = query.range(precision, &stats.grid().counts, now)?;
+    let kept = query.kept_or_usual(&stats.grid().counts)?;
+    let most = (SAMPLES / counters.len() as u64).min(Stats::<S>::MAX_BUCKETS);
+    let Asked { range, cut } = query.range_of(kept, most, now)?;
+    let precision = kept.precision;
     let max_age = fresh::max_age(precision, range.end, now);
+    let from = cut.then(|| range.start.as_unix());
     if let [counter] = &*counters {
-        let series = read_series(&stats, &query, counter, now).await?;
-        return Ok(fresh::answer(&asked, max_age, &OneOrMore::One(Series::new(counter, &series, filled))));
+        let series = read_range(&stats, counter, precision, range).await?;
+        let series = Series { from, ..Series::new(counter, &series, filled) };
+        return Ok(fresh::answer(&asked, max_age, &OneOrMore::One(series)));
     }
     let all = stats.several(&counters, precision, range).await;
     let all = all.map_err(|error| Problem::of(&error, &stats))?;
-    for (counter, series) in counters.iter().zip(&all) {
-        if series.samples.is_empty() {
-            known(&stats, counter).await?;
-        }
+    let mut more = MoreSeries { series: Vec::with_capacity(all.len()) };
+    for (counter, series) in counters.iter().zip(all) {
+        let series = match series {
+            Ok(series) => {
+                if series.samples.is_empty() {
+                    known(&stats, counter).await?;
+                }
+                Series::new(counter, &series, filled)
+            }
+            Err(unreadable) => Series::unreadable(counter, precision.as_seconds(), unreadable),
+        };
+        more.series.push(Series { from, ..series });
     }
-    let series = counters.iter().zip(&all).map(|(counter, series)| Series::new(counter, series, filled));
-    Ok(fresh::answer(&asked, max_age, &OneOrMore::More(MoreSeries { series: series.collect() })))
+    Ok(fresh::answer(&asked, max_age, &OneOrMore::More(more)))
 }
 
 pub(super) async fn total<S: Store>(
@@ -122,13 +145,15 @@ pub(super) async fn total<S: Store>(
 ) -> Result<Response, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to"])?;
     let (counter, now) = (query.counter()?, Timestamp::now());
-    let series = read_series(&stats, &query, &counter, now).await?;
+    let kept = query.kept(&stats.grid().counts)?;
+    let series = read_series(&stats, &query, &counter, kept, now).await?;
+    let sum = series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), &stats))?;
     let total = Total {
         counter: counter.to_string(),
         precision: series.precision.as_seconds(),
         from: series.range.start.as_unix(),
         to: series.range.end.as_unix(),
-        total: series.total(),
+        total: sum,
     };
     Ok(fresh::answer(&asked, fresh::max_age(series.precision, series.range.end, now), &total))
 }
@@ -139,15 +164,16 @@ pub(super) async fn lifetimes<S: Store>(
 ) -> Answer<Lifetimes> {
     let query = Query::parse(query.as_deref(), &["counter"])?;
     let counters = query.counters()?;
-    let totals = stats.lifetimes(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
-    let mut lifetimes = Vec::new();
+    let totals = stats.lifetimes_of_each(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
+    let (mut lifetimes, mut unreadable) = (Vec::new(), Vec::new());
     for (counter, total) in counters.iter().zip(totals) {
-        if total == 0 {
+        if total == Ok(0) {
             known(&stats, counter).await?;
         }
+        let total = total.map_err(|why| unreadable.push(why)).ok();
         lifetimes.push(Lifetime { counter: counter.to_string(), total });
     }
-    Ok(Json(Lifetimes { lifetimes }))
+    Ok(Json(Lifetimes { lifetimes, unreadable: Unreadable::list(unreadable) }))
 }
 
 pub(super) async fn top<S: Store>(
@@ -157,16 +183,17 @@ pub(super) async fn top<S: Store>(
 ) -> Result<Response, Problem> {
     let query = Query::parse(query.as_deref(), &["precision", "from", "to", "limit", "prefix"])?;
     let (kept, now) = (&stats.grid().counts, Timestamp::now());
-    let (precision, limit, prefix) = (query.precision(kept)?, query.limit(10)?, query.prefix()?);
-    let range = query.range(precision, kept, now)?;
+    let (kept, limit, prefix) = (query.kept(kept)?, query.limit(10)?, query.prefix()?);
+    let (precision, Asked { range, .. }) = (kept.precision, query.range_of(kept, RANKED, now)?);
     let top = stats.top(precision, range.clone(), limit, |name| name.starts_with(prefix)).await;
     let top = top.map_err(|error| Problem::of(&error, &stats))?;
-    let places = top.into_iter().map(|(counter, count)| Place { counter: counter.to_string(), count });
+    let place = |(counter, count): (CounterName, u64)| Place { counter: counter.to_string(), count };
     let top = Top {
         precision: precision.as_seconds(),
         from: range.start.as_unix(),
         to: range.end.as_unix(),
-        top: places.collect(),
+        top: top.counters.into_iter().map(place).collect(),
+        unreadable: Unreadable::list(top.unreadable),
     };
     Ok(fresh::answer(&asked, fresh::max_age(precision, range.end, now), &top))
 }
@@ -178,8 +205,9 @@ pub(super) async fn uniques<S: Store>(
 ) -> Result<Response, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to"])?;
     let (counters, kept, now) = (query.counters()?, &stats.grid().visitors, Timestamp::now());
-    let precision = query.precision(kept)?;
-    let range = query.range(precision, kept, now)?;
+    let kept = query.kept(kept)?;
+    let most = SKETCHES / counters.len() as u64;
+    let (precision, Asked { range, .. }) = (kept.precision, query.range_of(kept, most, now)?);
     let failed = |error: Error| Problem::of(&error, &stats);
     let uniques = stats.uniques(&counters, precision, range.clone()).await.map_err(failed)?;
     if uniques.visitors == 0 {
@@ -214,14 +242,22 @@ pub(super) async fn read_series<S: Store>(
     stats: &Stats<S>,
     query: &Query,
     counter: &CounterName,
+    kept: Retention,
     now: Timestamp,
 ) -> Result<counter_core::Series, Problem> {
-    let kept = &stats.grid().counts;
-    let precision = query.precision(kept)?;
-    let range = query.range(precision, kept, now)?;
+    let Asked { range, .. } = query.range_of(kept, Stats::<S>::MAX_BUCKETS, now)?;
+    read_range(stats, counter, kept.precision, range).await
+}
+
+pub(super) async fn read_range<S: Store>(
+    stats: &Stats<S>,
+    counter: &CounterName,
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<counter_core::Series, Problem> {
     let series = stats.series(counter, precision, range).await;
     let series = series.map_err(|error| Problem::of(&error, stats))?;
-    if series.samples.is_empty() {
+    if series.samples.is_empty() && series.unreadable.is_none() {
         known(stats, counter).await?;
     }
     Ok(series)
@@ -231,6 +267,8 @@ pub(super) async fn known<S: Store>(stats: &Stats<S>, counter: &CounterName) -> 
     match stats.knows(counter).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Problem::unknown_counter(counter)),
+        // Where the list of counters cannot be read, none is denied.
+        Err(error) if matches!(error.kind(), ErrorKind::Malformed { .. }) => Ok(()),
         Err(error) => Err(Problem::of(&error, stats)),
     }
 }

@@ -8,10 +8,10 @@ use axum::response::Response;
 use counter_core::{CounterName, Stats, Store, Timestamp};
 use http::HeaderMap;
 
-use super::api::{known, read_series};
+use super::api::{known, read_range, read_series};
 use super::fresh;
 use super::problem::Problem;
-use super::query::Query;
+use super::query::{Asked, Query};
 use crate::closure::Closure;
 
 /// The statistics, and of which counters there are pictures.
@@ -26,7 +26,7 @@ type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
 /// For so many seconds a picture may be shown again.
 const KEPT: u64 = 60;
 /// Points of a line.
-const POINTS: usize = 1000;
+const POINTS: u64 = 1000;
 /// Characters of a label.
 const LABEL: usize = 100;
 /// About what a character takes, at eleven pixels high.
@@ -51,7 +51,9 @@ pub(super) async fn badge<S: Store>(
     let (counter, stats) = (pictures.counter(&query)?, &pictures.stats);
     let label = query.label(LABEL)?.unwrap_or(&counter);
     let count = if query.is_over_a_range() {
-        read_series(stats, &query, &counter, Timestamp::now()).await?.total()
+        let kept = query.kept_or_usual(&stats.grid().counts)?;
+        let series = read_series(stats, &query, &counter, kept, Timestamp::now()).await?;
+        series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?
     } else {
         let lifetimes = stats.lifetimes(std::slice::from_ref(&counter)).await;
         let total = lifetimes.map_err(|error| Problem::of(&error, stats))?.first().copied().unwrap_or(0);
@@ -69,13 +71,19 @@ pub(super) async fn sparkline<S: Store>(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to"])?;
-    let counter = pictures.counter(&query)?;
-    let series = read_series(&pictures.stats, &query, &counter, Timestamp::now()).await?;
-    let counts: Vec<_> = series.zero_filled().take(POINTS + 1).map(|sample| sample.count).collect();
-    if counts.len() > POINTS {
+    let (counter, stats) = (pictures.counter(&query)?, &pictures.stats);
+    let kept = query.kept_or_usual(&stats.grid().counts)?;
+    let Asked { range, .. } = query.range_of(kept, POINTS, Timestamp::now())?;
+    let buckets = (range.end.as_unix() - range.start.as_unix()).div_ceil(kept.precision.as_seconds().into());
+    if buckets > POINTS {
         let allowed = format!("ranges of at most {POINTS} buckets");
         return Err(Problem::parameter("too many points for a small picture", "from", None, allowed));
     }
+    let series = read_range(stats, &counter, kept.precision, range.clone()).await?;
+    let mut samples = series.zero_filled().peekable();
+    // A bucket that cannot be read keeps its place, and the line goes past it.
+    let count = |start| samples.next_if(|sample| sample.start == start).map(|sample| sample.count);
+    let counts: Vec<_> = kept.precision.starts(range).map(count).collect();
     Ok(fresh::respond(&asked, Some(KEPT), "image/svg+xml", draw_sparkline(&counter, &counts)))
 }
 
@@ -97,18 +105,19 @@ fn draw_badge(label: &str, value: &str) -> String {
     )
 }
 
-fn draw_sparkline(counter: &str, counts: &[u64]) -> String {
-    let most = counts.iter().copied().max().unwrap_or(0).max(1);
+fn draw_sparkline(counter: &str, counts: &[Option<u64>]) -> String {
+    let most = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
     let (width, height) = (f64::from(WIDTH), f64::from(HEIGHT));
     let step = width / counts.len().saturating_sub(1).max(1) as f64;
     let mut points = String::new();
-    for (place, count) in counts.iter().enumerate() {
+    let known = counts.iter().enumerate().filter_map(|(place, count)| Some((place, (*count)?)));
+    for (place, count) in known {
         // A pixel is left above and below for the line's own width.
-        let y = height - 1.0 - (height - 2.0) * (*count as f64 / most as f64);
+        let y = height - 1.0 - (height - 2.0) * (count as f64 / most as f64);
         write!(points, "{:.1},{y:.1} ", place as f64 * step).expect("a text takes all");
     }
     let (counter, total) =
-        (escape(counter), counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)));
+        (escape(counter), counts.iter().flatten().fold(0, |sum: u64, count| sum.saturating_add(*count)));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
          viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{counter}: {total}\">\
@@ -176,9 +185,10 @@ mod tests {
     fn a_line_goes_from_edge_to_edge_and_stays_inside() {
         for (counts, points) in [
             (&[][..], ""),
-            (&[0], "0.0,31.0"),
-            (&[0, 5, 10], "0.0,31.0 80.0,16.0 160.0,1.0"),
-            (&[u64::MAX, 0], "0.0,1.0 160.0,31.0"),
+            (&[Some(0)], "0.0,31.0"),
+            (&[Some(0), Some(5), Some(10)], "0.0,31.0 80.0,16.0 160.0,1.0"),
+            (&[Some(0), None, Some(10)], "0.0,31.0 160.0,1.0"),
+            (&[Some(u64::MAX), Some(0)], "0.0,1.0 160.0,31.0"),
         ] {
             let drawn = draw_sparkline("a", counts);
             assert!(drawn.contains(&format!("points=\"{points}\"")), "{drawn}");

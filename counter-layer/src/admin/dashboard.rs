@@ -8,6 +8,7 @@ mod outlook;
 mod page;
 mod period;
 mod plot;
+mod reader;
 pub(super) mod text;
 mod view;
 
@@ -16,11 +17,12 @@ use axum::extract::{OriginalUri, RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use counter_core::{Error, Stats, Store, Timestamp};
+use counter_core::{Error, ErrorKind, Stats, Store, Timestamp};
 use http::{StatusCode, Uri};
 
 use super::session::LoggedIn;
 use page::{Counter, Moving, Parts, Site, Trouble};
+use reader::Reader;
 use view::{Page, View};
 
 /// The pages, with what they are made of.
@@ -55,7 +57,12 @@ async fn counter<S: Store>(
 ) -> Response {
     let mut view = view(&stats, &uri, "/counter", Page::Counter, query.as_deref());
     view.logged_in = session.is_some();
-    match stats.knows(&view.counters[0]).await {
+    // Where the list of counters cannot be read, none is denied.
+    let is_there = match stats.knows(&view.counters[0]).await {
+        Err(error) if matches!(error.kind(), ErrorKind::Malformed { .. }) => Ok(true),
+        known => known,
+    };
+    match is_there {
         Ok(true) => answer(&stats, &view, Counter::read(&stats, &view, Timestamp::now()).await),
         Ok(false) => {
             let text = format!("There is no counter with the name {}.", view.counters[0]);
@@ -77,7 +84,8 @@ async fn parts<S: Store>(
         Page::Counter => "/counter/parts",
     };
     let view = view(&stats, &uri, own, page, query.as_deref());
-    answer(&stats, &view, Moving::read(&stats, &view, Timestamp::now()).await.map(|moving| Parts { moving }))
+    let moving = Moving::read(&Reader::new(&stats), &view, Timestamp::now()).await;
+    answer(&stats, &view, moving.map(|moving| Parts { moving }))
 }
 
 fn view<S: Store>(stats: &Stats<S>, uri: &Uri, own: &str, page: Page, query: Option<&str>) -> View {

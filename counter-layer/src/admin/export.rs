@@ -1,5 +1,6 @@
 //! Samples of many counters as a file, which is sent while it is read.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use serde::Serialize;
 
 use super::api::known;
 use super::problem::Problem;
-use super::query::Query;
+use super::query::{Asked, Query};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +23,15 @@ pub(super) enum Format {
     Ndjson,
 }
 
-/// One line of an export as NDJSON; the columns of one as CSV.
+/// One line of an export as NDJSON; the columns of one as CSV. What cannot be read has a line without its
+/// count, or of a whole counter one without a start as well.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(super) struct Line<'a> {
     counter: &'a str,
     precision: u32,
-    start: u64,
-    count: u64,
+    start: Option<u64>,
+    count: Option<u64>,
 }
 
 /// The pages that are still to be read.
@@ -61,8 +63,8 @@ pub(super) async fn export<S: Store>(
 ) -> Result<Response, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to", "format"])?;
     let (named, format, kept) = (query.some_counters()?, query.format()?, &stats.grid().counts);
-    let precision = query.precision(kept)?;
-    let range = query.range(precision, kept, Timestamp::now())?;
+    let kept = query.kept(kept)?;
+    let (precision, Asked { range, .. }) = (kept.precision, query.range_of(kept, BUCKETS, Timestamp::now())?);
     let seconds = range.end.as_unix() - range.start.as_unix();
     let buckets = seconds.div_ceil(precision.as_seconds().into());
     if buckets > BUCKETS {
@@ -114,10 +116,20 @@ impl<S: Store> Pages<S> {
             self.left = left;
             let mut text = String::new();
             for (counter, series) in counters.iter().zip(all) {
-                for sample in series.samples {
-                    let (start, count) = (sample.start.as_unix(), sample.count);
-                    let precision = self.precision.as_seconds();
-                    self.format.write(&mut text, &Line { counter, precision, start, count });
+                let line = |start: Option<Timestamp>, count| {
+                    let (precision, start) = (self.precision.as_seconds(), start.map(Timestamp::as_unix));
+                    Line { counter, precision, start, count }
+                };
+                let Ok(series) = series else {
+                    self.format.write(&mut text, &line(None, None));
+                    continue;
+                };
+                let read = series.samples.iter().map(|sample| (sample.start, Some(sample.count)));
+                let unknown = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets);
+                let mut all: Vec<_> = read.chain(unknown.map(|start| (*start, None))).collect();
+                all.sort_unstable_by_key(|(start, _)| *start);
+                for (start, count) in all {
+                    self.format.write(&mut text, &line(Some(start), count));
                 }
             }
             if !text.is_empty() {
@@ -133,7 +145,10 @@ impl Format {
         let written = match self {
             // RFC 4180: between quotation marks only they themselves mean something.
             Self::Csv => {
-                write!(text, "\"{}\",{precision},{start},{count}\r\n", counter.replace('"', "\"\""))
+                let counter = harmless(counter).replace('"', "\"\"");
+                let number =
+                    |number: &Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+                write!(text, "\"{counter}\",{precision},{},{}\r\n", number(start), number(count))
             }
             Self::Ndjson => {
                 let json = serde_json::to_string(line).expect("numbers and texts have a form in JSON");
@@ -141,5 +156,36 @@ impl Format {
             }
         };
         written.expect("a text takes all");
+    }
+}
+
+/// A name as no spreadsheet takes it for a formula: with an apostrophe before the characters that begin one,
+/// and before an apostrophe, so that whoever reads the file takes one away wherever there is one.
+fn harmless(name: &str) -> Cow<'_, str> {
+    // Those of OWASP's page on CSV injection that a name may have, and their full-width forms.
+    const BEGIN: [char; 9] = ['\'', '=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    if name.starts_with(BEGIN) { format!("'{name}").into() } else { name.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_a_formula_and_every_name_can_be_had_back() {
+        for (name, written) in [
+            ("/", "/"),
+            ("a=b", "a=b"),
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("＝1", "'＝1"),
+            ("'=1", "''=1"),
+            ("'", "''"),
+        ] {
+            assert_eq!(harmless(name), written);
+            assert_eq!(written.strip_prefix('\'').unwrap_or(written), name);
+        }
     }
 }

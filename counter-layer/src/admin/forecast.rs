@@ -58,7 +58,7 @@ pub(super) async fn forecast<S: Store>(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Forecast>, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "horizon"])?;
-    let (counter, precision) = (query.counter()?, query.precision(&stats.grid().counts)?);
+    let (counter, precision) = (query.counter()?, query.kept(&stats.grid().counts)?.precision);
     let horizon = query.horizon(HORIZON)?;
     let forecast = match stats.forecast(&counter, precision, horizon, Timestamp::now().minus(LAG)).await {
         Ok(forecast) => forecast,

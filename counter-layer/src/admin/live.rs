@@ -1,17 +1,21 @@
 //! Series while they grow, as server-sent events.
 //!
-//! Nothing runs for a listener but the body of his answer, which reads the store when it is asked for more
-//! and a second has gone by. So who is slow to read makes fewer reads, and who has left makes none.
+//! Nothing runs for a listener but the body of its answer, which asks for a reading when it is polled and a
+//! second has gone by. So no store is read for clients that read slowly or have left, and it is read once
+//! for all that follow the same counters.
 
-use std::collections::{BTreeMap, VecDeque};
+mod feed;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use counter_core::{CounterName, Precision, Retention, Stats, Store, Timestamp};
+use counter_core::{Retention, Stats, Store, Timestamp, Unreadable};
 use futures_util::{StreamExt, stream};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
@@ -19,56 +23,63 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
+use feed::{Feed, Feeds, READ};
+
 use super::options::Options;
 use super::problem::Problem;
 use super::query::Query;
 use super::shape::{Sample, Series, Standing};
 
-/// The statistics and the places of those who listen to them.
+/// The statistics, their listeners' permits, and what these follow.
 #[derive(Clone, Debug)]
 pub(super) struct Live<S> {
     stats: Stats<S>,
     places: Arc<Semaphore>,
+    feeds: Arc<Feeds<S>>,
     options: Options,
 }
 
 struct Listener<S> {
     stats: Stats<S>,
-    precision: Precision,
-    retention: Retention,
-    counters: Vec<(CounterName, Sent)>,
-    /// What came before this was sent to him on an earlier connection.
+    feed: Arc<Feed<S>>,
+    /// What it knows of each counter of the feed.
+    sent: Vec<Sent>,
+    /// Whether less is followed than is kept.
+    is_cut: bool,
+    /// What came before this was sent on an earlier connection.
     since: Option<Timestamp>,
     read: Instant,
-    read_all: Instant,
+    /// Which of the readings of all that is kept it has seen.
+    all_read: Option<Instant>,
     status: Instant,
     heartbeat: Instant,
     waiting: VecDeque<Event>,
     _place: OwnedSemaphorePermit,
 }
 
-/// What a listener knows of a counter: the count of each bucket that is kept.
-type Sent = BTreeMap<Timestamp, u64>;
+/// What a listener knows of a counter.
+#[derive(Debug, Default)]
+struct Sent {
+    counts: Counts,
+    unreadable: Option<Unreadable>,
+}
 
-/// Between two reads of the buckets that change as a rule.
-const READ: Duration = Duration::from_secs(1);
-/// Between two reads of all that is kept, where hits may arrive late or a counter be forgotten.
-const READ_ALL: Duration = Duration::from_secs(10);
+/// The count of each bucket that is followed.
+type Counts = BTreeMap<Timestamp, u64>;
+
 const STATUS: Duration = Duration::from_secs(5);
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// For so many seconds after its end a bucket still changes as a rule.
-const OPEN: u64 = 60;
 /// Samples that are remembered for one listener.
-const SAMPLES: usize = 20_000;
+const SAMPLES: u32 = 20_000;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Proxies that collect an answer before they pass it on are asked not to.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-impl<S> Live<S> {
+impl<S: Store> Live<S> {
     pub(super) fn new(stats: Stats<S>, options: Options) -> Self {
         let places = options.listeners.min(Semaphore::MAX_PERMITS);
-        Self { stats, places: Arc::new(Semaphore::new(places)), options }
+        Self { stats, places: Arc::new(Semaphore::new(places)), feeds: Arc::new(Feeds::new()), options }
     }
 }
 
@@ -81,25 +92,21 @@ pub(super) async fn live<S: Store>(
     let (mut counters, kept) = (query.counters()?, &live.stats.grid().counts);
     counters.sort();
     counters.dedup();
-    let retention = query.kept(kept)?;
-    let samples = (retention.samples.get() as usize).saturating_mul(counters.len());
-    if samples > SAMPLES {
-        let allowed = format!("counters and precisions that keep {SAMPLES} samples together");
-        let value = format!("{samples} samples");
-        return Err(Problem::parameter("too many samples to follow", "counter", Some(&value), allowed));
-    }
+    let kept = query.kept(kept)?;
+    let most = NonZeroU32::new(SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
+    let followed = Retention { samples: most.map_or(kept.samples, |most| most.min(kept.samples)), ..kept };
     let Ok(place) = Arc::clone(&live.places).try_acquire_owned() else {
         return Err(Problem::too_many_listeners(live.options.listeners));
     };
     let now = Instant::now();
     let listener = Listener {
+        sent: counters.iter().map(|_| Sent::default()).collect(),
+        feed: live.feeds.feed(&live.stats, counters, followed),
         stats: live.stats,
-        precision: retention.precision,
-        retention,
-        counters: counters.into_iter().map(|counter| (counter, Sent::new())).collect(),
+        is_cut: followed != kept,
         since: last_event(&asked),
         read: now,
-        read_all: now,
+        all_read: None,
         status: now,
         heartbeat: now + HEARTBEAT,
         waiting: VecDeque::new(),
@@ -132,8 +139,7 @@ impl<S: Store> Listener<S> {
                 return Event::default().comment("alive");
             }
             if self.read <= now {
-                self.look().await;
-                self.read = Instant::now() + READ;
+                self.read = self.look().await;
             } else {
                 self.status = now + STATUS;
                 let (ledger, health) = (self.stats.ledger().into(), self.stats.health().into());
@@ -142,49 +148,62 @@ impl<S: Store> Listener<S> {
         }
     }
 
-    /// Reads, and lets wait what is new to the listener.
-    async fn look(&mut self) {
-        let (now, instant) = (Timestamp::now(), Instant::now());
-        let (oldest, end) = (self.retention.oldest(now), self.precision.bucket(now).end());
-        let open = self.precision.bucket(now.minus(OPEN)).start.max(oldest);
-        let all = self.read_all <= instant;
-        let from = if all { oldest } else { open };
-        let names: Vec<_> = self.counters.iter().map(|(name, _)| name.clone()).collect();
-        let series = match self.stats.several(&names, self.precision, from..end).await {
-            Ok(series) => series,
+    /// Lets wait what is new to the listener, and tells when to look again.
+    async fn look(&mut self) -> Instant {
+        let reading = match self.feed.latest().await {
+            Ok(reading) => reading,
             Err(error) => {
                 let problem = Problem::without_the_store(&error, &self.stats);
                 self.waiting.push_back(event("trouble", problem.details()));
-                return;
+                return Instant::now() + READ;
             }
         };
-        if all {
-            self.read_all = instant + READ_ALL;
-        }
+        let whole = self.all_read != Some(reading.all_read);
+        let from = if whole { reading.oldest } else { reading.open_from };
+        let cut = self.is_cut.then(|| reading.oldest.as_unix());
+        self.all_read = Some(reading.all_read);
         // After an error the first read is still to come.
         let since = self.since.take().unwrap_or(Timestamp::MIN);
+        let precision = self.feed.precision().as_seconds();
         let mut events = Vec::new();
-        for ((counter, sent), series) in self.counters.iter_mut().zip(series) {
-            *sent = sent.split_off(&oldest);
-            let read = series.samples.iter().map(|sample| (sample.start, sample.count)).collect();
-            let mut samples = changes(sent, from, read);
+        for (place, (counter, sent)) in self.feed.counters().iter().zip(&mut self.sent).enumerate() {
+            sent.counts = sent.counts.split_off(&reading.oldest);
+            let before = sent.unreadable.clone();
+            let mut samples = match reading.of(place, whole) {
+                Ok(found) => {
+                    // The open buckets do not tell of the others.
+                    if whole {
+                        sent.unreadable = found.unreadable().cloned();
+                    }
+                    let (counts, unknown) = (found.samples().collect(), found.unknown().collect());
+                    changes(&mut sent.counts, from, counts, &unknown)
+                }
+                Err(unreadable) => {
+                    sent.unreadable = Some(unreadable.clone());
+                    Vec::new()
+                }
+            };
             samples.retain(|sample| sample.start >= since.as_unix());
-            if !samples.is_empty() {
-                let precision = self.precision.as_seconds();
-                let series = Series { counter: counter.to_string(), precision, samples };
+            if !samples.is_empty() || sent.unreadable != before {
+                let unreadable = sent.unreadable.clone().map(Into::into);
+                let series =
+                    Series { counter: counter.to_string(), precision, from: cut, samples, unreadable };
                 events.push(event("series", &series));
             }
         }
         // The mark is on the last one: who missed some of them begins before all of them again.
         if let Some(last) = events.pop() {
-            events.push(last.id(open.to_string()));
+            events.push(last.id(reading.open_from.to_string()));
         }
         self.waiting.extend(events);
+        // All listeners of a feed look at the same time.
+        reading.done + READ
     }
 }
 
 /// What differs from `from` on between what was sent and what was read, which is what will have been sent.
-fn changes(sent: &mut Sent, from: Timestamp, read: Sent) -> Vec<Sample> {
+/// What is not known stays as it was.
+fn changes(sent: &mut Counts, from: Timestamp, read: Counts, unknown: &BTreeSet<Timestamp>) -> Vec<Sample> {
     let mut before = sent.split_off(&from);
     let mut changed: Vec<_> = Vec::new();
     for (&start, &count) in &read {
@@ -192,10 +211,12 @@ fn changes(sent: &mut Sent, from: Timestamp, read: Sent) -> Vec<Sample> {
             changed.push(Sample { start: start.as_unix(), count });
         }
     }
-    let gone = before.into_iter().filter(|(_, count)| *count > 0);
+    let (stays, gone): (Counts, Counts) = before.into_iter().partition(|(start, _)| unknown.contains(start));
+    let gone = gone.into_iter().filter(|(_, count)| *count > 0);
     changed.extend(gone.map(|(start, _)| Sample { start: start.as_unix(), count: 0 }));
     changed.sort_by_key(|sample| sample.start);
     sent.extend(read);
+    sent.extend(stays);
     changed
 }
 
@@ -210,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_differs_is_new_or_changed_or_gone() {
-        let map = |pairs: &[(u64, u64)]| -> Sent {
+        let map = |pairs: &[(u64, u64)]| -> Counts {
             pairs.iter().map(|&(start, count)| (Timestamp::from_unix(start), count)).collect()
         };
         type Pairs = &'static [(u64, u64)];
@@ -223,7 +244,7 @@ mod tests {
         ];
         for (sent, from, read, expected) in table {
             let mut after = map(sent);
-            let changed = changes(&mut after, Timestamp::from_unix(from), map(read));
+            let changed = changes(&mut after, Timestamp::from_unix(from), map(read), &BTreeSet::new());
             let changed: Vec<_> = changed.iter().map(|sample| (sample.start, sample.count)).collect();
             assert_eq!(changed, expected, "{sent:?} from {from} to {read:?}");
             let mut expected = map(sent);
@@ -231,5 +252,14 @@ mod tests {
             expected.extend(map(read));
             assert_eq!(after, expected);
         }
+    }
+
+    #[test]
+    fn what_is_not_known_any_more_is_not_gone() {
+        let unix = Timestamp::from_unix;
+        let mut sent = Counts::from([(unix(1), 5), (unix(2), 6)]);
+        let changed = changes(&mut sent, unix(0), Counts::from([(unix(1), 7)]), &BTreeSet::from([unix(2)]));
+        assert_eq!(changed, [Sample { start: 1, count: 7 }]);
+        assert_eq!(sent, Counts::from([(unix(1), 7), (unix(2), 6)]));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use counter_core::{Error, Health, Ledger, Stats, Store};
+use counter_core::{Error, Health, Ledger, Stats, Store, Unreadable};
 use http::header::CONTENT_TYPE;
 
 use super::access::Access;
@@ -23,6 +23,9 @@ struct Page(String);
 /// Counters that have a series of their own.
 const COUNTERS: usize = 500;
 
+/// What is named of what cannot be read.
+const NAMED: usize = 20;
+
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
@@ -39,22 +42,40 @@ pub(super) async fn metrics<S: Store>(State(source): State<Source<S>>) -> Respon
         "Whether the store could be read just now",
         u8::from(lifetimes.is_ok()),
     );
-    if let Ok((lifetimes, complete)) = lifetimes {
+    if let Ok(Lifetimes { lifetimes, complete, unreadable }) = lifetimes {
         let help = "Everything that counters ever counted, on all instances over the store";
         page.family(COUNTER, "access_counter_lifetime_hits_total", help, COUNTER, &lifetimes);
         let help = "Whether every counter is among the lifetimes";
         page.one(GAUGE, "access_counter_lifetimes_complete", help, u8::from(complete));
+        let help = "What of the list of counters and their lifetimes could not be read just now";
+        page.one(GAUGE, "access_counter_unreadable", help, unreadable.len());
+        page.name(&unreadable);
     }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
 }
 
-/// The first counters by name, and whether these are all.
-async fn lifetimes<S: Store>(stats: &Stats<S>) -> Result<(Vec<(String, u64)>, bool), Error> {
+/// The first counters by name, whether these are all, and what could not be read.
+struct Lifetimes {
+    lifetimes: Vec<(String, u64)>,
+    complete: bool,
+    unreadable: Vec<Unreadable>,
+}
+
+async fn lifetimes<S: Store>(stats: &Stats<S>) -> Result<Lifetimes, Error> {
     let page = stats.known(None, COUNTERS).await?;
     let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
-    let totals = stats.lifetimes(&names).await?;
-    let lifetimes = names.iter().map(ToString::to_string).zip(totals).collect();
-    Ok((lifetimes, page.next.is_none()))
+    let totals = stats.lifetimes_of_each(&names).await?;
+    let (mut lifetimes, mut unreadable) = (Vec::with_capacity(names.len()), page.unreadable);
+    for (name, total) in names.iter().zip(totals) {
+        match total {
+            Ok(total) => lifetimes.push((name.to_string(), total)),
+            Err(why) => unreadable.push(why),
+        }
+    }
+    // Of totals of another type each counter would name the same key.
+    unreadable.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
+    unreadable.dedup();
+    Ok(Lifetimes { lifetimes, complete: page.next.is_none() && unreadable.is_empty(), unreadable })
 }
 
 impl Page {
@@ -113,6 +134,13 @@ impl Page {
         self.one(GAUGE, "access_counter_stalled_seconds", help, stalled);
         let help = "Seconds by which the clock of this process is ahead of the store's";
         self.one(GAUGE, "access_counter_clock_skew_seconds", help, health.clock_skew.unwrap_or_default());
+    }
+
+    /// In comments, which a scrape passes over.
+    fn name(&mut self, unreadable: &[Unreadable]) {
+        for Unreadable { key, reason, .. } in unreadable.iter().take(NAMED) {
+            self.write(format_args!("# unreadable: {key:?}: {}\n", reason.replace(['\n', '\r'], " ")));
+        }
     }
 
     fn one(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use counter_core::{CounterName, Precision, Precisions, Retention, Timestamp};
+use counter_core::{CounterName, Precisions, Retention, Timestamp};
 
 use http::Method;
 
@@ -9,6 +9,17 @@ use super::problem::Problem;
 
 /// Counters that one request may name.
 pub(super) const COUNTERS: usize = 100;
+
+/// The width of the precision of what names none, where it is kept.
+pub(super) const USUAL: u32 = 60;
+
+/// A range of a request.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) range: Range<Timestamp>,
+    /// Whether nothing was said of its beginning, and more is kept than one answer has.
+    pub(super) cut: bool,
+}
 
 /// The parameters of a request.
 #[derive(Debug)]
@@ -151,10 +162,6 @@ impl Query {
         }
     }
 
-    pub(super) fn precision(&self, kept: &Precisions) -> Result<Precision, Problem> {
-        Ok(self.kept(kept)?.precision)
-    }
-
     /// A precision, and how much is kept of it.
     pub(super) fn kept(&self, kept: &Precisions) -> Result<Retention, Problem> {
         let value = self.one("precision")?;
@@ -165,18 +172,26 @@ impl Query {
         })
     }
 
-    /// From the oldest bucket that is kept to the current one, where nothing else is said.
-    pub(super) fn range(
-        &self,
-        precision: Precision,
-        kept: &Precisions,
-        now: Timestamp,
-    ) -> Result<Range<Timestamp>, Problem> {
-        let oldest = || kept.retention(precision).map_or(now, |retention| retention.oldest(now));
-        let from = self.time("from")?.unwrap_or_else(oldest);
+    /// The precision asked for; that of minutes, or the finest, where none is.
+    pub(super) fn kept_or_usual(&self, kept: &Precisions) -> Result<Retention, Problem> {
+        match self.one("precision")? {
+            None => Ok(usual(kept)),
+            Some(_) => self.kept(kept),
+        }
+    }
+
+    /// From the oldest bucket that is kept to the current one, where nothing else is said; of more than
+    /// `most` buckets, which one answer can have, the latest.
+    pub(super) fn range_of(&self, kept: Retention, most: u64, now: Timestamp) -> Result<Asked, Problem> {
+        let precision = kept.precision;
         let to = self.time("to")?.unwrap_or_else(|| precision.bucket(now).end());
+        let oldest = kept.oldest(now);
+        let length = most.saturating_sub(1).saturating_mul(precision.as_seconds().into());
+        let latest = precision.bucket(to.minus(1)).start.minus(length);
+        let said = self.time("from")?;
+        let from = said.unwrap_or(oldest.max(latest));
         if from < to {
-            return Ok(from..to);
+            return Ok(Asked { range: from..to, cut: said.is_none() && oldest < latest });
         }
         let (parameter, allowed) = match self.one("to")? {
             Some(_) => ("to", format!("Unix seconds after {from}")),
@@ -205,6 +220,11 @@ impl Query {
             None => Ok(first),
         }
     }
+}
+
+/// The precision of what names none: minutes where they are kept, or the finest.
+pub(super) fn usual(kept: &Precisions) -> Retention {
+    kept.of_width(USUAL).or_else(|| kept.iter().next()).expect("a set of precisions is never empty")
 }
 
 /// The precision of this width, wherever its buckets begin, or the one of this text in full.

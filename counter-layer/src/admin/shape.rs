@@ -10,6 +10,21 @@ pub(super) struct Counters {
     pub(super) counters: Vec<KnownCounter>,
     /// What `after` is to be for the page that follows, where there is one.
     pub(super) next: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
+/// Something in the store that is not what belongs there, so that what it should be is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(super) struct Unreadable {
+    /// The key in the store.
+    key: String,
+    /// What is wrong with it.
+    reason: String,
+    /// The starts of the buckets whose counts are therefore not known, where it is some of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    buckets: Vec<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -18,8 +33,8 @@ pub(super) struct KnownCounter {
     pub(super) counter: String,
     /// The precisions that it has samples of, in seconds, ascending.
     pub(super) precisions: Vec<u32>,
-    /// Everything it ever counted.
-    pub(super) lifetime: u64,
+    /// Everything it ever counted; null where that cannot be read.
+    pub(super) lifetime: Option<u64>,
 }
 
 /// The samples of one counter, or of several.
@@ -45,8 +60,14 @@ pub(super) struct Series {
     pub(super) counter: String,
     /// The width of the buckets in seconds.
     pub(super) precision: u32,
+    /// The range, where none was asked for and more is kept than one answer has: its first second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) from: Option<u64>,
     /// Ascending.
     pub(super) samples: Vec<Sample>,
+    /// What of it cannot be read; there is no sample of that, and not 0 either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unreadable: Option<Unreadable>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -73,13 +94,16 @@ pub(super) struct Total {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(super) struct Lifetimes {
     pub(super) lifetimes: Vec<Lifetime>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unreadable: Vec<Unreadable>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(super) struct Lifetime {
     pub(super) counter: String,
-    pub(super) total: u64,
+    /// Null where it cannot be read.
+    pub(super) total: Option<u64>,
 }
 
 /// The counters with the most hits of a range, the first first.
@@ -90,6 +114,9 @@ pub(super) struct Top {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) top: Vec<Place>,
+    /// What cannot be read: its counters have no place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unreadable: Vec<Unreadable>,
 }
 
 #[derive(Debug, Serialize)]
@@ -213,7 +240,45 @@ impl Series {
         } else {
             series.samples.iter().copied().map(Sample::from).collect()
         };
-        Self { counter: counter.to_string(), precision: series.precision.as_seconds(), samples }
+        Self {
+            counter: counter.to_string(),
+            precision: series.precision.as_seconds(),
+            from: None,
+            samples,
+            unreadable: series.unreadable.clone().map(Unreadable::from),
+        }
+    }
+
+    /// Of a counter under whose key there is something else.
+    pub(super) fn unreadable(counter: &CounterName, precision: u32, why: counter_core::Unreadable) -> Self {
+        Self {
+            counter: counter.to_string(),
+            precision,
+            from: None,
+            samples: Vec::new(),
+            unreadable: Some(why.into()),
+        }
+    }
+}
+
+/// What an answer names of what cannot be read.
+const NAMED: usize = 100;
+
+impl Unreadable {
+    /// Each key once, and 100 at most.
+    pub(super) fn list(all: impl IntoIterator<Item = counter_core::Unreadable>) -> Vec<Self> {
+        let mut list: Vec<_> = all.into_iter().map(Self::from).collect();
+        list.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
+        list.dedup();
+        list.truncate(NAMED);
+        list
+    }
+}
+
+impl From<counter_core::Unreadable> for Unreadable {
+    fn from(unreadable: counter_core::Unreadable) -> Self {
+        let counter_core::Unreadable { key, reason, buckets, .. } = unreadable;
+        Self { key, reason, buckets: buckets.into_iter().map(counter_core::Timestamp::as_unix).collect() }
     }
 }
 

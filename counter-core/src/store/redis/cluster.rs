@@ -96,6 +96,21 @@ impl Cluster {
         }
     }
 
+    pub(super) async fn call_each(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        let node = self.owner(key).await?;
+        match self.learn(node.call_each(key, calls.clone()).await) {
+            Err(error) if says(&error, "MOVED") => {
+                let node = self.owner(key).await?;
+                self.learn(node.call_each(key, calls).await)
+            }
+            answer => answer,
+        }
+    }
+
     /// The connection to the master of a key's slot.
     pub(super) async fn owner(&self, key: &str) -> Result<Arc<Connection>, Error> {
         let stale = self.map().stale;

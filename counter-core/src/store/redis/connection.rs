@@ -107,6 +107,34 @@ impl Connection {
         answers.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
     }
 
+    /// Sends several commands at once, for answers in the same order; of keys that are not what the command is
+    /// for, what the server said.
+    pub(super) async fn call_each(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        let (link, asked) = (self.link(), calls.len());
+        let pipeline = link.client.pipeline();
+        let with_options = pipeline.with_options(&self.options);
+        for (name, arguments) in calls {
+            let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
+            queued.map_err(|error| self.explain(&link, error))?;
+        }
+        let answers = link.unless_broken(async { Ok(pipeline.try_all::<Value>().await) }).await;
+        let answers = answers.map_err(|error| self.explain(&link, error))?;
+        let each = |answer: Result<Value, FredError>| match answer {
+            Err(error) if is_of_the_key(&error) => Ok(Err(explain(error))),
+            answer => answer.map(Ok).map_err(|error| self.explain(&link, error)),
+        };
+        let answers = answers.into_iter().map(each).collect::<Result<Vec<_>, _>>()?;
+        if answers.len() != asked {
+            return Err(unavailable("not as many answers as commands"));
+        }
+        link.answered();
+        Ok(answers)
+    }
+
     /// Begins to make a connection that is not made again when it breaks.
     pub(super) fn connect_once(&self) -> Result<Link, Error> {
         Link::open_once(self.config()).map_err(explain)
@@ -199,6 +227,12 @@ pub(super) fn explain(error: FredError) -> Error {
     };
     let kind = if unreachable { ErrorKind::Unavailable } else { ErrorKind::Refused };
     Error::new(kind).caused_by(error)
+}
+
+/// Whether a server answered that a key is not what the command is for: another command of the same
+/// pipeline may well succeed.
+fn is_of_the_key(error: &FredError) -> bool {
+    ["WRONGTYPE", "INVALIDOBJ"].iter().any(|code| answers(error.details(), code))
 }
 
 /// Whether these are a server's words: they begin with a code such as `ERR` or `READONLY`.

@@ -42,6 +42,19 @@ impl Route {
         }
     }
 
+    /// Sends several commands at once to the server of this key, for answers in the same order; of keys that
+    /// are not what the command is for, what the server said.
+    pub(super) async fn call_each(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        match self {
+            Self::One(server) | Self::Own(server, _) => server.call_each(key, calls).await,
+            Self::Cluster(cluster) => cluster.call_each(key, calls).await,
+        }
+    }
+
     /// The connection that commands for this key take.
     pub(super) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {

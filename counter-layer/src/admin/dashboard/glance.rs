@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use counter_core::{CounterName, Error, Health, Ledger, Stats, Store, Timestamp};
+use counter_core::{CounterName, Error, Health, Ledger, Store, Timestamp};
 use futures_util::future::try_join4;
 
 use super::period::Period;
+use super::reader::{self, Reader};
 use super::text::{self, Change};
 use super::view::HITS;
 use crate::facet::{AGENTS, METHODS, STATUSES};
@@ -40,7 +41,7 @@ pub(super) struct Status {
 
 impl Glance {
     pub(super) async fn read<S: Store>(
-        stats: &Stats<S>,
+        reader: &Reader<'_, S>,
         period: &Period,
         now: Timestamp,
     ) -> Result<Self, Error> {
@@ -50,48 +51,56 @@ impl Glance {
             .filter_map(|name| CounterName::new(name).ok())
             .collect();
         let (totals, before, uniques, (recent, seconds)) = try_join4(
-            period.totals(stats, &names),
-            period.befores(stats, &names[..1]),
-            period.visitors(stats, &names[..1]),
-            recent(stats, &names[0], now),
+            period.totals(reader, &names),
+            period.befores(reader, &names[..1]),
+            period.visitors(reader, &names[..1]),
+            recent(reader, &names[0], now),
         )
         .await?;
-        let uniques = uniques.and_then(|uniques| uniques.first().copied());
+        let uniques = uniques.and_then(|uniques| uniques.first().copied().flatten());
         let of = |wanted: &[&str]| {
-            let mut all = names.iter().zip(&totals);
-            all.by_ref().filter(|(name, _)| wanted.contains(&&***name)).map(|(_, total)| *total).sum::<u64>()
+            let all = names.iter().zip(&totals).filter(|(name, _)| wanted.contains(&&***name));
+            all.map(|(_, total)| *total).sum::<Option<u64>>()
         };
         let (hits, answers, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
         Ok(Self {
-            rate: text::rate(recent, seconds),
+            rate: recent.map_or_else(text::unknown, |recent| text::rate(recent, seconds)),
             recent: text::about(seconds),
             period: period.name.clone(),
-            total: text::grouped(hits),
-            change: text::change(hits, before.first().copied().unwrap_or_default()),
+            total: hits.map_or_else(text::unknown, text::grouped),
+            change: hits.and_then(|hits| text::change(hits, before.first().copied().unwrap_or_default())),
             visitors: uniques.map(|uniques| text::grouped(uniques.visitors)),
             visitors_error: uniques
                 .map(|uniques| format!("± {:.1} %", uniques.standard_error * 100.0))
                 .unwrap_or_default(),
-            errors: text::share(of(&["status:5xx", "status:failed"]), answers),
-            refused: text::share(of(&["status:4xx"]), answers),
-            bots: text::share(of(&["agent:bot"]), agents),
+            errors: share(of(&["status:5xx", "status:failed"]), answers),
+            refused: share(of(&["status:4xx"]), answers),
+            bots: share(of(&["agent:bot"]), agents),
         })
     }
 }
 
+fn share(part: Option<u64>, whole: Option<u64>) -> Option<String> {
+    text::share(part?, whole?)
+}
+
 /// The hits of the last seconds that are complete, and how many seconds these are.
-async fn recent<S: Store>(stats: &Stats<S>, hits: &CounterName, now: Timestamp) -> Result<(u64, u64), Error> {
-    let Some(finest) = stats.grid().counts.iter().next() else { return Ok((0, RECENT)) };
+async fn recent<S: Store>(
+    reader: &Reader<'_, S>,
+    hits: &CounterName,
+    now: Timestamp,
+) -> Result<(Option<u64>, u64), Error> {
+    let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok((Some(0), RECENT)) };
     let width = u64::from(finest.precision.as_seconds());
     // The last flush may be under way.
     let end = finest.precision.bucket(now.minus(1)).start;
     let length = RECENT.next_multiple_of(width);
     let start = end.minus(length).max(finest.oldest(now));
     if start >= end {
-        return Ok((0, length));
+        return Ok((Some(0), length));
     }
-    let count = stats.total(hits, finest.precision, start..end).await?;
-    Ok((count, end.as_unix() - start.as_unix()))
+    let series = reader.several(std::slice::from_ref(hits), finest.precision, start..end).await?;
+    Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
 }
 
 /// Whether a counter is one of the fixed ones beside the pages.

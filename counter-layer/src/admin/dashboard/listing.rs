@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 
-use counter_core::{CounterName, Error, Stats, Store, Timestamp};
+use counter_core::{CounterName, Error, Series, Store, Timestamp};
 use futures_util::future::try_join4;
 
 use super::super::chart;
 use super::glance::is_page;
 use super::period::Period;
+use super::reader::Reader;
 use super::text::{self, Change};
 use super::view::{HITS, Sort, View};
 
@@ -72,31 +73,33 @@ pub(super) struct Top {
 /// A counter with what it may be sorted by.
 struct Entry {
     name: CounterName,
-    total: u64,
-    by: u64,
+    /// Nothing where it cannot be read.
+    total: Option<u64>,
+    /// What is not known comes last.
+    by: Option<u64>,
 }
 
 impl Listing {
     pub(super) async fn read<S: Store>(
-        stats: &Stats<S>,
+        reader: &Reader<'_, S>,
         view: &View,
         period: &Period,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        let (names, is_cut) = all(stats).await?;
-        let totals = period.totals(stats, &names).await?;
+        let (names, is_cut) = reader.counters(COUNTERS).await?;
+        let totals = period.totals(reader, &names).await?;
         let mut entries: Vec<_> =
             names.into_iter().zip(totals).map(|(name, total)| Entry { name, total, by: total }).collect();
-        let hits = entries.iter().find(|entry| *entry.name == *HITS).map_or(0, |entry| entry.total);
+        let hits = entries.iter().find(|entry| *entry.name == *HITS).map_or(Some(0), |entry| entry.total);
         let top = top(view, &entries);
         let wanted = view.search.to_lowercase();
         entries.retain(|entry| wanted.is_empty() || entry.name.to_lowercase().contains(&wanted));
         let mut note = is_cut
             .then(|| format!("Only the first {} counters are looked at.", text::grouped(COUNTERS as u64)));
-        if !order(stats, view, period, &mut entries).await? {
+        if !order(reader, view, period, &mut entries).await? {
             note = Some(format!(
                 "By hits, since visitors are compared among {} counters at most: search for fewer.",
-                text::grouped(period.comparable(&stats.grid().visitors) as u64)
+                text::grouped(period.comparable(&reader.stats.grid().visitors) as u64)
             ));
         }
 
@@ -110,7 +113,7 @@ impl Listing {
         };
         Ok(Self {
             columns: headings(view, period),
-            rows: rows(stats, view, period, &entries, hits, now).await?,
+            rows: rows(reader, view, period, &entries, hits, now).await?,
             top,
             shown,
             before: leaf.checked_sub(1).map(|leaf| view.but(|view| view.leaf = leaf)),
@@ -120,22 +123,9 @@ impl Listing {
     }
 }
 
-/// All counters by name, and whether there are more.
-async fn all<S: Store>(stats: &Stats<S>) -> Result<(Vec<CounterName>, bool), Error> {
-    let (mut names, mut after) = (Vec::new(), None);
-    loop {
-        let page = stats.known(after.as_ref(), 1000).await?;
-        names.extend(page.counters.into_iter().map(|(name, _)| name));
-        after = page.next;
-        if after.is_none() || names.len() >= COUNTERS {
-            return Ok((names, after.is_some()));
-        }
-    }
-}
-
 /// Sorts, and tells whether by what was asked for.
 async fn order<S: Store>(
-    stats: &Stats<S>,
+    reader: &Reader<'_, S>,
     view: &View,
     period: &Period,
     entries: &mut [Entry],
@@ -146,23 +136,24 @@ async fn order<S: Store>(
         Sort::Name => return Ok(true),
         Sort::Total => {}
         Sort::Lifetime => {
-            for (entry, lifetime) in entries.iter_mut().zip(stats.lifetimes(&names).await?) {
+            for (entry, lifetime) in entries.iter_mut().zip(reader.lifetimes(&names).await?) {
                 entry.by = lifetime;
             }
         }
         Sort::Change => {
-            for (entry, before) in entries.iter_mut().zip(period.befores(stats, &names).await?) {
+            for (entry, before) in entries.iter_mut().zip(period.befores(reader, &names).await?) {
                 // In thousandths of what was; what was not there before comes last.
-                let part = u128::from(entry.total) * 1000;
-                let part = part.checked_div(u128::from(before)).map_or(0, |part| part.saturating_add(1));
-                entry.by = u64::try_from(part).unwrap_or(u64::MAX);
+                entry.by = entry.total.map(|total| {
+                    let part = (u128::from(total) * 1000).checked_div(u128::from(before));
+                    u64::try_from(part.map_or(0, |part| part.saturating_add(1))).unwrap_or(u64::MAX)
+                });
             }
         }
-        Sort::Uniques if names.len() > period.comparable(&stats.grid().visitors) => as_asked = false,
+        Sort::Uniques if names.len() > period.comparable(&reader.stats.grid().visitors) => as_asked = false,
         Sort::Uniques => {
-            let uniques = period.visitors(stats, &names).await?;
+            let uniques = period.visitors(reader, &names).await?;
             for (entry, uniques) in entries.iter_mut().zip(uniques.into_iter().flatten()) {
-                entry.by = uniques.visitors;
+                entry.by = uniques.map(|uniques| uniques.visitors);
             }
         }
     }
@@ -172,11 +163,11 @@ async fn order<S: Store>(
 }
 
 async fn rows<S: Store>(
-    stats: &Stats<S>,
+    reader: &Reader<'_, S>,
     view: &View,
     period: &Period,
     entries: &[Entry],
-    hits: u64,
+    hits: Option<u64>,
     now: Timestamp,
 ) -> Result<Vec<Row>, Error> {
     if entries.is_empty() {
@@ -185,20 +176,20 @@ async fn rows<S: Store>(
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
     let (precision, range) = (view.precision.precision, view.range(now));
     let (series, befores, lifetimes, uniques) = try_join4(
-        stats.several(&names, precision, range.clone()),
-        period.befores(stats, &names),
-        stats.lifetimes(&names),
-        period.visitors(stats, &names),
+        reader.several(&names, precision, range.clone()),
+        period.befores(reader, &names),
+        reader.lifetimes(&names),
+        period.visitors(reader, &names),
     )
     .await?;
-    let visitors = |place: usize| uniques.as_ref().and_then(|uniques| uniques.get(place).copied());
+    let visitors = |place: usize| uniques.as_ref().and_then(|uniques| uniques.get(place).copied().flatten());
     // The current bucket would pull every line down.
     let last = precision.bucket(now).start;
     let mut rows = Vec::with_capacity(entries.len());
     let read = entries.iter().zip(series).zip(befores).zip(lifetimes);
     for (place, (((entry, series), before), lifetime)) in read.enumerate() {
         let whole = precision.starts(range.clone()).filter(|start| *start < last).count();
-        let counts: Vec<_> = series.zero_filled().take(whole).map(|sample| sample.count).collect();
+        let counts: Vec<_> = counts(series.as_ref(), whole);
         let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
         rows.push(Row {
             address: view.counter(&entry.name),
@@ -211,28 +202,35 @@ async fn rows<S: Store>(
                 text::grouped(most.unwrap_or_default())
             ),
             name: entry.name.to_string(),
-            total: text::grouped(entry.total),
-            share: text::share(entry.total, hits),
+            total: entry.total.map_or_else(text::unknown, text::grouped),
+            share: entry.total.zip(hits).and_then(|(total, hits)| text::share(total, hits)),
             // The counters of facets have none.
             visitors: visitors(place)
                 .filter(|uniques| uniques.visitors > 0 || is_page(&entry.name))
                 .map(|uniques| text::grouped(uniques.visitors)),
-            change: text::change(entry.total, before),
-            lifetime: text::grouped(lifetime),
+            change: entry.total.and_then(|total| text::change(total, before)),
+            lifetime: lifetime.map_or_else(text::unknown, text::grouped),
         });
     }
     Ok(rows)
 }
 
+/// The counts of the first buckets of a series, of those that can be read.
+fn counts(series: Option<&Series>, whole: usize) -> Vec<u64> {
+    let samples = series.into_iter().flat_map(Series::zero_filled);
+    samples.take(whole).map(|sample| sample.count).collect()
+}
+
 fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
-    let mut pages: Vec<_> = entries.iter().filter(|entry| entry.total > 0 && is_page(&entry.name)).collect();
-    pages.sort_by_key(|entry| Reverse(entry.total));
-    let most = pages.first().map_or(1, |entry| entry.total);
-    let top = |entry: &&Entry| Top {
-        name: entry.name.to_string(),
-        address: view.counter(&entry.name),
-        total: text::grouped(entry.total),
-        percent: text::percent(entry.total, most),
+    let known = entries.iter().filter_map(|entry| Some((&entry.name, entry.total?)));
+    let mut pages: Vec<_> = known.filter(|(name, total)| *total > 0 && is_page(name)).collect();
+    pages.sort_by_key(|(_, total)| Reverse(*total));
+    let most = pages.first().map_or(1, |(_, total)| *total);
+    let top = |(name, total): &(&CounterName, u64)| Top {
+        name: name.to_string(),
+        address: view.counter(name),
+        total: text::grouped(*total),
+        percent: text::percent(*total, most),
     };
     pages.iter().take(TOP).map(top).collect()
 }

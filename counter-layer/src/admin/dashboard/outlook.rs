@@ -2,7 +2,7 @@
 
 use counter_core::{Error, Stats, Store, Timestamp};
 #[cfg(feature = "forecast")]
-use counter_core::{Forecast, ForecastError, Method};
+use counter_core::{ErrorKind, Forecast, ForecastError, Method};
 
 use super::super::chart::Expected;
 #[cfg(feature = "forecast")]
@@ -33,7 +33,9 @@ pub(super) async fn read<S: Store>(
     }
     match forecast {
         Ok(forecast) => Ok(Some(Foresight::of(&forecast))),
-        Err(ForecastError::Unread(error)) => Err(error),
+        Err(ForecastError::Unread(error)) if !matches!(error.kind(), ErrorKind::Malformed { .. }) => {
+            Err(error)
+        }
         Err(refused) => {
             let words = format!("Nothing is expected yet: {refused}.");
             Ok(Some(Foresight { points: Vec::new(), unusual: Vec::new(), words }))

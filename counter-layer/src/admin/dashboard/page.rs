@@ -11,6 +11,7 @@ use super::glance::{Glance, Status};
 use super::listing::Listing;
 use super::period::Period;
 use super::plot::{Plot, plot};
+use super::reader::Reader;
 use super::text::{self, Change, Style};
 use super::view::{Page, View};
 
@@ -26,6 +27,7 @@ pub(super) struct Site {
     search: String,
     search_fields: Vec<(&'static str, String)>,
     everything: String,
+    unread: Option<String>,
 }
 
 /// The page of one counter.
@@ -44,6 +46,7 @@ pub(super) struct Counter {
     lifetime: String,
     days: Vec<Day>,
     days_style: &'static str,
+    unread: Option<String>,
 }
 
 /// What moves, by itself: what the script asks for every second.
@@ -75,6 +78,8 @@ struct Frame {
     zone: String,
     utc: bool,
     logout: Option<String>,
+    /// When buckets and days begin.
+    beginning: String,
 }
 
 /// Numbers and chart.
@@ -105,10 +110,11 @@ const DAYS: u64 = 14;
 impl Site {
     pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
+        let reader = Reader::new(stats);
         let (moving, listing) =
-            try_join(Moving::read(stats, view, now), Listing::read(stats, view, &period, now)).await?;
+            try_join(Moving::read(&reader, view, now), Listing::read(&reader, view, &period, now)).await?;
         Ok(Self {
-            frame: Frame::of(view),
+            frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
             listing,
@@ -116,6 +122,7 @@ impl Site {
             search: view.search.clone(),
             search_fields: view.fields(&["q", "page"]),
             everything: view.but(|view| (view.search, view.leaf) = (String::new(), 0)),
+            unread: reader.unread(),
         })
     }
 }
@@ -126,53 +133,60 @@ impl Counter {
         let counter = &view.counters[..1];
         let hits: Vec<_> = CounterName::new(super::view::HITS).into_iter().collect();
         let days_kept = stats.grid().counts.of_width(86_400);
+        let reader = Reader::new(stats);
         let days = async {
             match days_kept {
-                Some(kept) => days(stats, &counter[0], kept, now).await,
+                Some(kept) => days(&reader, &counter[0], kept, now).await,
                 None => Ok(Vec::new()),
             }
         };
         let ((moving, days), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
-            try_join(Moving::read(stats, view, now), days),
+            try_join(Moving::read(&reader, view, now), days),
             try_join3(
-                period.totals(stats, counter),
-                period.befores(stats, counter),
-                period.totals(stats, &hits),
+                period.totals(&reader, counter),
+                period.befores(&reader, counter),
+                period.totals(&reader, &hits),
             ),
-            try_join(stats.lifetimes(counter), period.visitors(stats, counter)),
+            try_join(reader.lifetimes(counter), period.visitors(&reader, counter)),
         )
         .await?;
-        let first = |counts: &[u64]| counts.first().copied().unwrap_or_default();
-        let (total, before) = (first(&totals), first(&befores));
+        let first = |counts: &[Option<u64>]| counts.first().copied().unwrap_or(Some(0));
+        let (total, before) = (first(&totals), befores.first().copied().unwrap_or_default());
         Ok(Self {
-            frame: Frame::of(view),
+            frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
             name: counter[0].to_string(),
             period: period.name,
-            total: text::grouped(total),
-            change: text::change(total, before),
-            share: text::share(total, first(&hits)),
+            total: total.map_or_else(text::unknown, text::grouped),
+            change: total.and_then(|total| text::change(total, before)),
+            share: total.zip(first(&hits)).and_then(|(total, hits)| text::share(total, hits)),
             visitors: uniques
-                .and_then(|uniques| uniques.first().copied())
+                .and_then(|uniques| uniques.first().copied().flatten())
                 .map(|uniques| text::grouped(uniques.visitors)),
-            lifetime: text::grouped(first(&lifetimes)),
+            lifetime: first(&lifetimes).map_or_else(text::unknown, text::grouped),
             days,
             days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
+            unread: reader.unread(),
         })
     }
 }
 
 impl Moving {
-    pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
+    pub(super) async fn read<S: Store>(
+        reader: &Reader<'_, S>,
+        view: &View,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let glance = async {
             match view.page {
-                Page::Site => Glance::read(stats, &period, now).await.map(Some),
+                Page::Site => Glance::read(reader, &period, now).await.map(Some),
                 Page::Counter => Ok(None),
             }
         };
-        let (glance, Plot { chart, outlook }) = try_join(glance, plot(stats, view, now)).await?;
+        let (glance, Plot { chart, outlook }) = try_join(glance, plot(reader, view, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
         let mut label = format!("{} per {}, {} of them", names.join(", "), text::unit(width), view.span);
@@ -186,12 +200,17 @@ impl Moving {
 
 impl Trouble {
     pub(super) fn of<S: Store>(stats: &Stats<S>, view: &View, title: &'static str, text: String) -> Self {
-        Self { frame: Frame::of(view), title, text, status: Status::of(&stats.ledger(), &stats.health()) }
+        Self {
+            frame: Frame::of(stats, view),
+            title,
+            text,
+            status: Status::of(&stats.ledger(), &stats.health()),
+        }
     }
 }
 
 impl Frame {
-    fn of(view: &View) -> Self {
+    fn of<S: Store>(stats: &Stats<S>, view: &View) -> Self {
         Self {
             style: format!("{}{}", view.mount, assets::style()),
             script: format!("{}{}", view.mount, assets::script()),
@@ -202,20 +221,23 @@ impl Frame {
             zone: view.but(|view| view.utc = !view.utc),
             utc: view.utc,
             logout: view.logout(),
+            beginning: text::beginning(&stats.grid().counts),
         }
     }
 }
 
 /// The last days of a counter, the last one first.
 async fn days<S: Store>(
-    stats: &Stats<S>,
+    reader: &Reader<'_, S>,
     counter: &CounterName,
     kept: Retention,
     now: Timestamp,
 ) -> Result<Vec<Day>, Error> {
     let today = kept.precision.bucket(now).start;
     let from = today.minus((DAYS - 1) * 86_400).max(kept.oldest(now));
-    let series = stats.series(counter, kept.precision, from..today.plus(86_400)).await?;
+    let counter = std::slice::from_ref(counter);
+    let series = reader.several(counter, kept.precision, from..today.plus(86_400)).await?;
+    let Some(series) = series.into_iter().next().flatten() else { return Ok(Vec::new()) };
     let most = series.samples.iter().map(|sample| sample.count).max().unwrap_or_default();
     let day = |sample: &counter_core::Sample| Day {
         iso: text::iso(sample.start),

@@ -2,12 +2,16 @@
 
 use std::ops::Range;
 
-use counter_core::{CounterName, Error, Precision, Precisions, Retention, Stats, Store, Timestamp, Uniques};
+use counter_core::{CounterName, Error, Precision, Precisions, Retention, Store, Timestamp, Uniques};
 
+use super::reader::{self, Reader};
 use super::text;
 
 /// Seconds of a day.
 const DAY: u32 = 86_400;
+
+/// Buckets that a period has at most, so that all counters can be read: a day has 1,440 minutes.
+const BUCKETS: u64 = 1500;
 
 /// Samples that are read at once.
 const SAMPLES: u64 = 200_000;
@@ -35,16 +39,23 @@ struct Before {
 }
 
 impl Period {
-    /// Today by the coarsest precision that knows it, and yesterday by the finest. Where none does, all
-    /// that is kept of the precision that goes back furthest, or of `some`. A day begins when those that
-    /// are kept do, and otherwise at midnight UTC.
+    /// Today by the coarsest precision that knows it, and yesterday by the finest. Where none does, what
+    /// is kept of the precision that goes back furthest, or of `some`. A day begins when those that
+    /// are kept do, and otherwise at midnight UTC. Seconds are too many for a day: of each precision, the
+    /// latest 1,500 buckets are looked at.
     pub(super) fn of(kept: &Precisions, some: Retention, now: Timestamp) -> Self {
         let days = kept.of_width(DAY).map_or_else(utc_days, |kept| kept.precision);
         let midnight = days.bucket(now).start;
         let of_days = kept.iter().filter(|kept| kept.precision.divides(days));
+        let fits = |kept: &Retention| u64::from(DAY / kept.precision.as_seconds()) <= BUCKETS;
+        let of_days = of_days.filter(fits);
         let Some(coarse) = of_days.clone().filter(|kept| kept.oldest(now) <= midnight).last() else {
-            let longest = kept.iter().min_by_key(|kept| kept.oldest(now)).unwrap_or(some);
-            let range = longest.oldest(now)..longest.precision.bucket(now).end();
+            let oldest = |kept: &Retention| {
+                let length = (BUCKETS - 1) * u64::from(kept.precision.as_seconds());
+                kept.oldest(now).max(kept.precision.bucket(now).start.minus(length))
+            };
+            let longest = kept.iter().min_by_key(oldest).unwrap_or(some);
+            let range = oldest(&longest)..longest.precision.bucket(now).end();
             let length = range.end.as_unix() - range.start.as_unix();
             let name = format!("in the last {}", text::span(length));
             return Self { name, precision: longest.precision, range, before: None };
@@ -61,16 +72,16 @@ impl Period {
         Self { name: "today".to_owned(), precision: coarse.precision, range, before }
     }
 
-    /// What each of these counted in it.
+    /// What each of these counted in it, where that can be read.
     pub(super) async fn totals<S: Store>(
         &self,
-        stats: &Stats<S>,
+        reader: &Reader<'_, S>,
         counters: &[CounterName],
-    ) -> Result<Vec<u64>, Error> {
+    ) -> Result<Vec<Option<u64>>, Error> {
         let mut totals = Vec::with_capacity(counters.len());
         for counters in counters.chunks(at_once(self.precision, &self.range)) {
-            let series = stats.several(counters, self.precision, self.range.clone()).await?;
-            totals.extend(series.iter().map(counter_core::Series::total));
+            let series = reader.several(counters, self.precision, self.range.clone()).await?;
+            totals.extend(series.into_iter().map(reader::total));
         }
         Ok(totals)
     }
@@ -79,15 +90,19 @@ impl Period {
     /// that; 0 where nothing is known.
     pub(super) async fn befores<S: Store>(
         &self,
-        stats: &Stats<S>,
+        reader: &Reader<'_, S>,
         counters: &[CounterName],
     ) -> Result<Vec<u64>, Error> {
         let Some(before) = &self.before else { return Ok(vec![0; counters.len()]) };
         let last = before.precision.bucket(before.range.end.minus(1)).start;
         let mut sums = Vec::with_capacity(counters.len());
         for counters in counters.chunks(at_once(before.precision, &before.range)) {
-            let series = stats.several(counters, before.precision, before.range.clone()).await?;
+            let series = reader.several(counters, before.precision, before.range.clone()).await?;
             sums.extend(series.iter().map(|series| {
+                // Nothing can be compared with what is not known.
+                let Some(series) = series.as_ref().filter(|series| series.known_total().is_ok()) else {
+                    return 0;
+                };
                 let part = |sample: &counter_core::Sample| {
                     if sample.start < last {
                         return sample.count;
@@ -102,14 +117,17 @@ impl Period {
         Ok(sums)
     }
 
-    /// How many visitors each of these had in it; nothing where no precision of visitors tells.
+    /// How many visitors each of these had in it, where that can be read; nothing where no precision of
+    /// visitors tells.
     pub(super) async fn visitors<S: Store>(
         &self,
-        stats: &Stats<S>,
+        reader: &Reader<'_, S>,
         counters: &[CounterName],
-    ) -> Result<Option<Vec<Uniques>>, Error> {
-        match self.of_visitors(&stats.grid().visitors) {
-            Some(precision) => stats.uniques_of_each(counters, precision, self.range.clone()).await.map(Some),
+    ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
+        match self.of_visitors(&reader.stats.grid().visitors) {
+            Some(precision) => {
+                reader.uniques_of_each(counters, precision, self.range.clone()).await.map(Some)
+            }
             None => Ok(None),
         }
     }

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use counter_core::{Error, Precision, Retention, Sample, Series, Stats, Store, Timestamp};
+use counter_core::{Error, Precision, Retention, Sample, Series, Store, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
 use super::super::chart::{self, Chart, Line, Outlook, Point};
 use super::outlook::{self, Foresight};
+use super::reader::Reader;
 use super::view::View;
 
 /// Until so many seconds after its end a bucket may still get hits from the last flush.
@@ -35,26 +36,32 @@ pub(super) struct Plot {
 /// A bucket without a sample is 0 where the counter is known to have counted before it, whatever
 /// precision knows that, and unknown before. While the store takes nothing, it is unknown after the last
 /// flush.
-pub(super) async fn plot<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Plot, Error> {
+pub(super) async fn plot<S: Store>(
+    reader: &Reader<'_, S>,
+    view: &View,
+    now: Timestamp,
+) -> Result<Plot, Error> {
+    let stats = reader.stats;
     let (kept, range) = (view.precision, view.range(now));
     let precision = kept.precision;
     let failing = stats.health().failing_for;
     let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
     let mut starts: Vec<_> = precision.starts(range.clone()).collect();
     let coarser = || stats.grid().counts.iter().filter(|coarser| coarser.precision > precision);
-    let read = |kept: Retention| stats.several(&view.counters, kept.precision, looked_at(kept, &range, now));
+    let read = |kept: Retention| reader.several(&view.counters, kept.precision, looked_at(kept, &range, now));
     let (series, others, visitors, foresight) = try_join4(
         read(kept),
         try_join_all(coarser().map(read)),
-        visitors(stats, view, &starts, now),
+        visitors(reader, view, &starts, now),
         outlook::read(stats, view, until),
     )
     .await?;
-    let mut since: Vec<_> = series.iter().map(|series| first(series).map(|sample| sample.start)).collect();
+    let mut since: Vec<_> =
+        series.iter().map(|series| first(series.as_ref()).map(|sample| sample.start)).collect();
     for (coarser, others) in coarser().zip(others) {
         for (since, series) in since.iter_mut().zip(others) {
             // Somewhere in its first bucket it began: from the end on that is certain.
-            let certain = first(&series).map(|sample| coarser.precision.bucket(sample.start).end());
+            let certain = first(series.as_ref()).map(|sample| coarser.precision.bucket(sample.start).end());
             *since = [*since, certain].into_iter().flatten().min();
         }
     }
@@ -72,7 +79,10 @@ pub(super) async fn plot<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp
             name: name.to_string(),
             points: starts
                 .iter()
-                .map(|start| known(since).point(precision, *start, count(series, *start)))
+                .map(|start| match count(series.as_ref(), *start) {
+                    Some(count) => known(since).point(precision, *start, count),
+                    None => Point::Unknown,
+                })
                 .collect(),
         })
         .collect();
@@ -123,21 +133,22 @@ fn look_ahead(
 /// The unique visitors of the first counter in each bucket, where they are wanted and there are any of this
 /// precision; nothing in those that are not kept.
 async fn visitors<S: Store>(
-    stats: &Stats<S>,
+    reader: &Reader<'_, S>,
     view: &View,
     starts: &[Timestamp],
     now: Timestamp,
 ) -> Result<Option<Vec<Option<u64>>>, Error> {
     let precision = view.precision.precision;
-    let kept = stats.grid().visitors.retention(precision).filter(|_| view.uniques);
+    let kept = reader.stats.grid().visitors.retention(precision).filter(|_| view.uniques);
     let Some(oldest) = kept.map(|kept| kept.oldest(now)) else { return Ok(None) };
     let counter = view.counters.get(..1).unwrap_or_default();
     let read = async |start: Timestamp| {
         if start < oldest {
             return Ok(None);
         }
-        let uniques = stats.uniques_of_each(counter, precision, start..precision.bucket(start).end()).await?;
-        Ok(uniques.first().map(|uniques| uniques.visitors))
+        let bucket = start..precision.bucket(start).end();
+        let uniques = reader.uniques_of_each(counter, precision, bucket).await?;
+        Ok(uniques.first().copied().flatten().map(|uniques| uniques.visitors))
     };
     try_join_all(starts.iter().map(|start| read(*start))).await.map(Some)
 }
@@ -154,20 +165,22 @@ impl Known {
     }
 }
 
-/// From as long ago as it is kept, or as is reasonable.
+/// From as long before the end of the chart as it is kept, or as is reasonable.
 fn looked_at(kept: Retention, range: &Range<Timestamp>, now: Timestamp) -> Range<Timestamp> {
-    let end = kept.precision.bucket(now).end();
+    let end = kept.precision.bucket(range.end.minus(1)).end();
     let reasonable = end.minus(LOOKED_AT * u64::from(kept.precision.as_seconds()));
     kept.oldest(now).max(reasonable).min(range.start)..end
 }
 
-fn first(series: &Series) -> Option<&Sample> {
-    series.samples.first()
+fn first(series: Option<&Series>) -> Option<&Sample> {
+    series?.samples.first()
 }
 
-fn count(series: &Series, start: Timestamp) -> u64 {
+/// The count of a bucket, if it can be read.
+fn count(series: Option<&Series>, start: Timestamp) -> Option<u64> {
+    let series = series.filter(|series| !series.is_unknown(start))?;
     let place = series.samples.binary_search_by_key(&start, |sample| sample.start);
-    place.map_or(0, |place| series.samples[place].count)
+    Some(place.map_or(0, |place| series.samples[place].count))
 }
 
 #[cfg(test)]

@@ -1,10 +1,15 @@
 //! Numbers, spans and instants in words.
 
-use counter_core::{Precision, Timestamp};
+use counter_core::{Precision, Precisions, Timestamp};
 
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(count: u64) -> String {
     in_groups(&count.to_string())
+}
+
+/// What stands in the place of a number that cannot be read.
+pub(crate) fn unknown() -> String {
+    "unknown".to_owned()
 }
 
 /// A number that need not be whole: with one decimal below ten, and none from there on.
@@ -161,6 +166,26 @@ pub(crate) fn instant(at: Timestamp, style: Style) -> String {
     }
 }
 
+/// When the buckets of a set begin, in a sentence or two.
+pub(crate) fn beginning(kept: &Precisions) -> String {
+    let moved: Vec<_> = kept.iter().map(|kept| kept.precision).filter(|kept| kept.offset() > 0).collect();
+    if moved.is_empty() {
+        return "Buckets and days are those of UTC.".to_owned();
+    }
+    let begins = |precision: &Precision| {
+        let width = u64::from(precision.as_seconds());
+        let offset = precision.offset();
+        let style = if offset.is_multiple_of(60) { Style::Minute } else { Style::Second };
+        let first = instant(Timestamp::from_unix(offset.into()), style);
+        match width {
+            86_400 => format!("days begin at {first} UTC"),
+            _ => format!("those of {} begin {} after UTC's", span(width), span(offset.into())),
+        }
+    };
+    let moved = moved.iter().map(begins).collect::<Vec<_>>().join(", ");
+    format!("Buckets are those of UTC, but {moved}.")
+}
+
 /// As machines read it.
 pub(crate) fn iso(at: Timestamp) -> String {
     let (year, month, day) = date(at.as_unix() / 86_400);
@@ -285,6 +310,18 @@ mod tests {
             let start = precision.bucket(Timestamp::from_unix(1_795_219_199)).start;
             assert_eq!(instant(start, Style::of(precision)), text, "{precision}");
         }
+    }
+
+    #[test]
+    fn a_page_says_when_its_days_begin() {
+        let kept = Precisions::default();
+        assert_eq!(beginning(&kept), "Buckets and days are those of UTC.");
+        assert_eq!(beginning(&kept.clone().utc_offset(0)), beginning(&kept));
+        assert_eq!(
+            beginning(&kept.utc_offset(19_800)),
+            "Buckets are those of UTC, but those of 1 h begin 30 min after UTC's, \
+             those of 5 h begin 270 min after UTC's, days begin at 18:30 UTC."
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl View {
             mount: mount.to_owned(),
             page,
             counters: Vec::new(),
-            precision: usual(kept),
+            precision: query::usual(kept),
             span: 0,
             to: None,
             uniques: false,
@@ -192,7 +192,7 @@ impl View {
         if !usual {
             fields.extend(self.counters.iter().map(|counter| ("counter", counter.to_string())));
         }
-        if self.precision.precision.as_seconds() != USUAL {
+        if self.precision.precision.as_seconds() != query::USUAL {
             fields.push(("precision", self.precision.precision.as_seconds().to_string()));
         }
         if self.span != self.usual_span() {
@@ -272,13 +272,6 @@ impl View {
 
 /// The counter of all requests.
 pub(crate) const HITS: &str = "hits";
-
-/// The precision of an address that names none, where it is kept.
-const USUAL: u32 = 60;
-
-fn usual(kept: &Precisions) -> Retention {
-    kept.of_width(USUAL).or_else(|| kept.iter().next()).expect("a set of precisions is never empty")
-}
 
 impl Sort {
     pub(crate) fn name(self) -> &'static str {

@@ -1,0 +1,73 @@
+use std::fmt;
+
+use super::Sample;
+use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
+
+/// Something in a store that is not what belongs there.
+///
+/// What lies beside the counters, or was put in the place of one, must not take away the rest: reads of
+/// several counters answer it for each of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unreadable {
+    /// The key in the store.
+    pub key: String,
+    /// What is wrong with it, in words.
+    pub reason: String,
+    /// The starts of the buckets whose counts are therefore not known, ascending, where it is some of a
+    /// counter's buckets only; at most those that were asked for.
+    pub buckets: Vec<Timestamp>,
+}
+
+/// The samples of one counter, as [`Store::read_samples`](crate::Store::read_samples) finds them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The samples that can be read, ascending.
+    pub samples: Vec<Sample>,
+    /// What cannot be read beside them.
+    pub unreadable: Option<Unreadable>,
+}
+
+/// A part of the list of counters, as [`Store::read_known`](crate::Store::read_known) finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownReading {
+    /// The counters of each precision, in any order.
+    pub counters: Vec<(CounterName, Precision)>,
+    /// Lists that cannot be read, and what is in others that is no counter.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl Unreadable {
+    /// A whole key.
+    #[must_use]
+    pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { key: key.into(), reason: reason.into(), buckets: Vec::new() }
+    }
+}
+
+impl From<Vec<Sample>> for Reading {
+    fn from(samples: Vec<Sample>) -> Self {
+        Self { samples, unreadable: None }
+    }
+}
+
+impl From<Vec<(CounterName, Precision)>> for KnownReading {
+    fn from(counters: Vec<(CounterName, Precision)>) -> Self {
+        Self { counters, unreadable: Vec::new() }
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the key {:?} cannot be read: {}", self.key, self.reason)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl From<Unreadable> for Error {
+    fn from(unreadable: Unreadable) -> Self {
+        let Unreadable { key, reason, .. } = unreadable;
+        Self::new(ErrorKind::Malformed { key }).caused_by(reason)
+    }
+}

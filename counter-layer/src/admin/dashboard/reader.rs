@@ -1,0 +1,105 @@
+//! The statistics as a page reads them: what cannot be read is not known, and the page says so.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+
+use counter_core::{CounterName, Error, Precision, Series, Stats, Store, Timestamp, Uniques, Unreadable};
+
+/// Keys that a page names.
+const NAMED: usize = 5;
+
+/// The statistics, and what of them could not be read for one page.
+#[derive(Debug)]
+pub(super) struct Reader<'a, S> {
+    pub(super) stats: &'a Stats<S>,
+    /// Reasons by key.
+    unreadable: Mutex<BTreeMap<String, String>>,
+}
+
+impl<'a, S: Store> Reader<'a, S> {
+    pub(super) fn new(stats: &'a Stats<S>) -> Self {
+        Self { stats, unreadable: Mutex::default() }
+    }
+
+    /// The samples of each of these counters; nothing of those that cannot be read.
+    pub(super) async fn several(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Option<Series>>, Error> {
+        let all = self.stats.several(counters, precision, range).await?;
+        let series = all.into_iter().map(|series| self.note(series));
+        Ok(series.inspect(|series| self.look_at(series.as_ref())).collect())
+    }
+
+    /// What each of these counters ever counted.
+    pub(super) async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
+        let all = self.stats.lifetimes_of_each(counters).await?;
+        Ok(all.into_iter().map(|total| self.note(total)).collect())
+    }
+
+    /// How many visitors each of these counters had.
+    pub(super) async fn uniques_of_each(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Option<Uniques>>, Error> {
+        let all = self.stats.uniques_of_each(counters, precision, range).await?;
+        Ok(all.into_iter().map(|uniques| self.note(uniques)).collect())
+    }
+
+    /// All counters by name up to about this number, and whether there are more.
+    pub(super) async fn counters(&self, most: usize) -> Result<(Vec<CounterName>, bool), Error> {
+        let (mut names, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.stats.known(after.as_ref(), 1000).await?;
+            page.unreadable.into_iter().for_each(|unreadable| self.add(unreadable));
+            names.extend(page.counters.into_iter().map(|(name, _)| name));
+            after = page.next;
+            if after.is_none() || names.len() >= most {
+                return Ok((names, after.is_some()));
+            }
+        }
+    }
+
+    /// What the page has to say of what it could not read.
+    pub(super) fn unread(self) -> Option<String> {
+        let unreadable = self.unreadable.into_inner().expect("nothing panics under this lock");
+        if unreadable.is_empty() {
+            return None;
+        }
+        let named = unreadable.iter().take(NAMED).map(|(key, reason)| format!("{key} ({reason})"));
+        let named = named.collect::<Vec<_>>().join("; ");
+        let more = match unreadable.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        Some(format!(
+            "The store holds something else where counts should be, and what cannot be read is shown as \
+             unknown or left out. Look at these keys: {named}{more}."
+        ))
+    }
+
+    fn look_at(&self, series: Option<&Series>) {
+        if let Some(unreadable) = series.and_then(|series| series.unreadable.as_ref()) {
+            self.add(unreadable.clone());
+        }
+    }
+
+    fn note<T>(&self, read: Result<T, Unreadable>) -> Option<T> {
+        read.map_err(|unreadable| self.add(unreadable)).ok()
+    }
+
+    fn add(&self, unreadable: Unreadable) {
+        let mut all = self.unreadable.lock().expect("nothing panics under this lock");
+        all.entry(unreadable.key).or_insert(unreadable.reason);
+    }
+}
+
+/// The sum of a series of which every bucket is known.
+pub(super) fn total(series: Option<Series>) -> Option<u64> {
+    series?.known_total().ok()
+}

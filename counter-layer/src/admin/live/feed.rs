@@ -1,0 +1,195 @@
+//! One reading of the store for all listeners that follow the same counters.
+//!
+//! The first of them that asks after a second has gone by begins it, and all that ask wait for the same
+//! future. Each of them drives it on: one that is dropped, or is not polled any more, holds up none.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use counter_core::{CounterName, Error, Precision, Retention, Series, Stats, Store, Timestamp, Unreadable};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use tokio::time::Instant;
+
+/// Between two readings of the buckets that change as a rule.
+pub(super) const READ: Duration = Duration::from_secs(1);
+/// Between two readings of all that is kept, where hits may arrive late or a counter be forgotten.
+const READ_ALL: Duration = Duration::from_secs(10);
+/// For so many seconds after its end a bucket still changes as a rule.
+const OPEN: u64 = 60;
+
+/// The feeds that have listeners.
+#[derive(Debug)]
+pub(super) struct Feeds<S>(Mutex<HashMap<Followed, Weak<Feed<S>>>>);
+
+/// What listeners follow.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Followed {
+    pub(super) counters: Arc<[CounterName]>,
+    pub(super) precision: Precision,
+}
+
+/// The readings of some counters at one precision.
+pub(super) struct Feed<S> {
+    stats: Stats<S>,
+    followed: Followed,
+    kept: Retention,
+    latest: Mutex<Option<Latest>>,
+}
+
+/// A reading that is made or was made.
+struct Latest {
+    begun: Instant,
+    reading: Shared<BoxFuture<'static, Result<Arc<Reading>, Arc<Error>>>>,
+}
+
+/// What a store had of the counters of a feed.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// When the store had answered.
+    pub(super) done: Instant,
+    /// The start of the first bucket that is followed.
+    pub(super) oldest: Timestamp,
+    /// When all that is followed was read; it may have been by a reading before this one.
+    pub(super) all_read: Instant,
+    /// The start of the first bucket that changes as a rule, and that was read just now.
+    pub(super) open_from: Timestamp,
+    all: Part,
+    open: Part,
+}
+
+/// The samples of each counter.
+type Part = Arc<Vec<Result<Series, Unreadable>>>;
+
+impl<S: Store> Feeds<S> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// The feed of these counters, with as many buckets of each as are kept here.
+    pub(super) fn feed(&self, stats: &Stats<S>, counters: Vec<CounterName>, kept: Retention) -> Arc<Feed<S>> {
+        let followed = Followed { counters: counters.into(), precision: kept.precision };
+        let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(feed) = feeds.get(&followed).and_then(Weak::upgrade) {
+            return feed;
+        }
+        feeds.retain(|_, feed| feed.strong_count() > 0);
+        let feed = Feed { stats: stats.clone(), followed: followed.clone(), kept, latest: Mutex::default() };
+        let feed = Arc::new(feed);
+        feeds.insert(followed, Arc::downgrade(&feed));
+        feed
+    }
+}
+
+impl<S: Store> Feed<S> {
+    pub(super) fn counters(&self) -> &[CounterName] {
+        &self.followed.counters
+    }
+
+    pub(super) fn precision(&self) -> Precision {
+        self.followed.precision
+    }
+
+    /// What was read less than a second ago, by whichever listener.
+    pub(super) async fn latest(&self) -> Result<Arc<Reading>, Arc<Error>> {
+        let reading = self.begun(Instant::now());
+        reading.await
+    }
+
+    /// The reading of this moment, which may have just begun.
+    fn begun(&self, now: Instant) -> Shared<BoxFuture<'static, Result<Arc<Reading>, Arc<Error>>>> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match &*latest {
+            Some(Latest { begun, reading }) => match reading.peek() {
+                Some(Ok(before)) if before.done + READ <= now => Some(Arc::clone(before)),
+                Some(Err(_)) if *begun + READ <= now => None,
+                _ => return reading.clone(),
+            },
+            None => None,
+        };
+        let all = before.filter(|before| now < before.all_read + READ_ALL);
+        let read = read(self.stats.clone(), self.followed.clone(), self.kept, all);
+        let reading = read.boxed().shared();
+        *latest = Some(Latest { begun: now, reading: reading.clone() });
+        reading
+    }
+}
+
+/// Reads what changes as a rule, or all where what was read of that is not there or too old.
+async fn read<S: Store>(
+    stats: Stats<S>,
+    followed: Followed,
+    kept: Retention,
+    before: Option<Arc<Reading>>,
+) -> Result<Arc<Reading>, Arc<Error>> {
+    let Followed { counters, precision } = followed;
+    let now = Timestamp::now();
+    let (oldest, end) = (kept.oldest(now), precision.bucket(now).end());
+    let open_from = precision.bucket(now.minus(OPEN)).start.max(oldest);
+    let from = if before.is_some() { open_from } else { oldest };
+    let open: Part = Arc::new(stats.several(&counters, precision, from..end).await.map_err(Arc::new)?);
+    let done = Instant::now();
+    let (all_read, all) = match before {
+        Some(before) => (before.all_read, Arc::clone(&before.all)),
+        None => (done, Arc::clone(&open)),
+    };
+    Ok(Arc::new(Reading { done, oldest, all_read, open_from, all, open }))
+}
+
+impl Reading {
+    /// What is known of a counter from one of these starts on, or why nothing is.
+    pub(super) fn of(&self, place: usize, whole: bool) -> Result<Found<'_>, &Unreadable> {
+        let nothing = Found { older: None, open: None, open_from: self.open_from };
+        let Some(open) = self.open.get(place) else { return Ok(nothing) };
+        let open = Some(open.as_ref()?);
+        let older = match self.all.get(place).filter(|_| whole) {
+            Some(all) => Some(all.as_ref()?),
+            None => None,
+        };
+        Ok(Found { older, open, open_from: self.open_from })
+    }
+}
+
+/// The samples of one counter: the open buckets from one reading, and those before from another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    older: Option<&'a Series>,
+    open: Option<&'a Series>,
+    open_from: Timestamp,
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn samples(self) -> impl Iterator<Item = (Timestamp, u64)> {
+        self.parts().flat_map(|(series, range)| {
+            let samples = series.samples.iter().map(|sample| (sample.start, sample.count));
+            samples.filter(move |(start, _)| range.contains(start))
+        })
+    }
+
+    /// The starts of buckets that cannot be read.
+    pub(super) fn unknown(self) -> impl Iterator<Item = Timestamp> {
+        self.parts().flat_map(|(series, range)| {
+            let buckets = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets).copied();
+            buckets.filter(move |start| range.contains(start))
+        })
+    }
+
+    /// What cannot be read of it.
+    pub(super) fn unreadable(self) -> Option<&'a Unreadable> {
+        self.parts().find_map(|(series, _)| series.unreadable.as_ref())
+    }
+
+    fn parts(self) -> impl Iterator<Item = (&'a Series, Range<Timestamp>)> {
+        let before = self.older.map(|series| (series, Timestamp::MIN..self.open_from));
+        before.into_iter().chain(self.open.map(|series| (series, self.open_from..Timestamp::MAX)))
+    }
+}
+
+impl<S: Store> fmt::Debug for Feed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").field("followed", &self.followed).finish_non_exhaustive()
+    }
+}
