@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use counter_core::{EntityCache, UniqueStore};
-use counter_layer::{AccessCounterLayer, WindowLimitLayer};
+use counter_core::{EntityCache, WindowStore};
+use counter_layer::{AccessCounterLayer, ProblemRefusal, WindowLimitLayer};
 
 use forum::Forum;
 
@@ -23,10 +23,10 @@ pub const ADMIN: &str = "/admin/stats";
 pub const SLOW: Duration = Duration::from_secs(1);
 
 /// The site with its forum, counted by this layer, with these admin pages and a health check, which are not.
-pub fn app<S: EntityCache + UniqueStore>(
+pub fn app<S: EntityCache + WindowStore>(
     layer: AccessCounterLayer,
     forum: Forum<S>,
-    limit: WindowLimitLayer,
+    limit: WindowLimitLayer<ProblemRefusal>,
     admin: Router,
 ) -> Router {
     let site = Router::new()

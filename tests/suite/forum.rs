@@ -24,7 +24,12 @@ async fn views_and_readers_of_a_post_are_counted_along_with_the_requests() {
 async fn with_redis_views_and_readers_are_counted_the_same() {
     let redis = RedisServer::start();
     check_views(&["--redis", &redis.url()]).await;
-    assert_eq!(redis.int(&["SCARD", "access:adaptive:readers of post 1"]), 2);
+    let readers = redis.strings(&["KEYS", "access:window:86400:(readers)post=1:*:tokens"]);
+    assert!(!readers.is_empty(), "{:?}", redis.strings(&["KEYS", "*"]));
+    for key in readers {
+        // Who is in there goes with the last day that is looked at.
+        assert!((1..=30 * 86_400).contains(&redis.int(&["TTL", &key])), "{key}");
+    }
 }
 
 async fn check_views(arguments: &[&str]) {
