@@ -68,8 +68,8 @@ impl FromStr for Secret {
     }
 }
 
-impl From<&Secret> for Secret {
-    fn from(secret: &Secret) -> Self {
+impl From<&Self> for Secret {
+    fn from(secret: &Self) -> Self {
         secret.clone()
     }
 }

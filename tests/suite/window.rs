@@ -326,6 +326,8 @@ async fn an_expiry_is_set_once_to_the_end_of_what_is_kept() {
         longer.increment_once_at(&app("a"), token(1), now).await.expect("counted");
         assert_eq!((server.int(&["GET", &key("a")]), expiry(&server, &key("a"))), (4, end + 3600));
         assert_eq!(expiry(&server, &format!("{}:tokens", key("a"))), end + 9 * 3600);
+        hours.increment_once_at(&app("a"), token(2), now).await.expect("counted");
+        assert_eq!(expiry(&server, &format!("{}:tokens", key("a"))), end + 9 * 3600);
         let exactly = hours.clone().keep(0);
         exactly.try_acquire_at(&app("b"), 9, n(1), now).await.expect("decided");
         exactly.increment_once_at(&app("c"), token(1), now).await.expect("counted");

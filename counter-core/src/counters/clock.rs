@@ -56,7 +56,7 @@ mod tests {
     /// A store whose clock is this far ahead, in windows of an hour of which half has gone by.
     async fn attempts(clock: &StoreClock, ahead: u64) -> (u32, bool) {
         let mut made = 0;
-        let attempt = |at| {
+        let attempt = |at: Timestamp| {
             made += 1;
             let now = Timestamp::now().plus(ahead);
             let closed = || Error::new(ErrorKind::WindowClosed { now });

@@ -102,7 +102,7 @@
 //!
 //! ```text
 //! ACL SETUSER windows on >secret ~access:* ~{access:* -@all +eval +evalsha +time +get +set +mget +incrby +sadd +scard +expireat
-//! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +time +get +set +mget +incrby +ttl +sadd +sismember +expireat
+//! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +time +get +set +mget +incrby +ttl +sadd +scard +sismember +expireat
 //! ```
 //!
 //! There, those who count within a limit watch its key, and try again when somebody else was faster: 100

@@ -113,10 +113,13 @@ pub(super) async fn add_once(
                 transaction.abandon().await?;
                 return Ok(Err(count));
             }
-            // The same instant at every token: nothing has to tell whether it is set.
-            let expiry = vec![tokens.into(), key.expiry.to_string().into()];
+            let is_made: u64 = transaction.call("SCARD", vec![tokens.into()]).await?;
             let mut commands = Vec::from(counting(counter, 1, key.expiry));
-            commands.extend([("SADD", asked), ("EXPIREAT", expiry)]);
+            commands.push(("SADD", asked));
+            // Set once, as that of the count: another instance may keep its windows for less.
+            if is_made == 0 {
+                commands.push(("EXPIREAT", vec![tokens.into(), key.expiry.to_string().into()]));
+            }
             transaction.execute_for_integers(commands).await.map(Ok)
         };
         match shared.route.learn(attempt.await)? {
