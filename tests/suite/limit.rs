@@ -15,7 +15,7 @@ use counter_core::{
 };
 use counter_layer::{AccessCounterLayer, Facet, Identity, LimitKey, StoreAway, WindowLimitLayer};
 use http::{HeaderMap, Request, Response, StatusCode};
-use tests::{RedisServer, until};
+use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -337,8 +337,11 @@ async fn names_of_dimensions_are_the_users_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_flood_no_more_than_the_limit_passes_though_it_waits_in_the_process() {
     for server in [RedisServer::start(), without_scripts()] {
-        let limit =
-            WindowLimitLayer::new(hours(store(&server.url()).await), 10, everybody(), StoreAway::Open);
+        // Without scripts one is answered after the other, and all together in far more than the timeout.
+        let proxy = FaultProxy::start(server.address()).await;
+        let hours = hours(store(&proxy.url()).await);
+        proxy.delay_replies(Duration::from_millis(20));
+        let limit = WindowLimitLayer::new(hours, 10, everybody(), StoreAway::Open).timeout(LIMIT / 10);
         let site: Router = Router::new().fallback(async || "here").layer(limit);
         let mut clients = JoinSet::new();
         for _ in 0..3000 {
@@ -428,6 +431,7 @@ async fn of_an_ipv6_address_56_bits_count_unless_others_are_said() {
 async fn instances_that_share_a_secret_limit_together_whatever_becomes_of_the_salts() {
     let server = RedisServer::start();
     let secret = Secret::from_bytes([1; 16]);
+    let window = hours(MemoryStore::new()).window();
     let mut limits = Vec::new();
     for _ in 0..3 {
         let store = store(&server.url()).await;
@@ -436,7 +440,7 @@ async fn instances_that_share_a_secret_limit_together_whatever_becomes_of_the_sa
         counters.flush().await.expect("the server is there");
         let key = LimitKey::identity(Identity::peer().without_user_agent(), &counters.recorder());
         limits.push(WindowLimitLayer::new(
-            WindowCounters::new(store, hours(MemoryStore::new()).window()),
+            WindowCounters::new(store, window),
             5,
             key.expect("an identity"),
             StoreAway::Closed,

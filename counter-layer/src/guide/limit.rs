@@ -72,8 +72,9 @@
 //! outage.
 //!
 //! The store is away when it fails, or answers nobody for the
-//! [timeout](crate::WindowLimitLayer::timeout), or a single request for four times as long; the log says so once when
-//! that begins and once when it ends. Meanwhile every request waits that long. A request whose answer from the store was lost may have been
+//! [timeout](crate::WindowLimitLayer::timeout); the log says so once when that begins and once when it ends.
+//! Meanwhile every request waits that long. Where a single node of a cluster is silent and others answer, those who
+//! ask it wait until the client gives it up, some seconds at most. A request whose answer from the store was lost may have been
 //! counted: then less than the limit passes in that window, and with `Open` what came meanwhile on top.
 //!
 //! # Where to put it

@@ -12,10 +12,6 @@ const ASKING: usize = 64;
 /// either, and one long sleep would end before the answer that is there was looked at.
 const STEPS: u32 = 5;
 
-/// So many times the patience that the store may be silent for, a question may be with it while others are
-/// answered: in a cluster one node may be away alone.
-const ALONE: u32 = 4;
-
 /// How requests wait for the store: not all at once, and until it is silent.
 ///
 /// Waiting for one's turn is no sign that the store is away. It is away when it answers nobody.
@@ -33,8 +29,8 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Asks when it is this request's turn, unless there is no need to by then; `None` when for so long nobody
-    /// was answered, or for much longer this request was not.
+    /// Asks when it is this request's turn, unless there is no need to any more: what is `known` by then, or when
+    /// waiting has an end. `None` when for so long nobody was answered.
     pub(super) async fn ask<T>(
         &self,
         timeout: Duration,
@@ -44,21 +40,16 @@ impl Patience {
         let asking = async {
             let _turn = self.turns.acquire().await;
             if let Some(known) = known() {
-                return Some(known);
+                return known;
             }
-            tokio::select! {
-                biased;
-                answer = ask => {
-                    self.answers.fetch_add(1, Ordering::Relaxed);
-                    Some(answer)
-                }
-                () = in_steps(timeout * ALONE) => None,
-            }
+            let answer = ask.await;
+            self.answers.fetch_add(1, Ordering::Relaxed);
+            answer
         };
         tokio::select! {
             biased;
-            answer = asking => answer,
-            () = self.silence(timeout) => None,
+            answer = asking => Some(answer),
+            () = self.silence(timeout) => known(),
         }
     }
 
@@ -71,12 +62,6 @@ impl Patience {
             silent = if answers == heard { silent + 1 } else { 0 };
             heard = answers;
         }
-    }
-}
-
-async fn in_steps(time: Duration) {
-    for _ in 0..STEPS {
-        sleep(time / STEPS).await;
     }
 }
 
@@ -98,7 +83,8 @@ mod tests {
         let mut requests = JoinSet::new();
         for _ in 0..20 * ASKING {
             let patience = Arc::clone(&patience);
-            requests.spawn(async move { patience.ask(TIMEOUT, || None, sleep(TIMEOUT / 2)).await });
+            let ask = async { sleep(TIMEOUT / 2).await };
+            requests.spawn(async move { patience.ask(TIMEOUT, || None, ask).await });
         }
         let begun = Instant::now();
         assert!(requests.join_all().await.iter().all(Option::is_some));
@@ -106,18 +92,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_alone_has_no_answer_is_given_up_too() {
-        let patience = Arc::new(Patience::default());
-        let others = Arc::clone(&patience);
-        let others = tokio::spawn(async move {
-            loop {
-                others.ask(TIMEOUT, || None, sleep(TIMEOUT / 10)).await;
-            }
-        });
+    async fn what_became_known_meanwhile_is_an_answer_too() {
+        let patience = Patience::default();
         let begun = Instant::now();
-        assert_eq!(patience.ask(TIMEOUT, || None, pending::<()>()).await, None);
-        assert_eq!(begun.elapsed(), ALONE * TIMEOUT);
-        others.abort();
+        let known = || (begun.elapsed() >= TIMEOUT).then_some(7);
+        assert_eq!(patience.ask(TIMEOUT, known, pending()).await, Some(7));
     }
 
     #[tokio::test(start_paused = true)]
