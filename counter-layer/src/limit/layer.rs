@@ -61,7 +61,7 @@ impl WindowLimitLayer {
         away: StoreAway,
     ) -> Self {
         let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
-        let gate = Gate::new(counters, limit, key, away, policy, Duration::from_millis(250));
+        let gate = Gate::new(counters, limit, key, away, policy, Duration::from_millis(500));
         Self { gate, refusal: PhantomData }
     }
 
@@ -86,7 +86,7 @@ impl<A> WindowLimitLayer<A> {
     }
 
     /// How long the store may answer nobody while requests wait for it, before it is taken for being away.
-    /// Default: 250 ms.
+    /// Default: 500 ms, longer than a fork of a large Redis takes.
     ///
     /// A request that was given up may still be counted.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
