@@ -1,6 +1,7 @@
 mod operations;
 mod unique;
 mod fold;
+mod clock;
 pub(crate) mod window;
 pub(crate) mod folding;
 #[cfg(feature = "entity")]
@@ -18,7 +19,9 @@ pub use unique::{
 
 use crate::salt::{Salting, day_of};
 use crate::tally::Tally;
-use crate::{Cleaner, Error, Flusher, Grid, Precision, Precisions, Recorder, SaltError, Stats, Store};
+use crate::{
+    Cleaner, Error, Flusher, Grid, Precision, Precisions, Recorder, SaltError, Secret, Stats, Store,
+};
 
 /// The counters of one process over one store: where its faces come from, and what keeps them going.
 ///
@@ -60,6 +63,7 @@ pub struct Builder<S> {
     utc_offset: i32,
     salt_epoch: Option<Precision>,
     stable_visitors: bool,
+    secret: Option<Secret>,
     counters: usize,
     flush_interval: Duration,
     clean_interval: Duration,
@@ -88,6 +92,7 @@ impl<S: Store> Counters<S> {
             utc_offset: 0,
             salt_epoch: None,
             stable_visitors: false,
+            secret: None,
             counters: 2000,
             flush_interval: Duration::from_secs(1),
             clean_interval: Duration::from_secs(60),
@@ -199,6 +204,17 @@ impl<S: Store> Builder<S> {
         self
     }
 
+    /// Keys visitors with a secret that never goes to the store, beside the salts that do: then nobody who has
+    /// the store, its file or a backup can try addresses against what is in it. All instances need the same one.
+    /// It also signs the cookies that a layer issues. Default: none, and visitors can be tried for as long as
+    /// their salt is in the store.
+    ///
+    /// With another secret everybody is somebody else, as at the end of an epoch.
+    pub fn secret(mut self, secret: impl Into<Secret>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
     /// How many counters this process may name; hits of further ones count under `(other)`. Default:
     /// 2,000; at most 1,000,000.
     pub const fn max_counters(mut self, counters: usize) -> Self {
@@ -243,14 +259,15 @@ impl<S: Store> Builder<S> {
         };
         let given = self.salt_epoch.map(|epoch| epoch.utc_offset(self.utc_offset));
         let salt_epoch = given.unwrap_or_else(|| day_of(&grid.visitors));
-        let salting = Salting::new(salt_epoch);
+        let salting = Salting::new(salt_epoch, self.secret.as_ref());
         if !self.stable_visitors {
             salting.check(&grid.visitors).map_err(BuildError::Salt)?;
         }
+        let secret = self.secret.unwrap_or_else(Secret::of_this_process);
         let counts = grid.counts.clone();
         let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards(), self.flush_interval));
         Ok(Counters {
-            recorder: Recorder::new(Arc::clone(&tally), salting.clone()),
+            recorder: Recorder::new(Arc::clone(&tally), salting.clone(), secret),
             stats: Stats::new(self.store.clone(), Arc::clone(&tally), salt_epoch),
             flusher: Flusher::new(
                 tally,

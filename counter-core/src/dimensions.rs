@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::VisitorId;
+use crate::{Timestamp, VisitorId};
 
 /// What a window counts by: names with values, such as an application, a device and a visitor.
 ///
@@ -10,7 +10,9 @@ use crate::VisitorId;
 /// keys of any length. Names come from the code.
 ///
 /// What names somebody, an address above all, must not stand in a key of a store: it goes in as
-/// [`visitor`](Self::visitor), by way of a [`VisitorKey`](crate::VisitorKey).
+/// [`visitor`](Self::visitor), by way of a [`VisitorKey`](crate::VisitorKey) that is not in the store, such as
+/// one of a [`Secret`](crate::Secret). The ids of the [salts](crate::Salt) that instances share are made for
+/// sketches: their salt lies in the store.
 ///
 /// ```
 /// use counter_core::{Dimensions, VisitorKey};
@@ -25,13 +27,23 @@ use crate::VisitorId;
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 #[must_use]
-pub struct Dimensions(Vec<Dimension>);
+pub struct Dimensions {
+    scope: Option<String>,
+    named: Vec<Dimension>,
+}
 
-/// Sorted by name, each name once; the value as it stands in a key.
+/// Sorted by name, each name once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Dimension {
     name: &'static str,
-    value: String,
+    value: Value,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Value {
+    /// As it stands in a key.
+    Text(String),
+    Visitor(VisitorId),
 }
 
 /// Where too long texts count. No text becomes this: parentheses are escaped.
@@ -46,56 +58,75 @@ impl Dimensions {
 
     /// None: there is one counter without any.
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self { scope: None, named: Vec::new() }
+    }
+
+    /// In a scope, such as that of a limit: what is counted there shares nothing with what is counted in others
+    /// or in none, whatever the dimensions are called.
+    pub fn scope(mut self, scope: &str) -> Self {
+        self.scope = Some(bounded(scope));
+        self
     }
 
     /// With a text, which stands in the keys of the store as it is, but for special characters.
     pub fn text(self, name: &'static str, value: &str) -> Self {
-        let value = if value.len() > Self::MAX_BYTES { OTHER.to_owned() } else { escaped(value) };
-        self.with(name, value)
+        self.with(name, Value::Text(bounded(value)))
     }
 
-    /// With somebody, or something, that is told apart by a keyed hash alone.
+    /// With a person or a thing that is told apart by a keyed hash alone. In the store its id is another one in
+    /// each window, and nobody who has not this one can link them.
     pub fn visitor(self, name: &'static str, visitor: VisitorId) -> Self {
-        let digits = u128::from_be_bytes(*visitor.as_bytes());
-        self.with(name, format!("{VISITOR}{digits:032x}"))
+        self.with(name, Value::Visitor(visitor))
     }
 
-    fn with(mut self, name: &'static str, value: String) -> Self {
-        match self.0.binary_search_by(|dimension| dimension.name.cmp(name)) {
-            Ok(place) => self.0[place].value = value,
-            Err(place) => self.0.insert(place, Dimension { name, value }),
+    fn with(mut self, name: &'static str, value: Value) -> Self {
+        match self.named.binary_search_by(|dimension| dimension.name.cmp(name)) {
+            Ok(place) => self.named[place].value = value,
+            Err(place) => self.named.insert(place, Dimension { name, value }),
         }
         self
     }
 
-    /// All of them in one text, `app=shop,device=tv`, that no others have.
-    pub(crate) fn key(&self) -> String {
+    /// All of them in one text, `(scope)app=shop,device=tv`, that no others have in this window.
+    pub(crate) fn key(&self, width: u32, start: Timestamp) -> String {
         let mut key = String::new();
-        for dimension in &self.0 {
-            if !key.is_empty() {
+        if let Some(scope) = &self.scope {
+            key.extend(["(", scope, ")"]);
+        }
+        for (place, dimension) in self.named.iter().enumerate() {
+            if place > 0 {
                 key.push(',');
             }
-            dimension.write(&mut key);
+            dimension.write(&mut key, |visitor| visitor.in_window(width, start));
         }
         key
     }
 
-    /// The same of one alone.
-    pub(crate) fn key_of(&self, name: &str) -> Option<String> {
-        let dimension = self.0.iter().find(|dimension| dimension.name == name)?;
+    /// One alone, the same in every window: to be kept nowhere.
+    pub(crate) fn group(&self, name: &str) -> Option<String> {
+        let dimension = self.named.iter().find(|dimension| dimension.name == name)?;
         let mut key = String::new();
-        dimension.write(&mut key);
+        dimension.write(&mut key, |visitor| *visitor);
         Some(key)
     }
 }
 
 impl Dimension {
-    fn write(&self, key: &mut String) {
+    fn write(&self, key: &mut String, id: impl Fn(&VisitorId) -> VisitorId) {
         escape(self.name, key);
         key.push('=');
-        key.push_str(&self.value);
+        match &self.value {
+            Value::Text(text) => key.push_str(text),
+            Value::Visitor(visitor) => {
+                let digits = u128::from_be_bytes(*id(visitor).as_bytes());
+                key.push_str(&format!("{VISITOR}{digits:032x}"));
+            }
+        }
     }
+}
+
+fn bounded(text: &str) -> String {
+    if text.len() > Dimensions::MAX_BYTES { OTHER.to_owned() } else { escaped(text) }
 }
 
 fn escaped(text: &str) -> String {
@@ -120,11 +151,11 @@ fn escape(text: &str, to: &mut String) {
 // A visitor belongs in no log.
 impl fmt::Debug for Dimensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |dimension: &Dimension| match dimension.value.strip_prefix(VISITOR) {
-            Some(_) => (dimension.name, "..".to_owned()),
-            None => (dimension.name, dimension.value.clone()),
+        let shown = |dimension: &Dimension| match &dimension.value {
+            Value::Visitor(_) => (dimension.name, "..".to_owned()),
+            Value::Text(text) => (dimension.name, text.clone()),
         };
-        f.debug_map().entries(self.0.iter().map(shown)).finish()
+        f.debug_map().entries(self.named.iter().map(shown)).finish()
     }
 }
 
@@ -154,12 +185,28 @@ mod tests {
     proptest! {
         #[test]
         fn keys_are_the_same_exactly_when_the_dimensions_are(one in dimensions(), other in dimensions()) {
-            prop_assert_eq!(of(&one).key() == of(&other).key(), meant(&one) == meant(&other));
+            prop_assert_eq!(of(&one).key(60, Timestamp::MIN) == of(&other).key(60, Timestamp::MIN), meant(&one) == meant(&other));
+        }
+
+        #[test]
+        fn a_scope_shares_its_counters_with_no_other_and_no_names(
+            scopes in proptest::collection::vec("[a=,%@(){}:é0-9]{0,6}", 2),
+            one in dimensions(),
+            other in dimensions(),
+        ) {
+            let key = |said: &[_], scope: Option<&String>| {
+                let dimensions = of(said);
+                let scoped = scope.map_or(dimensions.clone(), |scope| dimensions.scope(scope));
+                scoped.key(60, Timestamp::MIN)
+            };
+            let same = scopes[0] == scopes[1] && meant(&one) == meant(&other);
+            prop_assert_eq!(key(&one, Some(&scopes[0])) == key(&other, Some(&scopes[1])), same);
+            prop_assert_ne!(key(&one, Some(&scopes[0])), key(&other, None));
         }
 
         #[test]
         fn a_text_of_any_kind_stands_in_the_key_so_that_it_can_be_read_back(text in ".{0,32}") {
-            let key = Dimensions::new().text("a", &text).key();
+            let key = Dimensions::new().text("a", &text).key(60, Timestamp::MIN);
             let value = key.strip_prefix("a=").expect("the name");
             let plain = value.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}:,=@()".contains(&byte));
             prop_assert!(plain, "{}", value);
@@ -176,15 +223,34 @@ mod tests {
     #[test]
     fn no_text_is_a_visitor_and_none_is_other() {
         let visitor = VisitorKey::new([1; 16]).visitor(&[b"192.0.2.1"]);
-        let hashed = Dimensions::new().visitor("a", visitor).key();
+        let hashed = Dimensions::new().visitor("a", visitor).key(60, Timestamp::MIN);
         let value = hashed.strip_prefix("a=").expect("the name");
-        assert_ne!(Dimensions::new().text("a", value).key(), hashed);
-        let long =
-            |letter: &str| Dimensions::new().text("a", &letter.repeat(Dimensions::MAX_BYTES + 1)).key();
+        assert_ne!(Dimensions::new().text("a", value).key(60, Timestamp::MIN), hashed);
+        let long = |letter: &str| {
+            Dimensions::new().text("a", &letter.repeat(Dimensions::MAX_BYTES + 1)).key(60, Timestamp::MIN)
+        };
         assert_eq!(long("x"), long("y"));
         assert_eq!(long("x"), "a=(other)");
-        assert_ne!(Dimensions::new().text("a", "(other)").key(), long("x"));
-        assert!(Dimensions::new().text("a", &"{".repeat(Dimensions::MAX_BYTES)).key().len() == 2 + 3 * 128);
+        assert_ne!(Dimensions::new().text("a", "(other)").key(60, Timestamp::MIN), long("x"));
+        assert!(
+            Dimensions::new().text("a", &"{".repeat(Dimensions::MAX_BYTES)).key(60, Timestamp::MIN).len()
+                == 2 + 3 * 128
+        );
+    }
+
+    #[test]
+    fn the_same_visitor_is_another_in_every_window_and_of_one_group_in_all() {
+        let ann = VisitorKey::new([1; 16]).visitor(&[b"ann"]);
+        let dimensions = Dimensions::new().visitor("a", ann);
+        let keys = [(60, 0), (60, 60), (3600, 0)].map(|(width, start)| {
+            assert_eq!(
+                dimensions.group("a"),
+                Some(format!("a=@{:032x}", u128::from_be_bytes(*ann.as_bytes())))
+            );
+            dimensions.key(width, Timestamp::from_unix(start))
+        });
+        assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2], "{keys:?}");
+        assert_eq!(dimensions.key(60, Timestamp::MIN), keys[0]);
     }
 
     #[test]

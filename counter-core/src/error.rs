@@ -1,7 +1,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::Precision;
+use crate::{Precision, Timestamp};
 
 /// Why a store could not be written or read.
 #[derive(Debug)]
@@ -21,6 +21,11 @@ pub enum ErrorKind {
     /// The store did not confirm an increment, which it may have counted: whoever makes it again may count
     /// it twice.
     Unconfirmed,
+    /// By the store's clock, the window is over and no longer kept, or too far in the future: nothing was counted.
+    WindowClosed {
+        /// What its clock says.
+        now: Timestamp,
+    },
     /// The store holds something under this key that is not what belongs there.
     Malformed {
         /// The key.
@@ -115,6 +120,9 @@ impl fmt::Display for Error {
             ErrorKind::Refused => f.write_str("the store refused"),
             ErrorKind::Unconfirmed => {
                 f.write_str("the store did not confirm the increment: it may have counted")
+            }
+            ErrorKind::WindowClosed { now } => {
+                write!(f, "nothing is counted in this window at {now}, which is the time of the store")
             }
             ErrorKind::Malformed { key } => {
                 write!(f, "the store holds something unexpected under the key {key:?}")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::ledger::{Agent, Ledger, Skip};
 use crate::salt::Salting;
 use crate::tally::Tally;
-use crate::{Counter, Hit, Salt, SaltError, Timestamp, VisitorId};
+use crate::{Counter, Hit, Salt, SaltError, Secret, Timestamp, VisitorId};
 
 /// The writer's face: counts hits in memory, without I/O, and never fails.
 ///
@@ -28,11 +28,19 @@ use crate::{Counter, Hit, Salt, SaltError, Timestamp, VisitorId};
 pub struct Recorder {
     tally: Arc<Tally>,
     salting: Salting,
+    secret: Secret,
 }
 
 impl Recorder {
-    pub(crate) const fn new(tally: Arc<Tally>, salting: Salting) -> Self {
-        Self { tally, salting }
+    pub(crate) const fn new(tally: Arc<Tally>, salting: Salting, secret: Secret) -> Self {
+        Self { tally, salting, secret }
+    }
+
+    /// The secret of these counters: that of [`Builder::secret`](crate::Builder::secret), or else one that
+    /// [no other process has](Secret::of_this_process).
+    #[must_use]
+    pub const fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     /// What tells visitors apart within an epoch, a day unless
@@ -161,5 +169,12 @@ impl Recorder {
     #[cold]
     fn fold(&self) {
         self.tally.fold(Timestamp::now());
+    }
+}
+
+impl From<&Recorder> for Secret {
+    /// The [secret](Recorder::secret) of its counters.
+    fn from(recorder: &Recorder) -> Self {
+        recorder.secret.clone()
     }
 }

@@ -10,6 +10,10 @@
 //! current one on, so that a store must be away for half an epoch before anybody disagrees. Then the
 //! instances count each by its own salt until the store is back and the shared one takes over:
 //! somebody seen under both is counted at most twice in that epoch, by each instance that was alone.
+//!
+//! The salt lies beside what it keyed. So where its owner gave a secret, visitors are hashed under a key made
+//! of both: the secret alone does not bring back an epoch whose salt is gone, and the salt alone, which anybody
+//! has who reads the store, makes no visitor.
 
 mod current;
 
@@ -21,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use current::Current;
 
 use crate::visitor::random;
-use crate::{Bucket, Precision, Precisions, Timestamp, VisitorId, VisitorKey};
+use crate::{Bucket, Precision, Precisions, Secret, Timestamp, VisitorId, VisitorKey};
 
 /// Makes visitors out of what identifies them, under a salt that the instances over one store share.
 ///
@@ -65,6 +69,8 @@ pub(crate) struct Salting {
 /// The salts of the current epoch and of the one beside it, which is the next or the last.
 pub(crate) struct Salts {
     epoch: Precision,
+    /// What makes a key of a salt that whoever reads the store cannot make of it.
+    secret: Option<VisitorKey>,
     /// Nobody has to agree on what nobody uses.
     wanted: AtomicBool,
     current: Current,
@@ -116,15 +122,16 @@ impl Salt {
 
 impl From<VisitorKey> for Salt {
     fn from(key: VisitorKey) -> Self {
-        let salts = Salts::new(AGE);
+        let salts = Salts::new(AGE, None);
         salts.current.set(0..u64::MAX, key);
         Self(Arc::new(salts))
     }
 }
 
 impl Salting {
-    pub(crate) fn new(epoch: Precision) -> Self {
-        Self { rotating: Arc::new(Salts::new(epoch)), stable: Arc::new(Salts::new(AGE)) }
+    pub(crate) fn new(epoch: Precision, secret: Option<&Secret>) -> Self {
+        let salts = |epoch| Arc::new(Salts::new(epoch, secret.map(|secret| secret.key("salt"))));
+        Self { rotating: salts(epoch), stable: salts(AGE) }
     }
 
     /// Whether every visitor of a bucket can be told apart under one salt. Of a width that does not divide
@@ -150,8 +157,14 @@ pub(crate) fn day_of(visitors: &Precisions) -> Precision {
 }
 
 impl Salts {
-    fn new(epoch: Precision) -> Self {
-        Self { epoch, wanted: AtomicBool::new(false), current: Current::default(), slots: Mutex::default() }
+    fn new(epoch: Precision, secret: Option<VisitorKey>) -> Self {
+        let (wanted, current, slots) = (AtomicBool::new(false), Current::default(), Mutex::default());
+        Self { epoch, secret, wanted, current, slots }
+    }
+
+    /// What visitors are hashed under in an epoch of this salt.
+    fn key_of(&self, salt: [u8; 16]) -> VisitorKey {
+        self.secret.map_or_else(|| VisitorKey::new(salt), |secret| secret.derived(&[&salt]))
     }
 
     /// A handle, with which the store is to be asked.
@@ -190,7 +203,7 @@ impl Salts {
     /// Takes what the store keeps for an epoch.
     pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
         self.with(epoch, |slot| {
-            slot.key = VisitorKey::new(salt);
+            slot.key = self.key_of(salt);
             slot.candidate = None;
             _ = self.publish(slot);
         });
@@ -212,7 +225,7 @@ impl Salts {
         slot.take_if(|slot| slot.start != epoch.start);
         look(slot.get_or_insert_with(|| Slot {
             start: epoch.start,
-            key: VisitorKey::new(candidate),
+            key: self.key_of(candidate),
             candidate: Some(candidate),
         }))
     }
@@ -259,7 +272,7 @@ mod tests {
     const MIDNIGHT: Timestamp = Timestamp::from_unix(18_356 * WIDTH);
 
     fn salts() -> Arc<Salts> {
-        let salts = Salting::new(DAY).rotating;
+        let salts = Salting::new(DAY, None).rotating;
         _ = salts.handle();
         salts
     }
@@ -346,6 +359,20 @@ mod tests {
     }
 
     #[test]
+    fn under_a_secret_the_salt_alone_does_not_make_the_visitors() {
+        let secret = Secret::from_bytes([1; 16]);
+        let with = |secret| {
+            let salts = Salting::new(DAY, secret).rotating;
+            salts.adopt(DAY.bucket(MIDNIGHT), [7; 16]);
+            ann(&salts, MIDNIGHT)
+        };
+        assert_eq!(with(None), VisitorKey::new([7; 16]).visitor(&[b"ann"]));
+        assert_eq!(with(Some(&secret)), with(Some(&secret)), "instances agree");
+        assert_ne!(with(Some(&secret)), with(None));
+        assert_ne!(with(Some(&secret)), with(Some(&Secret::from_bytes([2; 16]))));
+    }
+
+    #[test]
     fn a_salt_is_kept_to_the_end_of_the_epoch_after_it() {
         let offer = salts().due(MIDNIGHT.plus(100)).expect("it is new");
         assert_eq!(offer.expiry, MIDNIGHT.plus(2 * WIDTH));
@@ -363,7 +390,7 @@ mod tests {
 
     #[test]
     fn what_nobody_uses_is_not_shared() {
-        assert!(Salting::new(DAY).rotating.due(MIDNIGHT).is_none());
+        assert!(Salting::new(DAY, None).rotating.due(MIDNIGHT).is_none());
     }
 
     #[test]
@@ -371,7 +398,7 @@ mod tests {
         let set = |widths: &[u32]| {
             Precisions::new(widths.iter().map(|w| Precision::try_from(*w).expect("not 0"))).expect("a set")
         };
-        let salting = Salting::new(DAY);
+        let salting = Salting::new(DAY, None);
         assert_eq!(salting.check(&set(&[3600, 86_400])), Ok(()));
         let error = salting.check(&set(&[3600, 604_800])).expect_err("a week has seven epochs");
         assert_eq!(error.precision.as_seconds(), 604_800);
@@ -386,16 +413,16 @@ mod tests {
         let day = DAY.utc_offset(3600);
         let set = |precisions: &[Precision]| Precisions::new(precisions.iter().copied()).expect("a set");
         let hour = Precision::try_from(3600).expect("not 0");
-        let error = Salting::new(DAY).check(&set(&[hour, day])).expect_err("it has two epochs");
+        let error = Salting::new(DAY, None).check(&set(&[hour, day])).expect_err("it has two epochs");
         assert_eq!(error, SaltError { precision: day, epoch: DAY });
         let words = error.to_string();
         for word in ["86400@82800", "other times", "same UTC offset", "stable identity"] {
             assert!(words.contains(word), "{words}");
         }
-        assert_eq!(Salting::new(day).check(&set(&[hour, day])), Ok(()));
+        assert_eq!(Salting::new(day, None).check(&set(&[hour, day])), Ok(()));
         // Some of its buckets lie in two epochs wherever they begin.
         let five_hours = Precision::try_from(18_000).expect("not 0").utc_offset(3600);
-        assert_eq!(Salting::new(DAY).check(&set(&[hour, five_hours])), Ok(()));
+        assert_eq!(Salting::new(DAY, None).check(&set(&[hour, five_hours])), Ok(()));
     }
 
     #[test]
@@ -403,7 +430,7 @@ mod tests {
         let of = |precisions: &[&str]| {
             let precisions = precisions.iter().map(|text| text.parse::<Precision>().expect(text));
             let set = Precisions::new(precisions).expect("a set");
-            assert_eq!(Salting::new(day_of(&set)).check(&set), Ok(()), "{set}");
+            assert_eq!(Salting::new(day_of(&set), None).check(&set), Ok(()), "{set}");
             day_of(&set).to_string()
         };
         assert_eq!(of(&["3600", "86400"]), "86400");

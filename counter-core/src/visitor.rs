@@ -1,5 +1,6 @@
 use std::fmt;
 
+use crate::Timestamp;
 use crate::siphash::SipHash;
 
 /// A visitor: 128 bits that say nothing of who it is, made only by a [`VisitorKey`].
@@ -28,6 +29,12 @@ impl VisitorId {
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// The id in one window: whoever does not know this one cannot link those of two windows.
+    pub(crate) fn in_window(&self, width: u32, start: Timestamp) -> Self {
+        let parts: [&[u8]; 2] = [&width.to_le_bytes(), &start.as_unix().to_le_bytes()];
+        VisitorKey::new(self.0).visitor(&parts)
+    }
 }
 
 impl VisitorKey {
@@ -46,6 +53,11 @@ impl VisitorKey {
     #[must_use]
     pub fn random() -> Self {
         Self::new(random())
+    }
+
+    /// Another key, which these parts choose and which says nothing of this one.
+    pub(crate) fn derived(&self, parts: &[&[u8]]) -> Self {
+        Self::new(self.visitor(parts).0)
     }
 
     pub(crate) const fn of_words(words: [u64; 2]) -> Self {

@@ -13,6 +13,8 @@ pub use cookie::IssuedCookie;
 pub use forwarded::Forwarded;
 pub use head::RequestHead;
 
+#[cfg(feature = "limit")]
+use counter_core::Secret;
 use counter_core::{Recorder, Salt, SaltError, Timestamp, VisitorId, VisitorKey};
 use http::{HeaderName, HeaderValue};
 
@@ -159,6 +161,11 @@ impl Identity {
         self
     }
 
+    #[cfg(feature = "limit")]
+    pub(crate) const fn has_a_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     const fn of(source: Source) -> Self {
         Self { source, key: None }
     }
@@ -171,14 +178,9 @@ impl Identity {
 
     /// Joins the identity with what these counters' visitors are hashed under.
     pub(crate) fn bind(&self, recorder: &Recorder) -> Result<Visitors, IdentityError> {
+        self.source.check()?;
         let stable = match &self.source {
             Source::Nobody => return Ok(Visitors(None)),
-            Source::Cookie(name) if !cookie::is_name(name) => {
-                return Err(IdentityError::CookieName((**name).to_owned()));
-            }
-            Source::Issued(cookie) if !cookie.has_a_name() => {
-                return Err(IdentityError::CookieName(cookie.name().to_owned()));
-            }
             Source::Cookie(_) | Source::Issued(_) | Source::Header(_) => true,
             Source::Closure(closure) => closure.stable,
             Source::Address(_) => false,
@@ -188,7 +190,42 @@ impl Identity {
             None if stable => recorder.stable_salt(),
             None => recorder.salt().map_err(IdentityError::Salt)?,
         };
-        Ok(Visitors(Some((self.source.clone(), salt))))
+        let source = match self.source.clone() {
+            // A signature that no other process can verify would make another visitor at each restart.
+            Source::Issued(cookie) if !recorder.secret().is_of_this_process() => {
+                Source::Issued(cookie.signed(recorder.secret()))
+            }
+            source => source,
+        };
+        Ok(Visitors(Some((source, salt))))
+    }
+
+    /// Joins the identity with a secret, for a limit.
+    #[cfg(feature = "limit")]
+    pub(crate) fn limited_by(self, secret: &Secret) -> Result<Visitors, IdentityError> {
+        self.source.check()?;
+        let salt = Salt::from(self.key.unwrap_or_else(|| secret.key("limit")));
+        let source = match self.source {
+            Source::Nobody => return Ok(Visitors(None)),
+            Source::Address(address) => Source::Address(address.limited()),
+            Source::Issued(cookie) => Source::Issued(cookie.signed(secret)),
+            source => source,
+        };
+        Ok(Visitors(Some((source, salt))))
+    }
+}
+
+impl Source {
+    fn check(&self) -> Result<(), IdentityError> {
+        match self {
+            Self::Cookie(name) if !cookie::is_name(name) => {
+                Err(IdentityError::CookieName((**name).to_owned()))
+            }
+            Self::Issued(cookie) if !cookie.has_a_name() => {
+                Err(IdentityError::CookieName(cookie.name().to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -69,7 +69,10 @@ pub use identity::{
 pub use ipnet;
 pub use layer::AccessCounterLayer;
 #[cfg(feature = "limit")]
-pub use limit::{LimitFuture, LimitKey, PolicyNameError, StoreAway, WindowLimit, WindowLimitLayer};
+pub use limit::{
+    EmptyRefusal, LimitFuture, LimitKey, PolicyNameError, ProblemRefusal, Refusal, StoreAway, WindowLimit,
+    WindowLimitLayer,
+};
 pub use outcome::Outcome;
 pub use rules::{
     Decision, Explanation, PatternError, PatternKind, Reason, Rule, Rules, RulesBuilder, RulesError,

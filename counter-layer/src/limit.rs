@@ -1,4 +1,8 @@
 mod fields;
+mod decision;
+mod over;
+mod patience;
+mod refusal;
 mod key;
 mod gate;
 mod future;
@@ -10,4 +14,5 @@ pub use future::LimitFuture;
 pub use gate::StoreAway;
 pub use key::LimitKey;
 pub use layer::WindowLimitLayer;
+pub use refusal::{EmptyRefusal, ProblemRefusal, Refusal};
 pub use service::WindowLimit;

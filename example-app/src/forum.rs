@@ -15,8 +15,8 @@ mod seed;
 use counter_core::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use counter_core::sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 use counter_core::{
-    Distinct, Entities, EntityCache, EntityCounts, EntityDatabase, EntityId, SqliteDatabase,
-    UncommittedCount, UniqueStore,
+    Entities, EntityCache, EntityCounts, EntityDatabase, EntityId, Secret, SqliteDatabase, UncommittedCount,
+    WindowStore,
 };
 
 pub use error::ForumError;
@@ -54,7 +54,7 @@ pub enum Marked {
     Message,
 }
 
-impl<S: EntityCache + UniqueStore> Forum<S> {
+impl<S: EntityCache + WindowStore> Forum<S> {
     /// Opens the file of this address, such as `sqlite:forum.db`, and makes what is missing in it; or a forum
     /// that lives in the process.
     ///
@@ -76,11 +76,19 @@ impl<S: EntityCache + UniqueStore> Forum<S> {
             groups: Entities::new(database.clone(), store.clone()),
             posts: Entities::new(database.clone(), store.clone()),
             messages: Entities::new(database.clone(), store.clone()),
-            readers: Readers::new(store),
+            readers: Readers::new(store, &Secret::of_this_process()),
             database,
         };
         forum.prepare().await?;
         Ok(forum)
+    }
+
+    /// Tells readers of posts apart under this secret, as all instances do that have it; without it, each has its
+    /// own, and counts who comes to several of them several times.
+    #[must_use]
+    pub fn secret(mut self, secret: &Secret) -> Self {
+        self.readers = self.readers.under(secret);
+        self
     }
 
     /// Publishes a post; answers with its number.
@@ -187,8 +195,9 @@ impl<S: EntityCache + UniqueStore> Forum<S> {
         Ok(self.database.pool().begin().await?)
     }
 
-    /// How many different people read a post; `None` while the store does not say.
-    pub async fn readers_of(&self, post: u32) -> Option<Distinct> {
+    /// How many different people read a post in the last 30 days, those of each day by themselves; `None` while the
+    /// store does not say.
+    pub async fn readers_of(&self, post: u32) -> Option<u64> {
         self.readers.of(post).await
     }
 

@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use clap::Parser;
 use counter_core::{
-    Counters, EntityCache, MemoryStore, Namespace, Recorder, RedisStore, Store, UniqueStore, Window,
-    WindowCounters, WindowStore,
+    Counters, EntityCache, MemoryStore, Namespace, RedisStore, Secret, Store, Window, WindowCounters,
+    WindowStore,
 };
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{
-    AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, StoreAway, WindowLimitLayer,
+    AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, ProblemRefusal, StoreAway,
+    WindowLimitLayer,
 };
 use example_app::forum::Forum;
 use example_app::{ADMIN, app, demo};
@@ -60,6 +61,9 @@ struct Settings {
     /// The token of the admin pages; without one, a random one, which is printed.
     #[arg(long, env, hide_env_values = true)]
     admin_token: Option<String>,
+    /// What keys the ids of visitors: 32 hexadecimal digits, such as `openssl rand -hex 16` makes, the same for all instances over one Redis. Without it, each instance limits for itself. It is stored and shown nowhere.
+    #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
+    secret: Option<String>,
     /// Seconds between two flushes.
     #[arg(long, env, default_value = "1", value_parser = seconds)]
     flush_interval: Duration,
@@ -117,13 +121,18 @@ async fn run(settings: Settings, output: Lines) -> Result<(), Box<dyn Error>> {
 
 async fn serve<S>(settings: Settings, mut output: Lines, store: S, place: &str) -> Result<(), Box<dyn Error>>
 where
-    S: Store + EntityCache + UniqueStore + WindowStore,
+    S: Store + EntityCache + WindowStore,
 {
-    let forum = Forum::open(settings.database.as_deref(), store.clone()).await?;
+    let owners = settings.secret.map(|secret| secret.parse::<Secret>()).transpose()?;
+    let secret = owners.clone().unwrap_or_else(Secret::of_this_process);
+    let forum = Forum::open(settings.database.as_deref(), store.clone()).await?.secret(&secret);
     let mut counters = Counters::builder(store.clone())
         .flush_interval(settings.flush_interval)
-        .utc_offset(settings.utc_offset)
-        .build()?;
+        .utc_offset(settings.utc_offset);
+    if let Some(secret) = owners {
+        counters = counters.secret(secret);
+    }
+    let mut counters = counters.build()?;
     // One that was given is a secret, and is not printed.
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
@@ -138,7 +147,7 @@ where
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
     let (layer, feed) = forum.fed_by(layer);
-    let limit = limit(store, &counters.recorder(), settings.trust_hops)?;
+    let limit = limit(store, &secret, settings.trust_hops)?;
     // Whoever listens to live events would hold up the end of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
     let options = Options::new().live_until(async { drop(live_ended.await) });
@@ -194,13 +203,13 @@ where
 /// So many texts of one address: what somebody calls himself does not matter.
 fn limit<S: WindowStore>(
     store: S,
-    recorder: &Recorder,
+    secret: &Secret,
     trust_hops: usize,
-) -> Result<WindowLimitLayer, Box<dyn Error>> {
+) -> Result<WindowLimitLayer<ProblemRefusal>, Box<dyn Error>> {
     let address = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(trust_hops);
-    let visitor = LimitKey::identity(address.without_user_agent(), recorder)?;
+    let visitor = LimitKey::identity(address.without_user_agent(), secret)?;
     let minutes = WindowCounters::new(store, Window::MINUTE);
-    Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, StoreAway::Open).policy("texts")?)
+    Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, StoreAway::Open).policy("texts")?.problem_details())
 }
 
 /// What the program has to say to who starts it: where everything is, and the token if it made that up.

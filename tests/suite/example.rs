@@ -398,6 +398,16 @@ async fn an_offset_that_is_none_is_refused_in_words() {
     }
 }
 
+#[tokio::test]
+async fn a_secret_that_is_none_ends_the_program_and_is_shown_nowhere() {
+    let arguments = ["--listen", "192.0.2.1:1", "--secret", "half-of-a-secret"];
+    let output = command().await.args(arguments).output().expect("it starts");
+    let words =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(!output.status.success() && words.contains("32 hexadecimal digits"), "{words}");
+    assert!(!words.contains("half-of-a-secret"), "{words}");
+}
+
 /// The example at work, with the token of these tests.
 pub(crate) struct Site {
     pub(crate) process: Process,
@@ -453,6 +463,7 @@ pub(crate) async fn command() -> Command {
         "RECOUNT_AT",
         "REQUEST_TIMEOUT",
         "DRAIN_TIMEOUT",
+        "COUNTER_SECRET",
     ] {
         command.env_remove(variable);
     }

@@ -1,5 +1,6 @@
 //! The forum of the example: what is counted of it, and what becomes of that.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,7 +25,12 @@ async fn views_and_readers_of_a_post_are_counted_along_with_the_requests() {
 async fn with_redis_views_and_readers_are_counted_the_same() {
     let redis = RedisServer::start();
     check_views(&["--redis", &redis.url()]).await;
-    assert_eq!(redis.int(&["SCARD", "access:adaptive:readers of post 1"]), 2);
+    let readers = redis.strings(&["KEYS", "access:window:86400:(readers)post=1:*:tokens"]);
+    assert!(!readers.is_empty(), "{:?}", redis.strings(&["KEYS", "*"]));
+    for key in readers {
+        // Who is in there goes with the last day that is looked at.
+        assert!((1..=30 * 86_400).contains(&redis.int(&["TTL", &key])), "{key}");
+    }
 }
 
 async fn check_views(arguments: &[&str]) {
@@ -120,6 +126,24 @@ async fn beyond_the_limit_a_text_is_refused_and_told_when_to_come_again() {
         total.await.body.contains("\"total\":1")
     };
     until("the refusal is counted", LIMIT, counted).await;
+}
+
+#[tokio::test]
+async fn instances_with_one_secret_limit_together() {
+    let redis = RedisServer::start();
+    for (secrets, together) in [(["1", "1"], true), (["1", "2"], false)] {
+        redis.command(&["FLUSHALL"]);
+        for secret in secrets {
+            let site = Site::start(&["--redis", &redis.url(), "--secret", &secret.repeat(32)]).await;
+            assert_eq!(send(&site, "/posts/1/comments", "member=2&text=a").await.status, 303);
+        }
+        let windows = redis.strings(&["KEYS", "access:window:60:(texts)visitor=@*"]);
+        let start = |key: &String| key.rsplit(':').next().expect("a start").to_owned();
+        let starts: BTreeSet<_> = windows.iter().map(start).collect();
+        // A minute may end in between; then they were limited one after the other.
+        let apart = if together { windows.len() == starts.len() } else { windows.len() == 2 };
+        assert!(!windows.is_empty() && apart, "{windows:?}");
+    }
 }
 
 #[tokio::test]

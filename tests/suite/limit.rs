@@ -10,17 +10,18 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use counter_core::{
-    Addition, Counters, Dimensions, Error, MemoryStore, Timestamp, VisitorId, VisitorKey, Window,
-    WindowCounters, WindowKey, WindowStore,
+    Addition, Counters, Dimensions, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId, VisitorKey,
+    Window, WindowCounters, WindowKey, WindowStore,
 };
 use counter_layer::{AccessCounterLayer, Facet, Identity, LimitKey, StoreAway, WindowLimitLayer};
 use http::{HeaderMap, Request, Response, StatusCode};
-use tests::{RedisServer, until};
+use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::{counted, store};
+use crate::stores::without_scripts;
+use crate::support::{BROWSER, counted, store};
 
 const LIMIT: Duration = tests::LIMIT;
 
@@ -302,4 +303,224 @@ async fn refusals_inside_of_the_counter_are_counted() {
     }
     let counted = counted(&mut counters).await;
     assert_eq!((counted["status:2xx"], counted["status:4xx"], counted["hits"]), (2, 3, 5));
+}
+
+/// The statuses of requests to a site that is limited like this, by address and cookie.
+async fn statuses(limit: &WindowLimitLayer, requests: &[(&str, &str)]) -> Vec<u16> {
+    let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
+    let mut statuses = Vec::new();
+    for (address, cookie) in requests {
+        let mut request = Request::new(());
+        if !address.is_empty() {
+            request.extensions_mut().insert(SocketAddr::new(address.parse().expect("an address"), 1000));
+        }
+        request.headers_mut().insert("cookie", cookie.parse().expect("a value"));
+        statuses.push(service.clone().oneshot(request).await.expect("it answers").status().as_u16());
+    }
+    statuses
+}
+
+fn by_address(secret: &Secret) -> LimitKey {
+    LimitKey::identity(Identity::peer().without_user_agent(), secret).expect("an identity")
+}
+
+#[tokio::test]
+async fn names_of_dimensions_are_the_users_own() {
+    let key = LimitKey::by(|head| Some(Dimensions::new().text("limit", head.uri.path())));
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, StoreAway::Closed);
+    let site: Router = Router::new().fallback(async || "here").layer(limit);
+    for (path, status) in [("/one", 200), ("/other", 200), ("/one", 429)] {
+        assert_eq!(site.clone().oneshot(request(path)).await.expect("it answers").status(), status);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_flood_no_more_than_the_limit_passes_though_it_waits_in_the_process() {
+    for server in [RedisServer::start(), without_scripts()] {
+        // Without scripts one is answered after the other, and all together in far more than the timeout.
+        let proxy = FaultProxy::start(server.address()).await;
+        let hours = hours(store(&proxy.url()).await);
+        proxy.delay_replies(Duration::from_millis(20));
+        let limit = WindowLimitLayer::new(hours, 10, everybody(), StoreAway::Open).timeout(LIMIT / 10);
+        let site: Router = Router::new().fallback(async || "here").layer(limit);
+        let mut clients = JoinSet::new();
+        for _ in 0..3000 {
+            let site = site.clone();
+            clients.spawn(async move { site.oneshot(request("/")).await.expect("it answers").status() });
+        }
+        let statuses = clients.join_all().await;
+        let of = |status| statuses.iter().filter(|one| **one == status).count();
+        assert_eq!((of(StatusCode::OK), of(StatusCode::TOO_MANY_REQUESTS)), (10, 2990));
+    }
+}
+
+#[tokio::test]
+async fn what_is_over_its_limit_is_refused_without_the_store_until_the_window_ends() {
+    let mut server = RedisServer::start();
+    let limit = WindowLimitLayer::new(hours(store(&server.url()).await), 1, everybody(), StoreAway::Open);
+    let limit = limit.timeout(LIMIT);
+    let site: Router = Router::new().fallback(async || "here").layer(limit);
+    let answer = async || site.clone().oneshot(request("/")).await.expect("it answers");
+    assert_eq!([answer().await.status(), answer().await.status()], [200, 429]);
+    let before = server.command_calls();
+    for _ in 0..20 {
+        let refused = answer().await;
+        assert_eq!(refused.status(), 429);
+        let told = told(refused.headers());
+        assert_half_an_hour(told[0].1.strip_prefix("\"default\";r=0;t=").expect("nothing is left"));
+        assert_half_an_hour(told[2].1);
+    }
+    assert_eq!(server.command_calls(), before);
+    server.kill();
+    assert_eq!(answer().await.status(), 429);
+}
+
+#[tokio::test]
+async fn an_id_that_the_client_made_up_is_none() {
+    let secret = Secret::from_bytes([1; 16]);
+    let counters = Counters::builder(MemoryStore::new()).secret(&secret).build().expect("as by default");
+    let of = |recorder: &Recorder| {
+        let key = LimitKey::identity(Identity::issued_cookie("visitor"), recorder).expect("a name");
+        WindowLimitLayer::new(hours(MemoryStore::new()), 2, key, StoreAway::Closed)
+    };
+    let limit = of(&counters.recorder());
+    let made_up: Vec<_> = (0..10).map(|n| format!("visitor={n:032x}.{n:032x}")).collect();
+    let made_up: Vec<_> = made_up.iter().map(|cookie| ("", &**cookie)).collect();
+    assert_eq!(statuses(&limit, &made_up).await.iter().filter(|status| **status == 200).count(), 2);
+    // Those that the layer issues are told apart, at every instance that has the secret.
+    let layer = AccessCounterLayer::new(counters.recorder()).identity(Identity::issued_cookie("visitor"));
+    let layer = layer.expect("a name");
+    let issued = async || {
+        let service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
+        let request = Request::builder().header("user-agent", BROWSER).body(()).expect("a request");
+        let response = service.oneshot(request).await.expect("it answers");
+        let cookie = response.headers()["set-cookie"].to_str().expect("ASCII").to_owned();
+        cookie.split(';').next().expect("a pair").to_owned()
+    };
+    let (one, other) = (issued().await, issued().await);
+    let requests = [("", &*one), ("", &*one), ("", &*one), ("", &*other)];
+    assert_eq!(statuses(&limit, &requests).await, [200, 200, 429, 200]);
+    let changed = one.replace("visitor=", "visitor=0");
+    assert_eq!(statuses(&limit, &[("", &changed[..one.len()])]).await, [429]);
+    // Without a secret nothing is signed, and all ids are as good as made up.
+    let without = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let made_up: Vec<_> = (0..10).map(|n| format!("visitor={n:032x}")).collect();
+    let made_up: Vec<_> = made_up.iter().map(|cookie| ("", &**cookie)).collect();
+    let passed = statuses(&of(&without.recorder()), &made_up).await;
+    assert_eq!(passed.iter().filter(|status| **status == 200).count(), 2);
+}
+
+#[tokio::test]
+async fn of_an_ipv6_address_56_bits_count_unless_others_are_said() {
+    let limit = |identity: counter_layer::Address| {
+        let key = LimitKey::identity(identity, Secret::of_this_process()).expect("an identity");
+        WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, StoreAway::Closed)
+    };
+    let requests =
+        [("2001:db8::1", ""), ("2001:db8:0:ff::1", ""), ("2001:db8:0:100::1", ""), ("2001:db9::1", "")];
+    for (identity, expected) in [
+        (Identity::peer(), [200, 429, 200, 200]),
+        (Identity::peer().ipv6_prefix(64), [200, 200, 200, 200]),
+        (Identity::peer().ipv6_prefix(48), [200, 429, 429, 200]),
+    ] {
+        assert_eq!(statuses(&limit(identity), &requests).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn instances_that_share_a_secret_limit_together_whatever_becomes_of_the_salts() {
+    let server = RedisServer::start();
+    let secret = Secret::from_bytes([1; 16]);
+    let window = hours(MemoryStore::new()).window();
+    let mut limits = Vec::new();
+    for _ in 0..3 {
+        let store = store(&server.url()).await;
+        let mut counters = Counters::builder(store.clone()).secret(&secret).build().expect("as by default");
+        let _salt = counters.recorder().salt().expect("days are fine");
+        counters.flush().await.expect("the server is there");
+        let key = LimitKey::identity(Identity::peer().without_user_agent(), &counters.recorder());
+        limits.push(WindowLimitLayer::new(
+            WindowCounters::new(store, window),
+            5,
+            key.expect("an identity"),
+            StoreAway::Closed,
+        ));
+        for (salt, poison) in
+            server.strings(&["KEYS", "access:salt:*"]).iter().zip(["del", "set"].iter().cycle())
+        {
+            server.command(&["DEL", salt]);
+            if *poison == "set" {
+                server.command(&["SADD", salt, "of a wrong type"]);
+            }
+        }
+    }
+    let mut passed = 0;
+    for limit in limits.iter().map(|limit| limit.clone().timeout(LIMIT)) {
+        let requests = [("192.0.2.1", ""); 5];
+        passed += statuses(&limit, &requests).await.iter().filter(|status| **status == 200).count();
+    }
+    assert_eq!(passed, 5);
+}
+
+#[tokio::test]
+async fn who_reads_redis_finds_no_address_that_is_limited() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let _salts = (counters.recorder().salt().expect("days are fine"), counters.recorder().stable_salt());
+    counters.flush().await.expect("the server is there");
+    let address = "198.51.100.77";
+    for secret in [Secret::from_bytes([1; 16]), counters.recorder().secret().clone()] {
+        let limit = WindowLimitLayer::new(hours(store.clone()), 10, by_address(&secret), StoreAway::Closed);
+        assert_eq!(statuses(&limit.timeout(LIMIT), &[(address, "")]).await, [200]);
+    }
+    let windows = server.strings(&["KEYS", "access:window:*"]);
+    assert_eq!(windows.len(), 2, "{windows:?}");
+    let mut visitor = [0; 24];
+    let bits = address.parse::<std::net::Ipv4Addr>().expect("an address").to_ipv6_mapped().to_bits();
+    visitor[..16].copy_from_slice(&bits.to_le_bytes());
+    let salts = server.strings(&["KEYS", "access:salt:*"]);
+    assert!(salts.len() >= 2, "{salts:?}");
+    for salt in salts {
+        let salt = server.bytes(&["GET", &salt]).expect("a salt").try_into().expect("16 bytes");
+        let id = VisitorKey::new(salt).visitor(&[&visitor]);
+        for window in &windows {
+            // As it is, and as it would be in this window.
+            let (_, start) = window.rsplit_once(':').expect("a start");
+            let start: u64 = start.parse().expect("a start");
+            let parts: [&[u8]; 2] = [&3600_u32.to_le_bytes(), &start.to_le_bytes()];
+            for id in [id, VisitorKey::new(*id.as_bytes()).visitor(&parts)] {
+                let id = format!("{:032x}", u128::from_be_bytes(*id.as_bytes()));
+                assert!(!window.contains(&id), "{window}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_its_problem_where_it_is_asked_to() {
+    let hours = hours(MemoryStore::new());
+    let limit = WindowLimitLayer::new(hours, 0, everybody(), StoreAway::Open);
+    let limit = limit.policy("a \"b\"").expect("a name").problem_details();
+    let site: Router = Router::new().fallback(async || "here").layer(limit);
+    let refused = site.oneshot(request("/")).await.expect("it answers");
+    assert_eq!(
+        (refused.status().as_u16(), refused.headers()["content-type"].as_bytes()),
+        (429, &b"application/problem+json"[..])
+    );
+    assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("ratelimit"));
+    let body = http_body_util::BodyExt::collect(refused.into_body()).await.expect("a body").to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+    assert_eq!(problem["violated-policies"], serde_json::json!(["a \"b\""]));
+    assert_eq!(problem["status"], 429);
+
+    let limit = WindowLimitLayer::new(self::hours(Silent), 1, everybody(), StoreAway::Closed);
+    let limit = limit.timeout(Duration::from_millis(5)).problem_details();
+    let site: Router = Router::new().fallback(async || "here").layer(limit);
+    let away = site.oneshot(request("/")).await.expect("it answers");
+    assert_eq!((away.status().as_u16(), &away.headers()["retry-after"]), (503, &http::HeaderValue::from(2)));
+    let body = http_body_util::BodyExt::collect(away.into_body()).await.expect("a body").to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
 }

@@ -1,12 +1,12 @@
 //! Counters of windows, on every store, and when the store fails them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use counter_core::{
-    Dimensions, ErrorKind, Namespace, RedisStore, Shards, Timestamp, VisitorId, VisitorKey, Window,
-    WindowCounters, WindowStore,
+    Addition, Dimensions, Error, ErrorKind, Namespace, RedisStore, Shards, Timestamp, VisitorId, VisitorKey,
+    Window, WindowCounters, WindowKey, WindowStore,
 };
 use tests::{FaultProxy, RedisCluster, RedisServer, Value, until};
 use tokio::task::JoinSet;
@@ -29,7 +29,9 @@ stores::on! {
         many_are_answered_as_if_they_had_come_one_by_one
         a_token_counts_once_in_a_window
         what_does_not_pass_is_not_counted
-        an_instant_that_is_no_longer_kept_counts_nowhere
+        an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass
+        the_clock_of_the_store_says_which_window_it_is
+        no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_client_says
         a_front_answers_everybody_as_if_he_had_come_alone
     }
 }
@@ -94,9 +96,10 @@ async fn windows_count_apart_whatever_their_width_and_offset(store: impl WindowS
 async fn the_history_has_every_window_that_is_kept_zeros_too(store: impl WindowStore) {
     let (hours, now) = hours(store);
     let hours = hours.keep(5);
-    for (ago, amount) in [(0, 1), (1, 2), (3, 4), (5, 8), (6, 16)] {
+    for (ago, amount) in [(0, 1), (1, 2), (3, 4), (5, 8)] {
         hours.increment_at(&app("a"), n(amount), now.minus(3600 * ago)).await.expect("counted");
     }
+    assert_closed(hours.increment_at(&app("a"), n(16), now.minus(3600 * 6)).await);
     let history = hours.history(&app("a"), now).await.expect("readable");
     assert_eq!(history.iter().map(|sample| sample.count).collect::<Vec<_>>(), [8, 0, 4, 0, 2, 1]);
     let starts: Vec<_> = (0..6).rev().map(|ago| hours.window().span(now.minus(3600 * ago)).start).collect();
@@ -156,18 +159,126 @@ async fn what_does_not_pass_is_not_counted(store: impl WindowStore) {
     assert_eq!(hours.current_at(&app("a"), now).await.expect("readable"), 11);
 }
 
-async fn an_instant_that_is_no_longer_kept_counts_nowhere(store: impl WindowStore) {
+#[track_caller]
+fn assert_closed<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    let error = answer.expect_err("nothing is counted");
+    assert!(matches!(error.kind(), ErrorKind::WindowClosed { .. }), "{error}");
+}
+
+async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store: impl WindowStore) {
     let (hours, now) = hours(store);
-    let past = now.minus(2 * 3600);
-    for _ in 0..2 {
-        assert_eq!(hours.increment_at(&app("a"), n(3), past).await.expect("answered"), 3);
-        assert!(hours.try_acquire_at(&app("a"), 3, n(3), past).await.expect("answered").passed);
-        assert!(hours.increment_once_at(&app("a"), token(1), past).await.expect("answered").first);
-        assert_eq!(hours.current_at(&app("a"), past).await.expect("readable"), 0);
+    for at in [now.minus(2 * 3600), now.plus(2 * 3600)] {
+        assert_closed(hours.increment_at(&app("a"), n(3), at).await);
+        assert_closed(hours.increment_once_at(&app("a"), token(1), at).await);
+        let pass = hours.try_acquire_at(&app("a"), 3, n(1), at).await.expect("decided");
+        assert_eq!((pass.passed, pass.remaining), (false, 0));
+        let apps = [app("a"), app("b")];
+        for answer in hours.increment_many(apps.iter().map(|app| (app, n(1))), at).await {
+            assert_closed(answer);
+        }
+        assert_eq!(hours.current_at(&app("a"), at).await.expect("readable"), 0);
     }
-    let kept = now.minus(3600);
-    assert_eq!(hours.increment_at(&app("a"), n(3), kept).await.expect("counted"), 3);
-    assert_eq!(hours.increment_at(&app("a"), n(3), kept).await.expect("counted"), 6);
+    for at in [now.minus(3600), now.plus(3600)] {
+        assert_eq!(hours.increment_at(&app("a"), n(3), at).await.expect("counted"), 3);
+        assert_eq!(hours.increment_at(&app("a"), n(3), at).await.expect("counted"), 6);
+    }
+}
+
+/// A store as a process sees it whose clock is so many seconds behind that of the store.
+#[derive(Clone)]
+struct Ahead<S>(S, i64);
+
+impl<S: WindowStore> Ahead<S> {
+    fn theirs(&self, ours: Timestamp) -> Timestamp {
+        let seconds = self.1.unsigned_abs();
+        if self.1 < 0 { ours.plus(seconds) } else { ours.minus(seconds) }
+    }
+
+    fn key(&self, key: &WindowKey) -> WindowKey {
+        let open = self.theirs(key.open.start)..self.theirs(key.open.end);
+        WindowKey { start: self.theirs(key.start), expiry: self.theirs(key.expiry), open, ..key.clone() }
+    }
+
+    fn addition(&self, addition: &Addition) -> Addition {
+        Addition { key: self.key(&addition.key), amount: addition.amount }
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        match *error.kind() {
+            ErrorKind::WindowClosed { now } => {
+                Error::new(ErrorKind::WindowClosed { now: Self(self.0.clone(), -self.1).theirs(now) })
+            }
+            _ => error,
+        }
+    }
+}
+
+impl<S: WindowStore> WindowStore for Ahead<S> {
+    async fn add(&self, additions: &[Addition]) -> Vec<Result<u64, Error>> {
+        let additions: Vec<_> = additions.iter().map(|addition| self.addition(addition)).collect();
+        let answers = self.0.add(&additions).await.into_iter();
+        answers.map(|answer| answer.map_err(|error| self.explain(error))).collect()
+    }
+
+    async fn add_once(&self, key: &WindowKey, token: VisitorId) -> Result<(bool, u64), Error> {
+        self.0.add_once(&self.key(key), token).await.map_err(|error| self.explain(error))
+    }
+
+    async fn add_within(&self, addition: &Addition, limit: u64) -> Result<(bool, u64), Error> {
+        let answer = self.0.add_within(&self.addition(addition), limit).await;
+        answer.map_err(|error| self.explain(error))
+    }
+
+    async fn counts(&self, keys: &[WindowKey]) -> Result<Vec<u64>, Error> {
+        let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect();
+        self.0.counts(&keys).await
+    }
+
+    async fn time(&self, key: &WindowKey) -> Result<Timestamp, Error> {
+        Ok(Self(self.0.clone(), -self.1).theirs(self.0.time(&self.key(key)).await?))
+    }
+}
+
+async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore) {
+    for (place, ahead) in (0_u32..).zip([0, 7200, -7200, 90 * 86_400, -86_400]) {
+        let (hours, now) = hours(store.clone());
+        // What is 0 or several windows off begins at the same second of the hour.
+        let other = WindowCounters::new(Ahead(store.clone(), ahead), hours.window());
+        let name = app(&place.to_string());
+        assert_eq!(hours.increment_at(&name, n(1), now).await.expect("counted"), 1);
+        assert_eq!(other.current(&name).await.expect("readable"), 1);
+        assert_eq!(other.increment(&name, n(1)).await.expect("counted"), 2);
+        assert!(other.increment_once(&name, token(1)).await.expect("counted").first);
+        let pass = other.try_acquire(&name, 4, n(1)).await.expect("decided");
+        assert_eq!((pass.passed, pass.remaining), (true, 0));
+        assert!(pass.reset > pass.now && pass.reset <= pass.now.plus(3600));
+        assert!(!other.try_acquire(&name, 4, n(1)).await.expect("decided").passed);
+        let (front, worker) = other.folding();
+        let counted = async {
+            let count = front.increment(&name, n(1)).await;
+            drop(front);
+            count
+        };
+        let (count, ()) = tokio::join!(counted, worker.run());
+        assert_eq!(count.expect("counted"), 5);
+        assert_eq!(hours.current_at(&name, now).await.expect("readable"), 5);
+    }
+}
+
+async fn no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_client_says(
+    store: impl WindowStore,
+) {
+    let second = Window::try_from(1).expect("not 0");
+    for ahead in [0, 3, -3] {
+        let seconds = WindowCounters::new(Ahead(store.clone(), ahead), second);
+        let mut passed = BTreeMap::<_, u32>::new();
+        for _ in 0..50 {
+            let pass = seconds.try_acquire(&app(&ahead.to_string()), 5, n(1)).await.expect("decided");
+            *passed.entry(pass.reset).or_default() += u32::from(pass.passed);
+        }
+        assert!(passed.values().all(|passed| *passed <= 5), "{passed:?}");
+        assert!(passed.values().sum::<u32>() >= 5, "{passed:?}");
+    }
 }
 
 async fn a_front_answers_everybody_as_if_he_had_come_alone(store: impl WindowStore) {
@@ -214,6 +325,8 @@ async fn an_expiry_is_set_once_to_the_end_of_what_is_kept() {
         longer.try_acquire_at(&app("a"), 9, n(1), now).await.expect("decided");
         longer.increment_once_at(&app("a"), token(1), now).await.expect("counted");
         assert_eq!((server.int(&["GET", &key("a")]), expiry(&server, &key("a"))), (4, end + 3600));
+        assert_eq!(expiry(&server, &format!("{}:tokens", key("a"))), end + 9 * 3600);
+        hours.increment_once_at(&app("a"), token(2), now).await.expect("counted");
         assert_eq!(expiry(&server, &format!("{}:tokens", key("a"))), end + 9 * 3600);
         let exactly = hours.clone().keep(0);
         exactly.try_acquire_at(&app("b"), 9, n(1), now).await.expect("decided");
@@ -329,7 +442,8 @@ async fn the_rights_that_the_guide_names_are_enough() {
         assert!(hours.try_acquire_at(&app("a"), 3, n(1), now).await.expect("decided").passed);
         assert!(hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").first);
         assert!(!hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").first);
-        assert_eq!(hours.increment_at(&app("a"), n(1), now.minus(86_400)).await.expect("answered"), 1);
+        assert_closed(hours.increment_at(&app("a"), n(1), now.minus(86_400)).await);
+        assert_eq!(hours.current(&app("a")).await.expect("readable"), 4);
         assert_eq!(hours.history(&app("a"), now).await.expect("readable")[1].count, 4);
         assert_that_all_expires(&server);
         server.command(&["FLUSHALL"]);
@@ -523,7 +637,8 @@ async fn nothing_that_names_somebody_is_in_the_store() {
     let server = RedisServer::start();
     let (hours, now) = hours(store(&server.url()).await);
     let key = VisitorKey::random();
-    let dimensions = app("shop").visitor("address", key.visitor(&[b"192.0.2.77"]));
+    let key_of_address = key.visitor(&[b"192.0.2.77"]);
+    let dimensions = app("shop").visitor("address", key_of_address);
     hours.increment_at(&dimensions, n(1), now).await.expect("counted");
     hours.increment_once_at(&dimensions, key.visitor(&[b"ann@example.org"]), now).await.expect("counted");
     let keys = server.strings(&["KEYS", "*"]);
@@ -531,6 +646,8 @@ async fn nothing_that_names_somebody_is_in_the_store() {
     for key in &keys {
         assert!(!key.contains("192") || key.contains('@'), "{key}");
         assert!(!key.contains("192.0.2.77"), "{key}");
+        let id = u128::from_be_bytes(*key_of_address.as_bytes());
+        assert!(!key.contains(&format!("{id:032x}")), "what is the same in all windows: {key}");
     }
     let tokens = keys.iter().find(|key| key.ends_with(":tokens")).expect("the tokens");
     let Value::Array(members) = server.command(&["SMEMBERS", tokens]) else { panic!("a set") };

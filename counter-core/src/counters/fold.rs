@@ -48,8 +48,8 @@ mod tests {
 
     fn addition(counter: u8, amount: u64) -> Addition {
         let (start, expiry) = (Timestamp::MIN, Timestamp::MAX);
-        let counter = format!("a={counter}").into();
-        Addition { key: WindowKey { counter, group: None, width: 60, start, expiry }, amount }
+        let (counter, open) = (format!("a={counter}").into(), start..expiry);
+        Addition { key: WindowKey { counter, group: None, width: 60, start, expiry, open }, amount }
     }
 
     proptest! {

@@ -3,9 +3,10 @@ use std::num::NonZeroU32;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 
+use super::clock::StoreClock;
 use super::fold::Fold;
 use super::window::{Settings, add_folded};
-use crate::store::Addition;
+use crate::store::{Addition, WindowKey};
 use crate::{Dimensions, Error, ErrorKind, Timestamp, WindowStore};
 
 /// Where many at once count in windows: those that wait at the same time share one call.
@@ -39,6 +40,7 @@ use crate::{Dimensions, Error, ErrorKind, Timestamp, WindowStore};
 #[derive(Clone, Debug)]
 pub struct FoldingFront {
     settings: Settings,
+    clock: StoreClock,
     queue: mpsc::Sender<Waiting>,
 }
 
@@ -59,18 +61,21 @@ struct Waiting {
 /// How many wait at most, and how many share a call.
 const PLACES: usize = 16_384;
 
-pub(super) fn pair<S>(store: S, settings: Settings) -> (FoldingFront, FoldingWorker<S>) {
+pub(super) fn pair<S>(store: S, settings: Settings, clock: StoreClock) -> (FoldingFront, FoldingWorker<S>) {
     let (sender, receiver) = mpsc::channel(PLACES);
-    (FoldingFront { settings, queue: sender }, FoldingWorker { store, queue: receiver })
+    (FoldingFront { settings, clock, queue: sender }, FoldingWorker { store, queue: receiver })
 }
 
 impl FoldingFront {
-    /// Counts, now: see [`increment_at`](Self::increment_at).
+    /// Counts in the window of now by the store's clock: see [`increment_at`](Self::increment_at).
     ///
     /// # Errors
     /// As those of [`increment_at`](Self::increment_at).
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may still count.
     pub async fn increment(&self, dimensions: &Dimensions, n: NonZeroU32) -> Result<u64, Error> {
-        self.increment_at(dimensions, n, Timestamp::now()).await
+        self.clock.call(|now| self.increment_in(self.settings.now(dimensions, now), n)).await
     }
 
     /// Counts in the window of an instant, and answers what the counter counts then.
@@ -88,8 +93,12 @@ impl FoldingFront {
         n: NonZeroU32,
         at: Timestamp,
     ) -> Result<u64, Error> {
+        self.increment_in(self.settings.at(dimensions, at), n).await
+    }
+
+    async fn increment_in(&self, key: WindowKey, n: NonZeroU32) -> Result<u64, Error> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { addition: self.settings.addition(dimensions, n, at), answer };
+        let waiting = Waiting { addition: Addition { key, amount: n.get().into() }, answer };
         let ended = |kind| Error::new(kind).caused_by("the worker that folds increments has ended");
         self.queue.send(waiting).await.map_err(|_| ended(ErrorKind::Refused))?;
         answered.await.unwrap_or_else(|_| Err(ended(ErrorKind::Unconfirmed)))

@@ -47,6 +47,7 @@ impl Outcome for Error {
             ErrorKind::Unavailable => "unavailable",
             ErrorKind::Unconfirmed => "unconfirmed",
             ErrorKind::Refused => "refused",
+            ErrorKind::WindowClosed { .. } => "closed",
             ErrorKind::Malformed { .. } => "malformed",
             _ => "invalid",
         }

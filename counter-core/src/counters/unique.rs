@@ -24,7 +24,8 @@ const READ: usize = 100_000;
 /// A counter of different items, which asks the store at once.
 ///
 /// An item is up to 256 bytes of any kind, none included. What names a person, such as an address, belongs
-/// through a [`VisitorKey`](crate::VisitorKey) first; a [`VisitorId`](crate::VisitorId) is an item. The
+/// through a [`VisitorKey`](crate::VisitorKey) first that is not in the store, such as that of a
+/// [`Secret`](crate::Secret); a [`VisitorId`](crate::VisitorId) is an item. The
 /// [guide](crate::guide::unique) says which of the counters to choose.
 ///
 /// ```

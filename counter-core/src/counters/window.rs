@@ -1,6 +1,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::clock::StoreClock;
 use super::fold::Fold;
 use super::folding::{self, FoldingFront, FoldingWorker};
 use super::operations::{self, measured};
@@ -36,6 +37,7 @@ use crate::{Dimensions, Error, ErrorKind, Sample, Timestamp, VisitorId, Window, 
 pub struct WindowCounters<S> {
     store: S,
     settings: Settings,
+    clock: StoreClock,
 }
 
 /// Whether something stayed within a limit, and what is left of it.
@@ -50,6 +52,8 @@ pub struct Pass {
     pub remaining: u32,
     /// The first second of the next window.
     pub reset: Timestamp,
+    /// When it was decided, by the clock of the store as far as that is known.
+    pub now: Timestamp,
 }
 
 /// Whether a token was new, and what the counter counts.
@@ -74,7 +78,7 @@ impl<S: WindowStore> WindowCounters<S> {
     /// Counts in these windows, which are kept for one more.
     pub fn new(store: S, window: Window) -> Self {
         operations::describe();
-        Self { store, settings: Settings { window, keep: 1, group: None } }
+        Self { store, settings: Settings { window, keep: 1, group: None }, clock: StoreClock::default() }
     }
 
     /// How many windows are kept after they ended, for [`history`](Self::history). Default: 1.
@@ -100,19 +104,22 @@ impl<S: WindowStore> WindowCounters<S> {
         self.settings.window
     }
 
-    /// Counts, now: see [`increment_at`](Self::increment_at).
+    /// Counts in the window of now by the store's clock, and answers what the counter counts then.
     ///
     /// # Errors
     /// As those of [`increment_at`](Self::increment_at).
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may still count.
     pub async fn increment(&self, dimensions: &Dimensions, n: NonZeroU32) -> Result<u64, Error> {
-        self.increment_at(dimensions, n, Timestamp::now()).await
+        self.clock.call(|now| self.increment_in(self.settings.now(dimensions, now), n)).await
     }
 
-    /// Counts in the window of an instant, and answers what the counter counts then. An instant whose window
-    /// is no longer kept counts nowhere.
+    /// Counts in the window of an instant, and answers what the counter counts then.
     ///
     /// # Errors
-    /// [`ErrorKind::Unconfirmed`] when it may have counted or not, because no answer came; all others mean
+    /// [`ErrorKind::WindowClosed`] when the store's clock is before the window by more widths than are
+    /// [kept](Self::keep), or after all that is; [`ErrorKind::Unconfirmed`] when it may have counted or not, because no answer came; all others mean
     /// that nothing was counted. While the store says that it cannot do it now, it is asked again for two
     /// seconds.
     ///
@@ -124,7 +131,11 @@ impl<S: WindowStore> WindowCounters<S> {
         n: NonZeroU32,
         at: Timestamp,
     ) -> Result<u64, Error> {
-        let addition = self.settings.addition(dimensions, n, at);
+        self.increment_in(self.settings.at(dimensions, at), n).await
+    }
+
+    async fn increment_in(&self, key: WindowKey, n: NonZeroU32) -> Result<u64, Error> {
+        let addition = Addition { key, amount: n.get().into() };
         measured("increment", async {
             let mut answers = self.store.add(&[addition]).await;
             answers.pop().unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable))).map_err(unconfirmed)
@@ -146,25 +157,35 @@ impl<S: WindowStore> WindowCounters<S> {
         increments: impl IntoIterator<Item = (&'a Dimensions, NonZeroU32)>,
         at: Timestamp,
     ) -> Vec<Result<u64, Error>> {
-        let all = increments.into_iter().map(|(dimensions, n)| self.settings.addition(dimensions, n, at));
+        let addition = |(dimensions, n): (&Dimensions, NonZeroU32)| Addition {
+            key: self.settings.at(dimensions, at),
+            amount: n.get().into(),
+        };
+        let all = increments.into_iter().map(addition);
         let fold = Fold::of(all);
         add_folded(&self.store, &fold).await
     }
 
-    /// Counts a token once in a window, now: see [`increment_once_at`](Self::increment_once_at).
+    /// Counts a token once in the window of now by the store's clock: see
+    /// [`increment_once_at`](Self::increment_once_at).
     ///
     /// # Errors
     /// As those of [`increment_once_at`](Self::increment_once_at).
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may still count.
     pub async fn increment_once(&self, dimensions: &Dimensions, token: VisitorId) -> Result<Once, Error> {
-        self.increment_once_at(dimensions, token, Timestamp::now()).await
+        self.clock.call(|now| self.increment_once_in(self.settings.now(dimensions, now), token)).await
     }
 
     /// Adds 1 in the window of an instant, unless this token has done so before: an exposure, an event with
     /// an id of its own. A token is made by a [`VisitorKey`](crate::VisitorKey), which instances have to
-    /// share, and takes the store about 70 bytes for as long as the window is kept.
+    /// share, and takes the store about 70 bytes for as long as the window is kept. What is kept there of a token
+    /// is another id in each window, which nobody who has not the token can link.
     ///
     /// # Errors
-    /// When the store cannot do it, after two seconds of attempts. Call again with the same token: it counts
+    /// [`ErrorKind::WindowClosed`] as for [`increment_at`](Self::increment_at); otherwise when the store cannot do
+    /// it, after two seconds of attempts. Call again with the same token: it counts
     /// once. Only `first` may then be false because of the attempt before, whose answer was lost.
     ///
     /// # Cancel safety
@@ -175,29 +196,39 @@ impl<S: WindowStore> WindowCounters<S> {
         token: VisitorId,
         at: Timestamp,
     ) -> Result<Once, Error> {
-        let key = self.settings.key(dimensions, at);
+        self.increment_once_in(self.settings.at(dimensions, at), token).await
+    }
+
+    async fn increment_once_in(&self, key: WindowKey, token: VisitorId) -> Result<Once, Error> {
+        let token = token.in_window(key.width, key.start);
         let (first, count) = measured("increment_once", self.store.add_once(&key, token)).await?;
         Ok(Once { first, count })
     }
 
-    /// Counts within a limit, now: see [`try_acquire_at`](Self::try_acquire_at).
+    /// Counts in the window of now by the store's clock, but only if that makes no more than `limit`: however many
+    /// ask at the same time, in whatever instances with whatever clocks, no more than that passes in a window.
     ///
     /// # Errors
-    /// As those of [`try_acquire_at`](Self::try_acquire_at).
+    /// As those of [`increment_at`](Self::increment_at); it is for the caller to decide what passes then.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may still count.
     pub async fn try_acquire(
         &self,
         dimensions: &Dimensions,
         limit: u32,
         n: NonZeroU32,
     ) -> Result<Pass, Error> {
-        self.try_acquire_at(dimensions, limit, n, Timestamp::now()).await
+        self.clock.call(|now| self.try_acquire_in(self.settings.now(dimensions, now), limit, n, now)).await
     }
 
-    /// Counts in the window of an instant, but only if that makes no more than `limit`: however many ask at
-    /// the same time, in whatever instances, no more than that passes in a window.
+    /// Counts within a limit in the window of an instant. Where nothing is counted any more, or not yet, nothing
+    /// passes: when the store's clock is before the window by more widths than are [kept](Self::keep), or after all
+    /// that is.
     ///
     /// # Errors
-    /// As those of [`increment_at`](Self::increment_at); it is for the caller to decide what passes then.
+    /// As those of [`increment_at`](Self::increment_at), but for `WindowClosed`; it is for the caller to decide what
+    /// passes then.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -208,22 +239,41 @@ impl<S: WindowStore> WindowCounters<S> {
         n: NonZeroU32,
         at: Timestamp,
     ) -> Result<Pass, Error> {
-        let addition = self.settings.addition(dimensions, n, at);
+        let now = self.clock.now();
+        match self.try_acquire_in(self.settings.at(dimensions, at), limit, n, now).await {
+            Err(error) if let ErrorKind::WindowClosed { now } = *error.kind() => {
+                Ok(Pass { passed: false, limit, remaining: 0, reset: self.settings.window.span(at).end, now })
+            }
+            answer => answer,
+        }
+    }
+
+    async fn try_acquire_in(
+        &self,
+        key: WindowKey,
+        limit: u32,
+        n: NonZeroU32,
+        now: Timestamp,
+    ) -> Result<Pass, Error> {
+        let reset = self.settings.window.span(key.start).end;
+        let addition = Addition { key, amount: n.get().into() };
         let answer = measured("try_acquire", async {
             self.store.add_within(&addition, limit.into()).await.map_err(unconfirmed)
         });
         let (passed, count) = answer.await?;
         let remaining = u64::from(limit).saturating_sub(count);
         let remaining = u32::try_from(remaining).expect("not more than the limit");
-        Ok(Pass { passed, limit, remaining, reset: self.settings.window.span(at).end })
+        Ok(Pass { passed, limit, remaining, reset, now })
     }
 
-    /// What the counter counts in the window of now.
+    /// What the counter counts in the window of now by the store's clock, which is asked first.
     ///
     /// # Errors
     /// When the store cannot be read, after two seconds of attempts.
     pub async fn current(&self, dimensions: &Dimensions) -> Result<u64, Error> {
-        self.current_at(dimensions, Timestamp::now()).await
+        let key = self.settings.at(dimensions, self.clock.now());
+        let now = measured("current", self.store.time(&key)).await?;
+        self.current_at(dimensions, now).await
     }
 
     /// What the counter counts in the window of an instant.
@@ -231,7 +281,7 @@ impl<S: WindowStore> WindowCounters<S> {
     /// # Errors
     /// When the store cannot be read, after two seconds of attempts.
     pub async fn current_at(&self, dimensions: &Dimensions, at: Timestamp) -> Result<u64, Error> {
-        let keys = [self.settings.key(dimensions, at)];
+        let keys = [self.settings.at(dimensions, at)];
         Ok(measured("current", self.store.counts(&keys)).await?.into_iter().sum())
     }
 
@@ -251,30 +301,34 @@ impl<S: WindowStore> WindowCounters<S> {
     ///
     /// Nothing is counted unless somebody polls [`FoldingWorker::run`].
     pub fn folding(&self) -> (FoldingFront, FoldingWorker<S>) {
-        folding::pair(self.store.clone(), self.settings.clone())
+        folding::pair(self.store.clone(), self.settings.clone(), self.clock.clone())
     }
 }
 
 impl Settings {
-    pub(super) fn addition(&self, dimensions: &Dimensions, n: NonZeroU32, at: Timestamp) -> Addition {
-        Addition { key: self.key(dimensions, at), amount: n.get().into() }
-    }
-
-    fn key(&self, dimensions: &Dimensions, at: Timestamp) -> WindowKey {
-        let group = self.group.and_then(|name| dimensions.key_of(name)).map(Arc::from);
+    /// The window of an instant, to be counted in while it is kept, and as long before.
+    pub(super) fn at(&self, dimensions: &Dimensions, at: Timestamp) -> WindowKey {
+        let group = self.group.and_then(|name| dimensions.group(name)).map(Arc::from);
         let width = self.window.as_seconds();
         let span = self.window.span(at);
-        let expiry = span.end.plus(u64::from(width) * u64::from(self.keep));
-        WindowKey { counter: dimensions.key().into(), group, width, start: span.start, expiry }
+        let kept = u64::from(width) * u64::from(self.keep);
+        let expiry = span.end.plus(kept);
+        let counter = dimensions.key(width, span.start).into();
+        WindowKey { counter, group, width, start: span.start, expiry, open: span.start.minus(kept)..expiry }
+    }
+
+    /// The window of what is taken for now, to be counted in while it is the current one.
+    pub(super) fn now(&self, dimensions: &Dimensions, now: Timestamp) -> WindowKey {
+        WindowKey { open: self.window.span(now), ..self.at(dimensions, now) }
     }
 
     /// Those of all windows that are kept, ascending.
     fn keys(&self, dimensions: &Dimensions, now: Timestamp) -> Vec<WindowKey> {
         let width = u64::from(self.window.as_seconds());
-        let current = self.key(dimensions, now);
+        let current = self.window.span(now).start.as_unix();
         let earlier = |windows: u8| {
-            let start = current.start.as_unix().checked_sub(width * u64::from(windows))?;
-            Some(WindowKey { start: Timestamp::from_unix(start), ..current.clone() })
+            let start = current.checked_sub(width * u64::from(windows))?;
+            Some(self.at(dimensions, Timestamp::from_unix(start)))
         };
         (0..=self.keep).rev().filter_map(earlier).collect()
     }

@@ -17,16 +17,18 @@
 //!
 //! A counter is named by [`Dimensions`](crate::Dimensions): names from the code, values from wherever. Whatever
 //! a value holds, it cannot forge another counter. Whom an address or an account belongs to goes in as a
-//! [`VisitorId`](crate::VisitorId), so that no key names anybody. Each combination of values is a key of its own
+//! [`VisitorId`](crate::VisitorId), so that no key names anybody. It is made with a key of a
+//! [`Secret`](crate::Secret), which goes to no store, and not with the [salts](crate::Salt) of visitors, which do. In
+//! each window the store has another id of it, and of a token; whoever has the store alone can link no two. Each combination of values is a key of its own
 //! for as long as the window is kept, so who may choose a value may make keys: let in what is bounded.
 //!
 //! ```
 //! use std::num::NonZeroU32;
-//! use counter_core::{Dimensions, MemoryStore, VisitorKey, Window, WindowCounters};
+//! use counter_core::{Dimensions, MemoryStore, Secret, Window, WindowCounters};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), counter_core::Error> {
-//! let key = VisitorKey::random(); // the same on every instance
+//! let key = Secret::from_bytes([7; 16]).key("mails"); // the same on every instance
 //! let mails = WindowCounters::new(MemoryStore::new(), Window::DAY);
 //! let account = Dimensions::new().text("mail", "reset").visitor("account", key.visitor(&[b"ann"]));
 //! for passes in [true, true, true, false] {
@@ -58,16 +60,16 @@
 //!
 //! # Whose clock
 //!
-//! The window of an increment is that of the instant that is passed in, or of the clock of the process.
-//! Instances whose clocks differ by a second disagree for a second about which window it is. Each of the two
-//! windows stays exact, and no more than the limit passes in each; a window that ended is counted on by
-//! those who are late. What a fixed window allows anyway, the limit at its end and again at the beginning of
-//! the next, is not made worse by that.
+//! Which window it is now the store's clock says, so all instances agree, whatever their own clocks say. An
+//! instance names the window that it takes for the current one, and the store counts there only if it is; otherwise
+//! it says what its clock says, and is asked again. By how much the clocks differ is remembered, so that this costs
+//! a second call now and then. In a cluster each node goes by its own clock.
 //!
-//! The store forgets by its own clock, at the end of the window and as many widths later as
-//! [`keep`](crate::WindowCounters::keep) says. So the store's clock may be ahead by the width, with the
-//! default of 1; where it is ahead by more, or `keep` is 0, the last seconds of a window count nowhere and
-//! limit nothing. The expiry is set by whoever makes the key, once, and never moved.
+//! What ends in `_at` counts in the window of an instant that is passed in, such as that of an event. It is counted
+//! as long as the window is kept, [`keep`](crate::WindowCounters::keep) widths after its end, by the store's clock,
+//! and no more widths before its beginning. Beyond that nothing is counted: the error is
+//! [`WindowClosed`](crate::ErrorKind::WindowClosed), and [`try_acquire_at`](crate::WindowCounters::try_acquire_at)
+//! lets nothing pass. The expiry is set by the first that makes the key, and never moved.
 //!
 //! # When the store is away
 //!
@@ -99,8 +101,8 @@
 //! [theirs](crate::guide::redis#rights):
 //!
 //! ```text
-//! ACL SETUSER windows on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +incrby +sadd +scard +expireat
-//! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +get +set +mget +incrby +ttl +sadd +sismember +expireat
+//! ACL SETUSER windows on >secret ~access:* ~{access:* -@all +eval +evalsha +time +get +set +mget +incrby +sadd +scard +expireat
+//! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +time +get +set +mget +incrby +ttl +sadd +scard +sismember +expireat
 //! ```
 //!
 //! There, those who count within a limit watch its key, and try again when somebody else was faster: 100

@@ -1,17 +1,20 @@
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Error, Timestamp, VisitorId};
+use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// A place where windows are counted: shared by many, each window under a key of its own.
 ///
 /// Cloning gives another handle on the same place. Every call is bounded in time by the store itself.
 ///
-/// A count is there until the expiry of its key, by the store's clock; the one who makes the key decides on
-/// that instant, and the first who counts under it sets it, once. What comes for a key that has expired is
-/// answered and kept nowhere.
+/// The store's clock decides, and not those of its callers. A count is there until the expiry of its key; the
+/// first call that counts under the key sets that instant, once. What comes while the clock is not within
+/// [`WindowKey::open`] is counted nowhere.
 ///
 /// # Errors
 ///
+/// Of kind [`WindowClosed`](crate::ErrorKind::WindowClosed) when the store's clock is not within
+/// [`WindowKey::open`]; nothing was counted then.
 /// Of kind [`Refused`](crate::ErrorKind::Refused) when it is known that nothing was counted, also after the
 /// attempts that the store makes itself; of kind [`Unavailable`](crate::ErrorKind::Unavailable) when it may
 /// have been counted, or not.
@@ -41,6 +44,13 @@ pub trait WindowStore: Clone + Send + Sync + 'static {
 
     /// What these counters count, in their order; 0 for those that are not there.
     fn counts(&self, keys: &[WindowKey]) -> impl Future<Output = Result<Vec<u64>, Error>> + Send;
+
+    /// What the clock of the part of the store that has this key says; that of the process, unless the store has
+    /// another.
+    fn time(&self, key: &WindowKey) -> impl Future<Output = Result<Timestamp, Error>> + Send {
+        let _ = key;
+        std::future::ready(Ok(Timestamp::now()))
+    }
 }
 
 /// A counter in one window, as a store knows it.
@@ -57,6 +67,8 @@ pub struct WindowKey {
     pub start: Timestamp,
     /// When the count may be forgotten.
     pub expiry: Timestamp,
+    /// Where the store's clock has to be for anything to be counted.
+    pub open: Range<Timestamp>,
 }
 
 /// How much to add to a counter.
@@ -69,6 +81,11 @@ pub struct Addition {
 }
 
 impl WindowKey {
+    /// The error for a store whose clock says `now`, if that is not within [`open`](Self::open).
+    pub(crate) fn check(&self, now: Timestamp) -> Result<(), Error> {
+        if self.open.contains(&now) { Ok(()) } else { Err(Error::new(ErrorKind::WindowClosed { now })) }
+    }
+
     /// What decides on the part of the store.
     #[must_use]
     pub fn place(&self) -> &str {

@@ -16,39 +16,65 @@
 //! A [`LimitKey`](crate::LimitKey) is a closure over the request, or an [`Identity`](crate::Identity):
 //!
 //! ```
-//! use counter_core::{Counters, MemoryStore, VisitorKey, Window, WindowCounters};
+//! use counter_core::{MemoryStore, Secret, Window, WindowCounters};
 //! use counter_layer::{Forwarded, Identity, LimitKey, StoreAway, WindowLimitLayer};
 //!
-//! let store = MemoryStore::new();
-//! let counters = Counters::builder(store.clone()).build()?;
+//! # let from_the_environment = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
+//! let secret: Secret = from_the_environment.parse()?; // `openssl rand -hex 16`
 //! let behind_a_proxy = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1).without_user_agent();
-//! let key = LimitKey::identity(behind_a_proxy, &counters.recorder())?;
+//! let key = LimitKey::identity(behind_a_proxy, &secret)?;
 //!
-//! let logins = WindowCounters::new(store, Window::MINUTE);
+//! let logins = WindowCounters::new(MemoryStore::new(), Window::MINUTE);
 //! let layer = WindowLimitLayer::new(logins, 10, key, StoreAway::Closed).policy("logins")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! `without_user_agent` matters: whoever may choose what he is told apart by is not limited. For the same
-//! reason all who show nothing share one limit. The salt of the identity changes at the end of its epoch, and
-//! with it everybody's counts begin again, once a day by default.
+//! reason all who show nothing share one limit, and of an IPv6 address 56 bits count, since whoever has a /56 has
+//! 256 networks to come from; some have a /48, for whom [`ipv6_prefix`](crate::Address::ipv6_prefix) says so.
+//!
+//! A cookie that the layer issues tells clients apart when it is
+//! [signed](counter_core::Builder::secret), and the ids that clients make up share one limit. But each
+//! request without a cookie is issued a new one, so it limits those who mean well.
+//!
+//! # The secret
+//!
+//! The store has the ids of those who are limited. They are made with a secret that the store has not, or all
+//! addresses could be tried against them. Instances with the same [`Secret`](counter_core::Secret) limit together,
+//! whatever becomes of the salts that visitors have. With
+//! [`Secret::of_this_process`](counter_core::Secret::of_this_process) each limits for itself, so that of three
+//! instances three times the limit passes, and begins anew when it is restarted: that is for one process. A
+//! recorder may stand in the place of a secret, for that of its counters.
+//!
+//! In each window the same visitor has another id in the store. So whoever has the store, its file or a backup, and
+//! not the secret, learns how many were limited in a window and how often each came, and neither who they were nor
+//! who of them came again in another window. Whoever has the secret too can try addresses.
 //!
 //! # What is answered
 //!
 //! | | status | headers |
 //! |---|---|---|
 //! | within the limit | the inner service's | `RateLimit: "default";r=49;t=30`, `RateLimit-Policy: "default";q=100;w=60` |
-//! | beyond it | 429, empty | the same, and `Retry-After: 30` |
+//! | beyond it | 429 | the same, and `Retry-After: 30` |
 //! | the store is away, [`StoreAway::Open`](crate::StoreAway::Open) | the inner service's | none |
-//! | the store is away, [`StoreAway::Closed`](crate::StoreAway::Closed) | 503, empty | `Retry-After: 2` |
+//! | the store is away, [`StoreAway::Closed`](crate::StoreAway::Closed) | 503 | `Retry-After: 2` |
 //! | the key is `None` | the inner service's | none |
 //!
 //! `r` is what is left, `t` the seconds to the end of the window, `q` the limit and `w` the width of a window
 //! in seconds, as in `draft-ietf-httpapi-ratelimit-headers-11`. Several layers add a value each.
 //!
-//! The store is away when it fails or does not answer within the
+//! Refusals have an empty body, or with
+//! [`problem_details`](crate::WindowLimitLayer::problem_details) that of RFC 9457 with the problem types of that
+//! draft: `quota-exceeded`, which names the policy, and `temporary-reduced-capacity`.
+//!
+//! A key that has used up its limit is remembered, up to 4,096 of them, and refused without asking the store until
+//! the window ends. Up to 64 requests ask at a time, and the others wait for their turn, which is not taken for an
+//! outage.
+//!
+//! The store is away when it fails, or answers nobody for the
 //! [timeout](crate::WindowLimitLayer::timeout); the log says so once when that begins and once when it ends.
-//! While it is slow every request waits that long. A request whose answer from the store was lost may have been
+//! Meanwhile every request waits that long. Where a single node of a cluster is silent and others answer, those who
+//! ask it wait until the client gives it up, some seconds at most. A request whose answer from the store was lost may have been
 //! counted: then less than the limit passes in that window, and with `Open` what came meanwhile on top.
 //!
 //! # Where to put it

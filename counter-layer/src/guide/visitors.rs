@@ -245,6 +245,34 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # The owner's secret
+//!
+//! The salt lies in the store, beside the registers of those who were hashed under it. With
+//! [`Builder::secret`](counter_core::Builder::secret) visitors are hashed under a key that is made of the salt and a
+//! [`Secret`](counter_core::Secret), which goes to no store: then the store alone does not suffice to try addresses,
+//! and the secret alone does not bring back an epoch whose salt is gone. All instances need the same secret. It also
+//! signs the cookies that the layer issues.
+//!
+//! ```
+//! use counter_core::{Counters, MemoryStore, Secret};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let secret = Secret::from_bytes([7; 16]); // from where nobody reads who reads the store
+//! let store = MemoryStore::new();
+//! let mut here = Counters::builder(store.clone()).secret(&secret).build()?;
+//! let mut there = Counters::builder(store.clone()).secret(&secret).build()?;
+//! let mut thief = Counters::builder(store).build()?;
+//! let salts = [here.recorder().salt()?, there.recorder().salt()?, thief.recorder().salt()?];
+//! for counters in [&mut here, &mut there, &mut thief] {
+//!     counters.flush().await?;
+//! }
+//! let [here, there, thief] = salts.map(|salt| salt.visitor(&[b"192.0.2.1"]));
+//! assert!(here == there && here != thief);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Stable identities
 //!
 //! Cookies, a header, and a closure that is said to be [`stable`](crate::ClosureIdentity::stable) mean
@@ -332,6 +360,7 @@
 //! | the sketch of each counter and bucket of visitors | its retention, by default 120 hours and 120 days |
 //! | the salt of an epoch | to the end of the epoch after it |
 //! | the salt of stable identities, where there are any | until somebody deletes it |
+//! | ids of those who are limited, and tokens, where there are [limits](crate::guide::limit) or [`increment_once`](counter_core::WindowCounters::increment_once): under a secret, others in each window | the window, and as many after it as are kept |
 //! | the number of the last batch of each process, under a random name | when it was silent for 30 days |
 //!
 //! Redis expires sketches and salts by itself. A `MemoryStore` drops sketches when the cleaner passes, and
@@ -350,16 +379,18 @@
 //! The name of a counter is stored as it is: whoever makes one out of a path, in a closure of
 //! [`rest`](crate::AccessCounterLayer::rest), stores that path. Likewise, whoever keeps the visitor that
 //! [`on_counted`](crate::AccessCounterLayer::on_counted) tells stores him: by default as somebody who is
-//! another on the next day.
+//! another on the next day; and since the salt lies in the store, hashed once more under a key of a
+//! [`Secret`](counter_core::Secret), if it goes there too.
 //!
 //! # What can be linked
 //!
 //! - Visits of different epochs cannot, when the identity is not stable and the salts are gone: nothing
 //!   that is left says that two registers were raised by one person.
-//! - While the salt of an epoch is in the store, whoever can read the store can try an address with a
-//!   user agent: the sketch of a page and an hour says "not here", or "probably here"; in a small sketch
+//! - Without a [secret](counter_core::Builder::secret), while the salt of an epoch is in the store, whoever can read
+//!   the store can try an address with a user agent: the sketch of a page and an hour says "not here", or "probably here"; in a small sketch
 //!   that is nearly certain. Guard the store as one guards an access log of two days, and mind that a
-//!   backup of Redis has the salts of its day.
+//!   backup of Redis has the salts of its day, and an append-only file those of all days since it was rewritten.
+//!   With a secret, he needs that too.
 //! - Within an epoch the same visitor raises the same register in every sketch. Where a bucket has one
 //!   visitor, whoever can read the store may find the same register raised elsewhere in that epoch,
 //!   without knowing whose it is.

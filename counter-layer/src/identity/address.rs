@@ -11,15 +11,22 @@ use crate::request;
 /// A visitor is a client's address and its user agent, for one epoch.
 ///
 /// Of an IPv6 address the first 64 bits count unless [`ipv6_prefix`](Self::ipv6_prefix) says otherwise:
-/// a household has a /64, and a device changes the rest at will (RFC 8981).
+/// a household has a /64, and a device changes the rest at will (RFC 8981). In a
+/// [limit](crate::LimitKey::identity) it is the first 56, since many households are given as much.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Address {
     client: Client,
     /// Those bits of an IPv6 address that count.
     ipv6_mask: u128,
+    /// Whether somebody chose that.
+    is_chosen: bool,
     user_agent: bool,
 }
+
+/// How many bits of an IPv6 address count in a limit.
+#[cfg(feature = "limit")]
+const LIMITED: u8 = 56;
 
 /// An address from a header, which is worth nothing until it is said whose word is taken.
 #[derive(Clone, Debug)]
@@ -43,17 +50,20 @@ impl Address {
     }
 
     const fn of(client: Client) -> Self {
-        Self { client, ipv6_mask: u128::MAX << 64, user_agent: true }
+        Self { client, ipv6_mask: mask(64), is_chosen: false, user_agent: true }
     }
 
     /// How many bits of an IPv6 address count; more than 128 are 128.
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
-        self.ipv6_mask = match bits {
-            0 => 0,
-            1..128 => u128::MAX << (128 - bits),
-            128.. => u128::MAX,
-        };
+        self.ipv6_mask = mask(bits);
+        self.is_chosen = true;
         self
+    }
+
+    /// The same for a limit.
+    #[cfg(feature = "limit")]
+    pub(super) const fn limited(self) -> Self {
+        if self.is_chosen { self } else { self.ipv6_prefix(LIMITED) }
     }
 
     /// Takes those who share an address for one visitor, whatever their browsers are.
@@ -90,6 +100,14 @@ impl Address {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
             IpAddr::V6(address) => address.to_bits() & self.ipv6_mask,
         }
+    }
+}
+
+const fn mask(bits: u8) -> u128 {
+    match bits {
+        0 => 0,
+        1..128 => u128::MAX << (128 - bits),
+        128.. => u128::MAX,
     }
 }
 

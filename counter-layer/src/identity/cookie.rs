@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::Salt;
+use counter_core::{Salt, Secret, VisitorKey};
 use http::{HeaderMap, HeaderValue, header};
 
 use super::{RequestHead, Told};
 
 /// A visitor is who sends back a cookie that the layer itself set, with a random id of 128 bits.
+///
+/// Where the counters have a [secret](counter_core::Builder::secret), it is signed with that, and an id that the
+/// layer did not issue is none; without one, a client can make up ids.
 ///
 /// It is `HttpOnly`, `SameSite=Lax`, for the whole site, and `Secure` unless
 /// [`insecure`](Self::insecure) is said. A request without it counts as a new visitor. A bot is given
@@ -35,6 +38,7 @@ pub struct IssuedCookie {
     name: Arc<str>,
     max_age: Duration,
     secure: bool,
+    signature: Option<VisitorKey>,
 }
 
 /// Who makes a request, and what is to be set in the response so that it is known the next time.
@@ -46,7 +50,7 @@ pub(super) struct Visit {
 
 impl IssuedCookie {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.into(), max_age: Duration::from_secs(365 * 86_400), secure: true }
+        Self { name: name.into(), max_age: Duration::from_secs(365 * 86_400), secure: true, signature: None }
     }
 
     /// How long a browser keeps it, in whole seconds. Default: 365 days.
@@ -69,9 +73,15 @@ impl IssuedCookie {
         is_name(&self.name)
     }
 
+    /// The same, for ids that are signed with this secret alone.
+    pub(super) fn signed(mut self, secret: &Secret) -> Self {
+        self.signature = Some(secret.key("cookie"));
+        self
+    }
+
     #[inline(never)]
     pub(super) fn visit(&self, head: &RequestHead<'_>, salt: &Salt) -> Visit {
-        if let Some(id) = value(head.headers, &self.name).filter(|id| is_id(id)) {
+        if let Some(id) = value(head.headers, &self.name).and_then(|value| self.issued(value)) {
             return Visit { visitor: Some(salt.visitor_until(&[id])), cookie: None };
         }
         let mut random = [0; 16];
@@ -80,19 +90,41 @@ impl IssuedCookie {
             return Visit::default();
         }
         let id = format!("{:032x}", u128::from_le_bytes(random));
+        let signature = self.signature(id.as_bytes()).map(|bits| format!(".{bits:032x}")).unwrap_or_default();
         let (name, age) = (&self.name, self.max_age.as_secs());
         let secure = if self.secure { "; Secure" } else { "" };
-        let cookie = format!("{name}={id}; Max-Age={age}; Path=/; HttpOnly; SameSite=Lax{secure}");
+        let cookie = format!("{name}={id}{signature}; Max-Age={age}; Path=/; HttpOnly; SameSite=Lax{secure}");
         Visit {
             visitor: Some(salt.visitor_until(&[id.as_bytes()])),
             cookie: HeaderValue::try_from(cookie).ok(),
         }
     }
+
+    /// The id of a value that the layer issued, as far as that can be told; anything else is as good as nothing.
+    fn issued<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
+        let (id, rest) = value.split_at_checked(DIGITS)?;
+        bits(id)?;
+        match self.signature(id) {
+            None => rest.is_empty().then_some(id),
+            // Numbers of one width are compared in constant time.
+            Some(signature) => (bits(rest.strip_prefix(b".")?)? == signature).then_some(id),
+        }
+    }
+
+    fn signature(&self, id: &[u8]) -> Option<u128> {
+        let signed = self.signature.as_ref()?.visitor(&[self.name.as_bytes(), id]);
+        Some(u128::from_be_bytes(*signed.as_bytes()))
+    }
 }
 
-/// Whether it looks like one of ours; anything else is as good as nothing.
-fn is_id(value: &[u8]) -> bool {
-    value.len() == 32 && value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+/// The digits of an id, and of its signature.
+const DIGITS: usize = 32;
+
+fn bits(digits: &[u8]) -> Option<u128> {
+    let are_digits =
+        digits.len() == DIGITS && digits.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let digits = std::str::from_utf8(digits).ok().filter(|_| are_digits)?;
+    u128::from_str_radix(digits, 16).ok()
 }
 
 /// Whether a cookie can have this name: a token of RFC 9110.

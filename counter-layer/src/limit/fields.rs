@@ -1,8 +1,10 @@
 use std::fmt;
 
-use counter_core::{Pass, Timestamp, Window};
+use counter_core::Window;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::decision::Told;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -38,9 +40,9 @@ impl Policy {
         Self::new(name, self.limit, self.window)
     }
 
-    /// Tells the policy, and what is left of it at `now`; further ones may be there already.
-    pub(super) fn write(&self, pass: &Pass, now: Timestamp, headers: &mut HeaderMap) {
-        let left = format!("{};r={};t={}", quoted(&self.name), pass.remaining, seconds(pass, now));
+    /// Tells the policy, and what is left of it now; further ones may be there already.
+    pub(super) fn write(&self, told: &Told, headers: &mut HeaderMap) {
+        let left = format!("{};r={};t={}", quoted(&self.name), told.remaining, told.seconds());
         if let Ok(left) = HeaderValue::try_from(left) {
             headers.append(RATELIMIT, left);
         }
@@ -53,13 +55,8 @@ pub(super) fn retry_after(seconds: u64, headers: &mut HeaderMap) {
     headers.insert(RETRY_AFTER, seconds.max(1).into());
 }
 
-/// To the end of the window.
-pub(super) fn seconds(pass: &Pass, now: Timestamp) -> u64 {
-    pass.reset.as_unix().saturating_sub(now.as_unix())
-}
-
-/// A string as structured fields have it.
-fn quoted(name: &str) -> String {
+/// A string as structured fields have it, and JSON, for printable ASCII.
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 

@@ -1,15 +1,17 @@
 use std::fmt;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use counter_core::{Pass, Timestamp};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::fields::{retry_after, seconds};
-use super::gate::{Deciding, Gate, Verdict};
+use super::decision::{Told, Verdict};
+use super::fields::retry_after;
+use super::gate::{Deciding, Gate};
+use super::refusal::{EmptyRefusal, Refusal};
 
 /// To clients that come while the store is away.
 const AWAY_SECONDS: u64 = 2;
@@ -17,12 +19,13 @@ const AWAY_SECONDS: u64 = 2;
 pin_project! {
     /// The response future of [`WindowLimit`](crate::WindowLimit).
     #[must_use = "futures do nothing unless polled"]
-    pub struct LimitFuture<S, B>
+    pub struct LimitFuture<S, B, A = EmptyRefusal>
     where
         S: Service<Request<B>>,
     {
         #[pin]
         state: State<S, S::Future, B>,
+        refusal: PhantomData<fn() -> A>,
     }
 }
 
@@ -30,27 +33,28 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, F, B> {
         Deciding { deciding: Deciding, gate: Arc<Gate>, waiting: Option<(S, Request<B>)> },
-        Serving { #[pin] future: F, passed: Option<(Arc<Gate>, Pass)> },
+        Serving { #[pin] future: F, passed: Option<(Arc<Gate>, Told)> },
     }
 }
 
-impl<S, B> LimitFuture<S, B>
+impl<S, B, A> LimitFuture<S, B, A>
 where
     S: Service<Request<B>>,
 {
     pub(super) const fn unlimited(future: S::Future) -> Self {
-        Self { state: State::Serving { future, passed: None } }
+        Self { state: State::Serving { future, passed: None }, refusal: PhantomData }
     }
 
     pub(super) const fn deciding(deciding: Deciding, gate: Arc<Gate>, inner: S, request: Request<B>) -> Self {
-        Self { state: State::Deciding { deciding, gate, waiting: Some((inner, request)) } }
+        let state = State::Deciding { deciding, gate, waiting: Some((inner, request)) };
+        Self { state, refusal: PhantomData }
     }
 }
 
-impl<S, B, R> Future for LimitFuture<S, B>
+impl<S, B, A, R> Future for LimitFuture<S, B, A>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    R: Default,
+    A: Refusal<R>,
 {
     type Output = Result<Response<R>, S::Error>;
 
@@ -61,18 +65,18 @@ where
                 StateProjection::Deciding { deciding, gate, waiting } => {
                     let verdict = ready!(deciding.as_mut().poll(cx));
                     let passed = match verdict {
-                        Verdict::Passed(pass) => Some((Arc::clone(gate), pass)),
+                        Verdict::Passed(told) => Some((Arc::clone(gate), told)),
                         Verdict::Open => None,
-                        Verdict::Limited(pass) => return Poll::Ready(Ok(limited(gate, &pass))),
-                        Verdict::Closed => return Poll::Ready(Ok(closed())),
+                        Verdict::Limited(told) => return Poll::Ready(Ok(limited::<A, R>(gate, &told))),
+                        Verdict::Closed => return Poll::Ready(Ok(closed::<A, R>())),
                     };
                     let (mut inner, request) = waiting.take().expect("polled after completion");
                     State::Serving { future: inner.call(request), passed }
                 }
                 StateProjection::Serving { future, passed } => {
                     let mut answer = ready!(future.poll(cx));
-                    if let (Ok(response), Some((gate, pass))) = (&mut answer, passed) {
-                        gate.policy.write(pass, Timestamp::now(), response.headers_mut());
+                    if let (Ok(response), Some((gate, told))) = (&mut answer, passed) {
+                        gate.policy.write(told, response.headers_mut());
                     }
                     return Poll::Ready(answer);
                 }
@@ -82,27 +86,20 @@ where
     }
 }
 
-fn limited<R: Default>(gate: &Gate, pass: &Pass) -> Response<R> {
-    let mut response = empty(StatusCode::TOO_MANY_REQUESTS);
-    let now = Timestamp::now();
-    gate.policy.write(pass, now, response.headers_mut());
-    retry_after(seconds(pass, now), response.headers_mut());
+fn limited<A: Refusal<R>, R>(gate: &Gate, told: &Told) -> Response<R> {
+    let mut response = A::limited(&gate.policy.name);
+    gate.policy.write(told, response.headers_mut());
+    retry_after(told.seconds(), response.headers_mut());
     response
 }
 
-fn closed<R: Default>() -> Response<R> {
-    let mut response = empty(StatusCode::SERVICE_UNAVAILABLE);
+fn closed<A: Refusal<R>, R>() -> Response<R> {
+    let mut response = A::away();
     retry_after(AWAY_SECONDS, response.headers_mut());
     response
 }
 
-fn empty<R: Default>(status: StatusCode) -> Response<R> {
-    let mut response = Response::new(R::default());
-    *response.status_mut() = status;
-    response
-}
-
-impl<S, B> fmt::Debug for LimitFuture<S, B>
+impl<S, B, A> fmt::Debug for LimitFuture<S, B, A>
 where
     S: Service<Request<B>>,
 {

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use counter_core::{Dimensions, Error, Pass, WindowCounters, WindowStore};
 use http::Request;
-use tokio::time::timeout;
 
 use super::LimitKey;
+use super::decision::{Told, Verdict};
 use super::fields::Policy;
+use super::over::Over;
+use super::patience::Patience;
 use crate::RequestHead;
 
 /// What happens to a request while the store is away.
@@ -19,17 +21,6 @@ pub enum StoreAway {
     /// It passes, and is not limited: for limits that keep a service comfortable.
     Open,
     /// It is answered 503 with `Retry-After`: for limits that keep something safe, such as logins.
-    Closed,
-}
-
-/// What is to become of a request.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    Passed(Pass),
-    Limited(Pass),
-    /// Nobody knows, and it passes.
-    Open,
-    /// Nobody knows, and it does not.
     Closed,
 }
 
@@ -44,8 +35,16 @@ pub(super) struct Gate {
     key: LimitKey,
     away: StoreAway,
     acquire: Arc<Acquire>,
+    known: Arc<Known>,
+}
+
+/// What is known of the store and of those it has refused.
+#[derive(Debug, Default)]
+struct Known {
+    over: Over,
+    patience: Patience,
     /// Whether the store was away at the last request.
-    failing: Arc<AtomicBool>,
+    failing: AtomicBool,
 }
 
 type Acquire = dyn Fn(Dimensions) -> Pin<Box<dyn Future<Output = Result<Pass, Error>> + Send>> + Send + Sync;
@@ -64,39 +63,57 @@ impl Gate {
             let acquire = async move { counters.try_acquire(&dimensions, limit, NonZeroU32::MIN).await };
             Box::pin(acquire) as Pin<Box<dyn Future<Output = _> + Send>>
         };
-        Self { policy, timeout, key, away, acquire: Arc::new(acquire), failing: Arc::default() }
+        Self { policy, timeout, key, away, acquire: Arc::new(acquire), known: Arc::default() }
     }
 
     /// Begins to decide on a request; `None` when it is not limited.
     pub(super) fn decide<B>(&self, request: &Request<B>) -> Option<Deciding> {
-        let dimensions = self.key.of(&RequestHead::of(request))?.text("limit", &self.policy.name);
-        let acquired = timeout(self.timeout, (self.acquire)(dimensions));
-        let (away, failing) = (self.away, Arc::clone(&self.failing));
+        let dimensions = self.key.of(&RequestHead::of(request))?.scope(&self.policy.name);
+        if let Some(told) = self.known.over.of(&dimensions) {
+            return Some(Box::pin(std::future::ready(Verdict::Limited(told))));
+        }
+        let asked = (self.acquire)(dimensions.clone());
+        let (away, timeout, known) = (self.away, self.timeout, Arc::clone(&self.known));
         Some(Box::pin(async move {
-            let (trouble, verdict) = match acquired.await {
-                Ok(Ok(pass)) if pass.passed => (None, Verdict::Passed(pass)),
-                Ok(Ok(pass)) => (None, Verdict::Limited(pass)),
-                answer => {
-                    let verdict = if away == StoreAway::Open { Verdict::Open } else { Verdict::Closed };
-                    (Some(answer.map_or_else(|late| late.to_string(), in_words)), verdict)
-                }
+            let refused = || known.over.of(&dimensions).map(Verdict::Limited).map(Ok);
+            let asked = async {
+                let pass = asked.await?;
+                known.is_there();
+                Ok(known.verdict(dimensions.clone(), &pass))
             };
-            note(&failing, away, trouble);
-            verdict
+            let trouble = match known.patience.ask(timeout, refused, asked).await {
+                Some(Ok(verdict)) => return verdict,
+                Some(Err(error)) => Error::to_string(&error),
+                None => "it does not answer".to_owned(),
+            };
+            known.is_away(away, &trouble);
+            if away == StoreAway::Open { Verdict::Open } else { Verdict::Closed }
         }))
     }
 }
 
-fn in_words(answer: Result<Pass, Error>) -> String {
-    answer.map_or_else(|error| error.to_string(), |_| String::new())
-}
+impl Known {
+    fn verdict(&self, dimensions: Dimensions, pass: &Pass) -> Verdict {
+        let told = Told::of(pass);
+        if pass.passed {
+            return Verdict::Passed(told);
+        }
+        self.over.note(dimensions, told);
+        Verdict::Limited(told)
+    }
 
-/// Logs when the trouble begins and when it ends.
-fn note(failing: &AtomicBool, away: StoreAway, trouble: Option<String>) {
-    match (failing.swap(trouble.is_some(), Ordering::Relaxed), trouble) {
-        (false, Some(error)) => tracing::warn!(error, ?away, "the store of a limit is away"),
-        (true, None) => tracing::info!("the store of a limit is back"),
-        (false, None) | (true, Some(_)) => {}
+    /// Logs when the trouble ends.
+    fn is_there(&self) {
+        if self.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("the store of a limit is back");
+        }
+    }
+
+    /// Logs when the trouble begins.
+    fn is_away(&self, away: StoreAway, error: &str) {
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(error, ?away, "the store of a limit is away");
+        }
     }
 }
 

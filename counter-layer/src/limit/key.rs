@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use counter_core::{Dimensions, Recorder};
+use counter_core::{Dimensions, Secret};
 
 use crate::agent::Digest;
 use crate::closure::Closure;
@@ -33,17 +33,30 @@ impl LimitKey {
         Self(Arc::new(Closure::new("limit key", key)))
     }
 
-    /// The visitor, told apart as the counter does, under the salts of this recorder's store or the key of
-    /// the identity.
+    /// The visitor, told apart as the counter does, by an id that only the secret makes.
+    ///
+    /// What a limit counts is in the store under the ids of people. So they are made with a [`Secret`] that is not
+    /// there, or with [`Identity::key`]: that of the owner where several instances are to limit together, or
+    /// [`Secret::of_this_process`], with which each limits for itself and begins anew when it is restarted. A
+    /// [`Recorder`](counter_core::Recorder) stands for the [secret](counter_core::Builder::secret) of its counters,
+    /// which is that of the process unless they were given one.
+    ///
+    /// Of an IPv6 address 56 bits count, unless [`Address::ipv6_prefix`](crate::Address::ipv6_prefix) says
+    /// otherwise.
     ///
     /// All requests without a visitor share one limit, and so do those that would be issued a cookie: nobody
-    /// gets around it by leaving out what tells him apart. No cookie is issued here.
+    /// gets around it by leaving out what tells him apart. No cookie is issued here. Of those that a layer issues
+    /// the signed ones count, so the counters of that layer need the same secret; but whoever asks for a new cookie
+    /// is given one.
     ///
     /// # Errors
-    /// When the identity cannot be used with these counters: see
-    /// [`AccessCounterLayer::identity`](crate::AccessCounterLayer::identity).
-    pub fn identity(identity: impl Into<Identity>, recorder: &Recorder) -> Result<Self, IdentityError> {
-        let visitors = identity.into().bind(recorder)?;
+    /// When no cookie can have the name that is said.
+    pub fn identity(identity: impl Into<Identity>, secret: impl Into<Secret>) -> Result<Self, IdentityError> {
+        let (identity, secret) = (identity.into(), secret.into());
+        if secret.is_of_this_process() && !identity.has_a_key() {
+            tracing::info!("a limit by identity is one of this process alone: no secret is shared");
+        }
+        let visitors = identity.limited_by(&secret)?;
         Ok(Self::by(move |head| {
             let mut cookie = None;
             let visitor = visitors.visitor(head, Digest::of_request(head.headers), &mut cookie);

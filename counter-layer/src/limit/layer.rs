@@ -1,3 +1,5 @@
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,6 +8,7 @@ use tower_layer::Layer;
 
 use super::fields::Policy;
 use super::gate::Gate;
+use super::refusal::{EmptyRefusal, ProblemRefusal};
 use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
 
 /// Lets so many requests of one key pass in each window, over all instances, and answers 429 to others.
@@ -13,8 +16,8 @@ use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
 /// A request waits for the store before the inner service sees it, so this is for what is worth that: logins,
 /// quotas of an API, expensive pages. The [guide](crate::guide::limit) says more.
 ///
-/// A response tells by the headers `RateLimit` and `RateLimit-Policy` what is left. A refusal has an empty
-/// body, `B::default()`, and `Retry-After`. The error of the inner service is never changed, and the inner
+/// A response tells by the headers `RateLimit` and `RateLimit-Policy` what is left. A refusal has `Retry-After`
+/// and an empty body, `B::default()`, or [problem details](Self::problem_details). The error of the inner service is never changed, and the inner
 /// service has to be `Clone`, as those of axum and most others are: it is called later than asked whether
 /// it is ready.
 ///
@@ -42,9 +45,11 @@ use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
 #[must_use]
-pub struct WindowLimitLayer(Gate);
+pub struct WindowLimitLayer<A = EmptyRefusal> {
+    gate: Gate,
+    refusal: PhantomData<fn() -> A>,
+}
 
 impl WindowLimitLayer {
     /// At most `limit` requests of a key in each window of these counters, and what becomes of a request
@@ -56,9 +61,18 @@ impl WindowLimitLayer {
         away: StoreAway,
     ) -> Self {
         let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
-        Self(Gate::new(counters, limit, key, away, policy, Duration::from_millis(250)))
+        let gate = Gate::new(counters, limit, key, away, policy, Duration::from_millis(500));
+        Self { gate, refusal: PhantomData }
     }
 
+    /// Refuses with a body of `application/problem+json`, which says that the quota is exceeded and names the
+    /// policy, for inner services whose body can be made of a `String`.
+    pub fn problem_details(self) -> WindowLimitLayer<ProblemRefusal> {
+        WindowLimitLayer { gate: self.gate, refusal: PhantomData }
+    }
+}
+
+impl<A> WindowLimitLayer<A> {
     /// The name of the policy in the headers. Default: `default`.
     ///
     /// Limits of different names count apart; those of the same name, key and window over one store share
@@ -67,23 +81,36 @@ impl WindowLimitLayer {
     /// # Errors
     /// When the name is empty, longer than 64 bytes or not printable ASCII.
     pub fn policy(mut self, name: &str) -> Result<Self, PolicyNameError> {
-        self.0.policy = self.0.policy.renamed(name)?;
+        self.gate.policy = self.gate.policy.renamed(name)?;
         Ok(self)
     }
 
-    /// How long a request waits for the store, before that is taken for being away. Default: 250 ms.
+    /// How long the store may answer nobody while requests wait for it, before it is taken for being away.
+    /// Default: 500 ms, longer than a fork of a large Redis takes.
     ///
     /// A request that was given up may still be counted.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.0.timeout = timeout;
+        self.gate.timeout = timeout;
         self
     }
 }
 
-impl<S> Layer<S> for WindowLimitLayer {
-    type Service = WindowLimit<S>;
+impl<S, A> Layer<S> for WindowLimitLayer<A> {
+    type Service = WindowLimit<S, A>;
 
-    fn layer(&self, inner: S) -> WindowLimit<S> {
-        WindowLimit::new(inner, Arc::new(self.0.clone()))
+    fn layer(&self, inner: S) -> WindowLimit<S, A> {
+        WindowLimit::new(inner, Arc::new(self.gate.clone()))
+    }
+}
+
+impl<A> Clone for WindowLimitLayer<A> {
+    fn clone(&self) -> Self {
+        Self { gate: self.gate.clone(), refusal: PhantomData }
+    }
+}
+
+impl<A> fmt::Debug for WindowLimitLayer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WindowLimitLayer").field(&self.gate).finish()
     }
 }

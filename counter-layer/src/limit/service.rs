@@ -1,3 +1,5 @@
+use std::fmt;
+use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -7,28 +9,41 @@ use tower_service::Service;
 
 use super::LimitFuture;
 use super::gate::Gate;
+use super::refusal::{EmptyRefusal, Refusal};
 
 /// The service that [`WindowLimitLayer`](crate::WindowLimitLayer) makes of another one.
-#[derive(Clone, Debug)]
-pub struct WindowLimit<S> {
+pub struct WindowLimit<S, A = EmptyRefusal> {
     inner: S,
     gate: Arc<Gate>,
+    refusal: PhantomData<fn() -> A>,
 }
 
-impl<S> WindowLimit<S> {
+impl<S, A> WindowLimit<S, A> {
     pub(super) const fn new(inner: S, gate: Arc<Gate>) -> Self {
-        Self { inner, gate }
+        Self { inner, gate, refusal: PhantomData }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for WindowLimit<S>
+impl<S: Clone, A> Clone for WindowLimit<S, A> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone(), Arc::clone(&self.gate))
+    }
+}
+
+impl<S: fmt::Debug, A> fmt::Debug for WindowLimit<S, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowLimit").field("inner", &self.inner).field("gate", &self.gate).finish()
+    }
+}
+
+impl<S, B, A, R> Service<Request<B>> for WindowLimit<S, A>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    R: Default,
+    A: Refusal<R>,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = LimitFuture<S, B>;
+    type Future = LimitFuture<S, B, A>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)

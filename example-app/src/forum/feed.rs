@@ -1,4 +1,4 @@
-use counter_core::{Agent, EntityCache, EntityError, EntityFlusher, SqliteDatabase, UniqueStore};
+use counter_core::{Agent, EntityCache, EntityError, EntityFlusher, SqliteDatabase, WindowStore};
 use counter_layer::{AccessCounterLayer, Outcome, Visit};
 
 use super::Forum;
@@ -15,7 +15,7 @@ pub struct Feed<S> {
     readers: Usher<S>,
 }
 
-impl<S: EntityCache + UniqueStore> Forum<S> {
+impl<S: EntityCache + WindowStore> Forum<S> {
     /// Lets the access counter count views and readers of posts along with its hits: of people who were shown
     /// the post. A handler knows nothing of it, and no request waits.
     pub fn fed_by(&self, layer: AccessCounterLayer) -> (AccessCounterLayer, Feed<S>) {
@@ -45,7 +45,7 @@ fn post(visit: &Visit<'_>) -> Option<u32> {
     number.parse().ok()
 }
 
-impl<S: EntityCache + UniqueStore> Feed<S> {
+impl<S: EntityCache + WindowStore> Feed<S> {
     /// Goes on until `shutdown`, and then until everything has arrived, if that is soon. The layer has to be
     /// gone by then.
     ///

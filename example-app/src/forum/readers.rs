@@ -1,7 +1,9 @@
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::time::Duration;
 
-use counter_core::{AdaptiveUniqueCounter, CounterName, Distinct, UniqueCounter, UniqueStore, VisitorId};
+use counter_core::{
+    Dimensions, ErrorKind, Secret, Timestamp, VisitorId, VisitorKey, Window, WindowCounters, WindowStore,
+};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -11,10 +13,18 @@ const WAITING: usize = 10_000;
 /// As long a page waits to say how many there are.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How many different people read a post. Somebody means the visitor of the access counter, who has another id
-/// on the next day, and counts once more then.
+/// As many days before today readers are counted of; then the store forgets them by itself.
+const DAYS: u8 = 29;
+
+/// How many different people read a post, for each day of the last thirty. Somebody means the visitor of the
+/// access counter, who has another id on the next day, and counts once more then.
+///
+/// The store has their ids, so these are made with a secret that is not there.
 #[derive(Clone, Debug)]
-pub(super) struct Readers<S>(S);
+pub(super) struct Readers<S> {
+    days: WindowCounters<S>,
+    key: VisitorKey,
+}
 
 /// Where requests leave the readers, who are in the store soon after.
 #[derive(Clone, Debug)]
@@ -27,9 +37,15 @@ pub(super) struct Usher<S> {
     waiting: mpsc::Receiver<(u32, VisitorId)>,
 }
 
-impl<S: UniqueStore> Readers<S> {
-    pub(super) const fn new(store: S) -> Self {
-        Self(store)
+impl<S: WindowStore> Readers<S> {
+    pub(super) fn new(store: S, secret: &Secret) -> Self {
+        Self { days: WindowCounters::new(store, Window::DAY).keep(DAYS), key: secret.key("readers") }
+    }
+
+    /// The same under another secret.
+    pub(super) fn under(mut self, secret: &Secret) -> Self {
+        self.key = secret.key("readers");
+        self
     }
 
     pub(super) fn door(&self) -> (Door, Usher<S>) {
@@ -38,14 +54,20 @@ impl<S: UniqueStore> Readers<S> {
     }
 
     /// How many there are; `None` while the store does not say.
-    pub(super) async fn of(&self, post: u32) -> Option<Distinct> {
-        timeout(PATIENCE, self.counter(post).count()).await.ok()?.ok()
+    pub(super) async fn of(&self, post: u32) -> Option<u64> {
+        let post = of_post(post);
+        let days = timeout(PATIENCE, self.days.history(&post, Timestamp::now())).await.ok()?.ok()?;
+        Some(days.iter().map(|day| day.count).sum())
     }
 
-    fn counter(&self, post: u32) -> AdaptiveUniqueCounter<S> {
-        let name = CounterName::new(&format!("readers of post {post}")).expect("a short text");
-        AdaptiveUniqueCounter::new(self.0.clone(), name)
+    async fn count(&self, post: u32, reader: VisitorId) -> Result<(), counter_core::Error> {
+        let token = self.key.visitor(&[reader.as_bytes()]);
+        self.days.increment_once(&of_post(post), token).await.map(drop)
     }
+}
+
+fn of_post(post: u32) -> Dimensions {
+    Dimensions::new().scope("readers").text("post", &post.to_string())
 }
 
 impl Door {
@@ -55,19 +77,18 @@ impl Door {
     }
 }
 
-impl<S: UniqueStore> Usher<S> {
+impl<S: WindowStore> Usher<S> {
     /// Until there are no doors any more, and all who came through them are in the store, or it is away then.
     pub(super) async fn run(mut self) {
         let mut came = Vec::new();
         while self.waiting.recv_many(&mut came, 500).await > 0 {
-            let mut of_posts = BTreeMap::<_, Vec<_>>::new();
-            for (post, reader) in came.drain(..) {
-                of_posts.entry(post).or_default().push(reader);
-            }
-            for (post, readers) in of_posts {
-                let counter = self.readers.counter(post);
+            for (post, reader) in came.drain(..).collect::<HashSet<_>>() {
                 // Whoever is in already stays so: this may be done as often as one likes.
-                while let Err(error) = counter.include_all(&readers).await {
+                while let Err(error) = self.readers.count(post, reader).await {
+                    if *error.kind() != ErrorKind::Unavailable {
+                        tracing::warn!(%error, post, "a reader is not counted");
+                        break;
+                    }
                     if self.waiting.is_closed() {
                         tracing::warn!(%error, "the last readers are not in the store");
                         return;

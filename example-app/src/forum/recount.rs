@@ -5,7 +5,7 @@ use std::time::Duration;
 use counter_core::sqlx::{QueryBuilder, Sqlite};
 use counter_core::{
     Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, Recount, SqliteDatabase, Timestamp,
-    UniqueStore,
+    WindowStore,
 };
 use tokio::time::sleep;
 
@@ -20,7 +20,7 @@ const DAY: u64 = 86_400;
 /// The tables of the forum, of which the counts are summaries.
 struct Tables(SqliteDatabase);
 
-impl<S: EntityCache + UniqueStore> Forum<S> {
+impl<S: EntityCache + WindowStore> Forum<S> {
     /// Recounts at once, for who was here before may have been killed, and then each night: so many seconds
     /// after the midnight of clocks that are so many seconds ahead of UTC. It ends by being dropped.
     pub async fn recount_each_night(&self, at: u32, utc_offset: i32) {

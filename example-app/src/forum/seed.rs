@@ -1,4 +1,4 @@
-use counter_core::{EntityCache, UniqueStore};
+use counter_core::{EntityCache, WindowStore};
 
 use super::{Forum, ForumError, rows};
 
@@ -13,7 +13,7 @@ const POSTS: [(u32, &str, &str); 3] = [
     (3, "Who reads this?", "Different people, by the day. Nobody knows who they are."),
 ];
 
-impl<S: EntityCache + UniqueStore> Forum<S> {
+impl<S: EntityCache + WindowStore> Forum<S> {
     /// Makes the tables, and what there is in a forum in which nobody was before: all of it or nothing.
     pub(super) async fn prepare(&self) -> Result<(), ForumError> {
         rows::make_tables(self.database.pool()).await?;

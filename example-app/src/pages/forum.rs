@@ -9,15 +9,18 @@ use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use counter_core::{EntityCache, UniqueStore};
-use counter_layer::WindowLimitLayer;
+use counter_core::{EntityCache, WindowStore};
+use counter_layer::{ProblemRefusal, WindowLimitLayer};
 use serde::Deserialize;
 
 use super::page;
 use crate::forum::{Forum, ForumError, Marked};
 
 /// The pages of this forum. What adds a text goes through the limit.
-pub(crate) fn router<S: EntityCache + UniqueStore>(forum: Forum<S>, limit: WindowLimitLayer) -> Router {
+pub(crate) fn router<S: EntityCache + WindowStore>(
+    forum: Forum<S>,
+    limit: WindowLimitLayer<ProblemRefusal>,
+) -> Router {
     let texts = Router::new()
         .route("/posts", post(publish::<S>))
         .route("/posts/{id}/comments", post(comment::<S>))
@@ -77,7 +80,7 @@ struct NewNote {
 
 type Answer<T = Html<String>> = Result<T, Failure>;
 
-async fn publish<S: EntityCache + UniqueStore>(
+async fn publish<S: EntityCache + WindowStore>(
     State(forum): State<Forum<S>>,
     Form(new): Form<NewPost>,
 ) -> Answer<Redirect> {
@@ -85,7 +88,7 @@ async fn publish<S: EntityCache + UniqueStore>(
     Ok(Redirect::to(&format!("/posts/{id}")))
 }
 
-async fn comment<S: EntityCache + UniqueStore>(
+async fn comment<S: EntityCache + WindowStore>(
     State(forum): State<Forum<S>>,
     Path(post): Path<u32>,
     Form(new): Form<NewNote>,
@@ -94,7 +97,7 @@ async fn comment<S: EntityCache + UniqueStore>(
     Ok(Redirect::to(&format!("/posts/{post}")))
 }
 
-async fn tell<S: EntityCache + UniqueStore>(
+async fn tell<S: EntityCache + WindowStore>(
     State(forum): State<Forum<S>>,
     Path(group): Path<u32>,
     Form(new): Form<NewNote>,

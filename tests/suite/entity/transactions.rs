@@ -77,19 +77,19 @@ async fn sqlite_writes_a_count_with_its_row_or_not_at_all() {
 #[tokio::test]
 async fn mariadb_writes_a_count_with_its_row_or_not_at_all() {
     let server = MariaDb::start();
-    check!(maria(&server).await);
+    check!(maria(&server.url()).await);
 }
 
 #[tokio::test]
 async fn postgres_writes_a_count_with_its_row_or_not_at_all() {
     let server = Postgres::start();
-    check!(postgres(&server).await);
+    check!(postgres(&server.url()).await);
 }
 
 #[tokio::test]
 async fn a_writer_that_begins_waits_for_no_fence_of_another() {
     let server = MariaDb::start();
-    let database = maria(&server).await;
+    let database = maria(&server.url()).await;
     let first = |writer, id: u64| {
         let (field, by, calls) = ("views", 1, 1);
         let additions = vec![EntityAddition { id: id.into(), field, by, calls }];

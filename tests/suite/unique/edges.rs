@@ -1,5 +1,7 @@
 //! Unique counters where others are at work: on the same counter, on its key, on the connection.
 
+use std::time::Duration;
+
 use counter_core::{
     AdaptiveUniqueCounter, Contents, Distinct, Error, ErrorKind, ExcludingCounter, RedisStore, UniqueCounter,
     UniqueKey, UniqueKind, UniqueStore,

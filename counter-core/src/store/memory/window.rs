@@ -29,6 +29,7 @@ impl WindowStore for MemoryStore {
     async fn add_once(&self, key: &WindowKey, token: VisitorId) -> Result<(bool, u64), Error> {
         let windows = &mut self.kept().windows;
         let now = Timestamp::now();
+        key.check(now)?;
         let count = windows.count(key, now);
         if windows.counted.get(&name(key)).is_some_and(|counted| counted.tokens.contains(&token)) {
             return Ok((false, count));
@@ -43,6 +44,7 @@ impl WindowStore for MemoryStore {
     async fn add_within(&self, addition: &Addition, limit: u64) -> Result<(bool, u64), Error> {
         let windows = &mut self.kept().windows;
         let now = Timestamp::now();
+        addition.key.check(now)?;
         let count = windows.count(&addition.key, now);
         if count.checked_add(addition.amount).is_none_or(|sum| sum > limit) {
             return Ok((false, count));
@@ -61,9 +63,7 @@ impl Windows {
     fn add(&mut self, addition: &Addition, now: Timestamp) -> Result<u64, Error> {
         self.clean(now);
         let Addition { key, amount } = addition;
-        if key.expiry <= now {
-            return Ok(*amount);
-        }
+        key.check(now)?;
         let counted = self.counted.entry(name(key)).or_insert_with(|| Counted {
             count: 0,
             expiry: key.expiry,

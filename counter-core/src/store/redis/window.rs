@@ -15,7 +15,7 @@ use super::retry::{it_may_pass, nothing_was_done, retried};
 use super::script::{Call, Script};
 use super::{RedisStore, Shared};
 use crate::store::{Addition, WindowKey, WindowStore};
-use crate::{Error, ErrorKind, Shard, VisitorId};
+use crate::{Error, ErrorKind, Shard, Timestamp, VisitorId};
 
 /// Counters that one call adds to, or reads: 1 to 3 ms of the server's time.
 const KEYS: usize = 1000;
@@ -64,6 +64,18 @@ impl WindowStore for RedisStore {
         });
         Ok(in_order(&groups, try_join_all(asked).await?))
     }
+
+    async fn time(&self, key: &WindowKey) -> Result<Timestamp, Error> {
+        let name = self.0.keys(self.0.shards.of(key.place())).window(key);
+        let ask = || self.0.route.call::<Vec<String>>("TIME", &name, Vec::new());
+        seconds(&retried(it_may_pass, ask).await?)
+    }
+}
+
+/// The whole seconds of an answer to `TIME`.
+fn seconds(time: &[String]) -> Result<Timestamp, Error> {
+    let seconds = time.first().and_then(|seconds| seconds.parse().ok());
+    seconds.map(Timestamp::from_unix).ok_or_else(|| refused("the server does not tell the time".to_owned()))
 }
 
 async fn add_to(shared: &Shared, shard: Shard, group: Vec<&Addition>) -> Vec<Result<u64, Error>> {
@@ -88,7 +100,7 @@ async fn add_some(
         for addition in some {
             call.key(&keys.window(&addition.key));
             call.number(addition.amount);
-            call.number(addition.key.expiry);
+            instants(&mut call, &addition.key);
         }
         let answers: Result<Vec<Value>, _> = shared.windows.add.run(&shared.route, call).await;
         if !shared.refused_a_script(&answers) {
@@ -104,11 +116,11 @@ async fn add_within(shared: &Shared, addition: &Addition, limit: u64) -> Result<
     if shared.runs_scripts() {
         let mut call = Call::new([&keys.scratch, &counter]);
         call.number(addition.amount);
-        call.number(addition.key.expiry);
+        instants(&mut call, &addition.key);
         call.number(limit);
         let answer = shared.windows.within.run(&shared.route, call).await;
         if !shared.refused_a_script(&answer) {
-            return answer.map(|(added, count): (u64, u64)| (added == 1, count));
+            return answer.and_then(decided);
         }
     }
     plain::add_within(shared, &counter, addition, limit).await
@@ -121,10 +133,10 @@ async fn add_once(shared: &Shared, key: &WindowKey, token: VisitorId) -> Result<
     if shared.runs_scripts() {
         let mut call = Call::new([&keys.scratch, &counter, &tokens]);
         call.push(token.clone());
-        call.number(key.expiry);
+        instants(&mut call, key);
         let answer = shared.windows.once.run(&shared.route, call).await;
         if !shared.refused_a_script(&answer) {
-            return answer.map(|(added, count): (u64, u64)| (added == 1, count));
+            return answer.and_then(decided);
         }
     }
     plain::add_once(shared, &counter, &tokens, key, token).await
@@ -148,12 +160,35 @@ async fn counts_of(shared: &Shared, shard: Shard, group: Vec<&WindowKey>) -> Res
     Ok(counts)
 }
 
+/// When a key expires, and where the server's clock has to be.
+fn instants(call: &mut Call, key: &WindowKey) {
+    call.number(key.expiry);
+    call.number(key.open.start);
+    call.number(key.open.end);
+}
+
+/// Whether it was added, and the count; or what the server's clock says, when that closed the window.
+fn decided((answer, number): (u64, u64)) -> Result<(bool, u64), Error> {
+    match answer {
+        0 | 1 => Ok((answer == 1, number)),
+        _ => Err(closed(Timestamp::from_unix(number))),
+    }
+}
+
 /// A count, or why there is none.
 fn count(answer: &Value) -> Result<u64, Error> {
-    match answer.as_u64() {
-        Some(count) => Ok(count),
-        None => Err(refused(answer.as_string().unwrap_or_default())),
+    if let Some(count) = answer.as_u64() {
+        return Ok(count);
     }
+    let words = answer.as_string().unwrap_or_default();
+    match words.strip_prefix("CLOSED ").and_then(|now| now.parse().ok()) {
+        Some(now) => Err(closed(Timestamp::from_unix(now))),
+        None => Err(refused(words)),
+    }
+}
+
+fn closed(now: Timestamp) -> Error {
+    Error::new(ErrorKind::WindowClosed { now })
 }
 
 /// What a server says to one command of several: that it did nothing.

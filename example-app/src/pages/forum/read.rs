@@ -1,13 +1,13 @@
 //! What can be seen of the forum.
 
 use axum::extract::{Path, State};
-use counter_core::{Distinct, EntityCache, EntityCounts, UniqueStore};
+use counter_core::{EntityCache, EntityCounts, WindowStore};
 
 use super::Answer;
 use crate::forum::{Article, Forum, Group, Member, Message, Named, Note, Post};
 use crate::pages::{escaped, page};
 
-pub(super) async fn posts<S: EntityCache + UniqueStore>(State(forum): State<Forum<S>>) -> Answer {
+pub(super) async fn posts<S: EntityCache + WindowStore>(State(forum): State<Forum<S>>) -> Answer {
     let posts = forum.all_posts().await?;
     let ids: Vec<_> = posts.iter().map(|post| post.id).collect();
     let counts = forum.counts_of_posts(&ids).await?;
@@ -20,15 +20,14 @@ pub(super) async fn posts<S: EntityCache + UniqueStore>(State(forum): State<Foru
     Ok(page("Posts", &format!("<ul>{}</ul>{form}", items.collect::<String>())))
 }
 
-pub(super) async fn one_post<S: EntityCache + UniqueStore>(
+pub(super) async fn one_post<S: EntityCache + WindowStore>(
     State(forum): State<Forum<S>>,
     Path(id): Path<u32>,
 ) -> Answer {
     let Article { title, text, author, .. } = forum.post(id).await?;
     let counts: String = forum.counts_of_posts(&[id]).await?.iter().map(of_post).collect();
     let readers = match forum.readers_of(id).await {
-        Some(Distinct::Exact(readers)) => format!("Readers: {readers}."),
-        Some(about) => format!("Readers: about {}.", about.items()),
+        Some(readers) => format!("Readers: {readers}."),
         None => "Readers: not known now.".to_owned(),
     };
     let members = forum.all_members().await?;
@@ -45,7 +44,7 @@ pub(super) async fn one_post<S: EntityCache + UniqueStore>(
     Ok(page(&escaped(&title), &body))
 }
 
-pub(super) async fn members<S: EntityCache + UniqueStore>(State(forum): State<Forum<S>>) -> Answer {
+pub(super) async fn members<S: EntityCache + WindowStore>(State(forum): State<Forum<S>>) -> Answer {
     let members = forum.all_members().await?;
     let ids: Vec<_> = members.iter().map(|member| member.id).collect();
     let counts = forum.counts_of_members(&ids).await?;
@@ -55,7 +54,7 @@ pub(super) async fn members<S: EntityCache + UniqueStore>(State(forum): State<Fo
     Ok(page("Members", &format!("<ul>{}</ul>", items.collect::<String>())))
 }
 
-pub(super) async fn one_member<S: EntityCache + UniqueStore>(
+pub(super) async fn one_member<S: EntityCache + WindowStore>(
     State(forum): State<Forum<S>>,
     Path(id): Path<u32>,
 ) -> Answer {
@@ -65,7 +64,7 @@ pub(super) async fn one_member<S: EntityCache + UniqueStore>(
     Ok(page(&escaped(&name), &format!("<p>{counts}{marks}")))
 }
 
-pub(super) async fn groups<S: EntityCache + UniqueStore>(State(forum): State<Forum<S>>) -> Answer {
+pub(super) async fn groups<S: EntityCache + WindowStore>(State(forum): State<Forum<S>>) -> Answer {
     let groups = forum.all_groups().await?;
     let ids: Vec<_> = groups.iter().map(|group| group.id).collect();
     let counts = forum.counts_of_groups(&ids).await?;
@@ -75,7 +74,7 @@ pub(super) async fn groups<S: EntityCache + UniqueStore>(State(forum): State<For
     Ok(page("Groups", &format!("<ul>{}</ul>", items.collect::<String>())))
 }
 
-pub(super) async fn one_group<S: EntityCache + UniqueStore>(
+pub(super) async fn one_group<S: EntityCache + WindowStore>(
     State(forum): State<Forum<S>>,
     Path(id): Path<u32>,
 ) -> Answer {

@@ -1,11 +1,16 @@
 -- Adds 1 to the counter of a window if a token was not there in that window.
 --
 -- KEYS  scratch (see apply.lua), counter, tokens
--- ARGV  token, instant of expiry
+-- ARGV  token, instant of expiry, the instants from which on and up to which the counter is open
 --
--- Answers {1, count} when it was added, and {0, count} when it was not. What could be refused is asked for
+-- Answers {1, count} when it was added, {0, count} when it was not, and {2, now} when the server's clock says an
+-- instant at which it is not open. What could be refused is asked for
 -- before anything is written.
 
+local now = tonumber(redis.call('TIME')[1])
+if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
+  return {2, now}
+end
 local before = redis.call('GET', KEYS[2])
 local count = tonumber(before or '0')
 if not count then

@@ -1,7 +1,8 @@
 //! The same by transactions, for servers that refuse scripts.
 //!
 //! A key is made by `SET … NX EXAT` and counted by `INCRBY`, in one MULTI: nobody sees one without the
-//! other, and the expiry is set once. What depends on what is there watches it.
+//! other, and the expiry is set once. What depends on what is there watches it. The server is asked for the
+//! time before: a window that ends in between is counted in a moment longer.
 
 use fred::bytes::Bytes;
 use fred::types::Value;
@@ -10,7 +11,7 @@ use super::super::Shared;
 use super::super::connection::{Command, Connection, unavailable};
 use super::super::keys::Keys;
 use super::super::transaction::{Queue, Transaction};
-use super::refused;
+use super::{refused, seconds};
 use crate::store::{Addition, WindowKey};
 use crate::{Error, ErrorKind, Timestamp};
 
@@ -27,18 +28,32 @@ pub(super) async fn add(
 ) -> Result<Vec<Result<u64, Error>>, Error> {
     let names: Vec<_> = some.iter().map(|addition| keys.window(&addition.key)).collect();
     let server = shared.route.server(&names[0]).await?;
-    let commands = some
-        .iter()
-        .zip(&names)
-        .flat_map(|(addition, name)| counting(name, addition.amount, addition.key.expiry))
-        .collect();
-    let executed = async { server.begin_in(Queue::Calls).await?.execute_for_integers(commands).await };
-    let answers = shared.route.learn(executed.await)?;
+    let executed = async {
+        let transaction = server.begin_in(Queue::Calls).await?;
+        let now = time(&transaction).await?;
+        let open = some.iter().zip(&names).filter(|(addition, _)| addition.key.check(now).is_ok());
+        let commands: Vec<_> =
+            open.flat_map(|(addition, name)| counting(name, addition.amount, addition.key.expiry)).collect();
+        if commands.is_empty() {
+            transaction.abandon().await?;
+            return Ok((now, Some(Vec::new())));
+        }
+        Ok((now, transaction.execute_for_integers(commands).await?))
+    };
+    let (now, answers) = shared.route.learn(executed.await)?;
     let answers = answers.ok_or_else(|| unavailable("a transaction that watches nothing was given up"))?;
-    for (name, (addition, answers)) in names.iter().zip(some.iter().zip(answers.chunks(COMMANDS))) {
+    let mut answers = answers.chunks(COMMANDS);
+    let mut counts = Vec::with_capacity(some.len());
+    for (addition, name) in some.iter().zip(&names) {
+        if let Err(closed) = addition.key.check(now) {
+            counts.push(Err(closed));
+            continue;
+        }
+        let answers = answers.next().unwrap_or_default();
         unless_it_expires(&server, name, addition.key.expiry, answers).await;
+        counts.push(count(answers));
     }
-    Ok(answers.chunks(COMMANDS).map(count).collect())
+    Ok(counts)
 }
 
 pub(super) async fn add_within(
@@ -51,6 +66,10 @@ pub(super) async fn add_within(
     for _ in 0..ATTEMPTS {
         let attempt = async {
             let transaction = server.watch_in(Queue::Calls, counter).await?;
+            if let Err(closed) = addition.key.check(time(&transaction).await?) {
+                transaction.abandon().await?;
+                return Err(closed);
+            }
             let count = read(&transaction, counter).await?;
             if count.saturating_add(addition.amount) > limit {
                 transaction.abandon().await?;
@@ -83,6 +102,10 @@ pub(super) async fn add_once(
     for _ in 0..ATTEMPTS {
         let attempt = async {
             let transaction = server.watch_in(Queue::Calls, tokens).await?;
+            if let Err(closed) = key.check(time(&transaction).await?) {
+                transaction.abandon().await?;
+                return Err(closed);
+            }
             let asked = vec![tokens.into(), token.clone().into()];
             let known: u64 = transaction.call("SISMEMBER", asked.clone()).await?;
             let count = read(&transaction, counter).await?;
@@ -90,10 +113,13 @@ pub(super) async fn add_once(
                 transaction.abandon().await?;
                 return Ok(Err(count));
             }
-            // The same instant at every token: nothing has to tell whether it is set.
-            let expiry = vec![tokens.into(), key.expiry.to_string().into()];
+            let is_made: u64 = transaction.call("SCARD", vec![tokens.into()]).await?;
             let mut commands = Vec::from(counting(counter, 1, key.expiry));
-            commands.extend([("SADD", asked), ("EXPIREAT", expiry)]);
+            commands.push(("SADD", asked));
+            // Set once, as that of the count: another instance may keep its windows for less.
+            if is_made == 0 {
+                commands.push(("EXPIREAT", vec![tokens.into(), key.expiry.to_string().into()]));
+            }
             transaction.execute_for_integers(commands).await.map(Ok)
         };
         match shared.route.learn(attempt.await)? {
@@ -142,6 +168,10 @@ async fn unless_it_expires(
         let words = vec![name.into(), expiry.to_string().into()];
         drop(server.call::<Value>("EXPIREAT", name, words).await);
     }
+}
+
+async fn time(transaction: &Transaction<'_>) -> Result<Timestamp, Error> {
+    seconds(&transaction.call::<Vec<String>>("TIME", Vec::new()).await?)
 }
 
 async fn read(transaction: &Transaction<'_>, counter: &str) -> Result<u64, Error> {

@@ -1,16 +1,21 @@
 -- Adds to the counter of a window if it then counts no more than a limit.
 --
 -- KEYS  scratch (see apply.lua), counter
--- ARGV  amount, instant of expiry, limit
+-- ARGV  amount, instant of expiry, the instants from which on and up to which it is open, limit
 --
--- Answers {1, count} when it was added, and {0, count} when it was not.
+-- Answers {1, count} when it was added, {0, count} when it was not, and {2, now} when the server's clock says an
+-- instant at which it is not open.
 
+local now = tonumber(redis.call('TIME')[1])
+if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
+  return {2, now}
+end
 local before = redis.call('GET', KEYS[2])
 local count = tonumber(before or '0')
 if not count then
   return redis.error_reply('ERR value is not an integer or out of range')
 end
-if count + tonumber(ARGV[1]) > tonumber(ARGV[3]) then
+if count + tonumber(ARGV[1]) > tonumber(ARGV[5]) then
   return {0, count}
 end
 if before then

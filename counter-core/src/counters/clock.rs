@@ -1,0 +1,89 @@
+//! Now, as the store has it.
+//!
+//! Which window it is must be the same for all instances, so the store's clock decides. A caller names the window
+//! that he takes for the current one, and the store counts there only if it is; otherwise it says what its clock
+//! says, and the call is made again for that instant.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::{Error, ErrorKind, Timestamp};
+
+/// A window may end while a call is under way, and the next one during the second call.
+const ATTEMPTS: usize = 4;
+
+/// By how many seconds the store's clock is ahead of that of the process, as far as the store has said.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StoreClock(Arc<AtomicI64>);
+
+impl StoreClock {
+    pub(super) fn now(&self) -> Timestamp {
+        let ahead = self.0.load(Ordering::Relaxed);
+        let now = Timestamp::now();
+        if ahead < 0 { now.minus(ahead.unsigned_abs()) } else { now.plus(ahead.unsigned_abs()) }
+    }
+
+    /// Makes a call for the window of now.
+    pub(super) async fn call<T, F>(&self, mut attempt: impl FnMut(Timestamp) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut now = self.now();
+        let mut answer = attempt(now).await;
+        for _ in 1..ATTEMPTS {
+            let Err(error) = &answer else { break };
+            let ErrorKind::WindowClosed { now: theirs } = *error.kind() else { break };
+            self.learn(theirs);
+            now = theirs;
+            answer = attempt(now).await;
+        }
+        answer
+    }
+
+    /// Takes over what the store says, unless the clocks agree to the second and only a window has ended.
+    fn learn(&self, theirs: Timestamp) {
+        if theirs.as_unix().abs_diff(self.now().as_unix()) > 1 {
+            let (theirs, ours) = (theirs.as_unix().cast_signed(), Timestamp::now().as_unix().cast_signed());
+            self.0.store(theirs - ours, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store whose clock is this far ahead, in windows of an hour of which half has gone by.
+    async fn attempts(clock: &StoreClock, ahead: u64) -> (u32, bool) {
+        let mut made = 0;
+        let attempt = |at: Timestamp| {
+            made += 1;
+            let now = Timestamp::now().plus(ahead);
+            let closed = || Error::new(ErrorKind::WindowClosed { now });
+            let is_in = at.as_unix().abs_diff(now.as_unix()) < 1800;
+            std::future::ready(is_in.then_some(()).ok_or_else(closed))
+        };
+        let answer = clock.call(attempt).await;
+        (made, answer.is_ok())
+    }
+
+    #[tokio::test]
+    async fn another_clock_is_learned_from_one_refusal() {
+        let clock = StoreClock::default();
+        for made in [2, 1, 1] {
+            assert_eq!(attempts(&clock, 86_400).await, (made, true));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_never_in_the_window_is_not_asked_for_ever() {
+        let clock = StoreClock::default();
+        let mut made = 0;
+        let closed = |at: Timestamp| {
+            made += 1;
+            std::future::ready(Err::<(), _>(Error::new(ErrorKind::WindowClosed { now: at.plus(60) })))
+        };
+        assert!(clock.call(closed).await.is_err());
+        assert_eq!(made, ATTEMPTS);
+    }
+}

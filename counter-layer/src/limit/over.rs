@@ -1,0 +1,72 @@
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use counter_core::Dimensions;
+use tokio::time::Instant;
+
+use super::decision::Told;
+
+/// Keys that are remembered at most.
+const KEYS: usize = 4096;
+
+/// The keys that have used up their limit, until their window ends: they are refused without asking the store.
+///
+/// A count only grows within its window, so what the store once refused it would refuse again.
+#[derive(Debug, Default)]
+pub(super) struct Over(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    refusals: HashMap<Dimensions, Told>,
+    cleaned: Option<Instant>,
+}
+
+impl Over {
+    /// What the store said of this key, if that still holds.
+    pub(super) fn of(&self, key: &Dimensions) -> Option<Told> {
+        let known = self.0.lock().expect("nothing panics under this lock");
+        known.refusals.get(key).filter(|told| told.ends > Instant::now()).copied()
+    }
+
+    /// Remembers a refusal, unless there are too many.
+    pub(super) fn note(&self, key: Dimensions, told: Told) {
+        let now = Instant::now();
+        let mut known = self.0.lock().expect("nothing panics under this lock");
+        if known.refusals.len() >= KEYS
+            && known.cleaned.is_none_or(|last| now - last >= Duration::from_secs(1))
+        {
+            known.cleaned = Some(now);
+            known.refusals.retain(|_, told| told.ends > now);
+        }
+        if known.refusals.len() < KEYS || known.refusals.contains_key(&key) {
+            known.refusals.insert(key, told);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: usize) -> Dimensions {
+        Dimensions::new().text("n", &n.to_string())
+    }
+
+    fn told(seconds: u64) -> Told {
+        Told { remaining: 0, ends: Instant::now() + Duration::from_secs(seconds) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_remembered_until_its_window_ends_and_not_more_than_there_is_room_for() {
+        let over = Over::default();
+        (0..KEYS).for_each(|n| over.note(key(n), told(if n % 2 == 0 { 10 } else { 20 })));
+        over.note(key(KEYS), told(20));
+        assert!(over.of(&key(0)).is_some() && over.of(&key(KEYS)).is_none());
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(over.of(&key(0)).is_none() && over.of(&key(1)).is_some());
+        // The room of those that are over is given to others.
+        over.note(key(KEYS), told(20));
+        assert!(over.of(&key(KEYS)).is_some() && over.of(&key(1)).is_some());
+    }
+}

@@ -1,0 +1,61 @@
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+
+use super::fields::quoted;
+
+/// What a limit answers with in the place of the inner service, but for the headers that tell of the limit.
+pub trait Refusal<R> {
+    /// The answer to a request beyond the limit of this policy.
+    fn limited(policy: &str) -> Response<R>;
+
+    /// The answer to a request while the store is away.
+    fn away() -> Response<R>;
+}
+
+/// Refusals with an empty body, `B::default()`.
+#[derive(Clone, Copy, Debug)]
+pub enum EmptyRefusal {}
+
+/// Refusals whose body is `application/problem+json` (RFC 9457), with the problem types of
+/// draft-ietf-httpapi-ratelimit-headers-11, section 5.
+#[derive(Clone, Copy, Debug)]
+pub enum ProblemRefusal {}
+
+impl<R: Default> Refusal<R> for EmptyRefusal {
+    fn limited(_: &str) -> Response<R> {
+        with(StatusCode::TOO_MANY_REQUESTS, R::default())
+    }
+
+    fn away() -> Response<R> {
+        with(StatusCode::SERVICE_UNAVAILABLE, R::default())
+    }
+}
+
+impl<R: From<String>> Refusal<R> for ProblemRefusal {
+    fn limited(policy: &str) -> Response<R> {
+        let title = "Request cannot be satisfied as assigned quota has been exceeded";
+        let policies = format!(r#","violated-policies":[{}]"#, quoted(policy));
+        problem(StatusCode::TOO_MANY_REQUESTS, "quota-exceeded", title, &policies)
+    }
+
+    fn away() -> Response<R> {
+        let title = "Request cannot be satisfied due to temporary server capacity constraints";
+        problem(StatusCode::SERVICE_UNAVAILABLE, "temporary-reduced-capacity", title, "")
+    }
+}
+
+fn problem<R: From<String>>(status: StatusCode, name: &str, title: &str, more: &str) -> Response<R> {
+    let kind = format!("https://iana.org/assignments/http-problem-types#{name}");
+    let status_code = status.as_u16();
+    let body = format!(r#"{{"type":"{kind}","title":"{title}","status":{status_code}{more}}}"#);
+    let mut response = with(status, R::from(body));
+    let json = HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+fn with<R>(status: StatusCode, body: R) -> Response<R> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}
