@@ -317,14 +317,20 @@ mod reading {
 
     #[tokio::test]
     async fn stats_forecast_what_is_kept_and_let_others_run_between_slices() {
-        let mut counters = Counters::builder(MemoryStore::new()).build().expect("a recorder");
-        let recorder = counters.recorder();
-        let (hits, now) = (recorder.counter("hits"), Timestamp::now());
         let minute = Precision::try_from(60).expect("a width");
-        for ago in 0..200 {
-            recorder.record_at(hits, None, now.minus(60 * ago), NonZeroU32::MIN);
-            counters.flush().await.expect("a memory");
-        }
+        // Again, should a minute end meanwhile: the oldest would have left retention before it was flushed.
+        let (counters, now) = loop {
+            let mut counters = Counters::builder(MemoryStore::new()).build().expect("a recorder");
+            let recorder = counters.recorder();
+            let (hits, now) = (recorder.counter("hits"), Timestamp::now());
+            for ago in 0..200 {
+                recorder.record_at(hits, None, now.minus(60 * ago), NonZeroU32::MIN);
+                counters.flush().await.expect("a memory");
+            }
+            if minute.bucket(Timestamp::now()) == minute.bucket(now) {
+                break (counters, now);
+            }
+        };
         let (stats, name) = (counters.stats(), "hits".parse().expect("a name"));
         let mut polls = 0;
         let forecast = {

@@ -14,6 +14,10 @@ use super::record::Record;
 
 const WRITERS: usize = 2;
 
+/// How many hits may wait before the writers do: on a slow machine they would write more than it can ever
+/// send, and the storm would have no end.
+const WAITING: u64 = 5_000;
+
 /// A process of a service, but for the process: with its own connection, writers, flusher and cleaner,
 /// and somebody who looks at its ledger all the time.
 #[derive(Debug)]
@@ -78,6 +82,9 @@ async fn write(recorder: Recorder, mut random: Random, done: Arc<AtomicBool>) ->
             record.write(&recorder, &mut random);
         }
         sleep(random.millis(1..5)).await;
+        while recorder.ledger().hits.pending > WAITING && !done.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(5)).await;
+        }
     }
     record
 }
