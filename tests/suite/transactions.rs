@@ -169,6 +169,22 @@ async fn transactions_that_wait_for_one_that_hangs_end_with_it() {
 }
 
 #[tokio::test]
+async fn a_connection_that_hangs_is_made_anew_though_all_that_meet_it_go_away() {
+    let server = without_scripts();
+    let proxy = FaultProxy::start(server.address()).await;
+    let window = hours(store(&proxy.url()).await);
+    let app = Dimensions::new().text("app", "a");
+    window.increment(&app, one()).await.expect("counted");
+    // Neither end hears of it, and new connections work.
+    proxy.forget();
+    let counted = async || {
+        let patience = Duration::from_millis(500);
+        tokio::time::timeout(patience, window.increment(&app, one())).await.is_ok_and(|answer| answer.is_ok())
+    };
+    until("a call that waits for half a second is answered", LIMIT, counted).await;
+}
+
+#[tokio::test]
 async fn a_flood_of_calls_does_not_keep_batches_waiting() {
     let server = without_scripts();
     let proxy = FaultProxy::start(server.address()).await;

@@ -12,7 +12,7 @@ use fred::error::Error as FredError;
 use fred::interfaces::ClientLike;
 use fred::types::{FromValue, Resp3Frame, Value};
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::connection::{Command, Connection, TIMEOUT, answer_of, command, explain, unavailable};
 use super::link::{Link, answers};
@@ -38,6 +38,8 @@ pub(super) enum Queue {
 struct Exclusive {
     link: Link,
     begun: Begun,
+    /// When something was begun on it for the first time since nothing was.
+    since: Instant,
 }
 
 /// What may be under way on a connection.
@@ -102,7 +104,7 @@ impl Transaction<'_> {
     ) -> Result<R, Error> {
         let link = self.link()?;
         let client = link.client.with_options(&self.server.options);
-        judged(link, client.custom(command(name, ""), arguments).await)
+        judged(link, client.custom(command(name, ""), arguments)).await
     }
 
     /// Executes the commands at once, and answers for each what the server had against it, if anything;
@@ -140,8 +142,8 @@ impl Transaction<'_> {
         }
         let link = self.link()?;
         let client = link.client.with_options(&self.server.options);
-        let answer = client.custom_raw(command("EXEC", ""), Vec::<Value>::new()).await;
-        let answers = match judged(link, answer)? {
+        let answer = client.custom_raw(command("EXEC", ""), Vec::<Value>::new());
+        let answers = match judged(link, answer).await? {
             Resp3Frame::Null => None,
             Resp3Frame::Array { data, .. } => Some(data),
             frame => {
@@ -160,7 +162,7 @@ impl Transaction<'_> {
             let queued: Result<(), _> = with_options.custom(command(name, ""), arguments).await;
             queued.map_err(explain)?;
         }
-        let answers: Vec<Value> = judged(link, pipeline.all().await)?;
+        let answers: Vec<Value> = judged(link, pipeline.all()).await?;
         if answers.iter().all(|answer| matches!(answer, Value::Queued)) {
             return Ok(());
         }
@@ -181,24 +183,29 @@ impl Transaction<'_> {
         }
         if self.exclusive.is_none() {
             let link = self.server.connect_once()?;
-            *self.exclusive = Some(Exclusive { link, begun: Begun::Nothing });
+            *self.exclusive = Some(Exclusive { link, begun: Begun::Nothing, since: Instant::now() });
         }
         let link = self.link()?;
-        judged(link, link.connected().await)
+        judged(link, link.connected()).await
     }
 
     /// Whether nothing is under way any more on a connection that is there.
     async fn settles(&mut self) -> bool {
-        let Some(Exclusive { link, begun }) = &*self.exclusive else { return true };
+        let Some(Exclusive { link, begun, since }) = &*self.exclusive else { return true };
         // One that broke while it was not used would be noticed by its silence alone, seconds later.
         if link.has_ended() {
             return false;
         }
-        match begun {
-            Begun::Nothing => return true,
-            Begun::Watch => {}
+        if *begun == Begun::Nothing {
+            return true;
+        }
+        // It may hang, and those that look whether it does may go away before they know.
+        if since.elapsed() >= TIMEOUT {
+            return false;
+        }
+        if *begun == Begun::Multi {
             // Where nothing was queued, or this is not permitted, the answer to the next one says more.
-            Begun::Multi => drop(self.call::<Value>("DISCARD", Vec::new()).await),
+            drop(self.call::<Value>("DISCARD", Vec::new()).await);
         }
         let ended: Result<Value, _> = self.call("UNWATCH", Vec::new()).await;
         let settled = ended.is_ok_and(|answer| is_ok(&answer));
@@ -210,6 +217,9 @@ impl Transaction<'_> {
 
     fn set(&mut self, begun: Begun) {
         if let Some(exclusive) = &mut *self.exclusive {
+            if exclusive.begun == Begun::Nothing {
+                exclusive.since = Instant::now();
+            }
             exclusive.begun = begun;
         }
     }
@@ -220,13 +230,20 @@ impl Transaction<'_> {
     }
 }
 
-/// Explains an answer. After one that did not come the connection is of no use.
-fn judged<T>(link: &Link, answer: Result<T, FredError>) -> Result<T, Error> {
-    let answer = answer.map_err(explain);
-    if answer.as_ref().is_err_and(|error| *error.kind() == ErrorKind::Unavailable) {
-        link.end();
+/// Waits for an answer and explains it. After one that did not come the connection is of no use.
+async fn judged<T>(link: &Link, answer: impl Future<Output = Result<T, FredError>>) -> Result<T, Error> {
+    let error = match link.unless_broken(answer).await {
+        Ok(answer) => return Ok(answer),
+        Err(error) => explain(error),
+    };
+    if *error.kind() != ErrorKind::Unavailable {
+        return Err(error);
     }
-    answer
+    link.end();
+    Err(match link.latest_trouble() {
+        Some(trouble) => error.caused_by(trouble),
+        None => error,
+    })
 }
 
 /// Not `QUEUED`.
