@@ -110,7 +110,7 @@
 //! [`Access::may_forget`]. Where a proxy ends TLS, [`Access::secure_cookie`] keeps the cookie to it. Every answer has a strict `Content-Security-Policy` and cannot be framed.
 //!
 //! A session is known to all instances with the same token, also after a restart, and lasts for twelve hours or
-//! for as long as [`Access::session_lifetime`] says; the dashboard has a button that ends it in a browser. Nothing
+//! for as long as [`Access::session_lifetime`] says; the dashboard has a button that ends it in a browser, and live events end with it. Nothing
 //! can end one that somebody has copied before its time but another token.
 //!
 //! How often anything may be guessed is bounded for each peer, and for all together; behind a proxy that

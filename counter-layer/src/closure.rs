@@ -23,7 +23,8 @@ impl<F> Closure<F> {
 
 impl<F: ?Sized> Closure<F> {
     /// What `ask` gets from the closure; nothing when that panics.
-    #[inline]
+    // Beside what is done for each request, most of which have no closure to ask.
+    #[inline(never)]
     pub(crate) fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
         let answer = caught(|| ask(&self.closure));
         if answer.is_none() {

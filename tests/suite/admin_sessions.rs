@@ -7,6 +7,7 @@ use axum::body::Body;
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
 use tests::until;
 use tower::ServiceExt;
 
@@ -76,6 +77,19 @@ async fn a_session_ends_when_it_was_said_to() {
     let never = guarded(bearer("a-token").or(Access::when(|_| false).session_lifetime(Duration::ZERO)));
     let cookie = log_in(&never, "a-token").await;
     assert_ne!(send(&never, PAGE, Some(("cookie", &cookie))).await.status, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_events_end_with_the_session_that_they_were_asked_for_by() {
+    let router = guarded(bearer("a-token").session_lifetime(Duration::from_secs(60)));
+    let cookie = log_in(&router, "a-token").await;
+    let live = "/admin/stats/api/live?counter=a&precision=60";
+    let asked = Request::get(live).header("cookie", cookie).body(Body::empty()).expect("a request");
+    let answer = router.oneshot(asked).await.expect("a router answers");
+    assert_eq!(answer.status(), StatusCode::OK);
+    let mut events = answer.into_body();
+    let ends = async { while events.frame().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(61), ends).await.expect("the session is over");
 }
 
 #[tokio::test]

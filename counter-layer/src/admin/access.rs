@@ -25,7 +25,7 @@ use crate::identity::{Address, Identity, RequestHead};
 /// ```
 ///
 /// A login that fails is counted, and answered at once. How often what opens may be guessed is bounded, whether
-/// or not the guesser waits for the answer: each peer may be wrong ten times and then once in ten
+/// or not the guesser waits for the answer: in each process, a peer may be wrong ten times and then once in ten
 /// seconds, and all peers from which nobody has logged in yet, together, a hundred times and then once a second.
 /// Beyond that nothing is compared, and the answer is 429. What is right, and what was wrong before, costs
 /// nothing. This slows down who guesses and does not stop him: a long random token does.

@@ -38,6 +38,10 @@ fn write(value: &str, parts: &Parts, secure: bool, age: &str) -> Option<HeaderVa
     let original = original(parts);
     let mount = original.path().strip_suffix(parts.uri.path()).unwrap_or(original.path());
     let mount = if mount.is_empty() { "/" } else { mount };
+    // A mount with a parameter in it is from the client.
+    if mount.contains(';') {
+        return None;
+    }
     // What the request says can add to it and take nothing away.
     let secure = secure || original.scheme() == Some(&Scheme::HTTPS);
     let secure = if secure { "; Secure" } else { "" };

@@ -1,13 +1,18 @@
 //! Who gets in, with a request, and how far.
 
+use std::time::Duration;
+
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
 use counter_core::Timestamp;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use futures_util::StreamExt;
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::time::sleep;
 
 use super::access::Access;
 use super::attempts::{Judgement, Shown};
@@ -22,7 +27,8 @@ struct Entry {
     is_in: bool,
     /// Whether it may also change something.
     forget: bool,
-    by_session: bool,
+    /// The end of the session, if it is by one.
+    session: Option<Timestamp>,
     /// By a header that no browser sets by itself.
     by_token: bool,
     /// For so many seconds nothing else is compared.
@@ -45,7 +51,8 @@ impl Access {
             async move {
                 let (mut parts, body) = request.into_parts();
                 secure(match access.admit(&mut parts) {
-                    Ok(()) => next.run(Request::from_parts(parts, body)).await,
+                    Ok(None) => next.run(Request::from_parts(parts, body)).await,
+                    Ok(Some(end)) => within(end, next.run(Request::from_parts(parts, body)).await),
                     Err(response) => *response,
                 })
             }
@@ -53,8 +60,8 @@ impl Access {
         routes.layer(from_fn(guard))
     }
 
-    /// Lets a request in, or answers it.
-    fn admit(&self, parts: &mut Parts) -> Result<(), Box<Response>> {
+    /// Lets a request in, until the end of its session if it has one, or answers it.
+    fn admit(&self, parts: &mut Parts) -> Result<Option<Timestamp>, Box<Response>> {
         // The link first: a token in an address is to leave it, whoever is logged in already.
         let mut entry = Entry::default();
         if let Some(token) = link_token(parts)
@@ -80,10 +87,10 @@ impl Access {
                 return Err(Box::new(self.out_of_scope()));
             }
         }
-        if entry.by_session {
+        if entry.session.is_some() {
             parts.extensions.insert(LoggedIn);
         }
-        Ok(())
+        Ok(entry.session)
     }
 
     /// What a request shows, and which ways are open to it.
@@ -95,8 +102,12 @@ impl Access {
         }
         // What is over, or no session at all, is not worth a guess.
         let now = Timestamp::now();
-        for session in cookie::values(&parts.headers).filter(|session| Claim::read(session, now).is_some()) {
-            entry.by_session |= self.judge(parts, Shown::Session(session), entry);
+        for session in cookie::values(&parts.headers) {
+            if let Some(claim) = Claim::read(session, now)
+                && self.judge(parts, Shown::Session(session), entry)
+            {
+                entry.session = entry.session.max(Some(claim.end()));
+            }
         }
         if !(entry.is_in && (entry.forget || parts.method.is_safe())) {
             for way in self.ways.iter().filter(|way| way.is_open(parts)) {
@@ -187,6 +198,19 @@ impl Access {
         }
         response
     }
+}
+
+/// Ends an answer that has no end of its own with the session that it was asked for by.
+fn within(end: Timestamp, response: Response) -> Response {
+    let is_endless = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    if !is_endless {
+        return response;
+    }
+    let left = end.as_unix().saturating_sub(Timestamp::now().as_unix());
+    response.map(|body| {
+        let ended = Box::pin(sleep(Duration::from_secs(left)));
+        Body::from_stream(body.into_data_stream().take_until(ended))
+    })
 }
 
 /// What is shown under one scheme, whose name is in lower case.

@@ -78,6 +78,10 @@ impl<'a> Claim<'a> {
         let signature = halves.as_flattened().try_into().ok()?;
         Some(Self { body, signature, end }).filter(|claim| now < claim.end)
     }
+
+    pub(super) const fn end(&self) -> Timestamp {
+        self.end
+    }
 }
 
 #[cfg(test)]
