@@ -1,7 +1,7 @@
 //! Now, as the store has it.
 //!
 //! Which window it is must be the same for all instances, so the store's clock decides. A caller names the window
-//! that he takes for the current one, and the store counts there only if it is; otherwise it says what its clock
+//! that it takes for the current one, and the store counts there only if it is; otherwise it says what its clock
 //! says, and the call is made again for that instant.
 
 use std::sync::Arc;
