@@ -10,7 +10,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let access = Access::bearer("a-long-random-token")?;
-//! let app: Router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+//! let app: Router = Router::new().nest_service("/admin/stats", admin::router(counters.stats(), access));
 //!
 //! # let request = http::Request::get("/admin/stats/api/ledger").body(axum::body::Body::empty())?;
 //! let response = app.oneshot(request).await?; // without the token
@@ -18,6 +18,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Mounted by `nest_service`, as here, the first page is found with a slash at its end as well; by `nest`,
+//! without one only.
 //!
 //! | path | parameters | answer |
 //! |---|---|---|
@@ -42,6 +45,7 @@
 //! | `/sparkline.svg` | `counter`, `precision`, `from`, `to` | its samples as a small line |
 //!
 //! A precision is named by its width in seconds, whatever its offset; the samples tell when its buckets begin.
+//! A series and a line that name none are of minutes, or of the finest precision where no minutes are kept.
 //!
 //! # The dashboard
 //!
@@ -77,6 +81,27 @@
 //! without `from` it begins with retention, and without `to` it ends with the current bucket. A request
 //! names 100 counters at most. What is empty, as forms send it, is as what is missing, but for `counter`.
 //!
+//! An answer has at most 10,000 buckets of each counter, 300,000 of all counters of a series, 1,000 of a line and of
+//! the visitors of all counters together. A range that is longer is refused. Where no `from` is said and more is
+//! kept, it is the latest that an answer may have, and a series says so by a `from` of its own; a ranking is then
+//! of the latest 1,000 buckets.
+//!
+//! # Files
+//!
+//! An export as CSV is that of RFC 4180. A spreadsheet takes a cell for a formula that begins with `=`, `+`, `-`
+//! or `@`, and names come from requests: so a name that begins with one of these, with one of their full-width
+//! forms or with an apostrophe has an apostrophe before it. A program that reads the file takes one
+//! apostrophe away from the beginning of a name where there is one. NDJSON has the names as they are.
+//!
+//! # What cannot be read
+//!
+//! A key of Redis may have a wrong type, a field may be no number, and the list of counters may have members
+//! that are none. That takes nothing from the rest: it is not 0 but unknown, and it is named. The pages have a
+//! note with the keys; the JSON of several counters has a list `unreadable` of them, a series names its own with
+//! its unknown `buckets`, and a total is null; an export has a line without a count, and of a whole counter one
+//! without a start as well; `/metrics` has `access_counter_unreadable` and comments; the log has one line for
+//! each key. What is asked of one counter alone and is not known is a 503, which names the key.
+//!
 //! # Access
 //!
 //! [`Access`] has no default: a bearer token, which a link exchanges for a cookie; a name and a password; a
@@ -96,7 +121,7 @@
 //!
 //! | event | data | when |
 //! |---|---|---|
-//! | `series` | as `/api/series` of one counter, with those samples only that are new or have changed | at first all that is kept, then once a second what changed; every 10 s also what changed in buckets that are long over |
+//! | `series` | as `/api/series` of one counter, with those samples only that are new or have changed | at first all that is kept, of more than 20,000 samples over all counters the latest; then once a second what changed; every 10 s also what changed in buckets that are long over |
 //! | `status` | `ledger` and `health`, as `/api/ledger` and `/api/health` | every 5 s |
 //! | `trouble` | a problem | a read failed; the next one follows |
 //! | a comment | | every 15 s |
@@ -106,7 +131,8 @@
 //! a minute ago do. Who comes again with it as `Last-Event-ID`, as browsers do, gets the samples from there
 //! on; what an outage delivered late into older ones while he was away he gets without.
 //!
-//! Each listener costs the store one read a second at most. There are 64 of them at most, and 503 for more;
+//! All listeners of the same counters together cost the store one read a second. There are 64 of them at most, and
+//! 503 with `Retry-After` for more;
 //! [`Options`] set another number. The answer has no end: a server that stops gracefully wants
 //! [`Options::live_until`].
 //!

@@ -40,5 +40,5 @@ pub fn app<S: EntityCache + UniqueStore>(
         .merge(pages::forum::router(forum, limit))
         .fallback(pages::not_found)
         .layer(layer);
-    Router::new().route("/healthz", get(async || "ok\n")).nest(ADMIN, admin).merge(site)
+    Router::new().route("/healthz", get(async || "ok\n")).nest_service(ADMIN, admin).merge(site)
 }

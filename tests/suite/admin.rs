@@ -338,7 +338,7 @@ async fn what_cannot_be_understood_is_named_with_its_value_and_what_is_allowed()
         ("series?counter=a&precision=7", "precision", Some("7"), COUNTS),
         ("series?counter=a&precision=0", "precision", Some("0"), COUNTS),
         ("series?counter=a&precision=minute", "precision", Some("minute"), COUNTS),
-        ("series?counter=a", "precision", None, COUNTS),
+        ("total?counter=a", "precision", None, COUNTS),
         ("uniques?counter=a&precision=60", "precision", Some("60"), "3600, 86400"),
         ("series?precision=60", "counter", None, "the name of a counter"),
         ("total?precision=60", "counter", None, "the name of a counter"),

@@ -71,7 +71,9 @@ async fn export(mut site: Site<impl Store>) {
         let rows: Vec<_> = rows.collect();
         let wanted: Vec<_> = expected
             .iter()
-            .map(|(name, start, count)| vec![name.clone(), "60".into(), start.to_string(), count.to_string()])
+            // No spreadsheet takes it for a formula, and whoever reads the file takes the apostrophe away.
+            .map(|(name, start, count)| (name.replace("=1+1", "'=1+1"), start, count))
+            .map(|(name, start, count)| vec![name, "60".into(), start.to_string(), count.to_string()])
             .collect();
         assert_eq!(rows, wanted);
 

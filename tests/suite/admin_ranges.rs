@@ -12,6 +12,10 @@ use crate::support::precision;
 
 /// A site that keeps this, with some counters.
 async fn site(kept: &[(u32, u32)], counters: &[&str]) -> Router {
+    Router::new().nest("/admin/stats", site_router(kept, counters).await)
+}
+
+async fn site_router(kept: &[(u32, u32)], counters: &[&str]) -> Router {
     let retention = |&(width, samples): &(u32, u32)| Retention {
         precision: precision(width),
         samples: NonZeroU32::new(samples).expect("not 0"),
@@ -23,7 +27,7 @@ async fn site(kept: &[(u32, u32)], counters: &[&str]) -> Router {
         recorder.record(recorder.counter(counter), None);
     }
     site.flush().await.expect("memory takes all");
-    Router::new().nest("/admin/stats", admin::router(site.stats(), Access::open()))
+    admin::router(site.stats(), Access::open())
 }
 
 #[tokio::test]
@@ -129,13 +133,20 @@ async fn a_line_and_a_series_of_no_precision_are_of_minutes_or_the_finest() {
 
 #[tokio::test]
 async fn the_first_page_is_the_same_with_a_slash_at_its_end() {
-    let router = site(&[(60, 120)], &["hits"]).await;
+    let routes = site_router(&[(60, 120)], &["hits"]).await;
+    let router = Router::new().nest_service("/admin/stats", routes);
     let (without, with) =
         (send(&router, "/admin/stats", None).await, send(&router, "/admin/stats/", None).await);
     assert_eq!((without.status, with.status), (StatusCode::OK, StatusCode::OK));
     for page in [&without.body, &with.body] {
         assert!(page.contains("<h1>Visits</h1>") && page.contains("href=\"/admin/stats/assets/"), "{page}");
     }
-    assert_eq!(send(&router, "/admin/stats//", None).await.status, StatusCode::NOT_FOUND);
+    for path in ["/api/total?counter=hits&precision=60", "/counter?counter=hits", "/metrics"] {
+        assert_eq!(
+            send(&router, &format!("/admin/stats{path}"), None).await.status,
+            StatusCode::OK,
+            "{path}"
+        );
+    }
     assert_eq!(send(&router, "/admin/stats/x/", None).await.status, StatusCode::NOT_FOUND);
 }

@@ -320,6 +320,8 @@ async fn the_admin_pages_find_a_precision_by_its_width_and_show_the_site_s_day()
     assert!(answer.contains("300, 3600@1800, 18000@16200, 86400@66600"), "{answer}");
     let page = get(&router, "?counter=hits&precision=86400").await;
     assert!(page.contains("Hits today</dt><dd class=\"big\" id=\"total\">1,234<"), "{page}");
+    assert!(page.contains("days begin at 18:30 UTC"), "{page}");
+    assert!(!page.contains("days are those of UTC"), "{page}");
     let page = get(&router, "/counter?counter=hits").await;
     assert!(page.contains("Day from") && page.contains("T18:30:00Z\"") && page.contains(">4,321<"), "{page}");
 }

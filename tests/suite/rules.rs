@@ -118,6 +118,24 @@ async fn a_rule_named_hits_counts_a_request_once() {
 }
 
 #[tokio::test]
+async fn a_rule_named_hits_counts_with_its_weight_and_once() {
+    let mut counters = counters();
+    let ten = NonZeroU32::new(10).expect("not 0");
+    let rules = Rules::builder()
+        .rule(Rule::counter("hits").pattern("/api/*").weight(ten))
+        .otherwise("pages")
+        .build()
+        .expect("they do not contradict one another");
+    assert!(rules.explain(&Method::GET, "/api/x", None).to_string().contains("10"));
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
+    visit(&layer, Method::GET, "/api/x").await;
+    assert_eq!(total(&mut counters, "hits").await, 10);
+    visit(&layer, Method::GET, "/other").await;
+    assert_eq!((total(&mut counters, "hits").await, total(&mut counters, "pages").await), (11, 1));
+    assert_eq!(counters.stats().ledger().hits.recorded, 12);
+}
+
+#[tokio::test]
 async fn rules_leave_the_rest_to_the_router_s_templates_when_told_to() {
     let mut counters = counters();
     let rules = Rules::builder()

@@ -118,7 +118,7 @@ async fn a_key_of_another_type_takes_nothing_but_itself_from_any_page() {
 
     let (field, export) = (site.field(86_400), site.ask("export?precision=86400").await);
     let rows =
-        [format!("\"/a\",86400,,"), format!("\"/b\",86400,{field},3"), format!("\"hits\",86400,{field},5")];
+        ["\"/a\",86400,,".to_owned(), format!("\"/b\",86400,{field},3"), format!("\"hits\",86400,{field},5")];
     assert_eq!(export.body, format!("counter,precision,start,count\r\n{}\r\n", rows.join("\r\n")));
     let export = site.ask("export?precision=86400&format=ndjson").await;
     let first: Value = serde_json::from_str(export.body.lines().next().expect("a line")).expect("JSON");

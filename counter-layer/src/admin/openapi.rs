@@ -80,7 +80,7 @@ pub(super) const ROUTES: &[Route] = &[
         summary: "The samples of one counter, or of several",
         parameters: &[
             ("counter", Several),
-            ("precision", Once),
+            ("precision", AtMostOnce),
             ("from", AtMostOnce),
             ("to", AtMostOnce),
             ("fill", AtMostOnce),
@@ -207,7 +207,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: "get",
         path: "/sparkline.svg",
         summary: "The samples of a counter as a small line",
-        parameters: &[("counter", Once), ("precision", Once), ("from", AtMostOnce), ("to", AtMostOnce)],
+        parameters: &[("counter", Once), ("precision", AtMostOnce), ("from", AtMostOnce), ("to", AtMostOnce)],
         answers: &[("200", Text("image/svg+xml", "A line")), ("304", Nothing)],
     },
 ];
@@ -234,7 +234,9 @@ fn describe(mount: &str, grid: &Grid) -> Value {
             "title": "Access counters",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Times are Unix seconds. A range has the buckets that start at or after `from` \
-                            and before `to`; without them it is all that is kept.",
+                            and before `to`, and ends after it begins; without them it is all that is \
+                            kept, and where that is more than an answer may have, the latest of it. What an \
+                            answer may have is told of each route.",
         },
         "servers": [{"url": if mount.is_empty() { "/" } else { mount }}],
         // Which of them there are is for the site to say.
@@ -285,12 +287,51 @@ impl Route {
             responses.insert((*status).to_owned(), answer.describe());
         }
         let problem = json!({"application/problem+json": {"schema": reference("Problem")}});
-        responses.insert("default".to_owned(), json!({"description": "A problem", "content": problem}));
-        json!({
+        let mut refused = |status: &str, why: &str| {
+            responses.insert(status.to_owned(), json!({"description": why, "content": problem}));
+        };
+        refused("default", "A problem");
+        if !self.parameters.is_empty() {
+            let why = "A parameter is not as it is described, which the problem names: also a range that \
+                       ends before it begins, or has more buckets than an answer may have";
+            refused("400", why);
+        }
+        match self.path {
+            "/api/forecast" => refused("422", "The history is too short, or the horizon too far for it"),
+            "/api/top" => refused("422", "There are more than 10,000 counters"),
+            _ => {}
+        }
+        let mut described = json!({
             "summary": self.summary,
             "parameters": self.parameters.iter().map(|of| parameter(*of, kept)).collect::<Vec<_>>(),
             "responses": responses,
-        })
+        });
+        if let Some(most) = self.most() {
+            described["description"] = most.into();
+        }
+        described
+    }
+
+    /// What an answer may have, which no schema can say, since it is about several parameters.
+    fn most(&self) -> Option<&'static str> {
+        match self.path {
+            "/api/series" => Some("At most 10,000 buckets of one counter, and 300,000 of several together."),
+            "/api/total" | "/api/export" => Some("At most 10,000 buckets of each counter."),
+            "/badge.svg" => Some("At most 10,000 buckets."),
+            "/sparkline.svg" => Some("At most 1,000 buckets."),
+            "/api/uniques" => Some("At most 1,000 buckets of all counters together."),
+            "/api/top" => Some(
+                "At most 10,000 buckets of each counter, 10,000,000 of all together, and 10,000 counters; \
+                 without `from` the latest 1,000.",
+            ),
+            "/api/forecast" => {
+                Some("The horizon is at most half of the history, which has 20 buckets or more.")
+            }
+            "/api/live" => {
+                Some("Of more than 20,000 samples of all counters together, the latest are followed.")
+            }
+            _ => None,
+        }
     }
 }
 
@@ -328,14 +369,20 @@ fn parameter((name, times): (&str, Times), kept: &Precisions) -> Value {
             "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$",
         })
     };
-    let time = || json!({"type": "integer", "minimum": 0, "maximum": counter_core::Timestamp::MAX.as_unix()});
+    // A range is not empty, so it neither begins with the last second nor ends before the second one.
+    let time = |first: u64, last: u64| json!({"type": "integer", "minimum": first, "maximum": last});
+    let last = counter_core::Timestamp::MAX.as_unix();
     let (schema, description) = match name {
         "precision" => {
             let kept: Vec<_> = kept.iter().map(|kept| kept.precision.as_seconds()).collect();
-            (json!({"type": "integer", "enum": kept}), "The width of the buckets, in seconds")
+            let described = match times {
+                AtMostOnce => "The width of the buckets, in seconds; without it 60, or the smallest",
+                _ => "The width of the buckets, in seconds",
+            };
+            (json!({"type": "integer", "enum": kept}), described)
         }
-        "from" => (time(), "The first second of the range"),
-        "to" => (time(), "The first second after the range"),
+        "from" => (time(0, last - 1), "The first second of the range, before `to` and before now"),
+        "to" => (time(1, last), "The first second after the range, after `from` and after the oldest bucket"),
         "fill" => (json!({"enum": ["none", "zero"]}), "`zero` for a sample of every bucket"),
         "format" => (json!({"enum": ["csv", "ndjson"]}), "How the file is written"),
         "limit" => (json!({"type": "integer", "minimum": 1, "maximum": 1000}), "How many at most"),
@@ -346,7 +393,7 @@ fn parameter((name, times): (&str, Times), kept: &Precisions) -> Value {
         "label" => (json!({"type": "string", "minLength": 1, "maxLength": 100}), "What stands on the left"),
         "last-event-id" => (json!({"type": "string"}), "The mark of the last event that arrived"),
         "after" => (named(0), "The `next` of the page before"),
-        _ => (named(1), "The name of a counter"),
+        _ => (named(1), "The name of a counter, of at most 200 bytes in UTF-8"),
     };
     let many = matches!(times, Several | AnyNumber);
     let example = (name == "counter").then(|| if many { json!(["hits"]) } else { json!("hits") });

@@ -72,6 +72,9 @@ async fn lifetimes<S: Store>(stats: &Stats<S>) -> Result<Lifetimes, Error> {
             Err(why) => unreadable.push(why),
         }
     }
+    // Of totals of another type each counter would name the same key.
+    unreadable.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
+    unreadable.dedup();
     Ok(Lifetimes { lifetimes, complete: page.next.is_none() && unreadable.is_empty(), unreadable })
 }
 

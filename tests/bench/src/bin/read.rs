@@ -62,7 +62,7 @@ async fn read() -> Result<(), Box<dyn Error>> {
         let series = stats.several(&names[..SERIES], minute, end.minus(7200)..end).await?;
         let here = began.elapsed().as_secs_f64() * 1e3;
         our_time += processor::time() - time;
-        assert_eq!(series.iter().map(|series| series.samples.len()).sum::<usize>(), 120 * SERIES);
+        assert_eq!(series.iter().flatten().map(|series| series.samples.len()).sum::<usize>(), 120 * SERIES);
         let (began, time) = (Instant::now(), processor::time());
         hashes(&client, &names[..SERIES]).await?;
         let there = began.elapsed().as_secs_f64() * 1e3;
@@ -129,7 +129,7 @@ async fn page(stats: &Stats<RedisStore>, now: Timestamp) -> Result<(), Box<dyn E
     let [minute, hour, day] = [60, 3600, 86_400].map(|width| Precision::try_from(width).expect("not 0"));
     let today = day.bucket(now);
     let totals = stats.several(&names, day, today.start..today.end()).await?;
-    let mut order: Vec<_> = totals.iter().map(counter_core::Series::total).zip(&names).collect();
+    let mut order: Vec<_> = totals.iter().flatten().map(counter_core::Series::total).zip(&names).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
     let shown: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
     let end = minute.bucket(now).end();
