@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::unwind::{caught, quietly};
+use crate::unwind::{caught, tell};
 use crate::{Cleaned, Error, Precisions, Shard, Store, Timestamp};
 
 /// Keeps the store small: removes samples that left retention, and counters that have none left.
@@ -95,7 +95,7 @@ impl<S: Store> Cleaner<S> {
             // The pause first: at the start a store may still be connecting, and nothing is urgent.
             sleep(self.interval).await;
             let cleaned = caught(self.clean_once(Timestamp::now())).await;
-            quietly(|| match cleaned {
+            tell(|| match cleaned {
                 Ok(cleaned) => {
                     if std::mem::replace(&mut failing, false) {
                         tracing::info!("cleaning works again");

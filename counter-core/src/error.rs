@@ -1,6 +1,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use crate::unwind::Panicked;
 use crate::{Precision, Timestamp};
 
 /// Why a store could not be written or read.
@@ -110,6 +111,12 @@ impl Error {
             Some(source) => format!("{self}: {source}"),
             None => self.to_string(),
         }
+    }
+}
+
+impl From<Panicked> for Error {
+    fn from(panicked: Panicked) -> Self {
+        Self::new(ErrorKind::Panicked).caused_by(panicked)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::salt::Salting;
 use crate::tally::Tally;
 use crate::unwind::caught;
 #[cfg(feature = "metrics")]
-use crate::unwind::quietly;
+use crate::unwind::tell;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// Brings what was recorded to the store, in batches that are applied exactly once.
@@ -152,7 +152,7 @@ async fn look_around(sharing: &mut Sharing, skew: &mut Skew, store: &impl Store)
 /// Tells the `metrics` facade, if it is there.
 fn publish(tally: &Tally, store: &impl Store) {
     #[cfg(feature = "metrics")]
-    quietly(|| export::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
+    tell(|| export::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
     #[cfg(not(feature = "metrics"))]
     let _ = (tally, store);
 }

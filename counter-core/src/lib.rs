@@ -109,10 +109,10 @@ mod recorder;
 #[cfg(feature = "entity")]
 mod entity;
 
+mod unwind;
 mod error;
 mod backoff;
 mod later;
-mod unwind;
 mod store;
 mod flush;
 mod clean;

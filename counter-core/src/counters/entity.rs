@@ -1,7 +1,6 @@
 //! Counts of entities: the truth in a database, copies in a cache.
 
 mod error;
-mod caught;
 mod database;
 mod flight;
 mod owed;

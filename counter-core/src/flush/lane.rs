@@ -11,7 +11,7 @@ use crate::batch::{Batch, Fence, Part, Remark, Verdict, WriterId};
 use crate::later::later;
 use crate::store::REMEMBERED;
 use crate::tally::Tally;
-use crate::unwind::{caught, quietly};
+use crate::unwind::{caught, tell};
 use crate::{Error, ErrorKind, Shard, Store, Timestamp, Witness};
 
 /// The way to one shard of the store, on which one batch at a time is under way.
@@ -102,7 +102,7 @@ impl<S: Store> Lane<S> {
     /// Sends all that was recorded before the call.
     pub(super) async fn flush(&mut self) -> Result<(), Error> {
         let sent = caught(self.send()).await;
-        quietly(|| self.note(sent.as_ref().err()));
+        tell(|| self.note(sent.as_ref().err()));
         sent
     }
 
@@ -331,7 +331,7 @@ impl Warned {
         if !std::mem::replace(warned, true) {
             let counter = counter.map_or("", |name| name);
             // The batch is not retained yet, which a subscriber that panics must not prevent.
-            quietly(|| {
+            tell(|| {
                 tracing::error!(
                     ?reason,
                     counter,

@@ -8,10 +8,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::caught::{caught, tell};
 use super::owed::Debt;
 use super::{Entities, EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, Inner};
 use crate::counters::operations::measured;
+use crate::later::later;
+use crate::unwind::{caught, tell};
 use crate::{Entity, EntityCache, EntityId, WriterId};
 
 /// Where additions go that need not be in the database at once, such as views.
@@ -270,7 +271,7 @@ impl<K: Entity, D: EntityDatabase, C: EntityCache> EntityFlusher<K, D, C> {
             () = &mut shutdown => {}
             () = self.flush_for_ever() => {}
         }
-        let deadline = Instant::now() + self.shutdown_timeout;
+        let deadline = later(Instant::now(), self.shutdown_timeout);
         let mut pause = FIRST_PAUSE;
         loop {
             let cause = match timeout_at(deadline, self.flush()).await {

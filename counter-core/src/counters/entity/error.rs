@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::counters::operations::Outcome;
+use crate::unwind::Panicked;
 
 /// Why something about entities was not done, or not for certain.
 #[derive(Clone, Debug)]
@@ -75,6 +76,12 @@ impl EntityError {
     #[must_use]
     pub const fn kind(&self) -> &EntityErrorKind {
         &self.kind
+    }
+}
+
+impl From<Panicked> for EntityError {
+    fn from(panicked: Panicked) -> Self {
+        Self::new(EntityErrorKind::Panicked).caused_by(panicked)
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::caught::tell;
 use crate::EntityId;
+use crate::unwind::tell;
 
 /// Entities whose change the cache may not have heard of: their copies are to be removed before the cache
 /// is asked again.

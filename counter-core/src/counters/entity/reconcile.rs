@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::caught::{caught, tell};
 use super::owed::Debt;
 use super::{Entities, EntityDatabase, EntityError, EntityErrorKind, Inner};
 use crate::counters::operations::measured;
+use crate::unwind::{caught, tell};
 use crate::{Entity, EntityCache, EntityId, EntityLease, EntityRow, Versioned};
 
 /// Who knows the truth: the tables of which the counts are a summary.
