@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/articles/{id}", get(article))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, patience))
         .layer(AccessCounterLayer::new(counters.recorder()))
-        .nest("/admin/stats", admin::router(counters.stats(), Access::bearer(token)?));
+        .nest_service("/admin/stats", admin::router(counters.stats(), Access::bearer(token)?));
 
     let handle = axum_server::Handle::new();
     let mut server = axum_server::bind(address).http1_only().handle(handle.clone());

@@ -121,9 +121,11 @@ async fn start_example(demo: bool) -> (Process, String) {
         command.arg("--demo-traffic");
     }
     let example = Process::start(&mut command);
-    let link = |line: &str| Some(line.trim()).filter(|line| line.contains("?token=")).map(str::to_owned);
+    // A token that was given is not printed.
+    let link = |line: &str| Some(line.trim()).filter(|line| line.contains("/admin/stats")).map(str::to_owned);
     let link = example.wait_line(link, LIMIT).await;
-    (example, link)
+    let and = if link.contains('?') { '&' } else { '?' };
+    (example, format!("{link}{and}token=a-token"))
 }
 
 /// The driver of the browser, and its port.

@@ -86,6 +86,10 @@ impl Gate {
                 Some(Err(error)) => Error::to_string(&error),
                 None => "it does not answer".to_owned(),
             };
+            // Of a flood some wait in the process for so long that it looks like trouble of the store.
+            if let Some(told) = known.over.of(&dimensions) {
+                return Verdict::Limited(told);
+            }
             known.is_away(away, &trouble);
             if away == StoreAway::Open { Verdict::Open } else { Verdict::Closed }
         }))

@@ -46,7 +46,7 @@ struct Exclusive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begun {
     Nothing,
-    /// Keys are watched.
+    /// Something was asked, and keys may be watched.
     Watch,
     /// Commands are queued.
     Multi,
@@ -82,6 +82,8 @@ impl Connection {
             let exclusive = queue.lock().await;
             let mut transaction = Transaction { exclusive, server: self };
             transaction.make_ready().await?;
+            // From here on answers may be under way, which a caller that goes away leaves behind.
+            transaction.set(Begun::Watch);
             Ok(transaction)
         });
         begun.await.unwrap_or_else(|_| Err(unavailable("no connection for a transaction in time")))
@@ -91,7 +93,6 @@ impl Connection {
 impl Transaction<'_> {
     /// Watches one more key.
     pub(super) async fn watch(&mut self, key: &str) -> Result<(), Error> {
-        self.set(Begun::Watch);
         let _: Value = self.call("WATCH", vec![key.into()]).await?;
         Ok(())
     }
