@@ -50,15 +50,19 @@ impl<S: Store> Cleaner<S> {
     }
 
     async fn clean_shard(&mut self, shard: Shard, now: Timestamp, all: &mut Cleaned) -> Result<(), Error> {
-        if now >= self.next_walk[shard.index()] {
-            self.walk(shard, now).await?;
-        }
+        // A walk that fails is made again at the next pass, and keeps nothing from being cleaned.
+        let next = self.next_walk[shard.index()];
+        // Later than the pause is a clock that was ahead for a while.
+        let walked = match now >= next || next > now.plus(WALK_SECONDS) {
+            true => self.walk(shard, now).await,
+            false => Ok(()),
+        };
         loop {
             let some = self.store.clean(shard, now, &self.kept).await?;
             all.samples += some.samples;
             all.counters += some.counters;
             if !some.more {
-                return Ok(());
+                return walked;
             }
         }
     }

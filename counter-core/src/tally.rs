@@ -193,12 +193,16 @@ impl Tally {
         }
     }
 
-    /// These hits were sent, and will never be known to be in the store or not.
-    pub(crate) fn doubt(&self, shard: Shard, hits: u64, cells: usize) {
+    /// These hits were sent, or sent again, and will never be known to be in the store or not.
+    pub(crate) fn doubt(&self, shard: Shard, hits: u64, cells: usize, replay: bool) {
         let backlog = &mut *self.backlog();
-        let waiting = &mut backlog.waiting[shard.index()];
-        waiting.sent -= hits;
-        waiting.sent_cells -= cells;
+        if replay {
+            backlog.settled.applied -= hits;
+        } else {
+            let waiting = &mut backlog.waiting[shard.index()];
+            waiting.sent -= hits;
+            waiting.sent_cells -= cells;
+        }
         backlog.settled.dropped.in_doubt += hits;
     }
 

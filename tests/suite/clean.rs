@@ -6,6 +6,7 @@ use std::time::Duration;
 use counter_core::{Cleaner, Counters, Grid, Precisions, RedisStore, Retention, Shard, Store, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 
+use crate::stores::without_scripts;
 use crate::support::{always, count_at, name, precision, store, unix};
 
 /// Long ago, and the beginning of a day.
@@ -220,6 +221,24 @@ async fn what_is_no_counter_does_not_stop_the_cleaner() {
     assert_eq!((cleaned.samples, cleaned.counters), (2, 3));
     assert_eq!(server.strings(&["HKEYS", "access:count:60:odd"]), ["not a start"]);
     assert_eq!(server.bytes(&["GET", "access:count:60:text"]), Some(b"not a hash".to_vec()));
+}
+
+#[tokio::test]
+async fn what_is_no_text_keeps_nothing_from_being_cleaned() {
+    for server in [RedisServer::start(), without_scripts()] {
+        for key in ["access:known:", "access:due"] {
+            let words: [&[u8]; 4] = [b"ZADD", key.as_bytes(), b"1", b"60:\xf0\x01x"];
+            server.int(&words);
+        }
+        let words: [&[u8]; 4] = [b"HSET", b"access:writers", b"\xf0\x01", b"\xff 1"];
+        server.int(&words);
+        write_minutes(&server, "a", 0..1);
+        server.int(&["ZADD", "access:due", "1", "60:a"]);
+        let words: [&[u8]; 4] = [b"HSET", b"access:count:60:a", b"\xff", b"1"];
+        server.int(&words);
+        let mut cleaner = cleaner(&server.url()).await;
+        assert_eq!(cleaner.clean_once(unix(DAY + 60 * 500)).await.expect("cleans").samples, 1);
+    }
 }
 
 #[tokio::test]

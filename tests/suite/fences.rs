@@ -190,6 +190,46 @@ async fn visitors_count_again_after_the_data_were_lost_or_the_counter_forgotten(
 }
 
 #[tokio::test]
+async fn visitors_count_again_after_a_forget_at_every_instance() {
+    let server = RedisServer::start();
+    let mut instances = [over(store(&server.url()).await), over(store(&server.url()).await)];
+    let mut visit = async || {
+        for (counters, visitors) in instances.iter_mut().zip([0..100, 100..200]) {
+            let recorder = counters.recorder();
+            visitors.for_each(|n| recorder.record(recorder.counter("a"), visitor(n)));
+            flushed(counters).await;
+        }
+    };
+    visit().await;
+    visit().await;
+    let stats = over(store(&server.url()).await).stats();
+    stats.forget(&name("a")).await.expect("the store is there");
+    // With the first hits each of them is told, and with the next the visitors are sent.
+    visit().await;
+    visit().await;
+    assert!((195..=205).contains(&uniques(&stats).await), "{}", uniques(&stats).await);
+}
+
+#[tokio::test]
+async fn a_fence_that_a_script_wrote_is_read_where_scripts_are_refused_afterwards() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let mut counters = over(store(&proxy.url()).await);
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    record(&mut counters, 1).await;
+    proxy.swallow_replies(1);
+    // A counter that begins, which the script remarks on behind the sequence.
+    recorder.record(recorder.counter("b"), None);
+    assert!(counters.flush().await.is_err());
+    let fence = fences(&server);
+    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+    record(&mut counters, 1).await;
+    assert_eq!(fences(&server), fence);
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.applied, hits.dropped.total(), total(&stats).await), (3, 0, 2));
+}
+
+#[tokio::test]
 async fn writers_that_were_silent_for_a_month_are_forgotten_and_may_come_back() {
     let server = RedisServer::start();
     let redis = store(&server.url()).await;
@@ -207,12 +247,21 @@ async fn writers_that_were_silent_for_a_month_are_forgotten_and_may_come_back() 
     let month_ago = at.parse::<u64>().expect("seconds") - 31 * 86_400;
     server.int(&["HSET", "access:writers", &writer, &format!("{sequence} {month_ago}")]);
     walk().await.expect("walks");
-    assert_eq!(fences(&server).len(), 1, "the other was seen just now");
+    let ttls = || fences(&server).iter().filter(|fence| server.int(&["TTL", fence]) > 0).count();
+    assert_eq!(ttls(), 1, "the other was seen just now");
+    for counters in &mut counters {
+        record(counters, 1).await;
+    }
+    assert_eq!(ttls(), 0, "a batch takes the expiry back");
+    // As when the expiry is over, and another month.
+    server.int(&["DEL", &format!("access:fence:{writer}")]);
+    server.int(&["HSET", "access:writers", &writer, &format!("0 {month_ago}")]);
+    walk().await.expect("walks");
     assert_eq!(server.int(&["HEXISTS", "access:writers", &writer]), 0);
     for counters in &mut counters {
         record(counters, 1).await;
     }
-    assert_eq!(total(&counters[0].stats()).await, 22);
+    assert_eq!(total(&counters[0].stats()).await, 24);
     walk().await.expect("walks");
     assert_eq!(fences(&server).len(), 2);
 }

@@ -213,9 +213,9 @@ async fn a_million_hits_are_as_many_commands_as_one() {
         counters.flush().await.expect("flushes");
         calls.push(server.command_calls() - before);
     }
-    // The first one makes the samples; after it, 7 increments and that of the lifetime, the time, the fence twice and
-    // the script.
-    assert_eq!(calls[1..], [12, 12]);
+    // The first one makes the samples; after it, 7 increments and that of the lifetime, the time, what was forgotten,
+    // the fence twice and the script.
+    assert_eq!(calls[1..], [13, 13]);
     assert_eq!(total(&counters.stats(), "a", precision(86_400)).await, 1_000_002);
 }
 
@@ -236,8 +236,8 @@ async fn a_hundred_counters_are_eight_commands_each_and_two_for_all_their_new_bu
     let before = server.command_calls();
     second(midnight);
     counters.flush().await.expect("flushes");
-    // The time, the fence twice, and the script.
-    assert_eq!(server.command_calls() - before, 100 * 8 + 2 + 4);
+    // The time, what was forgotten, the fence twice, and the script.
+    assert_eq!(server.command_calls() - before, 100 * 8 + 2 + 5);
     assert_eq!(server.int(&["ZCARD", "access:known:"]), 700);
 }
 
@@ -258,8 +258,9 @@ async fn a_flush_over_two_seconds_adds_to_the_buckets_they_share_once() {
         counters.flush().await.expect("flushes");
         calls.push(server.command_calls() - before);
     }
-    // Two buckets of a second, one of each other precision, the lifetime; two lists, the time, the fence and the script.
-    assert_eq!(calls[1], 50 * (2 + 6 + 1) + 2 + 4);
+    // Two buckets of a second, one of each other precision, the lifetime; two lists, the time, what was forgotten, the
+    // fence and the script.
+    assert_eq!(calls[1], 50 * (2 + 6 + 1) + 2 + 5);
     assert_eq!(server.int(&["HGET", "access:count:5:c7", &midnight.to_string()]), 3);
     assert_eq!(server.int(&["HGET", "access:total", "c7"]), 3);
 }

@@ -30,6 +30,8 @@ pub(super) struct Lane<S> {
     acknowledged: Option<Instant>,
     /// Whether the store lost something since the last batches were taken.
     lost: bool,
+    /// Whether a fence was missing since the flush began.
+    missed: bool,
     warned: Warned,
 }
 
@@ -71,6 +73,7 @@ impl<S: Store> Lane<S> {
             grace: Grace::default(),
             acknowledged: None,
             lost: false,
+            missed: false,
             warned: Warned::default(),
         }
     }
@@ -128,6 +131,7 @@ impl<S: Store> Lane<S> {
 
     async fn send(&mut self) -> Result<(), Error> {
         self.tally.attempted(self.shard);
+        self.missed = false;
         self.send_outgoing().await?;
         let turn = self.tally.turns.begin(self.shard);
         loop {
@@ -167,6 +171,10 @@ impl<S: Store> Lane<S> {
             // From this answer on nothing awaits, so a batch that was acknowledged is always accounted for.
             match verdict? {
                 Verdict::Applied(remarks) => self.acknowledge(&remarks),
+                // Of one that loses fences as soon as they are made, more is asked after a pause.
+                Verdict::Gap { last: 0 } if std::mem::replace(&mut self.missed, true) => {
+                    return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
+                }
                 Verdict::Gap { last: 0 } => self.miss_fence().await?,
                 Verdict::Gap { last } => self.rewind(last),
             }
@@ -235,9 +243,7 @@ impl<S: Store> Lane<S> {
         let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
         let cells = std::mem::take(&mut front.batch.cells);
         let hits = cells.iter().map(|cell| cell.count).sum();
-        if !front.replay {
-            self.tally.doubt(self.shard, hits, cells.len());
-        }
+        self.tally.doubt(self.shard, hits, cells.len(), front.replay);
         hits
     }
 

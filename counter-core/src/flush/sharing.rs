@@ -1,4 +1,5 @@
 use crate::salt::{Salting, Salts};
+use crate::unwind::caught;
 use crate::{Error, Store, Timestamp};
 
 /// Agrees with the other instances on the salts of visitors.
@@ -16,9 +17,9 @@ impl Sharing {
     /// Asks the store for the salts that are due at `now`; for what it does not answer it is asked
     /// again the next time, and visitors are told apart by a salt of our own meanwhile.
     pub(super) async fn share(&mut self, store: &impl Store, now: Timestamp) {
-        let mut shared = share(&self.salting.rotating, store, now).await;
+        let mut shared = caught(share(&self.salting.rotating, store, now)).await;
         if shared.is_ok() {
-            shared = share(&self.salting.stable, store, now).await;
+            shared = caught(share(&self.salting.stable, store, now)).await;
         }
         match (std::mem::replace(&mut self.failing, shared.is_err()), shared) {
             (false, Err(error)) => {

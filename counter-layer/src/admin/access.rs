@@ -194,6 +194,8 @@ impl Access {
         self.session_lifetime = self.session_lifetime.min(other.session_lifetime);
         self.clients = self.clients.or(other.clients);
         self.ways.extend(other.ways);
+        // What was wrong before may be right now.
+        self.attempts = Arc::default();
         self
     }
 

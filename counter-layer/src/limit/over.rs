@@ -26,7 +26,9 @@ impl Over {
     /// What the store said of this key, if that still holds.
     pub(super) fn of(&self, key: &Dimensions) -> Option<Told> {
         let known = self.0.lock().expect("nothing panics under this lock");
-        known.refusals.get(key).filter(|told| told.ends > Instant::now()).copied()
+        // The store tells whole seconds: in the last one the next window may have begun.
+        let now = Instant::now() + Duration::from_secs(1);
+        known.refusals.get(key).filter(|told| told.ends > now).copied()
     }
 
     /// Remembers a refusal, unless there are too many.
@@ -63,7 +65,11 @@ mod tests {
         (0..KEYS).for_each(|n| over.note(key(n), told(if n % 2 == 0 { 10 } else { 20 })));
         over.note(key(KEYS), told(20));
         assert!(over.of(&key(0)).is_some() && over.of(&key(KEYS)).is_none());
-        tokio::time::advance(Duration::from_secs(10)).await;
+        tokio::time::advance(Duration::from_secs(8)).await;
+        assert!(over.of(&key(0)).is_some());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(over.of(&key(0)).is_none(), "another window may have begun");
+        tokio::time::advance(Duration::from_secs(1)).await;
         assert!(over.of(&key(0)).is_none() && over.of(&key(1)).is_some());
         // The room of those that are over is given to others.
         over.note(key(KEYS), told(20));

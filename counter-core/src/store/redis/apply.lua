@@ -2,7 +2,7 @@
 --
 -- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
 --       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total,
---       writers
+--       writers, forgotten
 -- ARGV  sequence, after, writer, prefix of counts, prefix of visitors,
 --       in one word: precision and samples, a line for each           (counts)
 --       in one word: precision and samples, a line for each           (visitors)
@@ -198,13 +198,24 @@ for place, precision in ipairs(counts) do
   end
 end
 
--- The lifetime, in which is what at least one bucket took.
+-- The lifetime, in which is what at least one bucket took. Of a counter that was forgotten every writer is told
+-- once, for it has sent visitors that are gone.
+local some_forgotten = redis.pcall('HLEN', KEYS[7])
+some_forgotten = type(some_forgotten) == 'number' and some_forgotten > 0
 local function total(counter, count, text, cell)
   local reply = pcall('HINCRBY', KEYS[5], counter, text)
   if type(reply) == 'table' then
     refuse('i0', reply)
   elseif reply == count then
     remarks['b' .. cell] = 'began'
+  end
+  if some_forgotten then
+    local told = counter .. '\n' .. ARGV[3]
+    local times = redis.call('HMGET', KEYS[7], counter, told)
+    if times[1] and times[1] ~= times[2] then
+      remarks['b' .. cell] = 'began'
+      redis.call('HSET', KEYS[7], told, times[1])
+    end
   end
 end
 if next(refusals) then

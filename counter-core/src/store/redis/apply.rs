@@ -26,7 +26,15 @@ pub(super) async fn apply(shared: &Shared, batch: &Batch) -> Result<Verdict, Err
 }
 
 fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
-    let mut call = Call::new([fence, &keys.known, &keys.due, &keys.scratch, &keys.total, &keys.writers]);
+    let mut call = Call::new([
+        fence,
+        &keys.known,
+        &keys.due,
+        &keys.scratch,
+        &keys.total,
+        &keys.writers,
+        &keys.forgotten,
+    ]);
     call.number(batch.fence.sequence);
     call.number(batch.fence.after);
     call.number(batch.fence.writer);

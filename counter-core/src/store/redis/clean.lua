@@ -71,6 +71,9 @@ local function clean(member, score)
     redis.call('ZREM', KEYS[2], member)
     return nil
   end
+  if score ~= score or score < 0 then
+    score = 0
+  end
   local width, kept, last = limit.width, limit.kept, limit.last
   local oldest = math.floor((score - kept - limit.offset) / width) * width + limit.offset
   local starts = (last - oldest) / width + 1

@@ -1,3 +1,5 @@
+use fred::bytes::Bytes;
+
 use super::Shared;
 use super::script::Call;
 use crate::grid::SAMPLES;
@@ -38,8 +40,34 @@ pub(super) async fn adopt(
     call.number(STEP_FIELDS);
     call.push(keys.counts());
     retention(&mut call, kept);
-    let last: String = shared.adopt.run(&shared.route, call).await?;
-    Ok(Some(last).filter(|member| !member.is_empty()))
+    let last: Bytes = shared.adopt.run(&shared.route, call).await?;
+    Ok(cursor_of(&last))
+}
+
+/// Where to go on after this member; `None` after the last. What follows is text where the member is not: the next
+/// text after all that begin as it does.
+fn cursor_of(last: &[u8]) -> Option<String> {
+    match str::from_utf8(last) {
+        Ok(last) => Some(last.to_owned()).filter(|last| !last.is_empty()),
+        Err(error) => {
+            let text = String::from_utf8_lossy(&last[..error.valid_up_to()]).into_owned() + "\u{10ffff}";
+            Some(text).filter(|text| text.as_bytes() > last)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_goes_on_after_a_member_that_is_no_text() {
+        assert_eq!(cursor_of(b""), None);
+        assert_eq!(cursor_of(b"60:a"), Some("60:a".to_owned()));
+        let after = cursor_of(b"60:\xf0\x01b").expect("there is more");
+        assert!(after.as_bytes() > &b"60:\xf0\x01b"[..] && after.as_bytes() < &b"86400:a"[..]);
+        assert_eq!(cursor_of(b"60:\xff"), None, "no text comes after it");
+    }
 }
 
 fn retention(call: &mut Call, kept: &Precisions) {

@@ -2,10 +2,13 @@ use fred::types::Value;
 
 use super::Shared;
 use super::connection::Command;
+use super::writers;
 use crate::{Bucket, CounterName, Error, Grid, Timestamp};
 
 /// Buckets whose visitors are deleted by one command.
 const KEYS: usize = 500;
+/// For so many seconds writers are told of what was forgotten, 40 days: longer than a bucket of visitors lasts.
+const TOLD: u64 = 40 * 86_400;
 
 pub(super) async fn forget(
     shared: &Shared,
@@ -14,7 +17,7 @@ pub(super) async fn forget(
     now: Timestamp,
 ) -> Result<(), Error> {
     let keys = shared.keys(shared.shards.of(counter));
-    let mut calls: Vec<Command> = vec![("HDEL", vec![(&keys.total).into(), (&**counter).into()])];
+    let mut calls: Vec<Command> = Vec::new();
     for kept in grid.counts.iter() {
         let member = format!("{}:{counter}", kept.precision);
         // The samples last: who counts meanwhile begins the hash anew, and then it is known again.
@@ -37,5 +40,13 @@ pub(super) async fn forget(
             let _: Value = shared.route.call("DEL", &keys.total, some).await?;
         }
     }
+    // Last, since it is by these that writers learn that their visitors are gone.
+    let now = writers::time(&shared.route.call::<Vec<_>>("TIME", &keys.total, Vec::new()).await?)?;
+    let calls = vec![
+        ("HDEL", vec![(&keys.total).into(), (&**counter).into()]),
+        ("HINCRBY", vec![(&keys.forgotten).into(), (&**counter).into(), "1".into()]),
+        ("EXPIREAT", vec![(&keys.forgotten).into(), now.plus(TOLD).to_string().into()]),
+    ];
+    let _: Vec<Value> = shared.route.call_all(&keys.total, calls).await?;
     Ok(())
 }

@@ -68,6 +68,9 @@ pub(super) struct Keys {
     /// Hash: the writers that have a fence, and what the cleaner last saw of it. Its field without a name is the
     /// mark of [`Witness`](crate::Witness), as is that of `total`.
     pub(super) writers: String,
+    /// Hash: counters that were forgotten, and how often; and `{counter}\n{writer}`, of which of these times a writer
+    /// was told.
+    pub(super) forgotten: String,
     /// Where a dense sketch lies within one script, for PFMERGE to find it.
     pub(super) scratch: String,
     prefix: String,
@@ -90,6 +93,7 @@ impl Keys {
             due: format!("{prefix}due"),
             total: format!("{prefix}total"),
             writers: format!("{prefix}writers"),
+            forgotten: format!("{prefix}forgotten"),
             scratch: format!("{prefix}scratch"),
             prefix,
         }

@@ -1,6 +1,6 @@
 //! The same promises by transactions, for servers that refuse scripts.
 //!
-//! They cost three exchanges more for a batch, and each bucket three commands instead of one. What other
+//! They cost five exchanges more for a batch, and each bucket three commands instead of one. What other
 //! programs of the layout wrote is not taken under the cleaner's care here, which keys refused a batch is lost
 //! with the answer, if that is lost, and a lifetime has the hits that all keys refused.
 
@@ -10,6 +10,7 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::Shared;
+use super::apply::decode;
 use super::connection::{Command, Connection, says, unavailable};
 use super::keys::Keys;
 use super::writers::{self, MARK};
@@ -36,15 +37,19 @@ async fn apply_at(
     batch: &Batch,
 ) -> Result<Verdict, Error> {
     let transaction = server.watch(fence).await?;
-    let stored: Option<String> = match transaction.call("GET", words([fence])).await {
+    let stored: Option<Bytes> = match transaction.call("GET", words([fence])).await {
         Err(error) if says(&error, "WRONGTYPE") => None,
         stored => stored?,
     };
-    let last = stored.as_deref().and_then(|stored| stored.parse::<u64>().ok()).unwrap_or(0);
+    let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned()).unwrap_or_default();
+    // A script, where one was permitted before, has written its remarks behind the sequence.
+    let (last, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
+    let last = last.parse::<u64>().unwrap_or(0);
     let sequence = batch.fence.sequence;
     if last >= sequence {
         transaction.abandon().await?;
-        return Ok(Verdict::Applied(Vec::new()));
+        let remarks = Some(remarks).filter(|_| last == sequence).and_then(decode);
+        return Ok(Verdict::Applied(remarks.unwrap_or_default()));
     }
     if last < batch.fence.after {
         transaction.abandon().await?;
@@ -156,11 +161,21 @@ pub(super) async fn clean(
     // The clock of one instance may be ahead, and must not take from the others what they keep.
     let now = now.min(writers::time(&shared.route.call::<Vec<_>>("TIME", &keys.due, Vec::new()).await?)?);
     let bounds = [&keys.due, "-inf", &now.to_string(), "LIMIT", "0", &MEMBERS.to_string()];
-    let due: Vec<String> = shared.route.call("ZRANGEBYSCORE", &keys.due, words(bounds)).await?;
+    let due: Vec<Bytes> = shared.route.call("ZRANGEBYSCORE", &keys.due, words(bounds)).await?;
     let mut cleaned = Cleaned { more: due.len() == MEMBERS, ..Cleaned::default() };
     let server = shared.route.server(&keys.due).await?;
     for member in &due {
-        shared.route.learn(clean_member(&server, keys, member, now, kept, &mut cleaned).await)?;
+        let cleaning = async {
+            match str::from_utf8(member) {
+                Ok(member) => clean_member(&server, keys, member, now, kept, &mut cleaned).await,
+                // No counter is called so.
+                Err(_) => {
+                    let words = vec![(&keys.due).into(), member.clone().into()];
+                    server.call::<Value>("ZREM", &keys.due, words).await.map(drop)
+                }
+            }
+        };
+        shared.route.learn(cleaning.await)?;
     }
     Ok(cleaned)
 }
@@ -181,10 +196,11 @@ async fn clean_member(
         return not_ours().await;
     };
     let transaction = server.watch(&key).await?;
-    let fields: Vec<String> = match transaction.call("HKEYS", words([&key])).await {
+    let fields: Vec<Bytes> = match transaction.call("HKEYS", words([&key])).await {
         Err(error) if says(&error, "WRONGTYPE") => return not_ours().await,
         fields => fields?,
     };
+    let fields: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
     let retention = kept.retention_or_default(precision);
     let oldest = retention.oldest(now);
     let start = |field: &String| field.parse().map(Timestamp::from_unix).ok();

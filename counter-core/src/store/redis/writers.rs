@@ -1,5 +1,6 @@
 //! The list of writers that have a fence: what shows that one is lost alone, and what keeps them few.
 
+use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::Shared;
@@ -12,9 +13,12 @@ use crate::{Error, ErrorKind, Shard, Timestamp, WriterId};
 pub(super) const MARK: &str = "";
 /// Writers whose fences are looked at in one exchange.
 const PAGE: &str = "500";
-/// A writer that did nothing for so long is forgotten, in seconds: 30 days. If it comes back, it begins anew;
+/// After so long without a batch a fence is forgotten, and as long after that its writer, in seconds: 30 days. If it comes back, it begins anew;
 /// only of a batch that it had under way nobody can say any more whether it was applied.
 const SILENCE: u64 = 30 * 86_400;
+const HOUR: u64 = 3600;
+/// Where a fence would have its sequence.
+const NONE: &str = "0";
 
 pub(super) async fn witness(shared: &Shared, shard: Shard, writer: WriterId) -> Result<Witness, Error> {
     let keys = shared.keys(shard);
@@ -44,50 +48,52 @@ async fn evicts(shared: &Shared, keys: &Keys) -> Result<bool, Error> {
 
 /// Forgets writers that were silent for a month, by the server's clock, and notes what the others do.
 ///
-/// Whenever one is forgotten, the mark of the list goes, so that nobody takes a fence that is gone for data
-/// that are gone. At any moment between two of these commands a writer may come back: its fence is there or
-/// it is not, and it begins anew.
+/// A fence is not deleted but given an expiry, which the next batch of its writer takes back: whenever a writer
+/// returns, its fence is there or it is not. Whenever a writer without a fence leaves the list, the mark of the list
+/// goes too, so that a fence that is gone is not taken for data that are gone.
 pub(super) async fn forget_silent(shared: &Shared, shard: Shard) -> Result<(), Error> {
     let keys = shared.keys(shard);
     let now = time(&shared.route.call::<Vec<_>>("TIME", &keys.writers, Vec::new()).await?)?;
     let mut cursor = "0".to_owned();
     loop {
         let words = [&keys.writers, &cursor, "COUNT", PAGE].map(Value::from).to_vec();
-        let (next, page): (String, Vec<String>) = match shared.route.call("HSCAN", &keys.writers, words).await
+        let (next, page): (String, Vec<Bytes>) = match shared.route.call("HSCAN", &keys.writers, words).await
         {
             Err(error) if says(&error, "WRONGTYPE") => return Ok(()),
             page => page?,
         };
-        let page: Vec<_> = page.chunks_exact(2).filter(|pair| pair[0] != MARK).collect();
-        let fences: Vec<_> = page.iter().map(|pair| keys.fence(&pair[0])).collect();
+        let page: Vec<_> = page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
+        let page: Vec<_> = page.into_iter().filter(|(writer, _)| writer != MARK).collect();
+        let fences: Vec<_> = page.iter().map(|(writer, _)| keys.fence(writer)).collect();
         // What has another type is read as nothing, and ends no walk.
         let reads = fences.iter().map(Value::from).collect();
-        let stored: Vec<Option<String>> = match fences.is_empty() {
+        let stored: Vec<Option<Bytes>> = match fences.is_empty() {
             true => Vec::new(),
             false => shared.route.call("MGET", &keys.writers, reads).await?,
         };
-        let (mut seen, mut silent) = (vec![Value::from(&keys.writers)], Vec::new());
-        for ((pair, fence), stored) in page.iter().zip(fences).zip(stored) {
-            let sequence = stored.as_deref().and_then(|stored| stored.split(' ').next()).unwrap_or("0");
-            match pair[1].split_once(' ') {
-                Some((before, since)) if before == sequence => {
-                    let since = since.parse().map_or(now, Timestamp::from_unix);
-                    if now > since.plus(SILENCE) {
-                        silent.push((pair[0].clone(), fence));
+        let (mut calls, mut seen, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        for (((writer, before), fence), stored) in page.iter().zip(fences).zip(stored) {
+            let stored = stored.as_deref().map(text).unwrap_or_default();
+            let sequence = stored.split(' ').next().filter(|sequence| !sequence.is_empty()).unwrap_or(NONE);
+            match before.split_once(' ') {
+                Some((same, since)) if same == sequence => {
+                    let silent =
+                        since.parse().is_ok_and(|since| now > Timestamp::from_unix(since).plus(SILENCE));
+                    if silent && sequence == NONE {
+                        gone.push(Value::from(writer));
+                    } else if silent {
+                        calls.push(("EXPIREAT", vec![fence.into(), now.plus(HOUR).to_string().into()]));
                     }
                 }
-                _ => seen.extend([Value::from(&pair[0]), format!("{sequence} {now}").into()]),
+                _ => seen.extend([Value::from(writer), format!("{sequence} {now}").into()]),
             }
         }
-        let mut calls = Vec::new();
-        if seen.len() > 1 {
-            calls.push(("HSET", seen));
+        if !seen.is_empty() {
+            calls.push(("HSET", [Value::from(&keys.writers)].into_iter().chain(seen).collect()));
         }
-        if !silent.is_empty() {
-            let (writers, fences): (Vec<_>, Vec<_>) = silent.into_iter().unzip();
-            calls.push(("DEL", fences.into_iter().map(Value::from).collect()));
-            let fields = writers.into_iter().map(Value::from);
-            calls.push(("HDEL", [(&keys.writers).into(), MARK.into()].into_iter().chain(fields).collect()));
+        if !gone.is_empty() {
+            let words = [Value::from(&keys.writers), MARK.into()].into_iter().chain(gone);
+            calls.push(("HDEL", words.collect()));
         }
         if !calls.is_empty() {
             let _: Vec<Value> = shared.route.call_all(&keys.writers, calls).await?;
@@ -97,6 +103,11 @@ pub(super) async fn forget_silent(shared: &Shared, shard: Shard) -> Result<(), E
         }
         cursor = next;
     }
+}
+
+/// What another program may have written, as text.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The seconds of an answer to TIME.
