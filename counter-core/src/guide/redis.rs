@@ -26,10 +26,11 @@
 //! ```
 //!
 //! With `+info` as well, a server that lost all its data is told from one that evicted keys, and only then it is sent
-//! the batches of the last minute again.
+//! the batches of the last minute again. Once a server has evicted anything since its start, that cannot be told any
+//! more, and they are not sent again.
 //!
-//! A right that is missing inside of a script drops the hits of that key, with the reason `other` in the
-//! ledger and an error in the log.
+//! Without `+get`, `+set`, `+time` or `+hsetnx` batches are refused, and hits wait. Any other right that is missing inside
+//! of a script drops the hits of that key, with the reason `other` in the ledger and an error in the log.
 //!
 //! # Memory and eviction
 //!
