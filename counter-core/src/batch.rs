@@ -83,7 +83,7 @@ pub enum Verdict {
 pub enum Remark {
     /// A key of the store refused a part of the batch, and will refuse it again.
     Refused {
-        /// What was refused.
+        /// The part that was refused.
         part: Part,
         /// Why.
         reason: DropReason,

@@ -22,7 +22,7 @@ pub enum ErrorKind {
     /// The store did not confirm an increment, which it may have counted: whoever makes it again may count
     /// it twice.
     Unconfirmed,
-    /// By the store's clock, the window is over and no longer kept, or too far in the future: nothing was counted.
+    /// The window is over and no longer kept, or too far in the future, by the store's clock: nothing was counted.
     WindowClosed {
         /// What its clock says.
         now: Timestamp,

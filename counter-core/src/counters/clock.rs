@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, Timestamp};
 /// A window may end while a call is under way, and the next one during the second call.
 const ATTEMPTS: usize = 4;
 
-/// By how many seconds the store's clock is ahead of that of the process, as far as the store has said.
+/// The seconds by which the store's clock is ahead of that of the process, as far as the store has said.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoreClock(Arc<AtomicI64>);
 

@@ -266,7 +266,7 @@ impl<S: WindowStore> WindowCounters<S> {
         Ok(Pass { passed, limit, remaining, reset, now })
     }
 
-    /// What the counter counts in the window of now by the store's clock, which is asked first.
+    /// Reads the count of the window of now, by the store's clock, which is asked first.
     ///
     /// # Errors
     /// When the store cannot be read, after two seconds of attempts.

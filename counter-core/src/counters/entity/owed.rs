@@ -16,7 +16,7 @@ pub(super) struct Owed(Arc<Mutex<Debts>>);
 struct Debts {
     of: BTreeMap<EntityId, Owing>,
     last: u64,
-    /// Those that have been paid and are to be paid once more, in the order of their times.
+    /// Debts that have been paid and are to be paid once more, in the order of their times.
     later: VecDeque<(Instant, EntityId)>,
 }
 
@@ -27,7 +27,7 @@ struct Owing {
     outcome: Outcome,
 }
 
-/// What is known of a change.
+/// The outcome of a change, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The database has it.
@@ -42,7 +42,7 @@ const MOST: usize = 10_000;
 /// How many are paid at once.
 const PART: usize = 500;
 
-/// By then a database has finished what it was asked by a caller that is gone: a lock is waited for at most
+/// The time by which a database has finished what it was asked by a caller that is gone: a lock is waited for at most
 /// five seconds by SQLite.
 const LATE: Duration = Duration::from_secs(10);
 

@@ -24,7 +24,7 @@ impl Patience {
         Self { timeout, away: Mutex::default() }
     }
 
-    /// Whether it may be asked now.
+    /// Returns whether it may be asked now.
     fn may_ask(&self) -> bool {
         let mut away = self.lock();
         let now = Instant::now();
