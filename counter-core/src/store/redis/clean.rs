@@ -56,6 +56,14 @@ fn cursor_of(last: &[u8]) -> Option<String> {
     }
 }
 
+fn retention(call: &mut Call, kept: &Precisions) {
+    call.number(SAMPLES);
+    for kept in kept.iter() {
+        call.number(kept.precision.as_seconds());
+        call.number(kept.samples);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,13 +75,5 @@ mod tests {
         let after = cursor_of(b"60:\xf0\x01b").expect("there is more");
         assert!(after.as_bytes() > &b"60:\xf0\x01b"[..] && after.as_bytes() < &b"86400:a"[..]);
         assert_eq!(cursor_of(b"60:\xff"), None, "no text comes after it");
-    }
-}
-
-fn retention(call: &mut Call, kept: &Precisions) {
-    call.number(SAMPLES);
-    for kept in kept.iter() {
-        call.number(kept.precision.as_seconds());
-        call.number(kept.samples);
     }
 }
