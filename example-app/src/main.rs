@@ -222,12 +222,12 @@ fn announcement(address: SocketAddr, place: &str, token: Option<&str>, is_moving
         Some(token) => {
             let in_a_query: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
             let and = if is_moving { "&" } else { "" };
-            lines.push(format!("The dashboard, for who has the token {token}:\n"));
+            lines.push(format!("The dashboard (token: {token}):\n"));
             lines.push(format!("  {site}{ADMIN}?token={in_a_query}{and}{shown}\n"));
         }
         None => {
             let question = if is_moving { "?" } else { "" };
-            lines.push("The dashboard, for who has the token that was given (?token= once):\n".to_owned());
+            lines.push("The dashboard; log in once with ?token= and the token that was given:\n".to_owned());
             lines.push(format!("  {site}{ADMIN}{question}{shown}\n"));
         }
     }
