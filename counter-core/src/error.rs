@@ -24,7 +24,7 @@ pub enum ErrorKind {
     Unconfirmed,
     /// The window is over and no longer kept, or too far in the future, by the store's clock: nothing was counted.
     WindowClosed {
-        /// What its clock says.
+        /// The time of the store's clock.
         now: Timestamp,
     },
     /// The store holds something under this key that is not what belongs there.

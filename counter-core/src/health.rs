@@ -22,7 +22,7 @@ pub struct Health {
     /// For how long nobody has begun to send what waits; `None` while somebody does, or nothing waits. After
     /// five intervals of the flusher, a second at least: its future is not polled, or has ended.
     pub stalled_for: Option<Duration>,
-    /// By how many seconds the clock of this process was ahead of the store's at the last batch; negative
+    /// Seconds by which the clock of this process was ahead of the store's at the last batch; negative
     /// where it was behind, `None` where that is not known.
     pub clock_skew: Option<i64>,
 }
@@ -31,7 +31,7 @@ impl Health {
     /// The clocks of machines that are set by a time server differ by less than so many seconds.
     pub const CLOCK_SKEW_BOUND: u64 = 5;
 
-    /// Whether batches are sent, and taken by the store.
+    /// Returns whether batches are sent, and taken by the store.
     #[must_use]
     pub const fn is_well(&self) -> bool {
         self.failing_for.is_none() && self.stalled_for.is_none()

@@ -69,7 +69,7 @@ pub(crate) struct Salting {
 /// The salts of the current epoch and of the one beside it, which is the next or the last.
 pub(crate) struct Salts {
     epoch: Precision,
-    /// What makes a key of a salt that whoever reads the store cannot make of it.
+    /// The key of the secret, without which a salt from the store makes no key of visitors.
     secret: Option<VisitorKey>,
     /// Nobody has to agree on what nobody uses.
     wanted: AtomicBool,
@@ -162,7 +162,7 @@ impl Salts {
         Self { epoch, secret, wanted, current, slots }
     }
 
-    /// What visitors are hashed under in an epoch of this salt.
+    /// The key under which visitors are hashed in an epoch of this salt.
     fn key_of(&self, salt: [u8; 16]) -> VisitorKey {
         self.secret.map_or_else(|| VisitorKey::new(salt), |secret| secret.derived(&[&salt]))
     }

@@ -62,7 +62,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         async { Ok(None) }
     }
 
-    /// By how many seconds the clock of this process was ahead of the store's at the last batch; negative
+    /// Seconds by which the clock of this process was ahead of the store's at the last batch; negative
     /// where it was behind, `None` where the store has no clock of its own or took no batch yet.
     fn clock_skew(&self) -> Option<i64> {
         None

@@ -8,7 +8,7 @@ use tests::{FaultProxy, RedisServer, until};
 use crate::stores::without_scripts;
 use crate::support::{name, precision, store};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = tests::LIMIT;
 
 fn over(store: RedisStore) -> Counters<RedisStore> {
     Counters::builder(store).build().expect("good settings")

@@ -16,7 +16,7 @@ use tracing::span;
 
 use crate::through::{Hand, Through};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = tests::LIMIT;
 
 /// A store that panics, or fails, for its next calls.
 #[derive(Clone, Debug, Default)]

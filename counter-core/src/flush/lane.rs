@@ -28,9 +28,9 @@ pub(super) struct Lane<S> {
     outgoing: VecDeque<Outgoing>,
     grace: Grace,
     acknowledged: Option<Instant>,
-    /// Whether the store lost something since the last batches were taken.
+    /// Set when the store lost something since the last batches were taken.
     lost: bool,
-    /// Whether a fence was missing since the flush began.
+    /// Set when a fence was missing since the flush began.
     missed: bool,
     warned: Warned,
 }
@@ -41,7 +41,7 @@ struct Writer {
     id: WriterId,
     /// The last that was given to a batch.
     sequence: u64,
-    /// What the store showed when the fence was there.
+    /// The state that the store showed when the fence was there.
     witness: Option<Witness>,
 }
 
