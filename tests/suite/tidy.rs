@@ -108,7 +108,7 @@ fn every_test_that_the_architecture_names_is_there() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a text");
     let suite = sources("tests/suite").into_values().collect::<String>()
         + &fs::read_to_string(root().join("counter-core/src/pending.rs")).expect("a text");
-    let named: Vec<_> = text.split('`').filter_map(|name| name.split_once("::")).collect();
+    let named: Vec<_> = text.split('`').filter_map(|name| name.rsplit_once("::")).collect();
     // What begins with a capital is a method.
     let is_test = |module: &str, fact: &str| !module.starts_with(char::is_uppercase) && fact.contains('_');
     let named: Vec<_> = named.into_iter().filter(|(module, fact)| is_test(module, fact)).collect();

@@ -9,9 +9,10 @@ use counter_core::{
 use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
 
-use super::{adaptive, count, hll, include, set, sketch_of, store, visitors, without_scripts};
-use crate::connections::{self, line_of_the_guide};
-use crate::support::name;
+use super::contract::{adaptive, count, hll, include, set, sketch_of, visitors};
+use crate::redis::connections::{self, line_of_the_guide};
+use crate::stores::without_scripts;
+use crate::support::{name, store};
 
 #[tokio::test]
 async fn a_counter_lies_under_the_key_that_is_documented() {

@@ -3,7 +3,7 @@
 use counter_core::Timestamp;
 use http::StatusCode;
 
-use crate::admin::{ask, site, site_at_noon};
+use super::site::{ask, site, site_at_noon};
 
 #[tokio::test]
 async fn what_comes_next_has_a_band_and_says_how_far_off_it_would_have_been() {

@@ -13,7 +13,7 @@ use counter_core::{
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
-use crate::chaos::random::Random;
+use super::chaos::random::Random;
 use crate::through::{Hand, Through};
 
 const HISTORIES: u64 = 1500;

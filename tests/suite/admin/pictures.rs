@@ -5,7 +5,7 @@ use counter_core::Timestamp;
 use counter_layer::admin::{self, Access};
 use http::{StatusCode, header};
 
-use crate::admin::{Answer, encode, send, site};
+use super::site::{Answer, encode, send, site};
 use crate::support::precision;
 
 async fn picture(router: &Router, path: &str) -> Answer {

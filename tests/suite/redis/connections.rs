@@ -17,7 +17,7 @@ use crate::support::{count_at, name, precision};
 const LIMIT: Duration = tests::LIMIT;
 
 /// The guide's page, of which the line for `ACL SETUSER` is tested as it stands there.
-pub(crate) const PAGE: &str = include_str!("../../counter-core/src/guide/redis.rs");
+pub(crate) const PAGE: &str = include_str!("../../../counter-core/src/guide/redis.rs");
 
 /// Counts, cleans and reads with this store, and sees that nothing was refused.
 async fn assert_it_counts(store: RedisStore) {

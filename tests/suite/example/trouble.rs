@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
-use crate::example::{Site, command};
+use super::program::{Site, command};
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@
 //! repeats what chance decided. It decides what is done, and when; who of those that run at the same time
 //! comes first it does not decide. On a machine that is slow a storm lasts until it was one.
 
-pub(crate) mod random;
+pub(super) mod random;
 mod record;
 mod instance;
 mod servers;

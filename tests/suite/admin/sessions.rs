@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use tests::until;
 use tower::ServiceExt;
 
-use crate::admin::{LIMIT, request, send};
+use super::site::{LIMIT, request, send};
 
 const PAGE: &str = "/admin/stats/api/ledger";
 

@@ -7,7 +7,7 @@ use counter_core::{Counters, MemoryStore, Precisions, Retention, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::StatusCode;
 
-use crate::admin::{ask, send};
+use super::site::{ask, send};
 use crate::support::precision;
 
 /// A site that keeps this, with some counters.

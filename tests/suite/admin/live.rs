@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
 
-use crate::admin::{Site, ask, request, send, site, site_without_redis};
+use super::site::{Site, ask, request, send, site, site_without_redis};
 use crate::support::{precision, store};
 
 /// An answer that goes on.
@@ -245,7 +245,7 @@ async fn a_counter_may_be_called_like_a_script() {
     let start = precision(60).bucket(Timestamp::now()).start;
     let name = "</script><script>alert('x')</script>\u{2028}data: x";
     site.record(name, start, 1).await;
-    let question = format!("precision=60&counter={}", crate::admin::encode(name));
+    let question = format!("precision=60&counter={}", super::site::encode(name));
     let mut events = Events::listen(&site.router, &question, None).await;
     assert_eq!(events.next_of("series").await.data, minute(name, &[(start, 1)]));
 }
@@ -264,7 +264,7 @@ async fn a_read_that_fails_is_told_and_the_next_one_follows() {
     let counters = &mut site.counters;
     let recorder = counters.recorder();
     recorder.record_at(recorder.counter("a"), None, start, NonZeroU32::MIN);
-    until("Redis takes the hit", crate::admin::LIMIT, async || counters.flush().await.is_ok()).await;
+    until("Redis takes the hit", super::site::LIMIT, async || counters.flush().await.is_ok()).await;
     assert_eq!(events.next_of("series").await.data, minute("a", &[(start, 1)]));
 }
 

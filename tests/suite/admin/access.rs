@@ -8,7 +8,7 @@ use counter_layer::admin::{self, Access, AccessError};
 use http::{Method, StatusCode, header};
 use tokio::time::Instant;
 
-use crate::admin::{Answer, Site, encode, request, send};
+use super::site::{Answer, Site, encode, request, send};
 
 const TOKEN: &str = "a-token.of~its/own==";
 const LEDGER: &str = "/admin/stats/api/ledger";

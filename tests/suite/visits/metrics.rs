@@ -9,7 +9,7 @@ use counter_core::{
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 /// The page of the documentation that names them all.
-const PAGE: &str = include_str!("../../counter-core/src/lib.rs");
+const PAGE: &str = include_str!("../../../counter-core/src/lib.rs");
 
 /// Flushes some hits under an exporter of the test's own, and returns what that has to tell.
 fn exported() -> String {

@@ -10,7 +10,7 @@ use tests::http::{Response, get, post};
 use tests::{RedisServer, until};
 use tokio::task::block_in_place;
 
-use crate::example::Site;
+use super::program::Site;
 use crate::support::{BOT, BROWSER};
 
 /// How long anything here may take that needs no waiting for a dead server.

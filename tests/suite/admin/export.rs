@@ -10,7 +10,7 @@ use tests::RedisServer;
 use tokio::task::block_in_place;
 use tower::ServiceExt;
 
-use crate::admin::{Site, ask, encode, site, site_without_redis};
+use super::site::{Site, ask, encode, site, site_without_redis};
 use crate::support::{precision, store};
 
 /// What a table of another kind would stumble over.
@@ -135,7 +135,7 @@ async fn a_file_is_sent_while_it_is_read_and_breaks_off_where_reading_fails() {
 async fn what_cannot_be_exported_is_said_before_the_first_line() {
     let (_redis, site) = site_without_redis().await;
     assert_eq!(ask(&site.router, "export?precision=60").await.status, StatusCode::SERVICE_UNAVAILABLE);
-    let site = crate::admin::site();
+    let site = super::site::site();
     for (question, status, parameter) in [
         ("export", 400, "precision"),
         ("export?precision=60&format=xlsx", 400, "format"),

@@ -7,10 +7,10 @@ use counter_core::{Agent, Counters, MemoryStore, Skip, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{StatusCode, header};
 
-use crate::admin::{send, site, site_without_redis};
+use super::site::{send, site, site_without_redis};
 
 /// The page of the documentation that names the metrics of the facade.
-const PAGE: &str = include_str!("../../counter-core/src/lib.rs");
+const PAGE: &str = include_str!("../../../counter-core/src/lib.rs");
 
 /// Series to value, checked as a scraper checks it and as the conventions have it.
 fn parse(text: &str) -> BTreeMap<String, f64> {

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tests::RedisServer;
 
-use crate::admin::{Answer, ask, send};
+use crate::admin::site::{Answer, ask, send};
 use crate::support::{name, precision, store};
 
 /// A site over Redis, on which `hits`, `/a` and `/b` have been counted.

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::admin::site;
+use super::site::site;
 
 pub(crate) async fn description() -> Value {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
@@ -113,7 +113,7 @@ fn fits(described: &Value, schema: &Value, value: &Value) -> Result<(), String> 
 
 #[tokio::test]
 async fn every_route_is_described_and_every_description_has_a_route() {
-    const SOURCE: &str = include_str!("../../counter-layer/src/admin.rs");
+    const SOURCE: &str = include_str!("../../../counter-layer/src/admin.rs");
     let mut routed = BTreeSet::new();
     for line in SOURCE.lines().filter_map(|line| line.split_once(".route(\"")) {
         let (path, handlers) = line.1.split_once("\", ").expect("a path and its handlers");
@@ -148,7 +148,7 @@ async fn every_described_path_is_there_below_the_described_server() {
     let server = described["servers"][0]["url"].as_str().expect("a path");
     for path in described["paths"].as_object().expect("paths").keys() {
         let path = format!("{server}{path}?unheard=of");
-        let answer = crate::admin::request(&site.router, Method::GET, &path, None).await;
+        let answer = super::site::request(&site.router, Method::GET, &path, None).await;
         assert_ne!(answer.status, StatusCode::NOT_FOUND, "{path}");
     }
 }
@@ -184,7 +184,7 @@ async fn every_parameter_is_described_and_every_described_one_is_understood() {
             let named: Vec<_> = named.map(|parameter| parameter["name"].as_str().expect("a name")).collect();
             let method: Method = method.to_uppercase().parse().expect("a method");
             let path = format!("/admin/stats{}?unheard=of", path.trim_end_matches('/'));
-            let answer = crate::admin::request(&site.router, method, &path, None).await;
+            let answer = super::site::request(&site.router, method, &path, None).await;
             match named.as_slice() {
                 [] => {}
                 _ if answer.status == StatusCode::FORBIDDEN => {}
@@ -206,7 +206,7 @@ async fn a_parameter_says_nothing_when_it_is_empty_where_that_is_described() {
         for parameter in named.filter(|parameter| parameter["allowEmptyValue"] == true) {
             let name = parameter["name"].as_str().expect("a name");
             let path = format!("/admin/stats{}?{name}=", path.trim_end_matches('/'));
-            let answer = crate::admin::request(&site.router, Method::GET, &path, None).await;
+            let answer = super::site::request(&site.router, Method::GET, &path, None).await;
             let is_named = answer.status == StatusCode::BAD_REQUEST && answer.json()["parameter"] == name;
             assert!(!is_named, "{path}: {}", answer.body);
         }
@@ -216,7 +216,7 @@ async fn a_parameter_says_nothing_when_it_is_empty_where_that_is_described() {
 #[tokio::test]
 async fn every_route_can_be_tried_on_a_page_without_script_and_style() {
     let (described, site) = (description().await, site());
-    let page = crate::admin::ask(&site.router, "explore").await;
+    let page = super::site::ask(&site.router, "explore").await;
     assert_eq!(page.headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
     for (path, methods) in described["paths"].as_object().expect("paths") {
         for method in methods.as_object().expect("methods").keys() {

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::example::Site;
+use super::program::Site;
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(60);
