@@ -1,5 +1,6 @@
 //! A store in memory, with a test's own hand in what goes to it.
 
+use std::future::ready;
 use std::ops::Range;
 
 use counter_core::{
@@ -24,6 +25,11 @@ pub(crate) trait Hand: Clone + Send + Sync + 'static {
 
     fn witness(&self, _: WriterId) -> Option<Witness> {
         None
+    }
+
+    /// Lets a read of samples go on.
+    fn read(&self) -> impl Future<Output = ()> + Send {
+        ready(())
     }
 }
 
@@ -65,6 +71,7 @@ impl<H: Hand> Store for Through<H> {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Vec<Sample>>, Error> {
+        self.hand.read().await;
         self.inner.samples(counters, precision, range).await
     }
 

@@ -1,17 +1,13 @@
 //! The live events of the admin router.
 
 use std::num::NonZeroU32;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::{
-    Batch, Bucket, Cleaned, CounterName, Counters, Error, Grid, MemoryStore, Precision, Precisions,
-    Retention, Sample, Shard, Sketch, Store, Timestamp, Verdict,
-};
+use counter_core::{Counters, MemoryStore, Precisions, Retention, Store, Timestamp};
 use counter_layer::admin::{self, Access, Options};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
@@ -23,6 +19,7 @@ use tower::ServiceExt;
 
 use super::site::{Site, ask, request, send, site, site_without_redis};
 use crate::support::{precision, store};
+use crate::through::{Hand, Through};
 
 /// An answer that goes on.
 struct Events {
@@ -299,75 +296,29 @@ async fn a_listener_costs_the_store_a_read_a_second_and_one_who_left_none() {
     assert!(redis.command_calls() - before <= 4, "somebody still reads");
 }
 
-/// A store that tells how often samples were read, and lets reads wait.
+/// Tells how often samples were read, and lets reads wait.
 #[derive(Clone, Debug)]
 struct Watched {
-    inner: MemoryStore,
     reads: Arc<AtomicU64>,
     /// One for each read that may go on.
     permits: Arc<Semaphore>,
 }
 
-impl Watched {
-    fn new(permits: usize) -> Self {
-        let permits = Arc::new(Semaphore::new(permits));
-        Self { inner: MemoryStore::new(), reads: Arc::default(), permits }
+impl Hand for Watched {
+    async fn read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.permits.acquire().await.expect("never closed").forget();
     }
 }
 
-impl Store for Watched {
-    async fn apply(&self, batch: &Batch) -> Result<Verdict, Error> {
-        self.inner.apply(batch).await
-    }
-
-    async fn clean(&self, shard: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
-        self.inner.clean(shard, now, kept).await
-    }
-
-    async fn adopt(&self, _: Shard, _: Option<String>, _: &Precisions) -> Result<Option<String>, Error> {
-        Ok(None)
-    }
-
-    async fn samples(
-        &self,
-        counters: &[CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-    ) -> Result<Vec<Vec<Sample>>, Error> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.permits.acquire().await.expect("never closed").forget();
-        self.inner.samples(counters, precision, range).await
-    }
-
-    async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
-        self.inner.lifetimes(counters).await
-    }
-
-    async fn forget(&self, counter: &CounterName, grid: &Grid, now: Timestamp) -> Result<(), Error> {
-        self.inner.forget(counter, grid, now).await
-    }
-
-    async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {
-        self.inner.visitors(counters, buckets).await
-    }
-
-    async fn salt(&self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Result<[u8; 16], Error> {
-        self.inner.salt(epoch, candidate, expiry).await
-    }
-
-    async fn known(
-        &self,
-        precisions: &[Precision],
-        from: &str,
-        limit: usize,
-    ) -> Result<Vec<(CounterName, Precision)>, Error> {
-        self.inner.known(precisions, from, limit).await
-    }
+fn watched(permits: usize) -> Through<Watched> {
+    let permits = Arc::new(Semaphore::new(permits));
+    Through::new(Watched { reads: Arc::default(), permits })
 }
 
 #[tokio::test(start_paused = true)]
 async fn listeners_of_the_same_counters_share_one_read_a_second() {
-    let watched = Watched::new(1000);
+    let watched = watched(1000);
     let mut site = Site::open(watched.clone());
     let start = precision(60).bucket(Timestamp::now()).start;
     site.record("a", start, 1).await;
@@ -382,18 +333,18 @@ async fn listeners_of_the_same_counters_share_one_read_a_second() {
         while timeout(Duration::from_secs(10), events.next_of("series")).await.is_ok() {}
     });
     futures_join(listen).await;
-    let reads = watched.reads.load(Ordering::Relaxed);
+    let reads = watched.hand.reads.load(Ordering::Relaxed);
     assert!((5..=12).contains(&reads), "{reads} reads in ten seconds");
     // Others are read for by themselves.
     let mut other = Events::listen(&site.router, "counter=a&precision=3600", None).await;
     other.next_of("series").await;
-    assert_eq!(watched.reads.load(Ordering::Relaxed), reads + 1);
+    assert_eq!(watched.hand.reads.load(Ordering::Relaxed), reads + 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_listener_that_stops_in_the_middle_of_a_read_holds_up_no_other() {
     for leaves in [true, false] {
-        let watched = Watched::new(0);
+        let watched = watched(0);
         let mut site = Site::open(watched.clone());
         let start = precision(60).bucket(Timestamp::now()).start;
         site.record("a", start, 1).await;
@@ -403,11 +354,11 @@ async fn a_listener_that_stops_in_the_middle_of_a_read_holds_up_no_other() {
         for events in [first.as_mut().expect("it is there"), &mut second] {
             timeout(Duration::from_millis(10), events.next_of("series")).await.expect_err("the read waits");
         }
-        assert_eq!(watched.reads.load(Ordering::Relaxed), 1, "both wait for the same one");
+        assert_eq!(watched.hand.reads.load(Ordering::Relaxed), 1, "both wait for the same one");
         if leaves {
             first = None;
         }
-        watched.permits.add_permits(1000);
+        watched.hand.permits.add_permits(1000);
         assert_eq!(second.next_of("series").await.data, minute("a", &[(start, 1)]));
         site.record("a", start, 1).await;
         assert_eq!(second.next_of("series").await.data, minute("a", &[(start, 2)]));
@@ -455,7 +406,7 @@ async fn what_cannot_be_read_any_more_is_named_once_and_is_not_gone() {
             }
         }
     };
-    let series = timeout(Duration::from_secs(60), named).await.expect("it is named");
+    let series = timeout(tests::LIMIT, named).await.expect("it is named");
     assert_eq!((&series["samples"], &series["unreadable"]["key"]), (&json!([]), &json!("access:count:60:a")));
     // Others are followed all the same, and it is when it is there again.
     site.record("b", start, 3).await;

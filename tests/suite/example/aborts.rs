@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use super::program::Site;
 
 /// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = tests::LIMIT;
 
 /// Every count of the forum that is a summary, and the rows that it is the count of.
 const SUMMARIES: [(&str, &str, &str); 7] = [

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::program::{Site, command};
 
 /// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = tests::LIMIT;
 
 /// The beginning of a request, which goes on no more: nothing, half a head, and a head without its body.
 const HALVES: [&str; 3] = [

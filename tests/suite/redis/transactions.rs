@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::stores::without_scripts;
 use crate::support::{name, precision, store};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = tests::LIMIT;
 
 async fn total(stats: &Stats<RedisStore>, counter: &str, width: u32) -> u64 {
     let now = Timestamp::now();

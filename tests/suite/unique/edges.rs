@@ -261,7 +261,7 @@ async fn a_set_that_is_read_over_a_failover_is_read_whole() {
         proxy.delay_replies(Duration::from_millis(20));
         let before = scans(from);
         let failover = async {
-            until("some pages are read", Duration::from_secs(30), async || scans(from) >= before + 6).await;
+            until("some pages are read", tests::LIMIT, async || scans(from) >= before + 6).await;
             proxy.retarget(to.address());
             from.command(&["CLIENT", "KILL", "TYPE", "normal"]);
             proxy.delay_replies(Duration::ZERO);

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::{Counters, Error, ErrorKind, MemoryStore, Recorder};
+use counter_core::{Counters, Error, ErrorKind, Ledger, MemoryStore, Recorder, Stats};
 use counter_layer::admin::{self, Access};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tests::until;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tower::ServiceExt;
 use tracing::span;
 
@@ -70,48 +72,63 @@ async fn applied(recorder: &Recorder, hits: u64) {
     until("the hits are applied", LIMIT, async || recorder.ledger().hits.applied == hits).await;
 }
 
+/// Both loops at work over a shaky store.
+struct Site {
+    hand: Shaky,
+    recorder: Recorder,
+    stats: Stats<Through<Shaky>>,
+    stop: oneshot::Sender<()>,
+    upkeep: JoinHandle<Result<(), Error>>,
+}
+
+impl Site {
+    fn start() -> Self {
+        let store = Through::<Shaky>::default();
+        let hand = store.hand.clone();
+        let fast = Duration::from_millis(5);
+        let counters = Counters::builder(store).flush_interval(fast).clean_interval(fast);
+        let mut counters = counters.build().expect("good settings");
+        let (recorder, stats) = (counters.recorder(), counters.stats());
+        let (stop, stopped) = oneshot::channel();
+        let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+        Self { hand, recorder, stats, stop, upkeep }
+    }
+
+    async fn end(self) -> Ledger {
+        drop(self.stop);
+        self.upkeep.await.expect("no panic").expect("all is flushed");
+        self.recorder.ledger()
+    }
+}
+
 #[tokio::test]
 async fn a_panic_of_the_store_is_told_and_ends_neither_loop() {
-    let store = Through::<Shaky>::default();
-    let fast = Duration::from_millis(5);
-    let counters = Counters::builder(store.clone()).flush_interval(fast).clean_interval(fast);
-    let mut counters = counters.build().expect("good settings");
-    let (recorder, stats) = (counters.recorder(), counters.stats());
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
-    hit(&recorder);
-    applied(&recorder, 1).await;
-    store.hand.panics.store(u32::MAX, Ordering::Relaxed);
-    hit(&recorder);
-    let told = async || stats.health().last_error.is_some_and(|error| error.contains("a panic of the store"));
+    let site = Site::start();
+    hit(&site.recorder);
+    applied(&site.recorder, 1).await;
+    site.hand.panics.store(u32::MAX, Ordering::Relaxed);
+    hit(&site.recorder);
+    let told =
+        async || site.stats.health().last_error.is_some_and(|error| error.contains("a panic of the store"));
     until("the panic is told", LIMIT, told).await;
-    store.hand.panics.store(0, Ordering::Relaxed);
-    applied(&recorder, 2).await;
-    store.hand.panics.store(3, Ordering::Relaxed);
-    drop(stop);
-    upkeep.await.expect("no panic").expect("all is flushed");
-    assert!(recorder.ledger().hits.balance());
+    site.hand.panics.store(0, Ordering::Relaxed);
+    applied(&site.recorder, 2).await;
+    site.hand.panics.store(3, Ordering::Relaxed);
+    assert!(site.end().await.hits.balance());
 }
 
 #[tokio::test]
 async fn a_log_that_panics_ends_neither_loop_and_costs_no_hit() {
-    let store = Through::<Shaky>::default();
-    let fast = Duration::from_millis(5);
-    let counters = Counters::builder(store.clone()).flush_interval(fast).clean_interval(fast);
-    let mut counters = counters.build().expect("good settings");
-    let (recorder, stats) = (counters.recorder(), counters.stats());
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let site = Site::start();
     let _broken = tracing::subscriber::set_default(Broken);
     for hits in 1..=3 {
         // The trouble begins and ends, which is logged both times.
-        store.hand.fails.store(10, Ordering::Relaxed);
-        hit(&recorder);
-        applied(&recorder, hits).await;
+        site.hand.fails.store(10, Ordering::Relaxed);
+        hit(&site.recorder);
+        applied(&site.recorder, hits).await;
     }
-    until("the trouble is over", LIMIT, async || stats.health().failing_for.is_none()).await;
-    drop(stop);
-    upkeep.await.expect("no panic").expect("all is flushed");
+    until("the trouble is over", LIMIT, async || site.stats.health().failing_for.is_none()).await;
+    site.end().await;
 }
 
 #[tokio::test]
