@@ -1,3 +1,5 @@
 //! Counters of windows.
 
 mod contract;
+mod keys;
+mod outage;
