@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// How long an answer may take.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// What a server answered, read to its end.
+/// A response that was read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
@@ -119,7 +119,7 @@ impl Load {
         self.counts.received.load(Ordering::Relaxed)
     }
 
-    /// Whether the server has closed all connections.
+    /// Returns whether the server has closed all connections.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.connections.iter().all(JoinHandle::is_finished)

@@ -1,4 +1,4 @@
-//! Who gets to see the admin router, and what browsers are told.
+//! Access to the admin router, and the headers that browsers are sent.
 
 use std::time::Duration;
 

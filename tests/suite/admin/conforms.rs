@@ -1,4 +1,4 @@
-//! Whether what the admin router answers is what it says of itself.
+//! The answers of the admin router beside its own OpenAPI description.
 
 use std::collections::BTreeSet;
 

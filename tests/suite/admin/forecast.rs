@@ -1,4 +1,4 @@
-//! What the admin router says of what comes next.
+//! The forecasts of the admin router.
 
 use counter_core::Timestamp;
 use http::StatusCode;

@@ -1,4 +1,4 @@
-//! How often somebody may guess what opens the admin router.
+//! The limit on guesses at the token of the admin router.
 
 use std::net::SocketAddr;
 use std::pin::pin;

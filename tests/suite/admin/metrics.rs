@@ -1,4 +1,4 @@
-//! What Prometheus reads at the admin router.
+//! The metrics that Prometheus reads at the admin router.
 
 use std::collections::{BTreeMap, BTreeSet};
 

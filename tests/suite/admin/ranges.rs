@@ -1,4 +1,4 @@
-//! What is read where nothing is said of a range, however much is kept.
+//! The ranges that are read when a request names none, however much is kept.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! How long, and where, somebody who has logged in to the admin router stays so.
+//! Sessions of the admin router: how long they last, and where.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What clients that stop in the middle, and outputs that nobody reads, do to the example: nothing.
+//! Clients that stop in the middle, and outputs that are not read: the example does not mind.
 
 use std::io::{ErrorKind, Write, pipe};
 use std::net::SocketAddr;

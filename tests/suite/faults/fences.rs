@@ -1,4 +1,4 @@
-//! What a fence that is gone means: the data may be gone with it, or still be there.
+//! Fences that are gone: the data may be gone with them, or still be there.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a user sees while the store is away, or answers something else than expected, and afterwards.
+//! Outages as a user sees them: the store is away, or answers something else than expected, and comes back.
 
 mod traffic;
 

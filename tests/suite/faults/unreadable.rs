@@ -1,4 +1,4 @@
-//! What lies in Redis in the place of counts, or beside them, and is something else.
+//! Keys in Redis that hold something else in the place of counts, or beside them.
 
 use axum::Router;
 use counter_core::{Counters, Recorder, RedisStore, Stats, Timestamp, VisitorKey};

@@ -1,4 +1,4 @@
-//! What a closure of the application does wrong is not the request's.
+//! Closures of the application that fail: the request does not fail with them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! What is done along with a request that counts.
+//! The hook that runs along with a request that counts.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};

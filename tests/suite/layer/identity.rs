@@ -1,5 +1,5 @@
-//! Who visits: told apart by what cannot be spoofed, alike on every instance, and by nobody linked from
-//! one epoch to the next.
+//! Visitors: told apart by what cannot be spoofed, alike on every instance, and never linked from one epoch
+//! to the next.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a request is counted as, by how it ended.
+//! Facets of a request by how it ended.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! What a request is counted as, whatever becomes of it.
+//! Requests through the layer: each is counted, whatever becomes of it.
 
 use std::convert::Infallible;
 use std::future::{pending, ready};

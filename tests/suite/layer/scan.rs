@@ -1,4 +1,4 @@
-//! What scanners send: paths that nobody has heard of, and bytes that nobody would write.
+//! Requests of scanners: paths that do not exist, and bytes that no browser would send.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

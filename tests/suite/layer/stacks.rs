@@ -1,4 +1,4 @@
-//! The same layer on real servers, and among the layers of others.
+//! The layer on real servers, and among the layers of other crates.
 //!
 //! What a request is counted as is what is seen at the layer's own place: a layer further in has
 //! answered already, and what a layer further out answers by itself is not seen at all.

@@ -1,4 +1,4 @@
-//! What every store promises, shown on every store.
+//! The contract of a store, shown on every store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

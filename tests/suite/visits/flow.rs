@@ -1,4 +1,4 @@
-//! From a hit to a number that can be read, with all well.
+//! The way from a hit to a number that can be read, with all well.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the process says of itself through the `metrics` facade.
+//! The metrics of a process, exported through the `metrics` facade.
 
 use std::collections::BTreeMap;
 

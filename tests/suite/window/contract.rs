@@ -1,4 +1,4 @@
-//! What counters of windows promise, on every store.
+//! The contract of counters of windows, on every store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
