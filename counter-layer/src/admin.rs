@@ -185,7 +185,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::map_response;
 use axum::routing::get;
-use counter_core::{CounterName, Stats, Store};
+use counter_core::{CounterName, Stats};
 
 pub use access::{Access, AccessError};
 pub use options::Options;
@@ -221,8 +221,8 @@ pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
 /// let app: Router = Router::new().nest("/visits", articles);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn pictures<S: Store>(
-    stats: Stats<S>,
+pub fn pictures(
+    stats: Stats,
     access: Access,
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
@@ -234,12 +234,12 @@ pub fn pictures<S: Store>(
 }
 
 /// The routes, to be nested where the site wants them, for those whom `access` lets in.
-pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
+pub fn router(stats: Stats, access: Access) -> Router {
     router_with(stats, access, Options::new())
 }
 
 /// The same routes as those of [`router`], with options.
-pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) -> Router {
+pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let live = Live::new(stats.clone(), options);
     let live = Router::new().route("/api/live", get(live::live)).with_state(live);
     let source = Source { stats: stats.clone(), access: access.clone() };
@@ -276,10 +276,7 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
     access.guard(routes)
 }
 
-fn picture_routes<S: Store>(
-    stats: Stats<S>,
-    shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
-) -> Router {
+fn picture_routes(stats: Stats, shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Router {
     let shown = Arc::new(Closure::new("pictures", shown));
     Router::new()
         .route("/badge.svg", get(badge::badge))

@@ -1,7 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use counter_core::{Agent, Counter, Recorder, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Agent;
+use counter_core::{Counter, Recorder};
 use tower_layer::Layer;
 
 use crate::agent::UserAgents;
@@ -127,7 +129,7 @@ impl AccessCounterLayer {
     /// # use counter_core::{Counters, MemoryStore};
     /// # use counter_layer::AccessCounterLayer;
     /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
-    /// use counter_core::Agent;
+    /// use counter_core::visits::Agent;
     ///
     /// // What the proxy in front found out.
     /// let layer = AccessCounterLayer::new(recorder).agents(|head| {
@@ -257,7 +259,7 @@ impl AccessCounterLayer {
     /// # use counter_core::{Counters, MemoryStore};
     /// # use counter_layer::{AccessCounterLayer, Outcome};
     /// # use tower::ServiceExt;
-    /// use counter_core::Agent;
+    /// use counter_core::visits::Agent;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

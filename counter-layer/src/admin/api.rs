@@ -3,7 +3,8 @@ use std::ops::Range;
 use axum::Json;
 use axum::extract::{OriginalUri, RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use counter_core::{CounterName, Error, ErrorKind, Precision, Retention, Stats, Store, Timestamp};
+use counter_core::time::Retention;
+use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
@@ -68,10 +69,7 @@ pub(super) async fn wrong_method() -> Problem {
     Problem::wrong_method()
 }
 
-pub(super) async fn counters<S: Store>(
-    State(stats): State<Stats<S>>,
-    RawQuery(query): RawQuery,
-) -> Answer<Counters> {
+pub(super) async fn counters(State(stats): State<Stats>, RawQuery(query): RawQuery) -> Answer<Counters> {
     let query = Query::parse(query.as_deref(), &["after", "limit"])?;
     let failed = |error: Error| Problem::of(&error, &stats);
     let limit = query.limit(100)?;
@@ -91,8 +89,8 @@ pub(super) async fn counters<S: Store>(
 }
 
 /// Whoever asks twice, as after an answer that was lost, is not told that there was nothing to forget.
-pub(super) async fn forget<S: Store>(
-    State(stats): State<Stats<S>>,
+pub(super) async fn forget(
+    State(stats): State<Stats>,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Problem> {
     let query = Query::parse(query.as_deref(), &["counter"])?;
@@ -102,15 +100,15 @@ pub(super) async fn forget<S: Store>(
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(super) async fn series<S: Store>(
-    State(stats): State<Stats<S>>,
+pub(super) async fn series(
+    State(stats): State<Stats>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to", "fill"])?;
     let (counters, filled, now) = (query.counters()?, query.zero_filled()?, Timestamp::now());
     let kept = query.kept_or_usual(&stats.grid().counts)?;
-    let most = (SAMPLES / counters.len() as u64).min(Stats::<S>::MAX_BUCKETS);
+    let most = (SAMPLES / counters.len() as u64).min(Stats::MAX_BUCKETS);
     let Asked { range, cut } = query.range_of(kept, most, now)?;
     let precision = kept.precision;
     let max_age = fresh::max_age(precision, range.end, now);
@@ -138,8 +136,8 @@ pub(super) async fn series<S: Store>(
     Ok(fresh::answer(&asked, max_age, &OneOrMore::More(more)))
 }
 
-pub(super) async fn total<S: Store>(
-    State(stats): State<Stats<S>>,
+pub(super) async fn total(
+    State(stats): State<Stats>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -158,10 +156,7 @@ pub(super) async fn total<S: Store>(
     Ok(fresh::answer(&asked, fresh::max_age(series.precision, series.range.end, now), &total))
 }
 
-pub(super) async fn lifetimes<S: Store>(
-    State(stats): State<Stats<S>>,
-    RawQuery(query): RawQuery,
-) -> Answer<Lifetimes> {
+pub(super) async fn lifetimes(State(stats): State<Stats>, RawQuery(query): RawQuery) -> Answer<Lifetimes> {
     let query = Query::parse(query.as_deref(), &["counter"])?;
     let counters = query.counters()?;
     let totals = stats.lifetimes_of_each(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
@@ -176,8 +171,8 @@ pub(super) async fn lifetimes<S: Store>(
     Ok(Json(Lifetimes { lifetimes, unreadable: Unreadable::list(unreadable) }))
 }
 
-pub(super) async fn top<S: Store>(
-    State(stats): State<Stats<S>>,
+pub(super) async fn top(
+    State(stats): State<Stats>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -198,8 +193,8 @@ pub(super) async fn top<S: Store>(
     Ok(fresh::answer(&asked, fresh::max_age(precision, range.end, now), &top))
 }
 
-pub(super) async fn uniques<S: Store>(
-    State(stats): State<Stats<S>>,
+pub(super) async fn uniques(
+    State(stats): State<Stats>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -228,29 +223,29 @@ pub(super) async fn uniques<S: Store>(
     Ok(fresh::answer(&asked, max_age, &uniques))
 }
 
-pub(super) async fn ledger<S: Store>(State(stats): State<Stats<S>>) -> Json<Ledger> {
+pub(super) async fn ledger(State(stats): State<Stats>) -> Json<Ledger> {
     Json(stats.ledger().into())
 }
 
-pub(super) async fn health<S: Store>(State(stats): State<Stats<S>>) -> Response {
+pub(super) async fn health(State(stats): State<Stats>) -> Response {
     let health = stats.health();
     let status = if health.is_well() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(Health::from(health))).into_response()
 }
 
-pub(super) async fn read_series<S: Store>(
-    stats: &Stats<S>,
+pub(super) async fn read_series(
+    stats: &Stats,
     query: &Query,
     counter: &CounterName,
     kept: Retention,
     now: Timestamp,
 ) -> Result<counter_core::Series, Problem> {
-    let Asked { range, .. } = query.range_of(kept, Stats::<S>::MAX_BUCKETS, now)?;
+    let Asked { range, .. } = query.range_of(kept, Stats::MAX_BUCKETS, now)?;
     read_range(stats, counter, kept.precision, range).await
 }
 
-pub(super) async fn read_range<S: Store>(
-    stats: &Stats<S>,
+pub(super) async fn read_range(
+    stats: &Stats,
     counter: &CounterName,
     precision: Precision,
     range: Range<Timestamp>,
@@ -263,7 +258,7 @@ pub(super) async fn read_range<S: Store>(
     Ok(series)
 }
 
-pub(super) async fn known<S: Store>(stats: &Stats<S>, counter: &CounterName) -> Result<(), Problem> {
+pub(super) async fn known(stats: &Stats, counter: &CounterName) -> Result<(), Problem> {
     match stats.knows(counter).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Problem::unknown_counter(counter)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use counter_core::{CounterName, Stats, Store, Timestamp};
+use counter_core::{CounterName, Stats, Timestamp};
 use http::HeaderMap;
 
 use super::api::{known, read_range, read_series};
@@ -16,8 +16,8 @@ use crate::closure::Closure;
 
 /// The statistics, and of which counters there are pictures.
 #[derive(Clone)]
-pub(super) struct Pictures<S> {
-    pub(super) stats: Stats<S>,
+pub(super) struct Pictures {
+    pub(super) stats: Stats,
     pub(super) shown: Arc<Closure<ShownFn>>,
 }
 
@@ -34,7 +34,7 @@ const CHARACTER: usize = 7;
 const WIDTH: u16 = 160;
 const HEIGHT: u16 = 32;
 
-impl<S: Store> Pictures<S> {
+impl Pictures {
     fn counter(&self, query: &Query) -> Result<CounterName, Problem> {
         let counter = query.counter()?;
         let is_shown = self.shown.ask(|shown| shown(&counter)).unwrap_or(false);
@@ -42,8 +42,8 @@ impl<S: Store> Pictures<S> {
     }
 }
 
-pub(super) async fn badge<S: Store>(
-    State(pictures): State<Pictures<S>>,
+pub(super) async fn badge(
+    State(pictures): State<Pictures>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -65,8 +65,8 @@ pub(super) async fn badge<S: Store>(
     Ok(fresh::respond(&asked, Some(KEPT), "image/svg+xml", draw_badge(label, &grouped(count))))
 }
 
-pub(super) async fn sparkline<S: Store>(
-    State(pictures): State<Pictures<S>>,
+pub(super) async fn sparkline(
+    State(pictures): State<Pictures>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Store, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::Serialize;
@@ -35,8 +35,8 @@ pub(super) struct Line<'a> {
 }
 
 /// The pages that are still to be read.
-struct Pages<S> {
-    stats: Stats<S>,
+struct Pages {
+    stats: Stats,
     precision: Precision,
     range: Range<Timestamp>,
     format: Format,
@@ -57,8 +57,8 @@ const BUCKETS: u64 = 10_000;
 const SAMPLES: u64 = 20_000;
 const COUNTERS: u64 = 100;
 
-pub(super) async fn export<S: Store>(
-    State(stats): State<Stats<S>>,
+pub(super) async fn export(
+    State(stats): State<Stats>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to", "format"])?;
@@ -95,7 +95,7 @@ pub(super) async fn export<S: Store>(
     Ok((headers, Body::from_stream(stream::iter(begin).chain(rest))).into_response())
 }
 
-impl<S: Store> Pages<S> {
+impl Pages {
     /// The lines of the next counters that have some; `None` after the last.
     async fn next(&mut self) -> Result<Option<String>, Error> {
         loop {

@@ -1,6 +1,7 @@
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use counter_core::{ForecastError, Method, Stats, Store, Timestamp};
+use counter_core::forecast::{ForecastError, Method};
+use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 
 use super::api::known;
@@ -53,8 +54,8 @@ const HORIZON: usize = 12;
 /// A store lags behind by about so many seconds.
 const LAG: u64 = 2;
 
-pub(super) async fn forecast<S: Store>(
-    State(stats): State<Stats<S>>,
+pub(super) async fn forecast(
+    State(stats): State<Stats>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Forecast>, Problem> {
     let query = Query::parse(query.as_deref(), &["counter", "precision", "horizon"])?;
@@ -68,7 +69,7 @@ pub(super) async fn forecast<S: Store>(
             return Err(Problem::no_forecast(&refused));
         }
     };
-    let point = |point: counter_core::Point| Point {
+    let point = |point: counter_core::forecast::Point| Point {
         start: point.start.as_unix(),
         expected: point.expected,
         lower: point.lower,

@@ -15,7 +15,9 @@ use std::time::Duration;
 use axum::extract::{RawQuery, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use counter_core::{Retention, Stats, Store, Timestamp, Unreadable};
+use counter_core::time::Retention;
+use counter_core::visits::Unreadable;
+use counter_core::{Stats, Timestamp};
 use futures_util::{StreamExt, stream};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
@@ -32,16 +34,16 @@ use super::shape::{Sample, Series, Standing};
 
 /// The statistics, their listeners' permits, and what these follow.
 #[derive(Clone, Debug)]
-pub(super) struct Live<S> {
-    stats: Stats<S>,
+pub(super) struct Live {
+    stats: Stats,
     places: Arc<Semaphore>,
-    feeds: Arc<Feeds<S>>,
+    feeds: Arc<Feeds>,
     options: Options,
 }
 
-struct Listener<S> {
-    stats: Stats<S>,
-    feed: Arc<Feed<S>>,
+struct Listener {
+    stats: Stats,
+    feed: Arc<Feed>,
     /// What it knows of each counter of the feed.
     sent: Vec<Sent>,
     /// Whether less is followed than is kept.
@@ -76,15 +78,15 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Proxies that collect an answer before they pass it on are asked not to.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-impl<S: Store> Live<S> {
-    pub(super) fn new(stats: Stats<S>, options: Options) -> Self {
+impl Live {
+    pub(super) fn new(stats: Stats, options: Options) -> Self {
         let places = options.listeners.min(Semaphore::MAX_PERMITS);
         Self { stats, places: Arc::new(Semaphore::new(places)), feeds: Arc::new(Feeds::new()), options }
     }
 }
 
-pub(super) async fn live<S: Store>(
-    State(live): State<Live<S>>,
+pub(super) async fn live(
+    State(live): State<Live>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
@@ -126,7 +128,7 @@ fn last_event(asked: &HeaderMap) -> Option<Timestamp> {
     asked.get(LAST_EVENT_ID)?.to_str().ok()?.parse().ok().map(Timestamp::from_unix)
 }
 
-impl<S: Store> Listener<S> {
+impl Listener {
     async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.waiting.pop_front() {

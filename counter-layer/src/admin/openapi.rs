@@ -2,7 +2,8 @@
 
 use axum::extract::{OriginalUri, State};
 use axum::response::Response;
-use counter_core::{CounterName, Grid, Precisions, Stats, Store};
+use counter_core::time::Grid;
+use counter_core::{CounterName, Precisions, Stats};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -212,8 +213,8 @@ pub(super) const ROUTES: &[Route] = &[
     },
 ];
 
-pub(super) async fn openapi<S: Store>(
-    State(stats): State<Stats<S>>,
+pub(super) async fn openapi(
+    State(stats): State<Stats>,
     OriginalUri(uri): OriginalUri,
     asked: HeaderMap,
 ) -> Response {

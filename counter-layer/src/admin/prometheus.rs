@@ -4,15 +4,16 @@ use std::fmt::{Display, Write};
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use counter_core::{Error, Health, Ledger, Stats, Store, Unreadable};
+use counter_core::visits::Unreadable;
+use counter_core::{Error, Health, Ledger, Stats};
 use http::header::CONTENT_TYPE;
 
 use super::access::Access;
 
 /// What a scrape is answered from.
 #[derive(Clone, Debug)]
-pub(super) struct Source<S> {
-    pub(super) stats: Stats<S>,
+pub(super) struct Source {
+    pub(super) stats: Stats,
     pub(super) access: Access,
 }
 
@@ -29,7 +30,7 @@ const NAMED: usize = 20;
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
-pub(super) async fn metrics<S: Store>(State(source): State<Source<S>>) -> Response {
+pub(super) async fn metrics(State(source): State<Source>) -> Response {
     let Source { stats, access } = source;
     let mut page = Page::default();
     page.process(&stats.ledger(), &stats.health());
@@ -61,7 +62,7 @@ struct Lifetimes {
     unreadable: Vec<Unreadable>,
 }
 
-async fn lifetimes<S: Store>(stats: &Stats<S>) -> Result<Lifetimes, Error> {
+async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
     let page = stats.known(None, COUNTERS).await?;
     let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
     let totals = stats.lifetimes_of_each(&names).await?;

@@ -1,6 +1,7 @@
 use std::ops::Range;
 
-use counter_core::{CounterName, Precisions, Retention, Timestamp};
+use counter_core::time::Retention;
+use counter_core::{CounterName, Precisions, Timestamp};
 
 use http::Method;
 

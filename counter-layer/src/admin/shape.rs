@@ -250,7 +250,11 @@ impl Series {
     }
 
     /// Of a counter under whose key there is something else.
-    pub(super) fn unreadable(counter: &CounterName, precision: u32, why: counter_core::Unreadable) -> Self {
+    pub(super) fn unreadable(
+        counter: &CounterName,
+        precision: u32,
+        why: counter_core::visits::Unreadable,
+    ) -> Self {
         Self {
             counter: counter.to_string(),
             precision,
@@ -266,7 +270,7 @@ const NAMED: usize = 100;
 
 impl Unreadable {
     /// Each key once, and 100 at most.
-    pub(super) fn list(all: impl IntoIterator<Item = counter_core::Unreadable>) -> Vec<Self> {
+    pub(super) fn list(all: impl IntoIterator<Item = counter_core::visits::Unreadable>) -> Vec<Self> {
         let mut list: Vec<_> = all.into_iter().map(Self::from).collect();
         list.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
         list.dedup();
@@ -275,9 +279,9 @@ impl Unreadable {
     }
 }
 
-impl From<counter_core::Unreadable> for Unreadable {
-    fn from(unreadable: counter_core::Unreadable) -> Self {
-        let counter_core::Unreadable { key, reason, buckets, .. } = unreadable;
+impl From<counter_core::visits::Unreadable> for Unreadable {
+    fn from(unreadable: counter_core::visits::Unreadable) -> Self {
+        let counter_core::visits::Unreadable { key, reason, buckets, .. } = unreadable;
         Self { key, reason, buckets: buckets.into_iter().map(counter_core::Timestamp::as_unix).collect() }
     }
 }

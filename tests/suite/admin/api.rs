@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use counter_core::{Agent, MemoryStore, STANDARD_ERROR, Skip, Store, Timestamp};
+use counter_core::sketch::STANDARD_ERROR;
+use counter_core::visits::{Agent, Skip};
+use counter_core::{MemoryStore, Timestamp};
 use counter_layer::admin::Access;
 use http::{Method, StatusCode, header};
 use serde_json::json;
@@ -128,7 +130,7 @@ async fn a_forgotten_counter_is_gone_and_the_others_stay() {
     forget_one(Site::with(redis, Access::open().may_forget())).await;
 }
 
-async fn forget_one(mut site: Site<impl Store>) {
+async fn forget_one(mut site: Site) {
     for counter in ["gone", "stays"] {
         site.record(counter, Timestamp::now(), 3).await;
     }

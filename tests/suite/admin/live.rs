@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::{Counters, MemoryStore, Precisions, Retention, Store, Timestamp};
+use counter_core::time::Retention;
+use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
 use counter_layer::admin::{self, Access, Options};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
@@ -91,7 +92,7 @@ fn minute(counter: &str, samples: &[(Timestamp, u64)]) -> Value {
     json!({"counter": counter, "precision": 60, "samples": samples})
 }
 
-async fn follow(mut site: Site<impl Store>) {
+async fn follow(mut site: Site) {
     let start = precision(60).bucket(Timestamp::now()).start;
     let (old, new) = (start.minus(600), start.minus(60));
     site.record("a", old, 1).await;

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use counter_core::{
-    Agent, Counters, Error, ErrorKind, Namespace, Precisions, RedisStore, Store, Timestamp, VisitorKey,
-};
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Agent;
+use counter_core::{Counters, Error, ErrorKind, Precisions, RedisStore, Store, Timestamp};
 use counter_layer::AccessCounterLayer;
 use http::Request;
 use tests::{FaultProxy, RedisServer, until};

@@ -15,6 +15,14 @@ const ABOVE: [&str; 2] = ["stores", "guide"];
 /// The names that a family may take from another: whose, from whom, and which.
 const SHARED: [(&str, &str, &str); 1] = [("forecast", "visits", "Series")];
 
+/// The names that a family takes from another and should not: a line goes when its name has another home.
+const NOT_YET_APART: [(&str, &str, &str); 4] = [
+    ("window", "visits", "Sample"),
+    ("entity", "visits", "WriterId"),
+    ("forecast", "visits", "Sample"),
+    ("forecast", "visits", "Stats"),
+];
+
 /// Whether a module uses one that its parent, or a common ancestor of both, declares after it.
 fn goes_up(tree: &Tree, used: &Use) -> bool {
     let common = used.from.iter().zip(&used.to).take_while(|(from, to)| from == to).count();
@@ -30,10 +38,13 @@ fn goes_up(tree: &Tree, used: &Use) -> bool {
 /// Whether a family, or what lies below all of them, names a family that is not its own.
 fn crosses(used: &Use) -> bool {
     let (Some(from), Some(to)) = (used.from.first(), used.to.first()) else { return false };
-    let shared = SHARED
-        .iter()
-        .any(|(whose, whom, which)| from == whose && to == whom && used.name.as_deref() == Some(which));
-    from != to && FAMILIES.contains(&&**to) && !ABOVE.contains(&&**from) && !shared
+    from != to && FAMILIES.contains(&&**to) && !ABOVE.contains(&&**from) && !is_listed(&SHARED, used)
+}
+
+/// Whether a name and the families that it goes between stand in a table.
+fn is_listed(table: &[(&str, &str, &str)], used: &Use) -> bool {
+    let Some(name) = used.name.as_deref() else { return false };
+    table.contains(&(&used.from[0], &used.to[0], name))
 }
 
 #[test]
@@ -56,9 +67,17 @@ fn no_module_uses_one_that_comes_after_it() {
 #[test]
 fn families_do_not_name_each_other() {
     let tree = Tree::of("counter-core/src/lib.rs");
-    let stores = tree.modules.contains_key(&["stores".to_owned()][..]);
-    let crossing: Vec<_> = tree.uses().iter().filter(|used| stores && crosses(used)).map(told).collect();
-    assert!(crossing.is_empty(), "{crossing:#?}");
+    let modules = &tree.modules[&Vec::new()].children;
+    assert!(
+        FAMILIES.iter().chain(&ABOVE).all(|name| modules.iter().any(|module| module == name)),
+        "{modules:?}"
+    );
+    let crossing = tree.uses().into_iter().filter(crosses);
+    let (counted, held): (Vec<_>, Vec<_>) = crossing.partition(|used| is_listed(&NOT_YET_APART, used));
+    eprintln!("counter-core: {} uses of a family by another", counted.len());
+    counted.iter().for_each(|used| eprintln!("{}", told(used)));
+    let held: Vec<_> = held.iter().map(told).collect();
+    assert!(held.is_empty(), "{held:#?}");
 }
 
 fn told(used: &Use) -> String {

@@ -76,7 +76,7 @@ async fn applied(recorder: &Recorder, hits: u64) {
 struct Site {
     hand: Shaky,
     recorder: Recorder,
-    stats: Stats<Through<Shaky>>,
+    stats: Stats,
     stop: oneshot::Sender<()>,
     upkeep: JoinHandle<Result<(), Error>>,
 }

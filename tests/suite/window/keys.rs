@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use counter_core::{ErrorKind, Namespace, RedisStore, Shards, Timestamp, VisitorKey, Window, WindowCounters};
+use counter_core::stores::{Namespace, Shards};
+use counter_core::visitor::VisitorKey;
+use counter_core::window::{Window, WindowCounters};
+use counter_core::{ErrorKind, RedisStore, Timestamp};
 use tests::{LIMIT, RedisCluster, RedisServer, Value, until};
 use tokio::task::JoinSet;
 

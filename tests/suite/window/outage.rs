@@ -1,6 +1,7 @@
 //! Counters of windows when the store fails them.
 
-use counter_core::{ErrorKind, RedisStore, Timestamp, WindowCounters};
+use counter_core::window::WindowCounters;
+use counter_core::{ErrorKind, Timestamp};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
 use tokio::task::JoinSet;
 
@@ -12,8 +13,8 @@ use crate::support::store;
 struct Place {
     server: RedisServer,
     proxy: FaultProxy,
-    hours: WindowCounters<RedisStore>,
-    direct: WindowCounters<RedisStore>,
+    hours: WindowCounters,
+    direct: WindowCounters,
     now: Timestamp,
 }
 

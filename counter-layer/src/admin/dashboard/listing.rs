@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use counter_core::{CounterName, Error, Series, Store, Timestamp};
+use counter_core::{CounterName, Error, Series, Timestamp};
 use futures_util::future::try_join4;
 
 use super::super::chart;
@@ -80,8 +80,8 @@ struct Entry {
 }
 
 impl Listing {
-    pub(super) async fn read<S: Store>(
-        reader: &Reader<'_, S>,
+    pub(super) async fn read(
+        reader: &Reader<'_>,
         view: &View,
         period: &Period,
         now: Timestamp,
@@ -124,8 +124,8 @@ impl Listing {
 }
 
 /// Sorts, and tells whether by what was asked for.
-async fn order<S: Store>(
-    reader: &Reader<'_, S>,
+async fn order(
+    reader: &Reader<'_>,
     view: &View,
     period: &Period,
     entries: &mut [Entry],
@@ -162,8 +162,8 @@ async fn order<S: Store>(
     Ok(as_asked)
 }
 
-async fn rows<S: Store>(
-    reader: &Reader<'_, S>,
+async fn rows(
+    reader: &Reader<'_>,
     view: &View,
     period: &Period,
     entries: &[Entry],

@@ -1,8 +1,9 @@
 //! What is expected of the main line of the chart, and how far off that would have been before.
 
-use counter_core::{Error, Stats, Store, Timestamp};
+use counter_core::ErrorKind;
 #[cfg(feature = "forecast")]
-use counter_core::{ErrorKind, Forecast, ForecastError, Method};
+use counter_core::forecast::{Forecast, ForecastError, Method};
+use counter_core::{Error, Stats, Timestamp};
 
 use super::super::chart::Expected;
 #[cfg(feature = "forecast")]
@@ -20,11 +21,7 @@ pub(super) struct Foresight {
 
 /// Reads it where it is wanted; what comes from `until` on is not known yet.
 #[cfg(feature = "forecast")]
-pub(super) async fn read<S: Store>(
-    stats: &Stats<S>,
-    view: &View,
-    until: Timestamp,
-) -> Result<Option<Foresight>, Error> {
+pub(super) async fn read(stats: &Stats, view: &View, until: Timestamp) -> Result<Option<Foresight>, Error> {
     let Some(counter) = view.counters.first().filter(|_| view.forecast) else { return Ok(None) };
     let (precision, horizon) = (view.precision.precision, view.horizon());
     let mut forecast = stats.forecast(counter, precision, horizon, until).await;
@@ -44,14 +41,14 @@ pub(super) async fn read<S: Store>(
 }
 
 #[cfg(not(feature = "forecast"))]
-pub(super) async fn read<S: Store>(_: &Stats<S>, _: &View, _: Timestamp) -> Result<Option<Foresight>, Error> {
+pub(super) async fn read(_: &Stats, _: &View, _: Timestamp) -> Result<Option<Foresight>, Error> {
     Ok(None)
 }
 
 #[cfg(feature = "forecast")]
 impl Foresight {
     fn of(forecast: &Forecast) -> Self {
-        let expected = |point: &counter_core::Point| {
+        let expected = |point: &counter_core::forecast::Point| {
             (point.start, Expected { count: point.expected, lower: point.lower, upper: point.upper })
         };
         Self {

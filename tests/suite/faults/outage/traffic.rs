@@ -23,7 +23,7 @@ pub(super) fn buckets(seconds: &Seconds, precision: Precision) -> Vec<(u64, u64)
     buckets.into_iter().collect()
 }
 
-pub(super) async fn stored<S: Store>(store: &S, counter: &str, precision: Precision) -> Vec<(u64, u64)> {
+pub(super) async fn stored(store: &impl Store, counter: &str, precision: Precision) -> Vec<(u64, u64)> {
     let samples = store.samples(&[name(counter)], precision, always()).await.expect("readable");
     samples.concat().iter().map(|sample| (sample.start.as_unix(), sample.count)).collect()
 }
@@ -39,7 +39,7 @@ pub(super) struct Trouble {
 pub(super) struct Traffic {
     pub(super) store: RedisStore,
     pub(super) recorder: Recorder,
-    pub(super) stats: Stats<RedisStore>,
+    pub(super) stats: Stats,
     /// All that there ever was: trouble may pass by the time that somebody looks.
     troubles: Arc<Mutex<Vec<Trouble>>>,
     upkeep: tokio::task::JoinHandle<Result<(), Error>>,
@@ -124,7 +124,7 @@ impl Traffic {
     }
 
     /// Ends it, and sees that each hit is in its own buckets, once.
-    pub(super) async fn end(self) -> Stats<RedisStore> {
+    pub(super) async fn end(self) -> Stats {
         self.flowing().await;
         self.done.store(true, Ordering::Relaxed);
         let seconds = self.writer.join().expect("no panic");
