@@ -23,7 +23,7 @@ const SOME_KIB: u64 = 8 * 1024;
 
 #[tokio::test]
 async fn two_hundred_thousand_unknown_paths_leave_the_counters_and_the_memory_flat() {
-    if !alone("scan::two_hundred_thousand_unknown_paths_leave_the_counters_and_the_memory_flat") {
+    if !alone("two_hundred_thousand_unknown_paths_leave_the_counters_and_the_memory_flat") {
         return;
     }
     let mut counters = counters();
@@ -46,7 +46,7 @@ async fn two_hundred_thousand_unknown_paths_leave_the_counters_and_the_memory_fl
 
 #[tokio::test]
 async fn a_million_names_beyond_the_cap_leave_the_counters_and_the_memory_flat() {
-    if !alone("scan::a_million_names_beyond_the_cap_leave_the_counters_and_the_memory_flat") {
+    if !alone("a_million_names_beyond_the_cap_leave_the_counters_and_the_memory_flat") {
         return;
     }
     let mut counters = counters();
@@ -263,7 +263,9 @@ fn alone(test: &str) -> bool {
         return true;
     }
     let suite = std::env::current_exe().expect("this is a program");
-    let output = Command::new(suite).args(["--exact", test]).env(MARK, "1").output().expect("it starts");
+    let (_, module) = module_path!().split_once("::").expect("a module of the suite");
+    let test = format!("{module}::{test}");
+    let output = Command::new(suite).args(["--exact", &test]).env(MARK, "1").output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
     false
