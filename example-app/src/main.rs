@@ -227,7 +227,7 @@ fn announcement(address: SocketAddr, place: &str, token: Option<&str>, is_moving
         }
         None => {
             let question = if is_moving { "?" } else { "" };
-            lines.push("Dashboard (to log in, add the configured token as the parameter `token`):\n".to_owned());
+            lines.push("Dashboard (to log in, add the configured token as `token`):\n".to_owned());
             lines.push(format!("  {site}{ADMIN}{question}{shown}\n"));
         }
     }
