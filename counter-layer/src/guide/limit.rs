@@ -2,16 +2,15 @@
 //!
 //! # When to choose it
 //!
-//! [`WindowLimitLayer`](crate::WindowLimitLayer) asks the store before each request, and the request waits
-//! for the answer. It is exact over any number of instances: no more than the limit passes in a window. A
-//! limit that only keeps one process from being overrun needs no store, and is the affair of the layers of
-//! `tower` or of a crate such as `governor`. Counting visits needs no limit and does not wait: that is
-//! [`AccessCounterLayer`](crate::AccessCounterLayer).
+//! [`WindowLimitLayer`](crate::WindowLimitLayer) asks the store before each request, and the request waits for the answer.
+//! The limit is exact over any number of instances: no more requests than the limit pass in a window. A limit that only
+//! keeps one process from being overrun needs no store; the layers of `tower` or a crate such as `governor` provide it.
+//! Counting visits needs no limit and does not wait: that is [`AccessCounterLayer`](crate::AccessCounterLayer).
 //!
-//! A window is fixed: at its end and at the beginning of the next, twice the limit may pass within a moment.
-//! Two limits, one of them of short windows, make that smaller.
+//! A window is fixed: around the end of one window and the beginning of the next, twice the limit may pass within a
+//! moment. A second limit with shorter windows makes that smaller.
 //!
-//! # By whom
+//! # Choosing the key
 //!
 //! A [`LimitKey`](crate::LimitKey) is a closure over the request, or an [`Identity`](crate::Identity):
 //!
@@ -30,26 +29,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `without_user_agent` matters: whoever may choose what he is told apart by is not limited. For the same
-//! reason all who show nothing share one limit, and of an IPv6 address 56 bits count, since whoever has a /56 has
-//! 256 networks to come from; some have a /48, for whom [`ipv6_prefix`](crate::Address::ipv6_prefix) says so.
+//! `without_user_agent` matters: a client that can choose what it is told apart by is not limited. For the same reason
+//! all requests in which the identity finds nothing share one limit. Of an IPv6 address 56 bits count, since the holder
+//! of a /56 has 256 networks to send from; some have a /48, for which
+//! [`ipv6_prefix`](crate::Address::ipv6_prefix) can be set.
 //!
-//! A cookie that the layer issues tells clients apart when it is
-//! [signed](counter_core::Builder::secret), and the ids that clients make up share one limit. But each
-//! request without a cookie is issued a new one, so it limits those who mean well.
+//! A cookie that the layer issues tells clients apart when it is [signed](counter_core::Builder::secret), and ids that
+//! clients make up share one limit. But each request without a cookie is issued a new one, so such a limit holds only for
+//! well-behaved clients.
 //!
 //! # The secret
 //!
-//! The store has the ids of those who are limited. They are made with a secret that the store has not, or all
-//! addresses could be tried against them. Instances with the same [`Secret`](counter_core::Secret) limit together,
-//! whatever becomes of the salts that visitors have. With
-//! [`Secret::of_this_process`](counter_core::Secret::of_this_process) each limits for itself, so that of three
-//! instances three times the limit passes, and begins anew when it is restarted: that is for one process. A
-//! recorder may stand in the place of a secret, for that of its counters.
+//! The store contains the ids of limited clients. They are made with a secret that the store does not have; otherwise all
+//! addresses could be tried against them. Instances with the same [`Secret`](counter_core::Secret) limit together, whatever
+//! becomes of the salts of visitors. With [`Secret::of_this_process`](counter_core::Secret::of_this_process) each instance
+//! limits for itself, so that three instances let three times the limit pass, and begins anew when it is restarted: use
+//! it for a single process. A recorder can take the place of a secret, and stands for the secret of its counters.
 //!
-//! In each window the same visitor has another id in the store. So whoever has the store, its file or a backup, and
-//! not the secret, learns how many were limited in a window and how often each came, and neither who they were nor
-//! who of them came again in another window. Whoever has the secret too can try addresses.
+//! In each window the same client has another id in the store. A reader of the store, its file or a backup, without the
+//! secret, learns how many clients were limited in a window and how often each of them came, but not their addresses, nor
+//! which of them came again in another window. With the secret too, a reader can try addresses.
 //!
 //! # What is answered
 //!
@@ -61,25 +60,24 @@
 //! | the store is away, [`StoreAway::Closed`](crate::StoreAway::Closed) | 503 | `Retry-After: 2` |
 //! | the key is `None` | the inner service's | none |
 //!
-//! `r` is what is left, `t` the seconds to the end of the window, `q` the limit and `w` the width of a window
-//! in seconds, as in `draft-ietf-httpapi-ratelimit-headers-11`. Several layers add a value each.
+//! `r` is what is left, `t` the seconds to the end of the window, `q` the limit and `w` the width of a window in seconds,
+//! as in `draft-ietf-httpapi-ratelimit-headers-11`. Several layers add a value each.
 //!
-//! Refusals have an empty body, or with
-//! [`problem_details`](crate::WindowLimitLayer::problem_details) that of RFC 9457 with the problem types of that
-//! draft: `quota-exceeded`, which names the policy, and `temporary-reduced-capacity`.
+//! Refusals have an empty body, or with [`problem_details`](crate::WindowLimitLayer::problem_details) that of RFC 9457 with
+//! the problem types of that draft: `quota-exceeded`, which names the policy, and `temporary-reduced-capacity`.
 //!
-//! A key that has used up its limit is remembered, up to 4,096 of them, and refused without asking the store until
-//! the window ends. Up to 64 requests ask at a time, and the others wait for their turn, which is not taken for an
-//! outage.
+//! A key that has used up its limit is remembered, up to 4,096 keys, and refused without asking the store until the window
+//! ends. Up to 64 requests ask at a time, and the others wait for their turn, which does not count as an outage.
 //!
-//! The store is away when it fails, or answers nobody for the
-//! [timeout](crate::WindowLimitLayer::timeout); the log says so once when that begins and once when it ends.
-//! Meanwhile every request waits that long. Where a single node of a cluster is silent and others answer, those who
-//! ask it wait until the client gives it up, some seconds at most. A request whose answer from the store was lost may have been
-//! counted: then less than the limit passes in that window, and with `Open` what came meanwhile on top.
+//! The store counts as away when it fails, or answers no request within the
+//! [timeout](crate::WindowLimitLayer::timeout); the log says so once when that begins and once when it ends. Meanwhile
+//! every request waits that long. Where a single node of a cluster is silent and others answer, requests to that node wait
+//! until the client gives up on it, some seconds at most. A request whose answer from the store was lost may have been
+//! counted. Then less than the limit passes in that window, and with `Open` the requests that came during the outage pass
+//! in addition.
 //!
 //! # Where to put it
 //!
-//! Outside of what it protects, and inside of [`AccessCounterLayer`](crate::AccessCounterLayer), so that
-//! refusals are counted among `status:4xx`. It waits in the future of the response, so limits of concurrency
-//! further out see a request that waits for the store as one that is served.
+//! Put the layer outside of what it protects, and inside of [`AccessCounterLayer`](crate::AccessCounterLayer), so that
+//! refusals are counted among `status:4xx`. It waits in the future of the response, so a concurrency limit further out
+//! sees a request that waits for the store as one that is being served.
