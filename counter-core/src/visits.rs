@@ -7,7 +7,7 @@ mod registry;
 mod registers;
 mod stripe;
 mod pending;
-mod turns;
+mod group_commit;
 mod tally;
 mod recorder;
 mod reading;

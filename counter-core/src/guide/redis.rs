@@ -133,7 +133,7 @@
 //! [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or [`Refused`](crate::ErrorKind::Refused), which the admin
 //! pages show as a 503.
 //!
-//! | what happens | what is done | what `last_error` says, and what else is seen |
+//! | what happens | what is done | what `last_error` has_code, and what else is seen |
 //! |---|---|---|
 //! | the server is away, at the start or later | the service starts and goes on; connecting goes on | `Connection refused`, at once |
 //! | its name does not resolve | the same | `failed to lookup address information` |

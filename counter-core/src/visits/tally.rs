@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
+use crate::visits::group_commit::{CommitTicket, GroupCommit};
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
-use crate::visits::turns::{Receipt, Turns};
 use crate::visits::{Agent, Batch, Hit, Hits, Part, Remark, Requests, Skip};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
@@ -27,7 +27,7 @@ use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
-    pub(crate) turns: Turns,
+    pub(crate) commits: GroupCommit,
     /// After this long without an attempt to send what waits, nobody does.
     patience: Duration,
     registry: Registry,
@@ -73,7 +73,7 @@ impl Tally {
         let stripes = (2 * threads).next_power_of_two().min(32);
         Self {
             grid: Arc::new(grid),
-            turns: Turns::new(shards),
+            commits: GroupCommit::new(shards),
             patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
             registry: Registry::new(counters, WriterId::random(), shards),
             stripes: (0..stripes).map(|_| Stripe::default()).collect(),
@@ -127,10 +127,10 @@ impl Tally {
     }
 
     /// For what was added to the counters of these hits before this call.
-    pub(crate) fn receipt(&self, hits: &[Hit]) -> Receipt {
+    pub(crate) fn ticket(&self, hits: &[Hit]) -> CommitTicket {
         let other = self.registry.other();
         let counters = hits.iter().map(|hit| if self.owns(hit.counter) { hit.counter } else { other });
-        self.turns.receipt(counters.map(|counter| counter.shard))
+        self.commits.ticket(counters.map(|counter| counter.shard))
     }
 
     pub(crate) fn unconfirmed(&self) {
