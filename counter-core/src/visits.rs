@@ -7,6 +7,7 @@ mod registry;
 mod registers;
 mod stripe;
 mod pending;
+mod delivery;
 mod group_commit;
 mod tally;
 mod recorder;
