@@ -132,7 +132,7 @@ impl ShardFlusher {
     }
 
     async fn send(&mut self) -> Result<(), Error> {
-        self.tally.attempted(self.shard);
+        self.tally.delivery().attempt(self.shard);
         self.missed = false;
         self.send_outgoing().await?;
         let flush = self.tally.commits.begin(self.shard);
@@ -150,7 +150,7 @@ impl ShardFlusher {
         }
         self.tally.commits.end(self.shard, flush);
         self.replays.expire(Instant::now());
-        self.tally.retained(self.shard, self.replays.bytes());
+        self.tally.delivery().retain(self.shard, self.replays.bytes());
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl ShardFlusher {
             if front.batch.fence.after > 0 && self.writer.witness.is_none() {
                 self.writer.witness = self.store.witness(self.shard, self.writer.id).await?;
             }
-            self.tally.attempted(self.shard);
+            self.tally.delivery().attempt(self.shard);
             let was_in_doubt = front.in_doubt;
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let verdict = self.store.apply(&front.batch).await;
@@ -195,7 +195,7 @@ impl ShardFlusher {
         if batch.len() > 0 {
             self.replays.retain(batch, now);
         }
-        self.tally.retained(self.shard, self.replays.bytes());
+        self.tally.delivery().retain(self.shard, self.replays.bytes());
     }
 
     /// Puts the batches that the store lost in front of those that wait.
@@ -245,7 +245,7 @@ impl ShardFlusher {
         let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
         let cells = std::mem::take(&mut front.batch.cells);
         let hits = cells.iter().map(|cell| cell.count).sum();
-        self.tally.doubt(self.shard, hits, cells.len(), front.replay);
+        self.tally.delivery().doubt(self.shard, hits, cells.len(), front.replay);
         hits
     }
 
@@ -300,7 +300,9 @@ impl ShardFlusher {
             self.tally.fold(Timestamp::now());
         }
         let shard = self.shard;
-        match (self.tally.exchange(shard, words.clone()), words) {
+        // Not in the scrutinee, where the account would stay locked while a subscriber runs.
+        let failed_before = self.tally.delivery().exchange(shard, words.clone());
+        match (failed_before, words) {
             (None, Some(error)) => {
                 tracing::warn!(%error, %shard, "the store does not take batches; hits wait in memory");
             }
