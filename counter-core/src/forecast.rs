@@ -3,11 +3,11 @@
 //! The season of a series is found by STL, what is left follows exponential smoothing, and the band
 //! comes from how far counts strayed until now. Nothing here knows the clock or waits for anything.
 
-mod backtest;
-mod band;
-mod model;
 mod season;
 mod smoothing;
+mod band;
+mod backtest;
+mod model;
 
 use std::fmt;
 

@@ -2,19 +2,22 @@
 
 mod namespace;
 mod client_handle;
+mod queues;
 mod connection;
 mod cluster;
 mod topology;
 mod transaction;
 mod script;
 mod refusal;
+mod server;
+mod probed;
 mod client;
 mod scatter;
 mod retry;
 mod probe;
 
 pub use namespace::{Namespace, NamespaceError};
-pub use probe::RedisServer;
+pub use server::RedisServer;
 
 pub(crate) use client::Client;
 pub(crate) use cluster::Cluster;

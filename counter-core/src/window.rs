@@ -4,9 +4,10 @@ mod interval;
 mod dimensions;
 mod store;
 mod clock;
+mod settings;
 mod fold;
-mod counters;
 mod folding;
+mod counters;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

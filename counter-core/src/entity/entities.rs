@@ -5,10 +5,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::invalidations::PendingInvalidations;
 use super::patience::Patience;
 use super::single_flight::SingleFlight;
 use super::{EntityDatabase, EntityError, EntityErrorKind};
+use crate::Error;
 use crate::entity::{Entity, EntityCache, EntityId};
 use crate::operations::{self, measured};
 
@@ -221,5 +224,28 @@ impl<K: Entity, D: fmt::Debug> fmt::Debug for Entities<K, D> {
         let mut debug = f.debug_struct("Entities");
         debug.field("kind", &K::NAME).field("database", database).field("cache", cache);
         debug.finish_non_exhaustive()
+    }
+}
+
+impl<K: Entity, D> Inner<K, D> {
+    /// The answer of the cache; nothing when it fails, or is too late, or lately was.
+    pub(super) async fn ask_cache<T>(
+        &self,
+        without: &'static str,
+        asking: impl Future<Output = Result<T, Error>>,
+    ) -> Option<T> {
+        let patience = &self.patience;
+        if !patience.may_ask() {
+            return None;
+        }
+        let answer = timeout(patience.timeout, asking).await;
+        patience.learn(answer.is_ok());
+        let error = match answer {
+            Ok(Ok(answer)) => return Some(answer),
+            Ok(Err(error)) => error.in_full(),
+            Err(late) => late.to_string(),
+        };
+        tracing::warn!(error, kind = K::NAME, "{without}");
+        None
     }
 }

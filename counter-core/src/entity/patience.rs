@@ -3,16 +3,12 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
-
-use super::entities::Inner;
-use crate::Error;
-use crate::entity::Entity;
+use tokio::time::Instant;
 
 /// Remembers for a while that the cache did not answer in time, so that not every request waits for it.
 #[derive(Debug)]
 pub(super) struct Patience {
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// Until when it is not asked, unless it answers before.
     away: Mutex<Option<Instant>>,
 }
@@ -26,7 +22,7 @@ impl Patience {
     }
 
     /// Returns whether it may be asked now.
-    fn may_ask(&self) -> bool {
+    pub(super) fn may_ask(&self) -> bool {
         let mut away = self.lock();
         let now = Instant::now();
         match *away {
@@ -40,34 +36,12 @@ impl Patience {
         }
     }
 
-    fn learn(&self, answered: bool) {
+    pub(super) fn learn(&self, answered: bool) {
         *self.lock() = (!answered).then(|| Instant::now() + REST);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
         self.away.lock().expect("nothing panics under this lock")
-    }
-}
-
-impl<K: Entity, D> Inner<K, D> {
-    /// The answer of the cache; nothing when it fails, or is too late, or lately was.
-    pub(super) async fn ask_cache<T>(
-        &self,
-        without: &'static str,
-        asking: impl Future<Output = Result<T, Error>>,
-    ) -> Option<T> {
-        if !self.patience.may_ask() {
-            return None;
-        }
-        let answer = timeout(self.patience.timeout, asking).await;
-        self.patience.learn(answer.is_ok());
-        let error = match answer {
-            Ok(Ok(answer)) => return Some(answer),
-            Ok(Err(error)) => error.in_full(),
-            Err(late) => late.to_string(),
-        };
-        tracing::warn!(error, kind = K::NAME, "{without}");
-        None
     }
 }
 

@@ -4,7 +4,7 @@ use fred::types::{FromValue, Value};
 use tokio::time::Instant;
 
 use super::namespace::Namespace;
-use super::probe::{self, Probed, RedisServer};
+use super::probed::Probed;
 use super::refusal::Refusal;
 use super::topology::Topology;
 use crate::Error;
@@ -36,22 +36,6 @@ impl Client {
             refusal: Refusal::default(),
             probed: Probed::default(),
         }
-    }
-
-    /// Waits for the first connection, a few seconds at most, and says in the log what will not go well.
-    pub(crate) async fn wait(&self) {
-        self.topology.wait().await;
-        probe::at_start(self).await;
-    }
-
-    /// Asks the server, of a cluster the one with the first shard, what it is and can do.
-    pub(crate) async fn server_info(&self) -> Result<RedisServer, Error> {
-        probe::probe(self).await
-    }
-
-    /// Asks that again now and then.
-    pub(crate) async fn look_at_server(&self) {
-        probe::now_and_then(self).await;
     }
 
     pub(crate) const fn shards(&self) -> Shards {

@@ -13,7 +13,7 @@ use fred::util::redis_keyslot;
 use tokio::time::timeout;
 
 use super::client_handle::{ClientHandle, is_code};
-use super::transaction::Queues;
+use super::queues::Queues;
 use crate::{Error, ErrorKind};
 
 /// The connection to one server, or to the master that sentinels tell of.
@@ -25,7 +25,7 @@ pub(crate) struct Connection {
     /// What a new client is made of; nothing when the client is the user's own.
     config: Option<Config>,
     handle: Mutex<Arc<ClientHandle>>,
-    pub(crate) transactions: Queues,
+    pub(super) transactions: Queues,
     pub(crate) options: Options,
     /// Connections made by clients that were replaced.
     connections: AtomicU64,

@@ -11,20 +11,14 @@
 use fred::error::Error as FredError;
 use fred::interfaces::ClientLike;
 use fred::types::{FromValue, Resp3Frame, Value};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::MutexGuard;
 use tokio::time::{Instant, timeout};
 
 use super::client_handle::{ClientHandle, is_code};
 use super::connection::{TIMEOUT, command};
+use super::queues::{Begun, Exclusive};
 use crate::redis::{Command, Connection, answer_of, explain, unavailable};
 use crate::{Error, ErrorKind};
-
-/// The transactions of one server.
-#[derive(Default)]
-pub(crate) struct Queues {
-    upkeep: Mutex<Option<Exclusive>>,
-    calls: Mutex<Option<Exclusive>>,
-}
 
 /// Which transactions wait for one another.
 #[derive(Clone, Copy, Debug)]
@@ -33,24 +27,6 @@ pub(crate) enum Queue {
     Upkeep,
     /// All that a request of the application's may wait for.
     Calls,
-}
-
-/// A connection for one transaction at a time.
-struct Exclusive {
-    handle: ClientHandle,
-    begun: Begun,
-    /// When something was begun on it for the first time since nothing was.
-    since: Instant,
-}
-
-/// What may be under way on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begun {
-    Nothing,
-    /// Something was asked, and keys may be watched.
-    Watch,
-    /// Commands are queued.
-    Multi,
 }
 
 /// A transaction that has its connection to itself.

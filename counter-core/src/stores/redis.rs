@@ -82,7 +82,7 @@ impl RedisStore {
     /// # Errors
     /// When it does not answer.
     pub async fn server(&self) -> Result<RedisServer, Error> {
-        self.0.client.server_info().await
+        self.0.client.probe().await
     }
 
     fn new(client: Client) -> Self {

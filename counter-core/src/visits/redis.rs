@@ -1,6 +1,7 @@
 //! Visits in Redis: batches by script or by transaction, reading, cleaning.
 
 mod keys;
+mod writers;
 mod apply;
 mod clean;
 mod forget;
@@ -9,7 +10,6 @@ mod junk;
 mod read;
 mod salt;
 mod skew;
-mod writers;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Store for RedisVisits {
     ) -> BoxFuture<'a, Result<Cleaned, Error>> {
         Box::pin(async move {
             if shard == Shard::default() {
-                self.client.look_at_server().await;
+                self.client.probe_now_and_then().await;
             }
             let by_script = clean::clean(self, shard, now, kept);
             self.client.scripted(by_script, without_scripts::clean(self, shard, now, kept)).await

@@ -3,8 +3,9 @@ use std::sync::Arc;
 
 use super::clock::StoreClock;
 use super::dimensions::in_window;
-use super::fold::Fold;
+use super::fold::{Fold, add_folded, unconfirmed};
 use super::folding::{self, FoldingFront, FoldingWorker};
+use super::settings::Settings;
 use crate::operations::{self, measured};
 use crate::window::{Addition, Dimensions, Window, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Sample, Timestamp, VisitorId};
@@ -66,14 +67,6 @@ pub struct Once {
     pub first: bool,
     /// What the counter counts, this token included.
     pub count: u64,
-}
-
-/// How dimensions and an instant become a key.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    window: Window,
-    keep: u8,
-    group: Option<&'static str>,
 }
 
 impl WindowCounters {
@@ -169,7 +162,7 @@ impl WindowCounters {
         };
         let all = increments.into_iter().map(addition);
         let fold = Fold::of(all);
-        add_folded(&self.store, &fold).await
+        add_folded(&*self.store, &fold).await
     }
 
     /// Counts a token once in the window of now by the store's clock: see
@@ -309,51 +302,4 @@ impl WindowCounters {
     pub fn folding(&self) -> (FoldingFront, FoldingWorker) {
         folding::pair(Arc::clone(&self.store), self.settings.clone(), self.clock.clone())
     }
-}
-
-impl Settings {
-    /// The window of an instant, to be counted in while it is kept, and as long before.
-    pub(super) fn at(&self, dimensions: &Dimensions, at: Timestamp) -> WindowKey {
-        let group = self.group.and_then(|name| dimensions.group(name)).map(Arc::from);
-        let width = self.window.as_seconds();
-        let span = self.window.span(at);
-        let kept = u64::from(width) * u64::from(self.keep);
-        let expiry = span.end.plus(kept);
-        let counter = dimensions.key(width, span.start).into();
-        WindowKey { counter, group, width, start: span.start, expiry, open: span.start.minus(kept)..expiry }
-    }
-
-    /// The window of what is taken for now, to be counted in while it is the current one.
-    pub(super) fn now(&self, dimensions: &Dimensions, now: Timestamp) -> WindowKey {
-        WindowKey { open: self.window.span(now), ..self.at(dimensions, now) }
-    }
-
-    /// Those of all windows that are kept, ascending.
-    fn keys(&self, dimensions: &Dimensions, now: Timestamp) -> Vec<WindowKey> {
-        let width = u64::from(self.window.as_seconds());
-        let current = self.window.span(now).start.as_unix();
-        let earlier = |windows: u8| {
-            let start = current.checked_sub(width * u64::from(windows))?;
-            Some(self.at(dimensions, Timestamp::from_unix(start)))
-        };
-        (0..=self.keep).rev().filter_map(earlier).collect()
-    }
-}
-
-/// Adds what was folded, and answers each that was.
-pub(super) async fn add_folded(store: &dyn WindowStore, fold: &Fold) -> Vec<Result<u64, Error>> {
-    let mut answers = Vec::new();
-    let added = measured("increment_many", async {
-        let added = store.add(&fold.additions).await;
-        answers = added.into_iter().map(|answer| answer.map_err(unconfirmed)).collect();
-        // The call as a whole went as its worst part did.
-        answers.iter().find_map(|answer| answer.as_ref().err().cloned()).map_or(Ok(()), Err)
-    });
-    drop(added.await);
-    fold.unfold(&answers)
-}
-
-/// What was sent may have been done, and here that means something else than elsewhere.
-fn unconfirmed(error: Error) -> Error {
-    if *error.kind() == ErrorKind::Unavailable { error.of_kind(ErrorKind::Unconfirmed) } else { error }
 }

@@ -1,7 +1,8 @@
 use std::collections::HashMap;
 
-use crate::Error;
-use crate::window::{Addition, WindowKey};
+use crate::operations::measured;
+use crate::window::{Addition, WindowKey, WindowStore};
+use crate::{Error, ErrorKind};
 
 /// Several additions as few: one for each key, and which of them each belongs to.
 #[derive(Debug)]
@@ -33,10 +34,28 @@ impl Fold {
         let answer = |(place, sum): &(usize, u64)| match answers.get(*place) {
             Some(Ok(count)) => Ok(count.saturating_sub(self.additions[*place].amount).saturating_add(*sum)),
             Some(Err(error)) => Err(error.clone()),
-            None => Err(Error::new(crate::ErrorKind::Unconfirmed).caused_by("the store answered too little")),
+            None => Err(Error::new(ErrorKind::Unconfirmed).caused_by("the store answered too little")),
         };
         self.places.iter().map(answer).collect()
     }
+}
+
+/// Adds what was folded, and answers each that was.
+pub(super) async fn add_folded(store: &dyn WindowStore, fold: &Fold) -> Vec<Result<u64, Error>> {
+    let mut answers = Vec::new();
+    let added = measured("increment_many", async {
+        let added = store.add(&fold.additions).await;
+        answers = added.into_iter().map(|answer| answer.map_err(unconfirmed)).collect();
+        // The call as a whole went as its worst part did.
+        answers.iter().find_map(|answer| answer.as_ref().err().cloned()).map_or(Ok(()), Err)
+    });
+    drop(added.await);
+    fold.unfold(&answers)
+}
+
+/// What was sent may have been done, and here that means something else than elsewhere.
+pub(super) fn unconfirmed(error: Error) -> Error {
+    if *error.kind() == ErrorKind::Unavailable { error.of_kind(ErrorKind::Unconfirmed) } else { error }
 }
 
 #[cfg(test)]
@@ -44,7 +63,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::window::WindowStore;
     use crate::{MemoryStore, Timestamp};
 
     fn addition(counter: u8, amount: u64) -> Addition {

@@ -1,12 +1,12 @@
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 
 use super::clock::StoreClock;
-use super::counters::{Settings, add_folded};
-use super::fold::Fold;
-use std::sync::Arc;
+use super::fold::{Fold, add_folded};
+use super::settings::Settings;
 
 use crate::window::{Addition, Dimensions, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp};
@@ -130,7 +130,7 @@ impl FoldingWorker {
             let (additions, answers): (Vec<_>, Vec<_>) =
                 waiting.drain(..).map(|Waiting { addition, answer }| (addition, answer)).unzip();
             let fold = Fold::of(additions);
-            for (answer, waiting) in add_folded(&self.store, &fold).await.into_iter().zip(answers) {
+            for (answer, waiting) in add_folded(&*self.store, &fold).await.into_iter().zip(answers) {
                 // Who went away does not want to know.
                 drop(waiting.send(answer));
             }

@@ -1,0 +1,41 @@
+use std::sync::Arc;
+
+use super::{Dimensions, Window, WindowKey};
+use crate::Timestamp;
+
+/// How dimensions and an instant become a key.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) window: Window,
+    pub(super) keep: u8,
+    pub(super) group: Option<&'static str>,
+}
+
+impl Settings {
+    /// The window of an instant, to be counted in while it is kept, and as long before.
+    pub(super) fn at(&self, dimensions: &Dimensions, at: Timestamp) -> WindowKey {
+        let group = self.group.and_then(|name| dimensions.group(name)).map(Arc::from);
+        let width = self.window.as_seconds();
+        let span = self.window.span(at);
+        let kept = u64::from(width) * u64::from(self.keep);
+        let expiry = span.end.plus(kept);
+        let counter = dimensions.key(width, span.start).into();
+        WindowKey { counter, group, width, start: span.start, expiry, open: span.start.minus(kept)..expiry }
+    }
+
+    /// The window of what is taken for now, to be counted in while it is the current one.
+    pub(super) fn now(&self, dimensions: &Dimensions, now: Timestamp) -> WindowKey {
+        WindowKey { open: self.window.span(now), ..self.at(dimensions, now) }
+    }
+
+    /// Those of all windows that are kept, ascending.
+    pub(super) fn keys(&self, dimensions: &Dimensions, now: Timestamp) -> Vec<WindowKey> {
+        let width = u64::from(self.window.as_seconds());
+        let current = self.window.span(now).start.as_unix();
+        let earlier = |windows: u8| {
+            let start = current.checked_sub(width * u64::from(windows))?;
+            Some(self.at(dimensions, Timestamp::from_unix(start)))
+        };
+        (0..=self.keep).rev().filter_map(earlier).collect()
+    }
+}
