@@ -151,32 +151,11 @@
 //! outage, or when its counter is forgotten: then a cache may do without asking for a tenth of the time
 //! since the range ended, an hour at most. Nothing else may be kept.
 
-mod shape;
+mod status;
 mod problem;
-mod headers;
-mod origin;
-mod attempts;
-mod session;
-mod cookie;
-mod access;
-mod entry;
-mod query;
-mod fresh;
 mod options;
+mod access;
 mod api;
-mod live;
-mod export;
-#[cfg(feature = "forecast")]
-mod forecast;
-mod prometheus;
-mod badge;
-#[cfg(feature = "openapi")]
-mod openapi;
-#[cfg(feature = "openapi")]
-mod explore;
-mod explain;
-#[cfg(feature = "dashboard")]
-mod chart;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 
@@ -192,9 +171,15 @@ pub use options::Options;
 
 use crate::Rules;
 use crate::closure::Closure;
-use badge::Pictures;
-use live::Live;
-use prometheus::Source;
+use access::headers;
+use api::badge::{self, Pictures};
+#[cfg(feature = "forecast")]
+use api::forecast;
+use api::live::{self, Live};
+use api::metrics::{self, Source};
+use api::{explain, export, numbers};
+#[cfg(feature = "openapi")]
+use api::{explore, openapi};
 
 /// One route, to be nested where the site wants it: which of these rules decides about a request.
 ///
@@ -227,8 +212,8 @@ pub fn pictures<S: Store>(
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
     let routes = picture_routes(stats, shown)
-        .fallback(api::nothing_here)
-        .method_not_allowed_fallback(api::wrong_method)
+        .fallback(numbers::nothing_here)
+        .method_not_allowed_fallback(numbers::wrong_method)
         .layer(map_response(headers::for_other_sites));
     access.guard(routes)
 }
@@ -243,25 +228,25 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
     let live = Live::new(stats.clone(), options);
     let live = Router::new().route("/api/live", get(live::live)).with_state(live);
     let source = Source { stats: stats.clone(), access: access.clone() };
-    let metrics = Router::new().route("/metrics", get(prometheus::metrics)).with_state(source);
+    let metrics = Router::new().route("/metrics", get(metrics::metrics)).with_state(source);
     let pictures = picture_routes(stats.clone(), |_| true);
     let routes = Router::new()
-        .route("/api", get(api::index))
-        .route("/api/counters", get(api::counters).delete(api::forget))
-        .route("/api/series", get(api::series))
-        .route("/api/total", get(api::total))
-        .route("/api/lifetimes", get(api::lifetimes))
-        .route("/api/top", get(api::top))
-        .route("/api/uniques", get(api::uniques))
-        .route("/api/ledger", get(api::ledger))
-        .route("/api/health", get(api::health))
+        .route("/api", get(numbers::index))
+        .route("/api/counters", get(numbers::counters).delete(numbers::forget))
+        .route("/api/series", get(numbers::series))
+        .route("/api/total", get(numbers::total))
+        .route("/api/lifetimes", get(numbers::lifetimes))
+        .route("/api/top", get(numbers::top))
+        .route("/api/uniques", get(numbers::uniques))
+        .route("/api/ledger", get(numbers::ledger))
+        .route("/api/health", get(numbers::health))
         .route("/api/export", get(export::export));
     #[cfg(feature = "forecast")]
     let routes = routes.route("/api/forecast", get(forecast::forecast));
     #[cfg(feature = "dashboard")]
     let routes = routes.merge(dashboard::routes());
     #[cfg(not(feature = "dashboard"))]
-    let routes = routes.route("/", get(api::index));
+    let routes = routes.route("/", get(numbers::index));
     #[cfg(feature = "openapi")]
     let routes = routes.route("/api/openapi.json", get(openapi::openapi));
     #[cfg(feature = "openapi")]
@@ -271,8 +256,8 @@ pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) 
         .merge(live)
         .merge(metrics)
         .merge(pictures)
-        .fallback(api::nothing_here)
-        .method_not_allowed_fallback(api::wrong_method);
+        .fallback(numbers::nothing_here)
+        .method_not_allowed_fallback(numbers::wrong_method);
     access.guard(routes)
 }
 

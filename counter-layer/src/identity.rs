@@ -18,7 +18,7 @@ use counter_core::Secret;
 use counter_core::{Recorder, Salt, SaltError, Timestamp, VisitorId, VisitorKey};
 use http::{HeaderName, HeaderValue};
 
-use crate::agent::Digest;
+use crate::classify::Digest;
 use crate::closure::Closure;
 
 /// What makes two requests those of one visitor.
@@ -323,7 +323,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::agent::UserAgents;
+    use crate::classify::UserAgents;
 
     fn request(address: &str, headers: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::get("/a?b");

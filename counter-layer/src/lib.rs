@@ -39,19 +39,9 @@
 
 mod request;
 mod closure;
-mod prefetch;
-mod agent;
+mod classify;
 mod identity;
 mod rules;
-mod page;
-mod route;
-mod outcome;
-mod facet;
-mod delivery;
-mod visit;
-mod guard;
-mod future;
-mod service;
 mod layer;
 
 #[cfg(feature = "limit")]
@@ -60,22 +50,16 @@ mod limit;
 pub mod admin;
 pub mod guide;
 
-pub use delivery::Delivery;
-pub use facet::Facet;
-pub use future::ResponseFuture;
 pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };
 pub use ipnet;
-pub use layer::AccessCounterLayer;
+pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{
     EmptyRefusal, LimitFuture, LimitKey, PolicyNameError, ProblemRefusal, Refusal, StoreAway, WindowLimit,
     WindowLimitLayer,
 };
-pub use outcome::Outcome;
 pub use rules::{
     Decision, Explanation, PatternError, PatternKind, Reason, Rule, Rules, RulesBuilder, RulesError,
 };
-pub use service::AccessCounter;
-pub use visit::Visit;

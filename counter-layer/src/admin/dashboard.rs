@@ -1,16 +1,17 @@
 //! The pages for people: complete as they are served, and kept up to date by a small script.
 
+pub(crate) mod format;
+mod chart;
+mod view;
+mod reader;
+mod period;
 mod assets;
 mod controls;
-mod glance;
-mod listing;
-mod outlook;
-mod page;
-mod period;
+mod summary;
+mod table;
+mod forecast;
 mod plot;
-mod reader;
-pub(super) mod text;
-mod view;
+mod page;
 
 use askama::Template;
 use axum::extract::{OriginalUri, RawQuery, State};
@@ -20,7 +21,7 @@ use axum::{Extension, Router};
 use counter_core::{Error, ErrorKind, Stats, Store, Timestamp};
 use http::{StatusCode, Uri};
 
-use super::session::LoggedIn;
+use super::access::LoggedIn;
 use page::{Counter, Moving, Parts, Site, Trouble};
 use reader::Reader;
 use view::{Page, View};

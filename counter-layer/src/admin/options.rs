@@ -16,8 +16,8 @@ use futures_util::future::{BoxFuture, Shared};
 /// ```
 #[derive(Clone)]
 pub struct Options {
-    pub(super) listeners: usize,
-    pub(super) live_until: Shared<BoxFuture<'static, ()>>,
+    pub(crate) listeners: usize,
+    pub(crate) live_until: Shared<BoxFuture<'static, ()>>,
 }
 
 impl Options {

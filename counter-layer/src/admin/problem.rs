@@ -5,11 +5,11 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
-use super::shape::{Health, Ledger};
+use super::status::{Health, Ledger};
 
 /// Why a question is not answered: a status, and a body that says what to do.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     retry_after: Option<u64>,
     details: Box<Details>,
@@ -20,7 +20,7 @@ pub(super) struct Problem {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Problem))]
-pub(super) struct Details {
+pub(crate) struct Details {
     #[serde(rename = "type")]
     kind: &'static str,
     /// What the status means.
@@ -61,42 +61,42 @@ impl Problem {
         Self { status, retry_after: None, details: Box::new(details) }
     }
 
-    pub(super) fn unauthorized(detail: &str) -> Self {
+    pub(crate) fn unauthorized(detail: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)
     }
 
-    pub(super) fn forbidden() -> Self {
+    pub(crate) fn forbidden() -> Self {
         Self::new(StatusCode::FORBIDDEN, "you may not see the statistics")
     }
 
-    pub(super) fn out_of_scope() -> Self {
+    pub(crate) fn out_of_scope() -> Self {
         Self::new(StatusCode::FORBIDDEN, "you may see the statistics and not forget counters")
     }
 
-    pub(super) fn another_origin() -> Self {
+    pub(crate) fn another_origin() -> Self {
         Self::new(StatusCode::FORBIDDEN, "a page of another origin may change nothing here")
     }
 
     /// Also to somebody who shows what is right: it is not compared.
-    pub(super) fn too_many_attempts(wait: u64) -> Self {
+    pub(crate) fn too_many_attempts(wait: u64) -> Self {
         let detail = "too many logins have failed, and this one was not looked at: try again later";
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
     }
 
-    pub(super) fn too_many_listeners(most: usize) -> Self {
+    pub(crate) fn too_many_listeners(most: usize) -> Self {
         let detail = format!("{most} listeners are served already");
         Self { retry_after: Some(30), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
-    pub(super) fn nothing_here() -> Self {
+    pub(crate) fn nothing_here() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is no such page of the statistics")
     }
 
-    pub(super) fn wrong_method() -> Self {
+    pub(crate) fn wrong_method() -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "this page has other methods, which `Allow` names")
     }
 
-    pub(super) fn unknown_counter(counter: &CounterName) -> Self {
+    pub(crate) fn unknown_counter(counter: &CounterName) -> Self {
         let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such counter");
         problem.details.parameter = Some("counter".to_owned());
         problem.details.value = Some(counter.to_string());
@@ -104,7 +104,7 @@ impl Problem {
     }
 
     /// A parameter that cannot be understood; `value` is missing when the parameter is.
-    pub(super) fn parameter(
+    pub(crate) fn parameter(
         detail: impl Into<String>,
         parameter: &str,
         value: Option<&str>,
@@ -118,7 +118,7 @@ impl Problem {
     }
 
     /// What a read failed with.
-    pub(super) fn of<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
+    pub(crate) fn of<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
         match error.kind() {
             ErrorKind::TooManyBuckets { asked, most } => {
                 let allowed = format!("ranges of at most {most} buckets, over all counters");
@@ -140,18 +140,18 @@ impl Problem {
 
     /// Why there is no forecast.
     #[cfg(feature = "forecast")]
-    pub(super) fn no_forecast(refused: &counter_core::ForecastError) -> Self {
+    pub(crate) fn no_forecast(refused: &counter_core::ForecastError) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
     }
 
-    pub(super) fn without_the_store<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
+    pub(crate) fn without_the_store<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
         problem.details.health = Some(stats.health().into());
         problem.details.ledger = Some(stats.ledger().into());
         problem
     }
 
-    pub(super) fn details(&self) -> &Details {
+    pub(crate) fn details(&self) -> &Details {
         &self.details
     }
 }

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use ipnet::IpNet;
 
 use super::{Forwarded, RequestHead, Told};
-use crate::agent::Digest;
+use crate::classify::Digest;
 use crate::request;
 
 /// A visitor is a client's address and its user agent, for one epoch.

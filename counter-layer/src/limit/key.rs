@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use counter_core::{Dimensions, Secret};
 
-use crate::agent::Digest;
+use crate::classify::Digest;
 use crate::closure::Closure;
 use crate::{Identity, IdentityError, RequestHead};
 

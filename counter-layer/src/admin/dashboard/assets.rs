@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode};
 
-use super::super::problem::Problem;
+use crate::admin::problem::Problem;
 
 const STYLE: &str = include_str!("../../../templates/dashboard/style.css");
 const SCRIPT: &str = include_str!("../../../templates/dashboard/script.js");

@@ -4,15 +4,15 @@ use askama::Template;
 use counter_core::{CounterName, Error, Retention, Stats, Store, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
-use super::super::chart::{self, Chart};
 use super::assets;
+use super::chart::{self, Chart};
 use super::controls::Controls;
-use super::glance::{Glance, Status};
-use super::listing::Listing;
+use super::format::{self, Change, Style};
 use super::period::Period;
 use super::plot::{Plot, plot};
 use super::reader::Reader;
-use super::text::{self, Change, Style};
+use super::summary::{Glance, Status};
+use super::table::Listing;
 use super::view::{Page, View};
 
 /// The page of the whole site.
@@ -158,13 +158,13 @@ impl Counter {
             controls: Controls::of(stats, view, now),
             name: counter[0].to_string(),
             period: period.name,
-            total: total.map_or_else(text::unknown, text::grouped),
-            change: total.and_then(|total| text::change(total, before)),
-            share: total.zip(first(&hits)).and_then(|(total, hits)| text::share(total, hits)),
+            total: total.map_or_else(format::unknown, format::grouped),
+            change: total.and_then(|total| format::change(total, before)),
+            share: total.zip(first(&hits)).and_then(|(total, hits)| format::share(total, hits)),
             visitors: uniques
                 .and_then(|uniques| uniques.first().copied().flatten())
-                .map(|uniques| text::grouped(uniques.visitors)),
-            lifetime: first(&lifetimes).map_or_else(text::unknown, text::grouped),
+                .map(|uniques| format::grouped(uniques.visitors)),
+            lifetime: first(&lifetimes).map_or_else(format::unknown, format::grouped),
             days,
             days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
             unread: reader.unread(),
@@ -189,7 +189,7 @@ impl Moving {
         let (glance, Plot { chart, outlook }) = try_join(glance, plot(reader, view, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
-        let mut label = format!("{} per {}, {} of them", names.join(", "), text::unit(width), view.span);
+        let mut label = format!("{} per {}, {} of them", names.join(", "), format::unit(width), view.span);
         let ahead = chart.columns.len().saturating_sub(view.span as usize);
         if let Some(prospect) = chart.prospect.as_ref().filter(|_| ahead > 0) {
             label += &format!(", and what is {} in the next {ahead}", prospect.name);
@@ -221,7 +221,7 @@ impl Frame {
             zone: view.but(|view| view.utc = !view.utc),
             utc: view.utc,
             logout: view.logout(),
-            beginning: text::beginning(&stats.grid().counts),
+            beginning: format::beginning(&stats.grid().counts),
         }
     }
 }
@@ -240,10 +240,10 @@ async fn days<S: Store>(
     let Some(series) = series.into_iter().next().flatten() else { return Ok(Vec::new()) };
     let most = series.samples.iter().map(|sample| sample.count).max().unwrap_or_default();
     let day = |sample: &counter_core::Sample| Day {
-        iso: text::iso(sample.start),
-        text: text::instant(sample.start, Style::of(kept.precision)),
-        total: text::grouped(sample.count),
-        percent: text::percent(sample.count, most),
+        iso: format::iso(sample.start),
+        text: format::instant(sample.start, Style::of(kept.precision)),
+        total: format::grouped(sample.count),
+        percent: format::percent(sample.count, most),
         is_open: sample.start == today,
     };
     Ok(series.samples.iter().rev().map(day).collect())

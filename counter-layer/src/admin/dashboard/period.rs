@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use counter_core::{CounterName, Error, Precision, Precisions, Retention, Store, Timestamp, Uniques};
 
+use super::format;
 use super::reader::{self, Reader};
-use super::text;
 
 /// Seconds of a day.
 const DAY: u32 = 86_400;
@@ -57,7 +57,7 @@ impl Period {
             let longest = kept.iter().min_by_key(oldest).unwrap_or(some);
             let range = oldest(&longest)..longest.precision.bucket(now).end();
             let length = range.end.as_unix() - range.start.as_unix();
-            let name = format!("in the last {}", text::span(length));
+            let name = format!("in the last {}", format::span(length));
             return Self { name, precision: longest.precision, range, before: None };
         };
         let yesterday = midnight.minus(DAY.into());

@@ -5,8 +5,8 @@ use std::ops::Range;
 use counter_core::{Error, Precision, Retention, Sample, Series, Store, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
-use super::super::chart::{self, Chart, Line, Outlook, Point};
-use super::outlook::{self, Foresight};
+use super::chart::{self, Chart, Line, Outlook, Point};
+use super::forecast::{self, Foresight};
 use super::reader::Reader;
 use super::view::View;
 
@@ -53,7 +53,7 @@ pub(super) async fn plot<S: Store>(
         read(kept),
         try_join_all(coarser().map(read)),
         visitors(reader, view, &starts, now),
-        outlook::read(stats, view, until),
+        forecast::read(stats, view, until),
     )
     .await?;
     let mut since: Vec<_> =

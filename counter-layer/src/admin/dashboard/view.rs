@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use counter_core::{CounterName, Precisions, Retention, Timestamp};
 
-use super::super::query;
+use crate::admin::api::query;
 
 /// Lines that a chart has at most.
 pub(crate) const LINES: usize = 6;

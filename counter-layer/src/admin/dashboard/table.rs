@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use counter_core::{CounterName, Error, Series, Store, Timestamp};
 use futures_util::future::try_join4;
 
-use super::super::chart;
-use super::glance::is_page;
+use super::chart;
+use super::format::{self, Change};
 use super::period::Period;
 use super::reader::Reader;
-use super::text::{self, Change};
+use super::summary::is_page;
 use super::view::{HITS, Sort, View};
 
 /// Rows on a page of the table.
@@ -95,11 +95,11 @@ impl Listing {
         let wanted = view.search.to_lowercase();
         entries.retain(|entry| wanted.is_empty() || entry.name.to_lowercase().contains(&wanted));
         let mut note = is_cut
-            .then(|| format!("Only the first {} counters are looked at.", text::grouped(COUNTERS as u64)));
+            .then(|| format!("Only the first {} counters are looked at.", format::grouped(COUNTERS as u64)));
         if !order(reader, view, period, &mut entries).await? {
             note = Some(format!(
                 "By hits, since visitors are compared among {} counters at most: search for fewer.",
-                text::grouped(period.comparable(&reader.stats.grid().visitors) as u64)
+                format::grouped(period.comparable(&reader.stats.grid().visitors) as u64)
             ));
         }
 
@@ -109,7 +109,7 @@ impl Listing {
         let first = leaf * ROWS + 1;
         let shown = match matching {
             0 => "No counter".to_owned(),
-            _ => format!("{first}–{} of {}", first + entries.len() - 1, text::grouped(matching as u64)),
+            _ => format!("{first}–{} of {}", first + entries.len() - 1, format::grouped(matching as u64)),
         };
         Ok(Self {
             columns: headings(view, period),
@@ -198,18 +198,18 @@ async fn rows<S: Store>(
             spark: chart::spark(&counts),
             spark_label: format!(
                 "between {} and {}",
-                text::grouped(least.unwrap_or_default()),
-                text::grouped(most.unwrap_or_default())
+                format::grouped(least.unwrap_or_default()),
+                format::grouped(most.unwrap_or_default())
             ),
             name: entry.name.to_string(),
-            total: entry.total.map_or_else(text::unknown, text::grouped),
-            share: entry.total.zip(hits).and_then(|(total, hits)| text::share(total, hits)),
+            total: entry.total.map_or_else(format::unknown, format::grouped),
+            share: entry.total.zip(hits).and_then(|(total, hits)| format::share(total, hits)),
             // The counters of facets have none.
             visitors: visitors(place)
                 .filter(|uniques| uniques.visitors > 0 || is_page(&entry.name))
-                .map(|uniques| text::grouped(uniques.visitors)),
-            change: entry.total.and_then(|total| text::change(total, before)),
-            lifetime: lifetime.map_or_else(text::unknown, text::grouped),
+                .map(|uniques| format::grouped(uniques.visitors)),
+            change: entry.total.and_then(|total| format::change(total, before)),
+            lifetime: lifetime.map_or_else(format::unknown, format::grouped),
         });
     }
     Ok(rows)
@@ -229,14 +229,14 @@ fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
     let top = |(name, total): &(&CounterName, u64)| Top {
         name: name.to_string(),
         address: view.counter(name),
-        total: text::grouped(*total),
-        percent: text::percent(*total, most),
+        total: format::grouped(*total),
+        percent: format::percent(*total, most),
     };
     pages.iter().take(TOP).map(top).collect()
 }
 
 fn headings(view: &View, period: &Period) -> Vec<Heading> {
-    let precision = text::span(u64::from(view.precision.precision.as_seconds()));
+    let precision = format::span(u64::from(view.precision.precision.as_seconds()));
     let columns = [
         ("name", "Counter".to_owned(), Some(Sort::Name), "name"),
         ("spark", format!("{} × {precision}", view.span), None, "wide"),

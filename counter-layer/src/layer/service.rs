@@ -4,8 +4,8 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
+use super::guard::{Counting, Guard};
 use crate::ResponseFuture;
-use crate::guard::{Counting, Guard};
 
 /// The service that [`AccessCounterLayer`](crate::AccessCounterLayer) makes of another one.
 #[derive(Clone, Debug)]

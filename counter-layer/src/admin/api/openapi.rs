@@ -8,21 +8,22 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::export::Line;
-use super::problem::Details;
-use super::{api, fresh, shape};
+use super::{caching, numbers, response};
+use crate::admin::problem::Details;
+use crate::admin::status;
 
 /// What is told of one method of one path.
-pub(super) struct Route {
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
-    pub(super) summary: &'static str,
-    pub(super) parameters: &'static [(&'static str, Times)],
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) parameters: &'static [(&'static str, Times)],
     answers: &'static [(&'static str, Answer)],
 }
 
 /// How often a parameter stands in a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Times {
+pub(crate) enum Times {
     Once,
     AtMostOnce,
     /// As often as one likes, and at least once.
@@ -51,7 +52,7 @@ const ROOT: (&str, &[(&str, Answer)]) = if cfg!(feature = "dashboard") {
     ("The paths that can be read", &[("200", Json("Index"))])
 };
 
-pub(super) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[Route] = &[
     Route { method: "get", path: "/", summary: ROOT.0, parameters: &[], answers: ROOT.1 },
     Route {
         method: "get",
@@ -212,13 +213,13 @@ pub(super) const ROUTES: &[Route] = &[
     },
 ];
 
-pub(super) async fn openapi<S: Store>(
+pub(crate) async fn openapi<S: Store>(
     State(stats): State<Stats<S>>,
     OriginalUri(uri): OriginalUri,
     asked: HeaderMap,
 ) -> Response {
     let mount = uri.path().strip_suffix("/api/openapi.json").unwrap_or_default();
-    fresh::answer(&asked, None, &describe(mount, stats.grid()))
+    caching::answer(&asked, None, &describe(mount, stats.grid()))
 }
 
 fn describe(mount: &str, grid: &Grid) -> Value {
@@ -255,16 +256,16 @@ fn describe(mount: &str, grid: &Grid) -> Value {
 
 fn schemas() -> Map<String, Value> {
     let mut all = Vec::new();
-    add::<api::Index>(&mut all);
-    add::<shape::Counters>(&mut all);
-    add::<shape::OneOrMore>(&mut all);
-    add::<shape::Total>(&mut all);
-    add::<shape::Lifetimes>(&mut all);
-    add::<shape::Top>(&mut all);
-    add::<shape::Uniques>(&mut all);
+    add::<numbers::Index>(&mut all);
+    add::<response::Counters>(&mut all);
+    add::<response::OneOrMore>(&mut all);
+    add::<response::Total>(&mut all);
+    add::<response::Lifetimes>(&mut all);
+    add::<response::Top>(&mut all);
+    add::<response::Uniques>(&mut all);
     #[cfg(feature = "forecast")]
     add::<super::forecast::Forecast>(&mut all);
-    add::<shape::Standing>(&mut all);
+    add::<status::Standing>(&mut all);
     add::<Line<'_>>(&mut all);
     add::<Details>(&mut all);
     let json = |schema| serde_json::to_value(schema).expect("a schema has a form in JSON");

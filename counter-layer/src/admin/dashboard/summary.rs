@@ -5,11 +5,11 @@ use std::time::Duration;
 use counter_core::{CounterName, Error, Health, Ledger, Store, Timestamp};
 use futures_util::future::try_join4;
 
+use super::format::{self, Change};
 use super::period::Period;
 use super::reader::{self, Reader};
-use super::text::{self, Change};
 use super::view::HITS;
-use crate::facet::{AGENTS, METHODS, STATUSES};
+use crate::layer::{AGENTS, METHODS, STATUSES};
 
 /// Over how many seconds hits per second are told.
 const RECENT: u64 = 10;
@@ -64,12 +64,12 @@ impl Glance {
         };
         let (hits, answers, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
         Ok(Self {
-            rate: recent.map_or_else(text::unknown, |recent| text::rate(recent, seconds)),
-            recent: text::about(seconds),
+            rate: recent.map_or_else(format::unknown, |recent| format::rate(recent, seconds)),
+            recent: format::about(seconds),
             period: period.name.clone(),
-            total: hits.map_or_else(text::unknown, text::grouped),
-            change: hits.and_then(|hits| text::change(hits, before.first().copied().unwrap_or_default())),
-            visitors: uniques.map(|uniques| text::grouped(uniques.visitors)),
+            total: hits.map_or_else(format::unknown, format::grouped),
+            change: hits.and_then(|hits| format::change(hits, before.first().copied().unwrap_or_default())),
+            visitors: uniques.map(|uniques| format::grouped(uniques.visitors)),
             visitors_error: uniques
                 .map(|uniques| format!("± {:.1} %", uniques.standard_error * 100.0))
                 .unwrap_or_default(),
@@ -81,7 +81,7 @@ impl Glance {
 }
 
 fn share(part: Option<u64>, whole: Option<u64>) -> Option<String> {
-    text::share(part?, whole?)
+    format::share(part?, whole?)
 }
 
 /// The hits of the last seconds that are complete, and how many seconds these are.
@@ -112,31 +112,32 @@ pub(super) fn is_page(name: &CounterName) -> bool {
 impl Status {
     pub(super) fn of(ledger: &Ledger, health: &Health) -> Self {
         let (hits, mut said, mut is_loud) = (ledger.hits, Vec::new(), false);
-        let pending = text::grouped(health.pending);
+        let pending = format::grouped(health.pending);
         match (health.failing_for, health.stalled_for) {
             (Some(failing), _) => {
                 is_loud = failing >= PATIENCE;
                 let cause = health.last_error.as_deref().unwrap_or("no reason is known");
-                let since = text::about(failing.as_secs());
+                let since = format::about(failing.as_secs());
                 said.push(format!(
                     "The store has taken nothing for {since} ({cause}); {pending} hits wait for it, and none of them is lost."
                 ));
             }
             (None, Some(stalled)) => {
                 is_loud = true;
-                let since = text::about(stalled.as_secs());
+                let since = format::about(stalled.as_secs());
                 said.push(format!(
                     "Nothing has been sent to the store for {since}, and {pending} hits wait: the future of `Counters::run` is not polled, or has ended."
                 ));
             }
             (None, None) => said.push(format!(
                 "All is well: this process has counted {} requests, and {pending} counts are on their way to the store.",
-                text::grouped(ledger.requests.recorded)
+                format::grouped(ledger.requests.recorded)
             )),
         }
         if let Some(skew) = health.clock_off() {
             is_loud = true;
-            let (by, way) = (text::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
+            let (by, way) =
+                (format::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
             said.push(format!(
                 "The clock of this machine is {by} {way} the store's, so its hits count in the wrong buckets."
             ));
@@ -157,11 +158,11 @@ impl Status {
         ] {
             if count > 0 {
                 is_loud = true;
-                said.push(format!("{} hits {what}.", text::grouped(count)));
+                said.push(format!("{} hits {what}.", format::grouped(count)));
             }
         }
         if hits.overflow > 0 {
-            let overflow = text::grouped(hits.overflow);
+            let overflow = format::grouped(hits.overflow);
             said.push(format!("{overflow} hits found no free counter and are under {}.", CounterName::OTHER));
         }
         Self { is_loud, text: said.join(" ") }

@@ -3,15 +3,15 @@ use axum::extract::{RawQuery, State};
 use counter_core::{ForecastError, Method, Stats, Store, Timestamp};
 use serde::Serialize;
 
-use super::api::known;
-use super::problem::Problem;
+use super::numbers::known;
 use super::query::Query;
-use super::shape::Sample;
+use super::response::Sample;
+use crate::admin::problem::Problem;
 
 /// What a counter is expected to count, and how far off that would have been before.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub(super) struct Forecast {
+pub(crate) struct Forecast {
     counter: String,
     precision: u32,
     /// Finished buckets that it was made of.
@@ -53,7 +53,7 @@ const HORIZON: usize = 12;
 /// A store lags behind by about so many seconds.
 const LAG: u64 = 2;
 
-pub(super) async fn forecast<S: Store>(
+pub(crate) async fn forecast<S: Store>(
     State(stats): State<Stats<S>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Forecast>, Problem> {

@@ -7,15 +7,15 @@ use std::time::Duration;
 use counter_core::{Agent, Counter, Hit, Recorder, Skip, Timestamp};
 use http::{HeaderValue, Request};
 
-use crate::agent::UserAgents;
+use super::facet::Facets;
+use super::page::{Page, Pages, Verdict};
+use super::route::KnownRoute;
+use super::visit::{OnCounted, Then};
+use crate::classify::UserAgents;
+use crate::classify::is_prefetch;
 use crate::closure::Closure;
-use crate::facet::Facets;
 use crate::identity::{RequestHead, Visitors};
-use crate::page::{Page, Pages, Verdict};
-use crate::prefetch::is_prefetch;
 use crate::request::{self, Route};
-use crate::route::KnownRoute;
-use crate::visit::{OnCounted, Then};
 use crate::{Delivery, Outcome, Visit};
 
 /// What one layer and its services share.

@@ -2,7 +2,7 @@
 
 use counter_core::{Precision, Timestamp};
 
-use super::super::dashboard::text::{self, Style};
+use super::super::format::{self, Style};
 use super::{Frame, fixed};
 
 /// A mark of the axis of counts.
@@ -43,7 +43,7 @@ pub(super) fn scale(most: u64) -> (u64, u64) {
 
 /// Marks from 0 to the end, so far apart.
 pub(super) fn counts(step: u64, frame: &Frame) -> Vec<Tick> {
-    let mark = |tick| Tick { y: fixed(frame.y(tick * step)), text: text::short(tick * step) };
+    let mark = |tick| Tick { y: fixed(frame.y(tick * step)), text: format::short(tick * step) };
     (0..=frame.top / step).map(mark).collect()
 }
 
@@ -80,7 +80,7 @@ pub(super) fn times(starts: &[Timestamp], precision: Precision, frame: &Frame) -
                 },
                 unix: start.as_unix(),
                 style: style.name(),
-                text: text::instant(*start, style),
+                text: format::instant(*start, style),
                 minor: mark % 2 == 1,
             }
         })

@@ -4,18 +4,18 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::Serialize;
 
-use super::problem::Problem;
 use super::query::Query;
+use crate::admin::problem::Problem;
 use crate::{Decision, Rules};
 
 #[derive(Debug, Serialize)]
-pub(super) struct Explained {
+pub(crate) struct Explained {
     decision: &'static str,
     counter: Option<String>,
     reason: String,
 }
 
-pub(super) async fn explain(
+pub(crate) async fn explain(
     State(rules): State<Arc<Rules>>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Explained>, Problem> {

@@ -15,11 +15,11 @@ use sha2::Sha256;
 
 /// Signs sessions with one token, and knows them again.
 #[derive(Clone)]
-pub(super) struct Sessions(Hmac<Sha256>);
+pub(crate) struct Sessions(Hmac<Sha256>);
 
 /// A session whose signature may be anybody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     /// What is signed.
     body: &'a str,
     signature: [u8; 32],
@@ -28,7 +28,7 @@ pub(super) struct Claim<'a> {
 
 /// Left in a request that came in by a session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LoggedIn;
+pub(crate) struct LoggedIn;
 
 /// What nothing else that the token may sign begins with.
 const LABEL: &[u8] = b"counter-layer admin session 1:";
@@ -37,13 +37,13 @@ const BODY: usize = 16 + 1 + 32;
 const SIGNATURE: usize = 64;
 
 impl Sessions {
-    pub(super) fn new(token: &str) -> Self {
+    pub(crate) fn new(token: &str) -> Self {
         let key = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("a key of any length will do");
         Self(key.chain_update(LABEL))
     }
 
     /// A session from now on; none when the operating system has no randomness to give.
-    pub(super) fn begin(&self, now: Timestamp, lifetime: Duration) -> Option<String> {
+    pub(crate) fn begin(&self, now: Timestamp, lifetime: Duration) -> Option<String> {
         // Nobody guesses a session by guessing a token, even when it is known when the session began.
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).ok()?;
@@ -56,7 +56,7 @@ impl Sessions {
     }
 
     /// Whether the session was signed with this token.
-    pub(super) fn signed(&self, claim: &Claim<'_>) -> bool {
+    pub(crate) fn signed(&self, claim: &Claim<'_>) -> bool {
         // It compares in constant time.
         self.0.clone().chain_update(claim.body).verify_slice(&claim.signature).is_ok()
     }
@@ -64,7 +64,7 @@ impl Sessions {
 
 impl<'a> Claim<'a> {
     /// What looks like a session, and is not over.
-    pub(super) fn read(text: &'a str, now: Timestamp) -> Option<Self> {
+    pub(crate) fn read(text: &'a str, now: Timestamp) -> Option<Self> {
         let (body, signature) = text.split_at_checked(BODY)?;
         let signature = signature.strip_prefix('.').filter(|signature| signature.len() == SIGNATURE)?;
         let (end, nonce) = body.split_once('.').filter(|(end, _)| end.len() == 16)?;
@@ -79,7 +79,7 @@ impl<'a> Claim<'a> {
         Some(Self { body, signature, end }).filter(|claim| now < claim.end)
     }
 
-    pub(super) const fn end(&self) -> Timestamp {
+    pub(crate) const fn end(&self) -> Timestamp {
         self.end
     }
 }

@@ -12,7 +12,7 @@ const NAME: &str = "counter_session";
 const MOST: usize = 4;
 
 /// What cookies of this name hold.
-pub(super) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+pub(crate) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.filter(|(name, _)| *name == NAME).map(|(_, value)| value).take(MOST)
@@ -25,12 +25,12 @@ pub(super) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 /// With `Lax` it goes along where somebody follows a link, which is a `GET` that changes nothing and whose
 /// answer no other site can read or frame. It goes along with no request that changes something, and those are
 /// asked where they come from as well: see [`super::origin`].
-pub(super) fn set(session: &str, parts: &Parts, secure: bool) -> Option<HeaderValue> {
+pub(crate) fn set(session: &str, parts: &Parts, secure: bool) -> Option<HeaderValue> {
     write(session, parts, secure, "")
 }
 
 /// Tells a browser to forget its session.
-pub(super) fn remove(parts: &Parts, secure: bool) -> Option<HeaderValue> {
+pub(crate) fn remove(parts: &Parts, secure: bool) -> Option<HeaderValue> {
     write("", parts, secure, "; Max-Age=0")
 }
 
@@ -50,6 +50,6 @@ fn write(value: &str, parts: &Parts, secure: bool, age: &str) -> Option<HeaderVa
 }
 
 /// What was asked for, before a router took its mount away.
-pub(super) fn original(parts: &Parts) -> &http::Uri {
+pub(crate) fn original(parts: &Parts) -> &http::Uri {
     parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0)
 }

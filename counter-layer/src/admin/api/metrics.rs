@@ -7,13 +7,13 @@ use axum::response::{IntoResponse, Response};
 use counter_core::{Error, Health, Ledger, Stats, Store, Unreadable};
 use http::header::CONTENT_TYPE;
 
-use super::access::Access;
+use crate::admin::access::Access;
 
 /// What a scrape is answered from.
 #[derive(Clone, Debug)]
-pub(super) struct Source<S> {
-    pub(super) stats: Stats<S>,
-    pub(super) access: Access,
+pub(crate) struct Source<S> {
+    pub(crate) stats: Stats<S>,
+    pub(crate) access: Access,
 }
 
 /// The page, one family after the other.
@@ -29,7 +29,7 @@ const NAMED: usize = 20;
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
-pub(super) async fn metrics<S: Store>(State(source): State<Source<S>>) -> Response {
+pub(crate) async fn metrics<S: Store>(State(source): State<Source<S>>) -> Response {
     let Source { stats, access } = source;
     let mut page = Page::default();
     page.process(&stats.ledger(), &stats.health());

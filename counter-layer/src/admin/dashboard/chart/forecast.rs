@@ -1,6 +1,6 @@
 //! What is expected of a line, and what of it was out of the ordinary.
 
-use super::super::dashboard::text;
+use super::super::format;
 use super::{Frame, HEIGHT, Line, Point, fixed, letter, ratio};
 
 /// What is known of what comes.
@@ -85,8 +85,8 @@ impl Outlook {
     pub(super) fn words(&self, place: usize) -> String {
         let point = place.checked_sub(self.first).and_then(|place| self.points.get(place));
         point.map_or_else(String::new, |point| {
-            let (lower, upper) = (text::grouped(point.lower), text::grouped(point.upper));
-            format!("{} ({lower} to {upper})", text::rounded(point.count))
+            let (lower, upper) = (format::grouped(point.lower), format::grouped(point.upper));
+            format!("{} ({lower} to {upper})", format::rounded(point.count))
         })
     }
 

@@ -4,14 +4,14 @@
 //! strokes and text do not, so that a chart reads the same on a telephone as on a wall.
 
 mod axis;
-mod outlook;
+mod forecast;
 
 use counter_core::{Precision, Timestamp};
 
 pub(crate) use axis::{Tick, TimeTick};
-pub(crate) use outlook::{Expected, Outlook, Prospect};
+pub(crate) use forecast::{Expected, Outlook, Prospect};
 
-use super::dashboard::text::{self, Style};
+use super::format::{self, Style};
 
 /// The width of the stretched box.
 pub(crate) const WIDTH: u32 = 1000;
@@ -108,8 +108,8 @@ pub(crate) fn draw(
         .map(|(place, start)| Column {
             x: fixed(frame.left(place)),
             width: fixed(f64::from(WIDTH) / count(frame.buckets)),
-            iso: text::iso(*start),
-            text: text::instant(*start, style),
+            iso: format::iso(*start),
+            text: format::instant(*start, style),
             cells: cells(lines, outlook, place),
         })
         .collect();
@@ -180,9 +180,9 @@ impl Cell {
     fn of(line: &Line, place: usize) -> Self {
         let text = match line.points.get(place) {
             None | Some(Point::Unknown) => "unknown".to_owned(),
-            Some(Point::Whole(count)) => text::grouped(*count),
+            Some(Point::Whole(count)) => format::grouped(*count),
             Some(Point::Ahead) => "still to come".to_owned(),
-            Some(Point::Open(count)) => format!("{} so far", text::grouped(*count)),
+            Some(Point::Open(count)) => format!("{} so far", format::grouped(*count)),
         };
         Self { name: line.name.clone(), text }
     }

@@ -15,11 +15,11 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::sleep;
 
 use super::access::Access;
-use super::attempts::{Judgement, Shown};
 use super::headers::secure;
-use super::problem::Problem;
 use super::session::{Claim, LoggedIn};
+use super::throttle::{Judgement, Shown};
 use super::{cookie, origin};
+use crate::admin::problem::Problem;
 
 /// What a request has shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +45,7 @@ const LOGGED_OUT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8
     begins another.</p></main></html>";
 
 impl Access {
-    pub(super) fn guard(self, routes: Router) -> Router {
+    pub(crate) fn guard(self, routes: Router) -> Router {
         let guard = move |request: Request, next: Next| {
             let access = self.clone();
             async move {

@@ -5,29 +5,29 @@ use counter_core::{CounterName, Precisions, Retention, Timestamp};
 use http::Method;
 
 use super::export::Format;
-use super::problem::Problem;
+use crate::admin::problem::Problem;
 
 /// Counters that one request may name.
-pub(super) const COUNTERS: usize = 100;
+pub(crate) const COUNTERS: usize = 100;
 
 /// The width of the precision of what names none, where it is kept.
-pub(super) const USUAL: u32 = 60;
+pub(crate) const USUAL: u32 = 60;
 
 /// A range of a request.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) range: Range<Timestamp>,
+pub(crate) struct Asked {
+    pub(crate) range: Range<Timestamp>,
     /// Whether nothing was said of its beginning, and more is kept than one answer has.
-    pub(super) cut: bool,
+    pub(crate) cut: bool,
 }
 
 /// The parameters of a request.
 #[derive(Debug)]
-pub(super) struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Reads a query string, in which nothing else than `known` may stand.
-    pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
+    pub(crate) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned();
         // A form sends what was left empty; only these may be empty and mean something.
         let said = |(name, value): &(String, String)| {
@@ -47,7 +47,7 @@ impl Query {
     }
 
     /// The counters asked for: at least one, and not too many.
-    pub(super) fn counters(&self) -> Result<Vec<CounterName>, Problem> {
+    pub(crate) fn counters(&self) -> Result<Vec<CounterName>, Problem> {
         match self.some_counters() {
             Ok(none) if none.is_empty() => {
                 Err(Problem::parameter("a parameter is missing", "counter", None, "the name of a counter"))
@@ -57,7 +57,7 @@ impl Query {
     }
 
     /// The counters asked for, of which there may be none.
-    pub(super) fn some_counters(&self) -> Result<Vec<CounterName>, Problem> {
+    pub(crate) fn some_counters(&self) -> Result<Vec<CounterName>, Problem> {
         let values = self.0.iter().filter(|(name, _)| name == "counter").map(|(_, value)| value);
         let counters: Result<Vec<_>, _> = values.map(|value| name("counter", value)).collect();
         match counters {
@@ -74,38 +74,38 @@ impl Query {
         }
     }
 
-    pub(super) fn counter(&self) -> Result<CounterName, Problem> {
+    pub(crate) fn counter(&self) -> Result<CounterName, Problem> {
         self.one("counter")?;
         Ok(self.counters()?.remove(0))
     }
 
-    pub(super) fn method(&self) -> Result<Method, Problem> {
+    pub(crate) fn method(&self) -> Result<Method, Problem> {
         let Some(value) = self.one("method")? else { return Ok(Method::GET) };
         let allowed = "a method in capitals, such as GET";
         value.parse().map_err(|_| Problem::parameter("not a method", "method", Some(value), allowed))
     }
 
     /// The path of a request, which may be any text.
-    pub(super) fn path(&self) -> Result<&str, Problem> {
+    pub(crate) fn path(&self) -> Result<&str, Problem> {
         let missing = || Problem::parameter("a parameter is missing", "path", None, "the path of a request");
         self.one("path")?.ok_or_else(missing)
     }
 
     /// The template of a route.
-    pub(super) fn matched(&self) -> Result<Option<&str>, Problem> {
+    pub(crate) fn matched(&self) -> Result<Option<&str>, Problem> {
         self.one("matched")
     }
 
-    pub(super) fn after(&self) -> Result<Option<CounterName>, Problem> {
+    pub(crate) fn after(&self) -> Result<Option<CounterName>, Problem> {
         self.one("after")?.map(|value| name("after", value)).transpose()
     }
 
     /// What the names of the counters asked for begin with.
-    pub(super) fn prefix(&self) -> Result<&str, Problem> {
+    pub(crate) fn prefix(&self) -> Result<&str, Problem> {
         Ok(self.one("prefix")?.unwrap_or_default())
     }
 
-    pub(super) fn limit(&self, usual: usize) -> Result<usize, Problem> {
+    pub(crate) fn limit(&self, usual: usize) -> Result<usize, Problem> {
         match self.one("limit")? {
             None => Ok(usual),
             Some(value) => value.parse().ok().filter(|limit| (1..=1000).contains(limit)).ok_or_else(|| {
@@ -115,7 +115,7 @@ impl Query {
     }
 
     #[cfg(feature = "forecast")]
-    pub(super) fn horizon(&self, usual: usize) -> Result<usize, Problem> {
+    pub(crate) fn horizon(&self, usual: usize) -> Result<usize, Problem> {
         match self.one("horizon")? {
             None => Ok(usual),
             Some(value) => {
@@ -126,7 +126,7 @@ impl Query {
         }
     }
 
-    pub(super) fn format(&self) -> Result<Format, Problem> {
+    pub(crate) fn format(&self) -> Result<Format, Problem> {
         match self.one("format")? {
             None | Some("csv") => Ok(Format::Csv),
             Some("ndjson") => Ok(Format::Ndjson),
@@ -137,7 +137,7 @@ impl Query {
     }
 
     /// What is to stand beside a number.
-    pub(super) fn label(&self, most: usize) -> Result<Option<&str>, Problem> {
+    pub(crate) fn label(&self, most: usize) -> Result<Option<&str>, Problem> {
         match self.one("label")? {
             Some(label) if label.chars().count() > most => {
                 let allowed = format!("1 to {most} characters");
@@ -148,11 +148,11 @@ impl Query {
     }
 
     /// Whether anything is said of the time.
-    pub(super) fn is_over_a_range(&self) -> bool {
+    pub(crate) fn is_over_a_range(&self) -> bool {
         self.0.iter().any(|(name, _)| ["precision", "from", "to"].contains(&name.as_str()))
     }
 
-    pub(super) fn zero_filled(&self) -> Result<bool, Problem> {
+    pub(crate) fn zero_filled(&self) -> Result<bool, Problem> {
         match self.one("fill")? {
             None | Some("none") => Ok(false),
             Some("zero") => Ok(true),
@@ -163,7 +163,7 @@ impl Query {
     }
 
     /// A precision, and how much is kept of it.
-    pub(super) fn kept(&self, kept: &Precisions) -> Result<Retention, Problem> {
+    pub(crate) fn kept(&self, kept: &Precisions) -> Result<Retention, Problem> {
         let value = self.one("precision")?;
         value.and_then(|value| precision(value, kept)).ok_or_else(|| {
             let error =
@@ -173,7 +173,7 @@ impl Query {
     }
 
     /// The precision asked for; that of minutes, or the finest, where none is.
-    pub(super) fn kept_or_usual(&self, kept: &Precisions) -> Result<Retention, Problem> {
+    pub(crate) fn kept_or_usual(&self, kept: &Precisions) -> Result<Retention, Problem> {
         match self.one("precision")? {
             None => Ok(usual(kept)),
             Some(_) => self.kept(kept),
@@ -182,7 +182,7 @@ impl Query {
 
     /// From the oldest bucket that is kept to the current one, where nothing else is said; of more than
     /// `most` buckets, which one answer can have, the latest.
-    pub(super) fn range_of(&self, kept: Retention, most: u64, now: Timestamp) -> Result<Asked, Problem> {
+    pub(crate) fn range_of(&self, kept: Retention, most: u64, now: Timestamp) -> Result<Asked, Problem> {
         let precision = kept.precision;
         let to = self.time("to")?.unwrap_or_else(|| precision.bucket(now).end());
         let oldest = kept.oldest(now);
@@ -223,12 +223,12 @@ impl Query {
 }
 
 /// The precision of what names none: minutes where they are kept, or the finest.
-pub(super) fn usual(kept: &Precisions) -> Retention {
+pub(crate) fn usual(kept: &Precisions) -> Retention {
     kept.of_width(USUAL).or_else(|| kept.iter().next()).expect("a set of precisions is never empty")
 }
 
 /// The precision of this width, wherever its buckets begin, or the one of this text in full.
-pub(super) fn precision(text: &str, kept: &Precisions) -> Option<Retention> {
+pub(crate) fn precision(text: &str, kept: &Precisions) -> Option<Retention> {
     match text.parse() {
         Ok(width) => kept.of_width(width),
         Err(_) => kept.retention(text.parse().ok()?),

@@ -4,9 +4,9 @@ use counter_core::{Error, Stats, Store, Timestamp};
 #[cfg(feature = "forecast")]
 use counter_core::{ErrorKind, Forecast, ForecastError, Method};
 
-use super::super::chart::Expected;
+use super::chart::Expected;
 #[cfg(feature = "forecast")]
-use super::text;
+use super::format;
 use super::view::View;
 
 /// A forecast, and in words what it is worth; or why there is none.
@@ -65,7 +65,7 @@ impl Foresight {
 #[cfg(feature = "forecast")]
 fn words(forecast: &Forecast) -> String {
     let width = u64::from(forecast.precision.as_seconds());
-    let season = forecast.season.map(|buckets| text::span(width * buckets as u64));
+    let season = forecast.season.map(|buckets| format::span(width * buckets as u64));
     let mut words = format!(
         "What is expected, from {} finished buckets{}, with the band that {:.0} of 100 counts should stay in.",
         forecast.history,
@@ -85,7 +85,7 @@ fn words(forecast: &Forecast) -> String {
             };
             format!(
                 " {by} error on the past, {} ahead from each of {} moments, is a MASE of {own:.2}; that of {beside} is {other:.2}.",
-                text::span(width * tested.horizon as u64),
+                format::span(width * tested.horizon as u64),
                 tested.folds
             )
         }

@@ -12,13 +12,13 @@ use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::Serialize;
 
-use super::api::known;
-use super::problem::Problem;
+use super::numbers::known;
 use super::query::{Asked, Query};
+use crate::admin::problem::Problem;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Csv,
     Ndjson,
 }
@@ -27,7 +27,7 @@ pub(super) enum Format {
 /// count, or of a whole counter one without a start as well.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     counter: &'a str,
     precision: u32,
     start: Option<u64>,
@@ -57,7 +57,7 @@ const BUCKETS: u64 = 10_000;
 const SAMPLES: u64 = 20_000;
 const COUNTERS: u64 = 100;
 
-pub(super) async fn export<S: Store>(
+pub(crate) async fn export<S: Store>(
     State(stats): State<Stats<S>>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {

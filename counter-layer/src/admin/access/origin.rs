@@ -10,7 +10,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Browsers say it (Fetch Metadata), and those that do not, or not without TLS, name the origin. What says
 /// neither is no browser: it has no cookie, password or address that another site could make use of. An origin
 /// is more than a site: another host of the same domain is one, too.
-pub(super) fn is_another(parts: &Parts) -> bool {
+pub(crate) fn is_another(parts: &Parts) -> bool {
     let text = |name| Some(parts.headers.get(name)?.to_str().unwrap_or_default());
     if let Some(site) = text(FETCH_SITE) {
         return !matches!(site, "same-origin" | "none");

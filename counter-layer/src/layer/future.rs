@@ -5,8 +5,8 @@ use http::Response;
 use http::header::SET_COOKIE;
 use pin_project_lite::pin_project;
 
+use super::guard::Guard;
 use crate::Outcome;
-use crate::guard::Guard;
 
 pin_project! {
     /// The response future of [`AccessCounter`](crate::AccessCounter).

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 /// What is known of guesses: of some thousand peers and texts, as hashes under a key of this process.
 #[derive(Debug, Default)]
-pub(super) struct Attempts {
+pub(crate) struct Attempts {
     failed: AtomicU64,
     hasher: RandomState,
     seen: Mutex<Seen>,
@@ -26,7 +26,7 @@ pub(super) struct Attempts {
 
 /// Something that opens, or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Shown<'a> {
+pub(crate) enum Shown<'a> {
     Token(&'a str),
     Basic(&'a str),
     Session(&'a str),
@@ -34,7 +34,7 @@ pub(super) enum Shown<'a> {
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(crate) enum Judgement {
     Right,
     Wrong,
     /// It was not compared, and may be shown again after a while.
@@ -91,12 +91,12 @@ const TEXTS: usize = 1024;
 const QUIET: Duration = Duration::from_secs(60);
 
 impl Attempts {
-    pub(super) fn failed(&self) -> u64 {
+    pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
     /// Counts a failed login.
-    pub(super) fn fail(&self) {
+    pub(crate) fn fail(&self) {
         let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Instant::now();
         let logged = &mut self.seen().logged;
@@ -110,7 +110,7 @@ impl Attempts {
     }
 
     /// Compares what a peer shows, if it may guess. Nothing is known of some peers: they have one budget.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &self,
         peer: Option<u128>,
         shown: Shown<'_>,

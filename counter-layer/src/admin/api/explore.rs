@@ -6,7 +6,7 @@ use axum::response::{Html, IntoResponse, Response};
 
 use super::openapi::{ROUTES, Route, Times};
 
-pub(super) async fn explore() -> Response {
+pub(crate) async fn explore() -> Response {
     let mut page = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
                     <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"icon\" href=\"data:,\">\
                     <title>Access counters: API</title></head><body><main><h1>Access counters: API</h1>\

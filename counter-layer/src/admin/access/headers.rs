@@ -15,13 +15,13 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Lets pages of other sites show it.
-pub(super) async fn for_other_sites(mut response: Response) -> Response {
+pub(crate) async fn for_other_sites(mut response: Response) -> Response {
     response.headers_mut().insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
     response
 }
 
 /// Adds what the answer does not say for itself.
-pub(super) fn secure(mut response: Response) -> Response {
+pub(crate) fn secure(mut response: Response) -> Response {
     let usual = [
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),

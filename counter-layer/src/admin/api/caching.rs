@@ -18,18 +18,18 @@ const LONGEST: u64 = 3600;
 
 /// For how many seconds at `now` an answer need not be asked for again, about a range that ends with `end`.
 /// Nothing while one of its buckets is not over.
-pub(super) fn max_age(precision: Precision, end: Timestamp, now: Timestamp) -> Option<u64> {
+pub(crate) fn max_age(precision: Precision, end: Timestamp, now: Timestamp) -> Option<u64> {
     let over = precision.bucket(end.minus(1)).end();
     (over <= now).then(|| ((now.as_unix() - over.as_unix()) / 10).min(LONGEST))
 }
 
 /// The answer in JSON, or that it is the one that the client has.
-pub(super) fn answer(asked: &HeaderMap, max_age: Option<u64>, value: &impl Serialize) -> Response {
+pub(crate) fn answer(asked: &HeaderMap, max_age: Option<u64>, value: &impl Serialize) -> Response {
     let body = serde_json::to_string(value).expect("numbers, texts and lists of them have a form in JSON");
     respond(asked, max_age, "application/json", body)
 }
 
-pub(super) fn respond(asked: &HeaderMap, max_age: Option<u64>, kind: &str, body: String) -> Response {
+pub(crate) fn respond(asked: &HeaderMap, max_age: Option<u64>, kind: &str, body: String) -> Response {
     let mut hasher = DefaultHasher::new();
     body.hash(&mut hasher);
     let tag = format!("\"{:016x}-{:x}\"", hasher.finish(), body.len());

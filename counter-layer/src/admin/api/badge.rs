@@ -8,17 +8,17 @@ use axum::response::Response;
 use counter_core::{CounterName, Stats, Store, Timestamp};
 use http::HeaderMap;
 
-use super::api::{known, read_range, read_series};
-use super::fresh;
-use super::problem::Problem;
+use super::caching;
+use super::numbers::{known, read_range, read_series};
 use super::query::{Asked, Query};
+use crate::admin::problem::Problem;
 use crate::closure::Closure;
 
 /// The statistics, and of which counters there are pictures.
 #[derive(Clone)]
-pub(super) struct Pictures<S> {
-    pub(super) stats: Stats<S>,
-    pub(super) shown: Arc<Closure<ShownFn>>,
+pub(crate) struct Pictures<S> {
+    pub(crate) stats: Stats<S>,
+    pub(crate) shown: Arc<Closure<ShownFn>>,
 }
 
 type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
@@ -42,7 +42,7 @@ impl<S: Store> Pictures<S> {
     }
 }
 
-pub(super) async fn badge<S: Store>(
+pub(crate) async fn badge<S: Store>(
     State(pictures): State<Pictures<S>>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
@@ -62,10 +62,10 @@ pub(super) async fn badge<S: Store>(
         }
         total
     };
-    Ok(fresh::respond(&asked, Some(KEPT), "image/svg+xml", draw_badge(label, &grouped(count))))
+    Ok(caching::respond(&asked, Some(KEPT), "image/svg+xml", draw_badge(label, &grouped(count))))
 }
 
-pub(super) async fn sparkline<S: Store>(
+pub(crate) async fn sparkline<S: Store>(
     State(pictures): State<Pictures<S>>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,
@@ -84,7 +84,7 @@ pub(super) async fn sparkline<S: Store>(
     // A bucket that cannot be read keeps its place, and the line goes past it.
     let count = |start| samples.next_if(|sample| sample.start == start).map(|sample| sample.count);
     let counts: Vec<_> = kept.precision.starts(range).map(count).collect();
-    Ok(fresh::respond(&asked, Some(KEPT), "image/svg+xml", draw_sparkline(&counter, &counts)))
+    Ok(caching::respond(&asked, Some(KEPT), "image/svg+xml", draw_sparkline(&counter, &counts)))
 }
 
 fn draw_badge(label: &str, value: &str) -> String {

@@ -25,14 +25,15 @@ use tokio::time::{Instant, sleep_until};
 
 use feed::{Feed, Feeds, READ};
 
-use super::options::Options;
-use super::problem::Problem;
 use super::query::Query;
-use super::shape::{Sample, Series, Standing};
+use super::response::{Sample, Series};
+use crate::admin::options::Options;
+use crate::admin::problem::Problem;
+use crate::admin::status::Standing;
 
 /// The statistics, their listeners' permits, and what these follow.
 #[derive(Clone, Debug)]
-pub(super) struct Live<S> {
+pub(crate) struct Live<S> {
     stats: Stats<S>,
     places: Arc<Semaphore>,
     feeds: Arc<Feeds<S>>,
@@ -77,13 +78,13 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 impl<S: Store> Live<S> {
-    pub(super) fn new(stats: Stats<S>, options: Options) -> Self {
+    pub(crate) fn new(stats: Stats<S>, options: Options) -> Self {
         let places = options.listeners.min(Semaphore::MAX_PERMITS);
         Self { stats, places: Arc::new(Semaphore::new(places)), feeds: Arc::new(Feeds::new()), options }
     }
 }
 
-pub(super) async fn live<S: Store>(
+pub(crate) async fn live<S: Store>(
     State(live): State<Live<S>>,
     asked: HeaderMap,
     RawQuery(query): RawQuery,

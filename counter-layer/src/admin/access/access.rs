@@ -1,0 +1,342 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use counter_core::Timestamp;
+use http::request::Parts;
+use subtle::ConstantTimeEq;
+
+use super::session::{Claim, Sessions};
+use super::throttle::{Attempts, Shown};
+use crate::closure::Closure;
+use crate::identity::{Address, Identity, RequestHead};
+
+/// Who may see the numbers, and who may also forget counters. There is no default.
+///
+/// ```
+/// use counter_layer::admin::Access;
+///
+/// // Everybody in the office reads; who has the token forgets as well.
+/// let office = Access::basic("office", "correct horse battery staple")?;
+/// let owner = Access::bearer("a-long-random-token")?.may_forget();
+/// let access = office.or(owner);
+/// assert_eq!(access.failed_logins(), 0);
+/// # Ok::<(), counter_layer::admin::AccessError>(())
+/// ```
+///
+/// A login that fails is counted, and answered at once. How often what opens may be guessed is bounded, whether
+/// or not the guesser waits for the answer: in each process, a peer may be wrong ten times and then once in ten
+/// seconds, and all peers from which nobody has logged in yet, together, a hundred times and then once a second.
+/// Beyond that nothing is compared, and the answer is 429. What is right, and what was wrong before, costs
+/// nothing. This slows down who guesses and does not stop him: a long random token does.
+///
+/// A peer is the address of the connection (of IPv6 the first 64 bits), which the server must leave in the
+/// request: axum does with `into_make_service_with_connect_info::<SocketAddr>()`. Without it, and behind a
+/// proxy until [`clients`](Self::clients) is said, all are one peer, and one who guesses keeps others from
+/// logging in; those who have a session that this process has seen stay in.
+///
+/// Requests that change something are refused when a browser sends them for a page of another origin.
+#[derive(Clone)]
+pub struct Access {
+    pub(crate) ways: Vec<Way>,
+    pub(crate) attempts: Arc<Attempts>,
+    /// Whether the cookie is for TLS alone, whatever a request looks like.
+    pub(crate) secure_cookie: bool,
+    pub(crate) session_lifetime: Duration,
+    clients: Option<Address>,
+}
+
+/// What cannot be a token, or a name and a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessError(&'static str);
+
+/// One way in, and how far it leads.
+#[derive(Clone)]
+pub(crate) struct Way {
+    rule: Rule,
+    pub(crate) forget: bool,
+}
+
+#[derive(Clone)]
+enum Rule {
+    Open,
+    Bearer(Arc<Secrets>),
+    /// What follows the scheme, as a browser encodes it.
+    Basic(Arc<str>),
+    When(Arc<Closure<AllowedFn>>),
+}
+
+type AllowedFn = dyn Fn(&Parts) -> bool + Send + Sync;
+
+struct Secrets {
+    token: String,
+    sessions: Sessions,
+}
+
+/// A working day, with what comes before and after it.
+const SESSION: Duration = Duration::from_secs(12 * 3600);
+
+impl Access {
+    /// Whoever shows this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of
+    /// a page, which begins a session and redirects to the address without.
+    ///
+    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with the token. All instances with the
+    /// same token know it, also after a restart, until it [ends](Self::session_lifetime), or the token is
+    /// another one. `POST /logout` has the browser forget it; the dashboard has a button for that. The
+    /// cookie is `Secure` when the request says itself that it came by `https`, as those of HTTP/2 do;
+    /// behind a proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
+    ///
+    /// # Errors
+    /// When the token is empty or has other characters than letters, digits and `-._~+/=`
+    /// (RFC 6750, section 2.1).
+    pub fn bearer(token: impl Into<String>) -> Result<Self, AccessError> {
+        let token = token.into();
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        if token.is_empty() || !token.bytes().all(allowed) {
+            return Err(AccessError("a token is not empty and has only letters, digits and -._~+/="));
+        }
+        let sessions = Sessions::new(&token);
+        Ok(Self::by(Rule::Bearer(Arc::new(Secrets { token, sessions }))))
+    }
+
+    /// Whoever logs in by this name and password, for which a browser asks (RFC 7617). They go with
+    /// every request as they are: only over TLS does nobody else see them.
+    ///
+    /// # Errors
+    /// When one of them is empty or has a control character, or the name has a colon.
+    pub fn basic(user: &str, password: &str) -> Result<Self, AccessError> {
+        let wrong = |text: &str| text.is_empty() || text.chars().any(char::is_control);
+        if wrong(user) || wrong(password) || user.contains(':') {
+            let rule =
+                "a name and a password are not empty and without control characters, and a name has no colon";
+            return Err(AccessError(rule));
+        }
+        Ok(Self::by(Rule::Basic(base64(format!("{user}:{password}").as_bytes()).into())))
+    }
+
+    /// Whoever this closure lets in; nobody when it panics. It is asked about every request that has shown
+    /// nothing else that is right, however many it refuses: what it compares with a secret it has to bound itself.
+    #[must_use]
+    pub fn when(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        Self::by(Rule::When(Arc::new(Closure::new("access", allowed))))
+    }
+
+    /// Everybody.
+    #[must_use]
+    pub fn open() -> Self {
+        Self::by(Rule::Open)
+    }
+
+    /// The same, who may also [forget](counter_core::Stats::forget) counters.
+    #[must_use]
+    pub fn may_forget(mut self) -> Self {
+        for way in &mut self.ways {
+            way.forget = true;
+        }
+        self
+    }
+
+    /// The same, whose cookie browsers send over TLS only (`Secure`), whatever a request looks like.
+    ///
+    /// It is for sites that people reach by `https` alone, but whose proxy ends TLS and speaks plain HTTP
+    /// from there on, and for servers of HTTP/1.1 behind TLS, where a request does not say its scheme. No header
+    /// is asked: `X-Forwarded-Proto` is from anybody. Without it the cookie of such a site would also go with
+    /// a request over plain HTTP, where others can read it. With it the link does not log in over plain
+    /// HTTP, but for `http://localhost` and `http://127.0.0.1` in most browsers; a bearer header does.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// let behind_a_proxy = Access::bearer("a-long-random-token")?.secure_cookie();
+    /// # drop(behind_a_proxy);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub const fn secure_cookie(mut self) -> Self {
+        self.secure_cookie = true;
+        self
+    }
+
+    /// The same, with sessions of this length, in whole seconds, from the login on. Default: twelve hours.
+    ///
+    /// It is a session's own end and no instance knows of it otherwise, so a session that began before this was
+    /// changed keeps the length it had.
+    #[must_use]
+    pub const fn session_lifetime(mut self, lifetime: Duration) -> Self {
+        self.session_lifetime = lifetime;
+        self
+    }
+
+    /// The same, telling peers apart by the address that this finds, where guesses are bounded. Default: that of
+    /// the connection, which behind a proxy is always the proxy's.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    /// use counter_layer::{Forwarded, Identity};
+    ///
+    /// let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    /// let behind_a_proxy = Access::bearer("a-long-random-token")?.clients(client);
+    /// # drop(behind_a_proxy);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn clients(mut self, address: Address) -> Self {
+        self.clients = Some(address);
+        self
+    }
+
+    /// These, and those of another access as far as that lets them. A cookie is
+    /// [secure](Self::secure_cookie) when either of them wants it, sessions have the shorter
+    /// [length](Self::session_lifetime), and [clients](Self::clients) are those of the first that says whose.
+    #[must_use]
+    pub fn or(mut self, other: Self) -> Self {
+        self.secure_cookie |= other.secure_cookie;
+        self.session_lifetime = self.session_lifetime.min(other.session_lifetime);
+        self.clients = self.clients.or(other.clients);
+        self.ways.extend(other.ways);
+        // What was wrong before may be right now.
+        self.attempts = Arc::default();
+        self
+    }
+
+    /// How many requests tried to get in and were refused, by this and all clones of it. A session that is over
+    /// or wrong is no try.
+    #[must_use]
+    pub fn failed_logins(&self) -> u64 {
+        self.attempts.failed()
+    }
+
+    fn by(rule: Rule) -> Self {
+        let ways = vec![Way { rule, forget: false }];
+        Self {
+            ways,
+            attempts: Arc::default(),
+            secure_cookie: false,
+            session_lifetime: SESSION,
+            clients: None,
+        }
+    }
+
+    /// Whose guesses those of a request are.
+    pub(crate) fn peer(&self, parts: &Parts) -> Option<u128> {
+        let Parts { method, uri, headers, extensions, .. } = parts;
+        let head = RequestHead { method, uri, headers, extensions };
+        self.clients.as_ref().unwrap_or(&Identity::peer()).client(&head)
+    }
+
+    /// A session of whoever shows this token, where there is a way by it.
+    pub(crate) fn begin_session(&self, token: &str) -> Option<String> {
+        let way = self.ways.iter().find(|way| way.shows(Shown::Token(token)))?;
+        let Rule::Bearer(secrets) = &way.rule else { return None };
+        secrets.sessions.begin(Timestamp::now(), self.session_lifetime)
+    }
+
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.ways.iter().any(|way| matches!(way.rule, Rule::Bearer(_)))
+    }
+
+    pub(crate) fn has_closures(&self) -> bool {
+        self.ways.iter().any(|way| matches!(way.rule, Rule::When(_)))
+    }
+}
+
+impl Way {
+    /// Whether what is shown is this way's.
+    pub(crate) fn shows(&self, shown: Shown<'_>) -> bool {
+        match (&self.rule, shown) {
+            (Rule::Bearer(secrets), Shown::Token(token)) => same(token, &secrets.token),
+            (Rule::Bearer(secrets), Shown::Session(session)) => {
+                Claim::read(session, Timestamp::now()).is_some_and(|claim| secrets.sessions.signed(&claim))
+            }
+            (Rule::Basic(expected), Shown::Basic(shown)) => same(shown, expected),
+            _ => false,
+        }
+    }
+
+    /// Whether it is open to the request, whatever that shows.
+    pub(crate) fn is_open(&self, parts: &Parts) -> bool {
+        match &self.rule {
+            Rule::Open => true,
+            Rule::When(allowed) => allowed.ask(|allowed| allowed(parts)).unwrap_or(false),
+            Rule::Bearer(_) | Rule::Basic(_) => false,
+        }
+    }
+
+    /// What is asked for, for browsers and in words.
+    pub(crate) const fn challenge(&self) -> Option<(&'static str, &'static str)> {
+        match &self.rule {
+            Rule::Bearer(_) => Some(("Bearer", "the admin token: `Authorization: Bearer <token>`")),
+            Rule::Basic(_) => {
+                Some(("Basic realm=\"statistics\", charset=\"UTF-8\"", "a name and a password"))
+            }
+            Rule::Open | Rule::When(_) => None,
+        }
+    }
+}
+
+/// In a time that tells nothing but whether the lengths are the same.
+fn same(shown: &str, secret: &str) -> bool {
+    shown.as_bytes().ct_eq(secret.as_bytes()).into()
+}
+
+/// RFC 4648, section 4. A text has one such form only, so what is shown need not be decoded.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |place: usize| u32::from(chunk.get(place).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let sextet = (bits >> (18 - 6 * place)) & 63;
+            text.push(if place <= chunk.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, way) in self.ways.iter().enumerate() {
+            f.write_str(if place == 0 { "" } else { " or " })?;
+            f.write_str(match way.rule {
+                Rule::Open => "Access::open()",
+                Rule::Bearer(_) => "Access::bearer(..)",
+                Rule::Basic(_) => "Access::basic(..)",
+                Rule::When(_) => "Access::when(..)",
+            })?;
+            f.write_str(if way.forget { ".may_forget()" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        let table = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+            ("Aladdin:open sesame", "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            ("\u{ff}>?~", "w78+P34="),
+        ];
+        for (text, expected) in table {
+            assert_eq!(base64(text.as_bytes()), expected, "{text}");
+        }
+    }
+}
