@@ -186,7 +186,7 @@ use api::{explore, openapi};
 /// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where
 /// there is one, are answered with the decision, the counter and the reason in words. It knows these rules
 /// only: not what headers say of a [prefetch](crate::RulesBuilder::exclude_prefetch), nor what
-/// [`rest`](crate::AccessCounterLayer::rest) and [`count_if`](crate::AccessCounterLayer::count_if) of the
+/// [`fallback`](crate::AccessCounterLayer::fallback) and [`count_if`](crate::AccessCounterLayer::count_if) of the
 /// layer make of a request.
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     access.guard(Router::new().route("/", get(explain::explain)).with_state(rules.into()))

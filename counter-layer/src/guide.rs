@@ -17,10 +17,10 @@
 //!    inner service sees the request.
 //! 2. The inner service answers, fails or panics, or the client goes away. Each of them is an
 //!    [`Outcome`](crate::Outcome), and with it the request is settled, once; or it was settled before, by
-//!    [`at_arrival`](crate::AccessCounterLayer::at_arrival).
+//!    [`count_on_request`](crate::AccessCounterLayer::count_on_request).
 //! 3. If it counts, it makes a hit under `hits`, one under the counter that was found, and one under
 //!    each [`Facet`](crate::Facet) that was chosen; and what
-//!    [`on_counted`](crate::AccessCounterLayer::on_counted) wanted is done, such as to add a view to a post. If
+//!    [`on_count`](crate::AccessCounterLayer::on_count) wanted is done, such as to add a view to a post. If
 //!    not, the ledger says why.
 //! 4. The next flush sends the hits to the store.
 //!

@@ -134,11 +134,11 @@ impl Identity {
         T: Send + Sync + 'static,
         V: AsRef<[u8]>,
     {
-        Self::by(move |head| identify(head.extensions.get()?))
+        Self::from_fn(move |head| identify(head.extensions.get()?))
     }
 
     /// What a closure makes of the request; nobody where that is `None`, or where it panics.
-    pub fn by<V: AsRef<[u8]>>(
+    pub fn from_fn<V: AsRef<[u8]>>(
         identify: impl Fn(&RequestHead<'_>) -> Option<V> + Send + Sync + 'static,
     ) -> ClosureIdentity {
         let identify = move |head: &RequestHead<'_>, salt: &Salt| {
@@ -395,7 +395,7 @@ mod tests {
         assert!(visitor(&port, "192.0.2.1", &[]).is_some());
         assert_eq!(visitor(&port, "", &[]), None);
 
-        let closure = visitors(Identity::by(|head| Some(head.uri.query()?.to_owned())));
+        let closure = visitors(Identity::from_fn(|head| Some(head.uri.query()?.to_owned())));
         assert!(visitor(&closure, "", &[]).is_some());
 
         assert_eq!(visitor(&visitors(Identity::none()), "192.0.2.1", &[("cookie", "visitor=a")]), None);
@@ -408,7 +408,7 @@ mod tests {
         let builder = Counters::builder(MemoryStore::new()).visitor_precisions(weekly).stable_visitors();
         let recorder = builder.build().expect("said to be stable").recorder();
         let bound = |identity: Identity| identity.bind(&recorder).map(|_| ());
-        let by = || Identity::by(|_| Some("ann"));
+        let by = || Identity::from_fn(|_| Some("ann"));
         for stable in [
             Identity::cookie("visitor"),
             Identity::header(http::header::AUTHORIZATION),

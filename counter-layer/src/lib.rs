@@ -57,7 +57,7 @@ pub use ipnet;
 pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{
-    EmptyRefusal, LimitFuture, LimitKey, PolicyNameError, ProblemRefusal, Refusal, StoreAway, WindowLimit,
+    EmptyRefusal, LimitFuture, LimitKey, OnStoreError, PolicyNameError, ProblemRefusal, Refusal, WindowLimit,
     WindowLimitLayer,
 };
 pub use rules::{

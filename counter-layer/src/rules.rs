@@ -31,7 +31,7 @@ pub use rule::Rule;
 ///     .rule(Rule::counter("articles").pattern("/articles/{id}").pattern("*.html"))
 ///     .rule(Rule::counter("signups").pattern("/signup").method(Method::POST))
 ///     .exclude("/static/*")
-///     .otherwise("pages")
+///     .default_counter("pages")
 ///     .build()?;
 ///
 /// let counter = |method, path| match rules.decide(&method, path, None) {
@@ -80,7 +80,7 @@ pub use rule::Rule;
 /// 4. The longest prefix.
 /// 5. The extension.
 /// 6. The template of the server's router, after [`by_matched_path`](RulesBuilder::by_matched_path).
-/// 7. The counter of [`otherwise`](RulesBuilder::otherwise).
+/// 7. The counter of [`default_counter`](RulesBuilder::default_counter).
 ///
 /// A rule with methods is not there for requests of another method. `GET` takes `HEAD` with it, unless
 /// a rule names `HEAD` for the same pattern. Two patterns that match the same requests with the same
@@ -117,7 +117,7 @@ pub struct Rules {
     by_method: Vec<(Method, Table)>,
     other_methods: Table,
     by_matched_path: bool,
-    otherwise: Option<String>,
+    default_counter: Option<String>,
     exclude_prefetch: bool,
 }
 
@@ -183,7 +183,7 @@ impl Rules {
     /// The names of all counters that rules feed, some perhaps more than once; not those of templates.
     pub fn counters(&self) -> impl Iterator<Item = &str> {
         let named = self.rules.iter().map(|rule| &*rule.counter);
-        named.chain(self.otherwise.as_deref())
+        named.chain(self.default_counter.as_deref())
     }
 
     pub(crate) const fn excludes_prefetch(&self) -> bool {
@@ -210,7 +210,7 @@ impl Rules {
 
     /// The counter of what nothing else matches.
     pub(crate) fn default_counter(&self) -> Option<&str> {
-        self.otherwise.as_deref()
+        self.default_counter.as_deref()
     }
 
     #[inline]
@@ -243,7 +243,7 @@ impl Rules {
     fn by_default<'a>(&self, matched_path: impl FnOnce() -> Option<&'a str>) -> Found<'a> {
         match self.by_matched_path.then(matched_path).flatten() {
             Some(template) => Found::MatchedPath(template),
-            None if self.otherwise.is_some() => Found::Otherwise,
+            None if self.default_counter.is_some() => Found::Otherwise,
             None => Found::Unmatched,
         }
     }
@@ -262,7 +262,7 @@ impl Rules {
                 Reason::Rule { pattern: &pattern.text, kind: pattern.kind, counter, weight, visitors }
             }
             Found::MatchedPath(template) => Reason::MatchedPath(template),
-            Found::Otherwise => self.otherwise.as_deref().map_or(Reason::Unmatched, Reason::Otherwise),
+            Found::Otherwise => self.default_counter.as_deref().map_or(Reason::Unmatched, Reason::Otherwise),
             Found::Unmatched => Reason::Unmatched,
         }
     }

@@ -19,7 +19,7 @@ use counter_core::{
 };
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{
-    AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, ProblemRefusal, StoreAway,
+    AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
     WindowLimitLayer,
 };
 use example_app::forum::Forum;
@@ -209,7 +209,7 @@ fn limit<S: WindowStore>(
     let address = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(trust_hops);
     let visitor = LimitKey::identity(address.without_user_agent(), secret)?;
     let minutes = WindowCounters::new(store, Window::MINUTE);
-    Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, StoreAway::Open).policy("texts")?.problem_details())
+    Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, OnStoreError::Allow).policy("texts")?.problem_details())
 }
 
 /// What the program has to say to who starts it: where everything is, and the token if it made that up.

@@ -219,7 +219,7 @@ fn any_rules() -> impl Strategy<Value = RulesBuilder> {
             }
         }
         let builder = if by_matched_path { builder.by_matched_path() } else { builder };
-        if otherwise { builder.otherwise("rest") } else { builder }
+        if otherwise { builder.default_counter("rest") } else { builder }
     })
 }
 

@@ -58,7 +58,7 @@
 //! Views are too many for a statement each. [`Entities::behind`](crate::Entities::behind) folds them in the
 //! process, and a [flusher](crate::EntityFlusher) that the application runs writes a row once a second, however
 //! many there were. A handler of the page adds them, or the access counter along with its hits, by
-//! `AccessCounterLayer::on_counted` of `counter-layer`:
+//! `AccessCounterLayer::on_count` of `counter-layer`:
 //!
 //! ```
 //! # use counter_core::{Additions, entity};

@@ -40,14 +40,14 @@
 //! A request counts under `hits` and under the one counter that the rules find. When they find none it
 //! counts nowhere, not under `hits` either, and is `unmatched` in the ledger. Three settings catch such
 //! requests, in this order: [`by_matched_path`](crate::RulesBuilder::by_matched_path) takes the template
-//! of the router, [`otherwise`](crate::RulesBuilder::otherwise) names a counter, and a closure of the
-//! layer, [`rest`](crate::AccessCounterLayer::rest), is asked about what is left then. Without rules the
+//! of the router, [`default_counter`](crate::RulesBuilder::default_counter) names a counter, and a closure of the
+//! layer, [`fallback`](crate::AccessCounterLayer::fallback), is asked about what is left then. Without rules the
 //! closure is asked about requests that no route matched.
 //!
 //! ```
 //! # use counter_layer::{Decision, Reason, Rule, Rules};
 //! # use http::Method;
-//! let rules = Rules::builder().by_matched_path().otherwise("rest").build()?;
+//! let rules = Rules::builder().by_matched_path().default_counter("rest").build()?;
 //! let reason = |template| rules.explain(&Method::GET, "/a/1", template).reason;
 //! assert_eq!(reason(Some("/a/{id}")), Reason::MatchedPath("/a/{id}"));
 //! assert_eq!(reason(None), Reason::Otherwise("rest"));
@@ -182,7 +182,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let counters = Counters::builder(MemoryStore::new()).build()?;
-//! let rules = Rules::builder().exclude("/healthz").exclude_prefetch().otherwise("pages").build()?;
+//! let rules = Rules::builder().exclude("/healthz").exclude_prefetch().default_counter("pages").build()?;
 //! let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
 //!
 //! for (path, header, value) in [
@@ -211,12 +211,12 @@
 //! Before it is compared, a path is brought into one form: path parameters are cut off, needless
 //! percent-encodings decoded, slashes joined, dots resolved. What is encoded for a reason stays encoded,
 //! and a slash at the end stays. A path of more than 8,192 bytes matches nothing, and
-//! neither the router's template nor `otherwise` takes it.
+//! neither the router's template nor `default_counter` takes it.
 //!
 //! ```
 //! # use counter_layer::{Decision, Rules};
 //! # use http::Method;
-//! let rules = Rules::builder().otherwise("rest").build()?;
+//! let rules = Rules::builder().default_counter("rest").build()?;
 //! for (path, compared) in [
 //!     ("/a;jsessionid=1/b;v=2", Some("/a/b")),
 //!     ("/%61/b", Some("/a/b")),
@@ -275,7 +275,7 @@
 //! # Why this counter
 //!
 //! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the
-//! rules only: what `rest` or `count_if` of the layer make of a request is not in it, nor what its headers
+//! rules only: what `fallback` or `count_if` of the layer make of a request is not in it, nor what its headers
 //! say of a prefetch.
 //!
 //! ```
@@ -336,7 +336,7 @@
 //!
 //! # How many counters there are
 //!
-//! As many as rules, templates, facets and `rest` name, and not more than
+//! As many as rules, templates, facets and `fallback` name, and not more than
 //! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. What comes after that counts
 //! under `(other)`, so that totals stay exact, and as `overflow` in the ledger. `hits` takes its place
 //! when the layer is made, the names of rules and facets when they are given to it, and templates as

@@ -89,7 +89,7 @@
 //!
 //! [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) counts them among the visitors,
 //! which a service wants whose clients are programs; and a closure of
-//! [`agents`](crate::AccessCounterLayer::agents) says who is a bot where somebody knows better.
+//! [`classify_agent`](crate::AccessCounterLayer::classify_agent) says who is a bot where somebody knows better.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -127,7 +127,7 @@
 //!
 //! assert_eq!(counted(|layer| layer).await?, (5, 4, 1));
 //! assert_eq!(counted(|layer| layer.bots_are_visitors()).await?, (5, 4, 5));
-//! assert_eq!(counted(|layer| layer.agents(|_| Agent::Human)).await?, (5, 0, 5));
+//! assert_eq!(counted(|layer| layer.classify_agent(|_| Agent::Human)).await?, (5, 0, 5));
 //! # Ok(())
 //! # }
 //! ```
@@ -145,7 +145,7 @@
 //! - [`Identity::header`](crate::Identity::header): a header, for somebody trusted to write.
 //! - [`Identity::extension`](crate::Identity::extension): what a layer further out left there, such as
 //!   an account.
-//! - [`Identity::by`](crate::Identity::by): a closure over the head of the request.
+//! - [`Identity::from_fn`](crate::Identity::from_fn): a closure over the head of the request.
 //! - [`Identity::none`](crate::Identity::none): nobody.
 //!
 //! Where the source has nothing to say, a request counts without a visitor, and nothing else is tried
@@ -377,8 +377,8 @@
 //! request is settled. What the library logs is trouble with the store, with names of counters and
 //! numbers. [`explain`](crate::Rules::explain) returns the path that it was asked about, and keeps none.
 //! The name of a counter is stored as it is: whoever makes one out of a path, in a closure of
-//! [`rest`](crate::AccessCounterLayer::rest), stores that path. Likewise, whoever keeps the visitor that
-//! [`on_counted`](crate::AccessCounterLayer::on_counted) tells stores him: by default as somebody who is
+//! [`fallback`](crate::AccessCounterLayer::fallback), stores that path. Likewise, whoever keeps the visitor that
+//! [`on_count`](crate::AccessCounterLayer::on_count) tells stores him: by default as somebody who is
 //! another on the next day; and since the salt lies in the store, hashed once more under a key of a
 //! [`Secret`](counter_core::Secret), if it goes there too.
 //!

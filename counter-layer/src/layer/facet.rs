@@ -13,7 +13,7 @@ use crate::Outcome;
 ///
 /// Every counted request is in exactly one counter of each facet, so each facet sums to `hits` (but for
 /// the status of requests that are counted at arrival). [Bots](crate::guide::visitors#bots) are told from
-/// others by their user agents, unless [`agents`](crate::AccessCounterLayer::agents) says something else.
+/// others by their user agents, unless [`classify_agent`](crate::AccessCounterLayer::classify_agent) says something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Facet {

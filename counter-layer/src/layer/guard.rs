@@ -30,8 +30,8 @@ pub(crate) struct Counting {
     pub(crate) rest: Option<Arc<Rest>>,
     pub(crate) facets: Option<Arc<Facets>>,
     pub(crate) wanted: Option<Arc<Wanted>>,
-    pub(crate) on_counted: Option<Arc<OnCounted>>,
-    pub(crate) at_arrival: bool,
+    pub(crate) on_count: Option<Arc<OnCounted>>,
+    pub(crate) count_on_request: bool,
     pub(crate) delivery: Delivery,
     /// The counter of everything.
     pub(crate) hits: Counter,
@@ -116,7 +116,7 @@ impl Guard {
     /// Counts the request now, where that is wanted.
     #[inline]
     pub(crate) fn arrived(&mut self) {
-        if self.counting.at_arrival {
+        if self.counting.count_on_request {
             self.settle(Outcome::Arrived);
         }
     }
@@ -203,8 +203,8 @@ impl Counting {
             None
         };
         let (visitor, until) = visitor.map_or((None, Timestamp::MAX), |(id, until)| (Some(id), until));
-        if let Some(on_counted) = &self.on_counted
-            && let Some(then) = on_counted.ask(|look| look(&Visit { head: *head, agent, visitor })).flatten()
+        if let Some(on_count) = &self.on_count
+            && let Some(then) = on_count.ask(|look| look(&Visit { head: *head, agent, visitor })).flatten()
         {
             extra.get_or_insert_default().then = Some(then);
         }

@@ -49,8 +49,8 @@ pub struct AccessCounterLayer {
     rest: Option<Arc<Rest>>,
     facets: Option<Arc<Facets>>,
     wanted: Option<Arc<Wanted>>,
-    on_counted: Option<Arc<OnCounted>>,
-    at_arrival: bool,
+    on_count: Option<Arc<OnCounted>>,
+    count_on_request: bool,
     delivery: Delivery,
 }
 
@@ -73,8 +73,8 @@ impl AccessCounterLayer {
             rest: None,
             facets: None,
             wanted: None,
-            on_counted: None,
-            at_arrival: false,
+            on_count: None,
+            count_on_request: false,
             delivery: Delivery::default(),
         }
     }
@@ -130,14 +130,17 @@ impl AccessCounterLayer {
     /// use counter_core::Agent;
     ///
     /// // What the proxy in front found out.
-    /// let layer = AccessCounterLayer::new(recorder).agents(|head| {
+    /// let layer = AccessCounterLayer::new(recorder).classify_agent(|head| {
     ///     if head.headers.contains_key("x-bot") { Agent::Bot } else { Agent::Human }
     /// });
     /// # Ok::<(), counter_core::BuildError>(())
     /// ```
     #[must_use]
-    pub fn agents(mut self, agent: impl Fn(&RequestHead<'_>) -> Agent + Send + Sync + 'static) -> Self {
-        self.agents = Some(Arc::new(Closure::new("agents", agent)));
+    pub fn classify_agent(
+        mut self,
+        agent: impl Fn(&RequestHead<'_>) -> Agent + Send + Sync + 'static,
+    ) -> Self {
+        self.agents = Some(Arc::new(Closure::new("classify_agent", agent)));
         self
     }
 
@@ -176,15 +179,15 @@ impl AccessCounterLayer {
     /// let feeds = recorder.counter("feeds");
     /// let is_feed = |path: &str| path.ends_with("/feed");
     /// let layer = AccessCounterLayer::new(recorder)
-    ///     .rest(move |head| is_feed(head.uri.path()).then_some(feeds));
+    ///     .fallback(move |head| is_feed(head.uri.path()).then_some(feeds));
     /// # Ok::<(), counter_core::BuildError>(())
     /// ```
     #[must_use]
-    pub fn rest(
+    pub fn fallback(
         mut self,
         counter: impl Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync + 'static,
     ) -> Self {
-        self.rest = Some(Arc::new(Closure::new("rest", counter)));
+        self.rest = Some(Arc::new(Closure::new("fallback", counter)));
         self
     }
 
@@ -199,8 +202,8 @@ impl AccessCounterLayer {
     /// Counts requests when they arrive and not when their outcome is known: all of them have the
     /// outcome [`Outcome::Arrived`], and are in no counter of [`Facet::Status`].
     #[must_use]
-    pub const fn at_arrival(mut self) -> Self {
-        self.at_arrival = true;
+    pub const fn count_on_request(mut self) -> Self {
+        self.count_on_request = true;
         self
     }
 
@@ -264,7 +267,7 @@ impl AccessCounterLayer {
     /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
     /// let views = Arc::new(AtomicU64::new(0)); // in earnest `Additions`, of the post with this number
     /// let seen = Arc::clone(&views);
-    /// let layer = AccessCounterLayer::new(recorder).on_counted(move |visit| {
+    /// let layer = AccessCounterLayer::new(recorder).on_count(move |visit| {
     ///     let _post: u64 = visit.head.uri.path().strip_prefix("/posts/")?.parse().ok()?;
     ///     let views = Arc::clone(&views);
     ///     (visit.agent != Agent::Bot).then_some(move |outcome: Outcome| {
@@ -284,12 +287,12 @@ impl AccessCounterLayer {
     /// # }
     /// ```
     #[must_use]
-    pub fn on_counted<F: FnOnce(Outcome) + Send + 'static>(
+    pub fn on_count<F: FnOnce(Outcome) + Send + 'static>(
         mut self,
         look: impl Fn(&Visit<'_>) -> Option<F> + Send + Sync + 'static,
     ) -> Self {
         let look = move |visit: &Visit<'_>| look(visit).map(Then::new);
-        self.on_counted = Some(Arc::new(Closure::new("on_counted", look)));
+        self.on_count = Some(Arc::new(Closure::new("on_count", look)));
         self
     }
 }
@@ -317,8 +320,8 @@ impl<S> Layer<S> for AccessCounterLayer {
             rest: self.rest.clone(),
             facets: self.facets.clone(),
             wanted: self.wanted.clone(),
-            on_counted: self.on_counted.clone(),
-            at_arrival: self.at_arrival,
+            on_count: self.on_count.clone(),
+            count_on_request: self.count_on_request,
             delivery: self.delivery,
             hits,
             route: KnownRoute::default(),

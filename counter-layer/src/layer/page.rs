@@ -22,7 +22,7 @@ pub(crate) struct Pages {
     rules: Arc<Rules>,
     /// By the number of the pattern.
     included: Box<[Page]>,
-    otherwise: Option<Page>,
+    default: Option<Page>,
 }
 
 /// What rules say of a request.
@@ -45,8 +45,8 @@ impl Pages {
     pub(crate) fn new(rules: Arc<Rules>, recorder: &Recorder) -> Self {
         let page = |(name, weight, visitors)| Page { counter: recorder.counter(name), weight, visitors };
         let included = rules.included().map(page).collect();
-        let otherwise = rules.default_counter().map(|name| Page::of(recorder.counter(name)));
-        Self { rules, included, otherwise }
+        let default = rules.default_counter().map(|name| Page::of(recorder.counter(name)));
+        Self { rules, included, default }
     }
 
     pub(crate) fn exclude_prefetch(&self) -> bool {
@@ -64,7 +64,7 @@ impl Pages {
             Found::Excluded(_) => Verdict::Excluded,
             Found::Included(number) => Verdict::Counts(self.included[number]),
             Found::MatchedPath(_) => Verdict::Route,
-            Found::Otherwise => self.otherwise.map_or(Verdict::Unmatched, Verdict::Counts),
+            Found::Otherwise => self.default.map_or(Verdict::Unmatched, Verdict::Counts),
             Found::Unmatched | Found::PathTooLong(_) => Verdict::Unmatched,
         }
     }

@@ -5,9 +5,9 @@ use counter_core::{Agent, VisitorId};
 use crate::closure::{Closure, caught};
 use crate::{Outcome, RequestHead};
 
-/// A request that is to count, as it arrives: what [`AccessCounterLayer::on_counted`] is told.
+/// A request that is to count, as it arrives: what [`AccessCounterLayer::on_count`] is told.
 ///
-/// [`AccessCounterLayer::on_counted`]: crate::AccessCounterLayer::on_counted
+/// [`AccessCounterLayer::on_count`]: crate::AccessCounterLayer::on_count
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Visit<'a> {

@@ -4,7 +4,7 @@ use counter_core::Window;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::decision::Told;
+use super::decision::Quota;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -41,8 +41,8 @@ impl Policy {
     }
 
     /// Tells the policy, and what is left of it now; further ones may be there already.
-    pub(super) fn write(&self, told: &Told, headers: &mut HeaderMap) {
-        let left = format!("{};r={};t={}", quoted(&self.name), told.remaining, told.seconds());
+    pub(super) fn write(&self, quota: &Quota, headers: &mut HeaderMap) {
+        let left = format!("{};r={};t={}", quoted(&self.name), quota.remaining, quota.seconds());
         if let Ok(left) = HeaderValue::try_from(left) {
             headers.append(RATELIMIT, left);
         }

@@ -23,13 +23,13 @@ impl LimitKey {
     /// # use counter_layer::LimitKey;
     /// use counter_core::Dimensions;
     ///
-    /// let by_token = LimitKey::by(|head| {
+    /// let by_token = LimitKey::from_fn(|head| {
     ///     let token = head.headers.get("x-app")?.to_str().unwrap_or_default();
     ///     Some(Dimensions::new().text("app", token))
     /// });
     /// ```
     #[must_use]
-    pub fn by(key: impl Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync + 'static) -> Self {
+    pub fn from_fn(key: impl Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync + 'static) -> Self {
         Self(Arc::new(Closure::new("limit key", key)))
     }
 
@@ -57,7 +57,7 @@ impl LimitKey {
             tracing::info!("a limit by identity is one of this process alone: no secret is shared");
         }
         let visitors = identity.limited_by(&secret)?;
-        Ok(Self::by(move |head| {
+        Ok(Self::from_fn(move |head| {
             let mut cookie = None;
             let visitor = visitors.visitor(head, Digest::of_request(head.headers), &mut cookie);
             let known = visitor.filter(|_| cookie.is_none());

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use super::fields::Policy;
 use super::gate::Gate;
 use super::refusal::{EmptyRefusal, ProblemRefusal};
-use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
+use super::{LimitKey, OnStoreError, PolicyNameError, WindowLimit};
 
 /// Lets so many requests of one key pass in each window, over all instances, and answers 429 to others.
 ///
@@ -23,7 +23,7 @@ use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
 ///
 /// ```
 /// use counter_core::{Dimensions, MemoryStore, Window, WindowCounters};
-/// use counter_layer::{LimitKey, StoreAway, WindowLimitLayer};
+/// use counter_layer::{LimitKey, OnStoreError, WindowLimitLayer};
 /// # use axum::{Router, body::Body, routing::get};
 /// # use http::{Request, StatusCode};
 /// # use tower::ServiceExt;
@@ -31,8 +31,8 @@ use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let minutes = WindowCounters::new(MemoryStore::new(), Window::DAY);
-/// let key = LimitKey::by(|head| Some(Dimensions::new().text("path", head.uri.path())));
-/// let limit = WindowLimitLayer::new(minutes, 2, key, StoreAway::Open);
+/// let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("path", head.uri.path())));
+/// let limit = WindowLimitLayer::new(minutes, 2, key, OnStoreError::Allow);
 /// let app: Router = Router::new().route("/", get(async || "home")).layer(limit);
 ///
 /// for (status, left) in [(StatusCode::OK, 1), (StatusCode::OK, 0), (StatusCode::TOO_MANY_REQUESTS, 0)] {
@@ -58,10 +58,10 @@ impl WindowLimitLayer {
         counters: WindowCounters<S>,
         limit: u32,
         key: LimitKey,
-        away: StoreAway,
+        on_error: OnStoreError,
     ) -> Self {
         let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
-        let gate = Gate::new(counters, limit, key, away, policy, Duration::from_millis(500));
+        let gate = Gate::new(counters, limit, key, on_error, policy, Duration::from_millis(500));
         Self { gate, refusal: PhantomData }
     }
 

@@ -20,7 +20,7 @@ use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
 ///         {"counter": "api", "patterns": ["/api/*"], "weight": 10, "visitors": false}
 ///     ],
 ///     "by_matched_path": true,
-///     "otherwise": "pages"
+///     "default_counter": "pages"
 /// }"#)?;
 /// let rules = rules.build()?;
 /// assert_eq!(rules.counters().collect::<Vec<_>>(), ["articles", "api", "pages"]);
@@ -35,7 +35,8 @@ pub struct RulesBuilder {
     exclude_prefetch: bool,
     rules: Vec<Rule>,
     by_matched_path: bool,
-    otherwise: Option<String>,
+    #[cfg_attr(feature = "serde", serde(alias = "otherwise"))]
+    default_counter: Option<String>,
 }
 
 impl RulesBuilder {
@@ -69,8 +70,8 @@ impl RulesBuilder {
     }
 
     /// Counts what nothing else matches under this counter: the servlet specification's default.
-    pub fn otherwise(mut self, counter: impl Into<String>) -> Self {
-        self.otherwise = Some(counter.into());
+    pub fn default_counter(mut self, counter: impl Into<String>) -> Self {
+        self.default_counter = Some(counter.into());
         self
     }
 
@@ -80,7 +81,7 @@ impl RulesBuilder {
     /// When a pattern can never match, two of them match the same requests with the same right, or a
     /// counter cannot have its name. Both patterns and both counters are named.
     pub fn build(self) -> Result<Rules, RulesError> {
-        let Self { exclude, exclude_prefetch, rules: given, by_matched_path, otherwise } = self;
+        let Self { exclude, exclude_prefetch, rules: given, by_matched_path, default_counter } = self;
         let mut excluded = Table::default();
         let mut exclusions: Vec<Pattern> = Vec::new();
         for text in exclude {
@@ -99,7 +100,7 @@ impl RulesBuilder {
                 patterns.push(Included { pattern: parse(text.clone())?, rule: number });
             }
         }
-        if let Some(counter) = &otherwise {
+        if let Some(counter) = &default_counter {
             check_counter(counter)?;
         }
 
@@ -127,7 +128,7 @@ impl RulesBuilder {
             by_method,
             other_methods,
             by_matched_path,
-            otherwise,
+            default_counter,
             exclude_prefetch,
         })
     }

@@ -108,7 +108,7 @@ impl fmt::Display for RulesError {
             Self::Counter { counter, reason } => write!(f, "the counter {counter:?} cannot be: {reason}"),
             Self::NoPattern { counter } => write!(
                 f,
-                "the rule for {counter:?} has no pattern: add one, or use otherwise() for what no rule matches"
+                "the rule for {counter:?} has no pattern: add one, or use default_counter() for what no rule matches"
             ),
             Self::Method { counter, method } => {
                 let upper = method.as_str().to_ascii_uppercase();
@@ -139,7 +139,7 @@ impl fmt::Display for PatternError {
         match self {
             Self::BareSlash => f.write_str(
                 "is what nothing else matched to some and the home page to others: \
-                 write the empty pattern for the home page, and use otherwise() for the rest",
+                 write the empty pattern for the home page, and use default_counter() for the rest",
             ),
             Self::MissingSlash => f.write_str("does not begin with a slash: write one, or *.ext"),
             Self::Colon(segment) => {

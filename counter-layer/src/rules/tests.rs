@@ -102,7 +102,7 @@ fn exclusions_win_and_the_first_kind_that_matches_decides() {
         .exclude("/a/secret/*")
         .exclude("*.ico")
         .by_matched_path()
-        .otherwise("rest")
+        .default_counter("rest")
         .build()
         .expect("rules");
     check(
@@ -213,7 +213,7 @@ fn what_makes_no_rule_is_an_error_that_names_it() {
         (Rules::builder().exclude("assets/*"), "the pattern \"assets/*\" does not begin with a slash"),
         (Rules::builder().rule(Rule::counter("a")), "the rule for \"a\" has no pattern"),
         (Rules::builder().rule(Rule::counter("").pattern("/a")), "the counter \"\" cannot be"),
-        (Rules::builder().otherwise("a\nb"), "the counter \"a\\nb\" cannot be"),
+        (Rules::builder().default_counter("a\nb"), "the counter \"a\\nb\" cannot be"),
         (
             Rules::builder()
                 .rule(Rule::counter("a").pattern("/a").method(Method::from_bytes(b"get").expect("a method"))),

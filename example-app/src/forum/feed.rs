@@ -21,7 +21,7 @@ impl<S: EntityCache + WindowStore> Forum<S> {
     pub fn fed_by(&self, layer: AccessCounterLayer) -> (AccessCounterLayer, Feed<S>) {
         let (views, flusher) = self.posts.behind(POSTS);
         let (door, usher) = self.readers.door();
-        let layer = layer.on_counted(move |visit| {
+        let layer = layer.on_count(move |visit| {
             let (post, reader) = (post(visit)?, visit.visitor);
             let (views, door) = (views.clone(), door.clone());
             Some(move |outcome: Outcome| {

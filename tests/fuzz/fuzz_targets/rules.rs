@@ -161,7 +161,7 @@ impl Given<'_> {
             builder = builder.by_matched_path();
         }
         if let Some(counter) = self.otherwise {
-            builder = builder.otherwise(counter);
+            builder = builder.default_counter(counter);
         }
         builder.build()
     }

@@ -63,7 +63,7 @@ enum Rule {
     Bearer(Arc<Secrets>),
     /// What follows the scheme, as a browser encodes it.
     Basic(Arc<str>),
-    When(Arc<Closure<AllowedFn>>),
+    FromFn(Arc<Closure<AllowedFn>>),
 }
 
 type AllowedFn = dyn Fn(&Parts) -> bool + Send + Sync;
@@ -96,7 +96,7 @@ impl Access {
             return Err(AccessError("a token is not empty and has only letters, digits and -._~+/="));
         }
         let sessions = Sessions::new(&token);
-        Ok(Self::by(Rule::Bearer(Arc::new(Secrets { token, sessions }))))
+        Ok(Self::of(Rule::Bearer(Arc::new(Secrets { token, sessions }))))
     }
 
     /// Whoever logs in by this name and password, for which a browser asks (RFC 7617). They go with
@@ -111,20 +111,20 @@ impl Access {
                 "a name and a password are not empty and without control characters, and a name has no colon";
             return Err(AccessError(rule));
         }
-        Ok(Self::by(Rule::Basic(base64(format!("{user}:{password}").as_bytes()).into())))
+        Ok(Self::of(Rule::Basic(base64(format!("{user}:{password}").as_bytes()).into())))
     }
 
     /// Whoever this closure lets in; nobody when it panics. It is asked about every request that has shown
     /// nothing else that is right, however many it refuses: what it compares with a secret it has to bound itself.
     #[must_use]
-    pub fn when(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        Self::by(Rule::When(Arc::new(Closure::new("access", allowed))))
+    pub fn from_fn(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        Self::of(Rule::FromFn(Arc::new(Closure::new("access", allowed))))
     }
 
     /// Everybody.
     #[must_use]
     pub fn open() -> Self {
-        Self::by(Rule::Open)
+        Self::of(Rule::Open)
     }
 
     /// The same, who may also [forget](counter_core::Stats::forget) counters.
@@ -206,7 +206,7 @@ impl Access {
         self.attempts.failed()
     }
 
-    fn by(rule: Rule) -> Self {
+    fn of(rule: Rule) -> Self {
         let ways = vec![Way { rule, forget: false }];
         Self {
             ways,
@@ -236,7 +236,7 @@ impl Access {
     }
 
     pub(crate) fn has_closures(&self) -> bool {
-        self.ways.iter().any(|way| matches!(way.rule, Rule::When(_)))
+        self.ways.iter().any(|way| matches!(way.rule, Rule::FromFn(_)))
     }
 }
 
@@ -257,7 +257,7 @@ impl Way {
     pub(crate) fn is_open(&self, parts: &Parts) -> bool {
         match &self.rule {
             Rule::Open => true,
-            Rule::When(allowed) => allowed.ask(|allowed| allowed(parts)).unwrap_or(false),
+            Rule::FromFn(allowed) => allowed.ask(|allowed| allowed(parts)).unwrap_or(false),
             Rule::Bearer(_) | Rule::Basic(_) => false,
         }
     }
@@ -269,7 +269,7 @@ impl Way {
             Rule::Basic(_) => {
                 Some(("Basic realm=\"statistics\", charset=\"UTF-8\"", "a name and a password"))
             }
-            Rule::Open | Rule::When(_) => None,
+            Rule::Open | Rule::FromFn(_) => None,
         }
     }
 }
@@ -302,7 +302,7 @@ impl fmt::Debug for Access {
                 Rule::Open => "Access::open()",
                 Rule::Bearer(_) => "Access::bearer(..)",
                 Rule::Basic(_) => "Access::basic(..)",
-                Rule::When(_) => "Access::when(..)",
+                Rule::FromFn(_) => "Access::from_fn(..)",
             })?;
             f.write_str(if way.forget { ".may_forget()" } else { "" })?;
         }
