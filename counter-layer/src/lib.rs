@@ -60,6 +60,4 @@ pub use limit::{
     EmptyRefusal, LimitFuture, LimitKey, OnStoreError, PolicyNameError, ProblemRefusal, Refusal, WindowLimit,
     WindowLimitLayer,
 };
-pub use rules::{
-    Decision, Explanation, PatternError, PatternKind, Reason, Rule, Rules, RulesBuilder, RulesError,
-};
+pub use rules::{Decision, Explanation, PatternError, PatternKind, Rule, Rules, RulesBuilder, RulesError};

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::MatchedPath;
 use axum::routing::{self, get};
 use counter_core::{Counters, MemoryStore, Recorder, Timestamp, VisitorKey};
-use counter_layer::{AccessCounterLayer, Decision, Facet, Forwarded, Identity, Rule, Rules, RulesBuilder};
+use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Rule, Rules, RulesBuilder};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -90,13 +90,14 @@ proptest! {
             let template = answer.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
             let explained = rules.explain(&asked.method, asked.uri.path(), template);
             prop_assert!(!explained.to_string().is_empty());
-            match explained.decision() {
-                Decision::Excluded => excluded += 1,
-                Decision::Count { counter, weight, .. } => {
+            let decision = explained.decision;
+            match decision.counter() {
+                Some(counter) => {
                     hits += 1;
-                    *pages.entry(counter.to_owned()).or_insert(0) += u64::from(weight.get());
+                    *pages.entry(counter.to_owned()).or_insert(0) += u64::from(decision.weight().get());
                 }
-                _ => unmatched += 1,
+                None if decision.is_excluded() => excluded += 1,
+                None => unmatched += 1,
             }
         }
         let requests = counters.recorder().ledger().requests;

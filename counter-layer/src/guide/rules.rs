@@ -45,12 +45,12 @@
 //! closure is asked about requests that no route matched.
 //!
 //! ```
-//! # use counter_layer::{Decision, Reason, Rule, Rules};
+//! # use counter_layer::{Decision, Rule, Rules};
 //! # use http::Method;
 //! let rules = Rules::builder().by_matched_path().default_counter("rest").build()?;
-//! let reason = |template| rules.explain(&Method::GET, "/a/1", template).reason;
-//! assert_eq!(reason(Some("/a/{id}")), Reason::MatchedPath("/a/{id}"));
-//! assert_eq!(reason(None), Reason::Otherwise("rest"));
+//! let decision = |template| rules.decide(&Method::GET, "/a/1", template);
+//! assert_eq!(decision(Some("/a/{id}")), Decision::MatchedPath("/a/{id}"));
+//! assert_eq!(decision(None), Decision::DefaultCounter("rest"));
 //!
 //! let rules = Rules::builder().rule(Rule::counter("home").pattern("")).build()?;
 //! assert_eq!(rules.decide(&Method::GET, "/a/1", Some("/a/{id}")), Decision::Unmatched);
@@ -65,12 +65,9 @@
 //! feed one counter.
 //!
 //! ```
-//! # use counter_layer::{Decision, Rule, Rules};
+//! # use counter_layer::{Rule, Rules};
 //! # fn counter<'a>(rules: &'a Rules, path: &str) -> Option<&'a str> {
-//! #     match rules.decide(&http::Method::GET, path, None) {
-//! #         Decision::Count { counter, .. } => Some(counter),
-//! #         _ => None,
-//! #     }
+//! #     rules.decide(&http::Method::GET, path, None).counter()
 //! # }
 //! let rules = Rules::builder()
 //!     .rule(Rule::counter("home").pattern("").pattern("/index.html"))
@@ -107,12 +104,9 @@
 //! has no meaning. An exclude wins over all of them, whatever its kind.
 //!
 //! ```
-//! # use counter_layer::{Decision, Rule, Rules};
+//! # use counter_layer::{Rule, Rules};
 //! # fn counter<'a>(rules: &'a Rules, path: &str) -> Option<&'a str> {
-//! #     match rules.decide(&http::Method::GET, path, None) {
-//! #         Decision::Count { counter, .. } => Some(counter),
-//! #         _ => None,
-//! #     }
+//! #     rules.decide(&http::Method::GET, path, None).counter()
 //! # }
 //! let rules = Rules::builder()
 //!     .rule(Rule::counter("extension").pattern("*.html"))
@@ -145,7 +139,7 @@
 //! pattern. An exclude is for every method. `OPTIONS` is a method like the others.
 //!
 //! ```
-//! # use counter_layer::{Decision, Rule, Rules};
+//! # use counter_layer::{Rule, Rules};
 //! # use http::Method;
 //! let rules = Rules::builder()
 //!     .rule(Rule::counter("read").pattern("/articles/{id}").method(Method::GET))
@@ -160,7 +154,7 @@
 //!     (Method::OPTIONS, "other"),
 //! ] {
 //!     let decision = rules.decide(&method, "/articles/7", None);
-//!     assert!(matches!(decision, Decision::Count { counter, .. } if counter == expected), "{method}");
+//!     assert_eq!(decision.counter(), Some(expected), "{method}");
 //! }
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
@@ -234,7 +228,7 @@
 //!     assert_eq!(rules.explain(&Method::GET, path, None).path.as_deref(), compared, "{path}");
 //! }
 //! let long = format!("/{}", "a".repeat(8192));
-//! assert_eq!(rules.decide(&Method::GET, &long, None), Decision::Unmatched);
+//! assert_eq!(rules.decide(&Method::GET, &long, None), Decision::PathTooLong(8193));
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!

@@ -8,7 +8,7 @@ use counter_core::{Agent, Counter, Hit, Recorder, Skip, Timestamp};
 use http::{HeaderValue, Request};
 
 use super::facet::Facets;
-use super::page::{Page, Pages, Verdict};
+use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::visit::{OnCounted, Then};
 use crate::classify::UserAgents;
@@ -16,6 +16,7 @@ use crate::classify::is_prefetch;
 use crate::closure::Closure;
 use crate::identity::{RequestHead, Visitors};
 use crate::request::{self, Route};
+use crate::rules::Match;
 use crate::{Delivery, Outcome, Visit};
 
 /// What one layer and its services share.
@@ -230,12 +231,14 @@ impl Counting {
     #[inline(never)]
     fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         let route = || request::route(head.extensions);
-        match pages.decide(head.method, head.uri.path(), || route().map(Route::as_str)) {
-            Verdict::Excluded => Err(Skip::Excluded),
-            Verdict::Unmatched => self.rest(head).map(Some).ok_or(Skip::Unmatched),
-            Verdict::Route => Ok(self.of_route(route())),
-            Verdict::Counts(page) => Ok(Some(page)),
-        }
+        let page = match pages.find(head.method, head.uri.path(), || route().map(Route::as_str)) {
+            Match::Excluded(_) => return Err(Skip::Excluded),
+            Match::MatchedPath(_) => return Ok(self.of_route(route())),
+            Match::Included(number) => Some(pages.included(number)),
+            Match::DefaultCounter => pages.default_page(),
+            Match::Unmatched | Match::PathTooLong(_) => self.rest(head),
+        };
+        page.map(Some).ok_or(Skip::Unmatched)
     }
 
     fn of_route(&self, route: Option<&Route>) -> Option<Page> {

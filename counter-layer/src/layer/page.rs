@@ -5,7 +5,7 @@ use counter_core::{Counter, Recorder};
 use http::Method;
 
 use crate::Rules;
-use crate::rules::Found;
+use crate::rules::Match;
 
 /// Where a request counts besides `hits`.
 #[derive(Clone, Copy, Debug)]
@@ -23,16 +23,6 @@ pub(crate) struct Pages {
     /// By the number of the pattern.
     included: Box<[Page]>,
     default: Option<Page>,
-}
-
-/// What rules say of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Verdict {
-    Excluded,
-    Unmatched,
-    /// It counts on the page of its route.
-    Route,
-    Counts(Page),
 }
 
 impl Page {
@@ -53,19 +43,24 @@ impl Pages {
         self.rules.excludes_prefetch()
     }
 
-    /// What the rules say of a request; the template of its route is asked for where it may decide.
-    pub(crate) fn decide<'a>(
+    /// Matches a request; the template of its route is asked for where it may decide.
+    #[inline]
+    pub(crate) fn find<'a>(
         &self,
         method: &Method,
         path: &str,
         route: impl FnOnce() -> Option<&'a str>,
-    ) -> Verdict {
-        match self.rules.find(method, path, route) {
-            Found::Excluded(_) => Verdict::Excluded,
-            Found::Included(number) => Verdict::Counts(self.included[number]),
-            Found::MatchedPath(_) => Verdict::Route,
-            Found::Otherwise => self.default.map_or(Verdict::Unmatched, Verdict::Counts),
-            Found::Unmatched | Found::PathTooLong(_) => Verdict::Unmatched,
-        }
+    ) -> Match<'a> {
+        self.rules.find(method, path, route)
+    }
+
+    /// Returns the page of the pattern with this number.
+    pub(crate) fn included(&self, number: usize) -> Page {
+        self.included[number]
+    }
+
+    /// Returns the page of requests that nothing else matches.
+    pub(crate) const fn default_page(&self) -> Option<Page> {
+        self.default
     }
 }

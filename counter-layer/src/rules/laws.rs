@@ -146,6 +146,6 @@ proptest! {
         let rules = builder.build().expect("rules that were tried");
         let explained = rules.explain(&Method::GET, &path, template.as_deref());
         prop_assert!(!explained.to_string().is_empty());
-        prop_assert_eq!(explained.decision(), rules.decide(&Method::GET, &path, template.as_deref()));
+        prop_assert_eq!(explained.decision, rules.decide(&Method::GET, &path, template.as_deref()));
     }
 }

@@ -22,10 +22,11 @@ pub(crate) async fn explain(
     let query = Query::parse(query.as_deref(), &["method", "path", "matched"])?;
     let method = query.method()?;
     let explanation = rules.explain(&method, query.path()?, query.matched()?);
-    let (decision, counter) = match explanation.decision() {
-        Decision::Excluded => ("excluded", None),
-        Decision::Unmatched => ("unmatched", None),
-        Decision::Count { counter, .. } => ("count", Some(counter.to_owned())),
+    let counter = explanation.decision.counter().map(str::to_owned);
+    let decision = match explanation.decision {
+        Decision::Excluded { .. } => "excluded",
+        _ if counter.is_some() => "count",
+        _ => "unmatched",
     };
     Ok(Json(Explained { decision, counter, reason: explanation.to_string() }))
 }
