@@ -170,12 +170,6 @@ impl Identity {
         Self { source, key: None }
     }
 
-    /// The same under the key that was set before.
-    pub(crate) fn replace(&mut self, other: Self) {
-        let key = other.key.or(self.key);
-        *self = Self { source: other.source, key };
-    }
-
     /// Joins the identity with what these counters' visitors are hashed under.
     pub(crate) fn bind(&self, recorder: &Recorder) -> Result<Visitors, IdentityError> {
         self.source.check()?;
@@ -345,7 +339,7 @@ mod tests {
 
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
         let request = request(address, headers);
-        let user_agent = UserAgents::new().of(request.headers()).digest;
+        let user_agent = UserAgents::default().of(request.headers()).digest;
         visitors.visitor(&RequestHead::of(&request), user_agent, &mut None).map(|(id, _)| id)
     }
 

@@ -6,6 +6,7 @@ mod delivery;
 mod visit;
 mod page;
 mod route;
+mod settings;
 mod guard;
 mod future;
 mod service;
@@ -15,7 +16,7 @@ mod layer;
 pub use delivery::Delivery;
 pub use facet::Facet;
 #[cfg(feature = "dashboard")]
-pub(crate) use facet::{AGENTS, METHODS, STATUSES};
+pub(crate) use facet::{AGENTS, STATUSES, is_counter_of_a_facet};
 pub use future::ResponseFuture;
 pub use layer::AccessCounterLayer;
 pub use outcome::Outcome;

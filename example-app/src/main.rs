@@ -137,13 +137,13 @@ where
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-    let access = Access::bearer(&token)?.clients(client);
+    let access = Access::bearer(&token)?.clients(client.clone());
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
     };
     let layer = AccessCounterLayer::new(counters.recorder())
-        .trusted_hops(settings.trust_hops)
+        .identity(client)?
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
     let (layer, feed) = forum.fed_by(layer);

@@ -181,7 +181,8 @@ fn counters() -> Counters<MemoryStore> {
 
 fn layer(counters: &Counters<MemoryStore>) -> AccessCounterLayer {
     // Under this key the visitors here share no register.
-    AccessCounterLayer::new(counters.recorder()).visitor_key(VisitorKey::new([7; 16]))
+    let identity = Identity::default().key(VisitorKey::new([7; 16]));
+    AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an address under a key")
 }
 
 fn articles() -> Rule {

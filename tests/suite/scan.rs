@@ -77,9 +77,9 @@ proptest! {
     ) {
         let rules = builder.build().expect("rules that stand together");
         let mut counters = counters();
-        let layer = AccessCounterLayer::new(counters.recorder()).visitor_key(VisitorKey::new([7; 16]));
+        let layer = AccessCounterLayer::new(counters.recorder());
         let layer = layer.rules(rules.clone()).facets([Facet::Status, Facet::Method, Facet::Agent]);
-        let site = site().layer(layer.identity(identity).expect("an identity that can be"));
+        let site = site().layer(layer.identity(identity.key(VisitorKey::new([7; 16]))).expect("an identity that can be"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let [mut hits, mut excluded, mut unmatched] = [0_u64; 3];
         let mut pages = BTreeMap::new();

@@ -91,8 +91,8 @@ const BROWSERS: [&str; 20] = [
 /// No more of a user agent is looked at.
 const LOOKED_AT: usize = 1024;
 
-impl UserAgents {
-    pub(crate) fn new() -> Self {
+impl Default for UserAgents {
+    fn default() -> Self {
         let words = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::LeftmostFirst)
@@ -106,7 +106,9 @@ impl UserAgents {
         };
         Self { words, hasher: RandomState::default(), places: (0..PLACES).map(empty).collect() }
     }
+}
 
+impl UserAgents {
     /// That of a request with these headers.
     #[inline]
     pub(crate) fn of(&self, headers: &HeaderMap) -> UserAgent {
@@ -186,7 +188,7 @@ mod tests {
     const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
     fn check(user_agents: &[&str], expected: Agent) {
-        let known = UserAgents::new();
+        let known = UserAgents::default();
         for user_agent in user_agents {
             let request = Request::get("/").header(header::USER_AGENT, *user_agent).body(());
             let found = known.of(request.expect("a request").headers());
@@ -243,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_found_again_and_never_that_of_another() {
-        let (known, mut looked) = (UserAgents::new(), 0);
+        let (known, mut looked) = (UserAgents::default(), 0);
         let of = |n: u32| {
             let agent = if n.is_multiple_of(2) { Agent::Bot } else { Agent::Human };
             UserAgent { agent, digest: Digest::of(&n.to_le_bytes()) }
@@ -262,7 +264,7 @@ mod tests {
 
     #[test]
     fn who_sends_no_user_agent_is_a_bot() {
-        assert_eq!(UserAgents::new().of(&HeaderMap::new()).agent, Agent::Bot);
+        assert_eq!(UserAgents::default().of(&HeaderMap::new()).agent, Agent::Bot);
     }
 
     #[test]

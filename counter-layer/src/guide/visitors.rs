@@ -33,9 +33,10 @@
 //! # }
 //! # async fn visitors(identity: impl Into<Identity>, requests: [Request<()>; 2]) -> u64 {
 //! #     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an identity");
-//! #     // Of two random ids, one pair in 16,384 has one register between them.
-//! #     let layer = layer.visitor_key(VisitorKey::new([7; 16]));
+//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity({
+//! #         // Of two random ids, one pair in 16,384 has one register between them.
+//! #         identity.into().key(VisitorKey::new([7; 16]))
+//! #     }).expect("an identity");
 //! #     for request in requests {
 //! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
 //! #         service.oneshot(request).await.expect("infallible");
@@ -109,7 +110,7 @@
 //! let counted = async |set: fn(AccessCounterLayer) -> AccessCounterLayer| {
 //!     let mut counters = Counters::builder(MemoryStore::new()).build()?;
 //!     let layer = set(AccessCounterLayer::new(counters.recorder()));
-//! #     let layer = layer.visitor_key(VisitorKey::new([7; 16]));
+//! #     let layer = layer.identity(counter_layer::Identity::default().key(VisitorKey::new([7; 16])))?;
 //!     for agent in agents {
 //! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
 //!         let mut request = Request::get("/").header("user-agent", agent).body(())?;
@@ -181,9 +182,10 @@
 //! # }
 //! # async fn visitors(identity: impl Into<Identity>, requests: [Request<()>; 2]) -> u64 {
 //! #     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an identity");
-//! #     // Of two random ids, one pair in 16,384 has one register between them.
-//! #     let layer = layer.visitor_key(VisitorKey::new([7; 16]));
+//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity({
+//! #         // Of two random ids, one pair in 16,384 has one register between them.
+//! #         identity.into().key(VisitorKey::new([7; 16]))
+//! #     }).expect("an identity");
 //! #     for request in requests {
 //! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
 //! #         service.oneshot(request).await.expect("infallible");

@@ -1,7 +1,7 @@
 use counter_core::{Agent, Counter, Recorder};
 use http::Method;
 
-use crate::Outcome;
+use super::outcome::Outcome;
 
 /// A second view of all requests, kept beside `hits` as series of its own with fixed names.
 ///
@@ -26,16 +26,19 @@ pub enum Facet {
 }
 
 /// The counters of the facets that were chosen, resolved once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Facets {
     status: Option<[Counter; STATUSES.len()]>,
     method: Option<[Counter; METHODS.len()]>,
     agent: Option<[Counter; AGENTS.len()]>,
 }
 
+/// How many facets there are, and so how many hits a request has under them at most.
+pub(crate) const FACETS: usize = 3;
+
 pub(crate) const STATUSES: [&str; 7] =
     ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
-pub(crate) const METHODS: [&str; 8] = [
+const METHODS: [&str; 8] = [
     "method:GET",
     "method:HEAD",
     "method:POST",
@@ -48,14 +51,28 @@ pub(crate) const METHODS: [&str; 8] = [
 const OTHER_METHOD: u8 = 7;
 pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 
+/// The counters of each facet.
+const NAMES: [&[&str]; FACETS] = [&STATUSES, &METHODS, &AGENTS];
+
+/// Whether this is the name of a counter of a facet.
+#[cfg(feature = "dashboard")]
+pub(crate) fn is_counter_of_a_facet(name: &str) -> bool {
+    NAMES.iter().any(|names| names.contains(&name))
+}
+
 impl Facets {
-    /// Those, unless none is chosen.
-    pub(crate) fn of(recorder: &Recorder, chosen: &[Facet]) -> Option<Self> {
-        (!chosen.is_empty()).then(|| Self {
-            status: chosen.contains(&Facet::Status).then(|| STATUSES.map(|name| recorder.counter(name))),
-            method: chosen.contains(&Facet::Method).then(|| METHODS.map(|name| recorder.counter(name))),
-            agent: chosen.contains(&Facet::Agent).then(|| AGENTS.map(|name| recorder.counter(name))),
-        })
+    /// The chosen facets, unless none is chosen.
+    pub(crate) fn of(recorder: &Recorder, chosen: impl IntoIterator<Item = Facet>) -> Option<Self> {
+        let mut facets = None;
+        for facet in chosen {
+            let Self { status, method, agent } = facets.get_or_insert_default();
+            match facet {
+                Facet::Status => *status = Some(STATUSES.map(|name| recorder.counter(name))),
+                Facet::Method => *method = Some(METHODS.map(|name| recorder.counter(name))),
+                Facet::Agent => *agent = Some(AGENTS.map(|name| recorder.counter(name))),
+            }
+        }
+        facets
     }
 
     /// The place of a method among the counters of methods, if there are any.
@@ -63,19 +80,19 @@ impl Facets {
         if self.method.is_some() { method_place(method) } else { 0 }
     }
 
-    /// The counter of the method in that place.
-    pub(crate) fn method(&self, place: u8) -> Option<Counter> {
-        self.method.as_ref().map(|counters| counters[usize::from(place)])
-    }
-
-    /// The counter of an agent.
-    pub(crate) fn agent(&self, agent: Agent) -> Option<Counter> {
-        self.agent.as_ref().map(|counters| counters[usize::from(agent == Agent::Bot)])
-    }
-
-    /// The counter of an outcome.
-    pub(crate) fn status(&self, outcome: Outcome) -> Option<Counter> {
-        self.status.as_ref().zip(status_place(outcome)).map(|(counters, place)| counters[place])
+    /// The counters of a request, one for each facet that was chosen; the method by its place.
+    pub(crate) fn counters(
+        &self,
+        outcome: Outcome,
+        method_place: u8,
+        requester: Agent,
+    ) -> [Option<Counter>; FACETS] {
+        let Self { status, method, agent } = self;
+        [
+            status.as_ref().zip(status_place(outcome)).map(|(counters, place)| counters[place]),
+            method.as_ref().map(|counters| counters[usize::from(method_place)]),
+            agent.as_ref().map(|counters| counters[usize::from(requester == Agent::Bot)]),
+        ]
     }
 }
 

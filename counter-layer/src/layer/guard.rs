@@ -7,46 +7,26 @@ use std::time::Duration;
 use counter_core::{Agent, Counter, Hit, Recorder, Skip, Timestamp};
 use http::{HeaderValue, Request};
 
-use super::facet::Facets;
+use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::visit::{OnCounted, Then};
-use crate::classify::UserAgents;
+use super::settings::Settings;
+use super::visit::Then;
 use crate::classify::is_prefetch;
-use crate::closure::Closure;
 use crate::identity::{RequestHead, Visitors};
 use crate::request::{self, Route};
 use crate::rules::Match;
 use crate::{Delivery, Outcome, Visit};
 
-/// What one layer and its services share.
+/// The state that all services of one layer share.
 pub(crate) struct Counting {
     pub(crate) recorder: Recorder,
-    pub(crate) visitors: Visitors,
-    pub(crate) user_agents: Arc<UserAgents>,
-    /// Instead of what the user agent says.
-    pub(crate) agents: Option<Arc<AgentFn>>,
-    pub(crate) bots_are_visitors: bool,
-    pub(crate) pages: Option<Arc<Pages>>,
-    pub(crate) rest: Option<Arc<Rest>>,
-    pub(crate) facets: Option<Arc<Facets>>,
-    pub(crate) wanted: Option<Arc<Wanted>>,
-    pub(crate) on_count: Option<Arc<OnCounted>>,
-    pub(crate) count_on_request: bool,
-    pub(crate) delivery: Delivery,
     /// The counter of everything.
     pub(crate) hits: Counter,
+    pub(crate) visitors: Visitors,
     pub(crate) route: KnownRoute,
+    pub(crate) settings: Settings,
 }
-
-/// Who makes a request.
-pub(crate) type AgentFn = Closure<dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync>;
-
-/// The counter of what the rules leave.
-pub(crate) type Rest = Closure<dyn Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync>;
-
-/// Which outcomes count.
-pub(crate) type Wanted = Closure<dyn Fn(Outcome) -> bool + Send + Sync>;
 
 /// A request that is under way. It is counted once: when its outcome is known, and at the latest when
 /// this is dropped.
@@ -80,8 +60,8 @@ pub(crate) struct Watch<'a>(&'a mut Guard);
 /// What there is to know of a request before it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// That of everything and that of its page, which is another unless it says so.
-    hits: [Hit; 2],
+    /// The hit of everything and that of the page; the second has a meaning only with `has_page`.
+    hits: [Hit; OWN_HITS],
     has_page: bool,
     agent: Agent,
     /// Its place in the facet, where that is wanted.
@@ -90,18 +70,24 @@ struct Seen {
     until: Timestamp,
 }
 
+/// Hits of a request beside those of its facets: under `hits`, and on its page.
+const OWN_HITS: usize = 2;
+
 impl Seen {
     fn hits(&self) -> &[Hit] {
-        &self.hits[..if self.has_page { 2 } else { 1 }]
+        &self.hits[..if self.has_page { OWN_HITS } else { 1 }]
     }
 
-    /// Those and the hits of the facets, and how many they are.
+    /// Returns the hits with those of the facets, and how many there are.
     #[inline(never)]
-    fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; 5], usize) {
-        let others = [facets.status(outcome), facets.method(self.method), facets.agent(self.agent)];
-        let all = self.hits().iter().copied().chain(others.into_iter().flatten().map(Counter::hit));
-        let mut hits = [self.hits[0]; 5];
-        let count = hits.iter_mut().zip(all).map(|(place, hit)| *place = hit).count();
+    fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; OWN_HITS + FACETS], usize) {
+        let mut hits = [self.hits[0]; OWN_HITS + FACETS];
+        let mut count = self.hits().len();
+        hits[..OWN_HITS].copy_from_slice(&self.hits);
+        for counter in facets.counters(outcome, self.method, self.agent).into_iter().flatten() {
+            hits[count] = counter.hit();
+            count += 1;
+        }
         (hits, count)
     }
 }
@@ -117,7 +103,7 @@ impl Guard {
     /// Counts the request now, where that is wanted.
     #[inline]
     pub(crate) fn arrived(&mut self) {
-        if self.counting.count_on_request {
+        if self.counting.settings.count_on_request {
             self.settle(Outcome::Arrived);
         }
     }
@@ -183,15 +169,19 @@ impl Counting {
     /// has counted.
     fn look(&self, head: &RequestHead<'_>, extra: &mut Option<Box<Extra>>) -> Result<Seen, Skip> {
         let page = self.page(head)?;
-        let excludes_prefetch = self.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
+        let excludes_prefetch = self.settings.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
         }
-        let user_agent = self.user_agents.of(head.headers);
-        let asked = self.agents.as_ref().and_then(|agents| agents.ask(|agents| agents(head)));
+        let user_agent = self.settings.user_agents.of(head.headers);
+        let asked = self
+            .settings
+            .classify_agent
+            .as_ref()
+            .and_then(|classify| classify.ask(|classify| classify(head)));
         let agent = asked.unwrap_or(user_agent.agent);
         let told_apart =
-            page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.bots_are_visitors);
+            page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.settings.bots_are_visitors);
         // Who is not to be told apart is not, and is given no cookie.
         let visitor = if told_apart {
             let mut cookie = None;
@@ -204,12 +194,12 @@ impl Counting {
             None
         };
         let (visitor, until) = visitor.map_or((None, Timestamp::MAX), |(id, until)| (Some(id), until));
-        if let Some(on_count) = &self.on_count
+        if let Some(on_count) = &self.settings.on_count
             && let Some(then) = on_count.ask(|look| look(&Visit { head: *head, agent, visitor })).flatten()
         {
             extra.get_or_insert_default().then = Some(then);
         }
-        let method = self.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
+        let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
         let all = self.hits.hit().visitor(visitor);
         // A rule may well be named `hits`, where the request counts anyway: then with the rule's weight.
         let (all, page) = match page {
@@ -221,9 +211,9 @@ impl Counting {
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
-        match &self.pages {
+        match &self.settings.pages {
             Some(pages) => self.by_rules(pages, head),
-            None => Ok(self.of_route(request::route(head.extensions)).or_else(|| self.rest(head))),
+            None => Ok(self.of_route(request::route(head.extensions)).or_else(|| self.fallback(head))),
         }
     }
 
@@ -236,7 +226,7 @@ impl Counting {
             Match::MatchedPath(_) => return Ok(self.of_route(route())),
             Match::Included(number) => Some(pages.included(number)),
             Match::DefaultCounter => pages.default_page(),
-            Match::Unmatched | Match::PathTooLong(_) => self.rest(head),
+            Match::Unmatched | Match::PathTooLong(_) => self.fallback(head),
         };
         page.map(Some).ok_or(Skip::Unmatched)
     }
@@ -245,8 +235,9 @@ impl Counting {
         route.map(|route| Page::of(self.route.counter(&self.recorder, route)))
     }
 
-    fn rest(&self, head: &RequestHead<'_>) -> Option<Page> {
-        let asked = self.rest.as_ref().and_then(|rest| rest.ask(|rest| rest(head)));
+    fn fallback(&self, head: &RequestHead<'_>) -> Option<Page> {
+        let asked =
+            self.settings.fallback.as_ref().and_then(|fallback| fallback.ask(|fallback| fallback(head)));
         asked.flatten().map(Page::of)
     }
 
@@ -257,14 +248,14 @@ impl Counting {
             Ok(seen) => seen,
         };
         let more;
-        let hits = if let Some(facets) = &self.facets {
+        let hits = if let Some(facets) = &self.settings.facets {
             more = seen.hits_with(facets, outcome);
             &more.0[..more.1]
         } else {
             seen.hits()
         };
         self.recorder.request_until(hits, seen.agent, seen.until);
-        if let Delivery::BeforeResponse { timeout } = self.delivery
+        if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {
             self.confirm(hits, timeout, extra);
@@ -278,7 +269,8 @@ impl Counting {
 
     /// Without an answer of the closure it is as if there was none.
     fn wants(&self, outcome: Outcome) -> bool {
-        let asked = self.wanted.as_ref().and_then(|wanted| wanted.ask(|wanted| wanted(outcome)));
+        let asked =
+            self.settings.count_if.as_ref().and_then(|count_if| count_if.ask(|count_if| count_if(outcome)));
         asked.unwrap_or(true)
     }
 
@@ -298,6 +290,6 @@ impl fmt::Debug for Confirmation {
 
 impl fmt::Debug for Counting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counting").field("facets", &self.facets).finish_non_exhaustive()
+        f.debug_struct("Counting").field("facets", &self.settings.facets).finish_non_exhaustive()
     }
 }

@@ -1,18 +1,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use counter_core::{Agent, Counter, Recorder, VisitorKey};
+use counter_core::{Agent, Counter, Recorder};
 use tower_layer::Layer;
 
 use super::facet::Facets;
-use super::guard::{AgentFn, Counting, Rest, Wanted};
+use super::guard::Counting;
 use super::page::Pages;
 use super::route::KnownRoute;
-use super::visit::{OnCounted, Then};
-use crate::classify::UserAgents;
+use super::settings::Settings;
+use super::visit::Then;
+use super::{AccessCounter, Delivery, Facet, Outcome, Visit};
 use crate::closure::Closure;
-use crate::identity::{Forwarded, Identity, IdentityError};
-use crate::{AccessCounter, Delivery, Facet, Outcome, RequestHead, Rules, Visit};
+use crate::identity::{Identity, IdentityError, RequestHead};
+use crate::rules::Rules;
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
@@ -41,71 +42,33 @@ pub struct AccessCounterLayer {
     recorder: Recorder,
     /// Named first of all, so that nothing else can take its place.
     hits: Counter,
-    identity: Identity,
-    user_agents: Arc<UserAgents>,
-    agents: Option<Arc<AgentFn>>,
-    bots_are_visitors: bool,
-    pages: Option<Arc<Pages>>,
-    rest: Option<Arc<Rest>>,
-    facets: Option<Arc<Facets>>,
-    wanted: Option<Arc<Wanted>>,
-    on_count: Option<Arc<OnCounted>>,
-    count_on_request: bool,
-    delivery: Delivery,
+    settings: Settings,
 }
 
 impl AccessCounterLayer {
     /// Counts with this recorder, and tells visitors apart by their addresses under the salt of the
     /// day, which all instances over one store share.
     ///
-    /// Where a visitor precision is coarser than the salt's epoch, addresses tell nobody apart, and
-    /// there are no visitors until a stable [`identity`](Self::identity) is set.
+    /// Where a visitor precision is coarser than the salt's epoch, addresses do not tell visitors apart, and
+    /// there are none until a stable [`identity`](Self::identity) is set.
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
-        Self {
-            hits: recorder.counter("hits"),
-            recorder,
-            identity: Identity::default(),
-            user_agents: Arc::new(UserAgents::new()),
-            agents: None,
-            bots_are_visitors: false,
-            pages: None,
-            rest: None,
-            facets: None,
-            wanted: None,
-            on_count: None,
-            count_on_request: false,
-            delivery: Delivery::default(),
-        }
+        Self { hits: recorder.counter("hits"), recorder, settings: Settings::default() }
     }
 
-    /// Tells visitors apart by something else.
+    /// Tells visitors apart by this identity, in the place of the one that was set before.
+    ///
+    /// All that can be chosen of visitors is a part of it: the [headers of
+    /// proxies](Identity::forwarded) that are trusted, and the [key](Identity::key) that is hashed under.
     ///
     /// # Errors
     /// When the identity is not stable and a visitor precision is coarser than the salt's epoch, or it
     /// is a cookie that cannot have its name.
     pub fn identity(mut self, identity: impl Into<Identity>) -> Result<Self, IdentityError> {
-        self.identity.replace(identity.into());
-        self.identity.bind(&self.recorder)?;
+        let identity = identity.into();
+        identity.bind(&self.recorder)?;
+        self.settings.identity = identity;
         Ok(self)
-    }
-
-    /// Tells visitors apart under this key, which several instances may share, and for as long as it is
-    /// used: see [`Identity::key`].
-    #[must_use]
-    pub fn visitor_key(mut self, key: VisitorKey) -> Self {
-        self.identity = self.identity.key(key);
-        self
-    }
-
-    /// Takes the client's address from `X-Forwarded-For`, of which the last `hops` entries were written
-    /// by proxies of one's own; 0, the default, takes that of the connection.
-    ///
-    /// What stands further left in the header came from the client and is not looked at.
-    #[must_use]
-    pub fn trusted_hops(mut self, hops: usize) -> Self {
-        self.identity.replace(Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(hops).into());
-        self
     }
 
     /// Tells visitors apart among bots as among people. By default a bot's requests are hits as all others
@@ -114,7 +77,7 @@ impl AccessCounterLayer {
     /// Where a cookie is issued, each request of a bot that does not keep cookies is then a new visitor.
     #[must_use]
     pub const fn bots_are_visitors(mut self) -> Self {
-        self.bots_are_visitors = true;
+        self.settings.bots_are_visitors = true;
         self
     }
 
@@ -140,7 +103,7 @@ impl AccessCounterLayer {
         mut self,
         agent: impl Fn(&RequestHead<'_>) -> Agent + Send + Sync + 'static,
     ) -> Self {
-        self.agents = Some(Arc::new(Closure::new("classify_agent", agent)));
+        self.settings.classify_agent = Some(Arc::new(Closure::new("classify_agent", agent)));
         self
     }
 
@@ -165,7 +128,7 @@ impl AccessCounterLayer {
     #[must_use]
     pub fn rules(mut self, rules: impl Into<Arc<Rules>>) -> Self {
         // The places of their counters are taken before anything else can take them.
-        self.pages = Some(Arc::new(Pages::new(rules.into(), &self.recorder)));
+        self.settings.pages = Some(Arc::new(Pages::new(rules.into(), &self.recorder)));
         self
     }
 
@@ -187,15 +150,14 @@ impl AccessCounterLayer {
         mut self,
         counter: impl Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync + 'static,
     ) -> Self {
-        self.rest = Some(Arc::new(Closure::new("fallback", counter)));
+        self.settings.fallback = Some(Arc::new(Closure::new("fallback", counter)));
         self
     }
 
     /// Keeps these views of all requests beside `hits`: see [`Facet`] for their names. None by default.
     #[must_use]
     pub fn facets(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
-        let chosen: Vec<_> = facets.into_iter().collect();
-        self.facets = Facets::of(&self.recorder, &chosen).map(Arc::new);
+        self.settings.facets = Facets::of(&self.recorder, facets).map(Arc::new);
         self
     }
 
@@ -203,7 +165,7 @@ impl AccessCounterLayer {
     /// outcome [`Outcome::Arrived`], and are in no counter of [`Facet::Status`].
     #[must_use]
     pub const fn count_on_request(mut self) -> Self {
-        self.count_on_request = true;
+        self.settings.count_on_request = true;
         self
     }
 
@@ -220,7 +182,7 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub const fn delivery(mut self, delivery: Delivery) -> Self {
-        self.delivery = delivery;
+        self.settings.delivery = delivery;
         self
     }
 
@@ -236,7 +198,7 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn count_if(mut self, wanted: impl Fn(Outcome) -> bool + Send + Sync + 'static) -> Self {
-        self.wanted = Some(Arc::new(Closure::new("count_if", wanted)));
+        self.settings.count_if = Some(Arc::new(Closure::new("count_if", wanted)));
         self
     }
 
@@ -292,14 +254,14 @@ impl AccessCounterLayer {
         look: impl Fn(&Visit<'_>) -> Option<F> + Send + Sync + 'static,
     ) -> Self {
         let look = move |visit: &Visit<'_>| look(visit).map(Then::new);
-        self.on_count = Some(Arc::new(Closure::new("on_count", look)));
+        self.settings.on_count = Some(Arc::new(Closure::new("on_count", look)));
         self
     }
 }
 
 impl fmt::Debug for AccessCounterLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessCounterLayer").field("facets", &self.facets).finish_non_exhaustive()
+        f.debug_struct("AccessCounterLayer").field("facets", &self.settings.facets).finish_non_exhaustive()
     }
 }
 
@@ -307,24 +269,14 @@ impl<S> Layer<S> for AccessCounterLayer {
     type Service = AccessCounter<S>;
 
     fn layer(&self, inner: S) -> AccessCounter<S> {
-        let (recorder, hits) = (self.recorder.clone(), self.hits);
         // It fails only where there are no visitors: see `new`.
-        let visitors = self.identity.bind(&recorder).unwrap_or_default();
+        let visitors = self.settings.identity.bind(&self.recorder).unwrap_or_default();
         let counting = Counting {
-            recorder,
+            recorder: self.recorder.clone(),
+            hits: self.hits,
             visitors,
-            user_agents: Arc::clone(&self.user_agents),
-            agents: self.agents.clone(),
-            bots_are_visitors: self.bots_are_visitors,
-            pages: self.pages.clone(),
-            rest: self.rest.clone(),
-            facets: self.facets.clone(),
-            wanted: self.wanted.clone(),
-            on_count: self.on_count.clone(),
-            count_on_request: self.count_on_request,
-            delivery: self.delivery,
-            hits,
             route: KnownRoute::default(),
+            settings: self.settings.clone(),
         };
         AccessCounter::new(inner, Arc::new(counting))
     }

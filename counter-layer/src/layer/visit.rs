@@ -20,7 +20,7 @@ pub struct Visit<'a> {
 }
 
 /// What looks at each visit, and says what is to be done once it has counted.
-pub(crate) type OnCounted = Closure<dyn Fn(&Visit<'_>) -> Option<Then> + Send + Sync>;
+pub(crate) type OnCount = Closure<dyn Fn(&Visit<'_>) -> Option<Then> + Send + Sync>;
 
 /// What is to be done when a request has counted; gone when it has been.
 pub(crate) struct Then(Option<Box<dyn FnOnce(Outcome) + Send>>);

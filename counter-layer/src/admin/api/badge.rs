@@ -12,6 +12,7 @@ use super::caching;
 use super::numbers::{known, read_range, read_series};
 use super::query::{Asked, Query};
 use crate::admin::problem::Problem;
+use crate::admin::sparkline::Sparkline;
 use crate::closure::Closure;
 
 /// The statistics, and of which counters there are pictures.
@@ -107,14 +108,10 @@ fn draw_badge(label: &str, value: &str) -> String {
 
 fn draw_sparkline(counter: &str, counts: &[Option<u64>]) -> String {
     let most = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
-    let (width, height) = (f64::from(WIDTH), f64::from(HEIGHT));
-    let step = width / counts.len().saturating_sub(1).max(1) as f64;
+    let line = Sparkline { width: WIDTH.into(), height: HEIGHT.into(), margin: 1.0 };
     let mut points = String::new();
-    let known = counts.iter().enumerate().filter_map(|(place, count)| Some((place, (*count)?)));
-    for (place, count) in known {
-        // A pixel is left above and below for the line's own width.
-        let y = height - 1.0 - (height - 2.0) * (count as f64 / most as f64);
-        write!(points, "{:.1},{y:.1} ", place as f64 * step).expect("a text takes all");
+    for (x, y) in line.points(counts.iter().copied()) {
+        write!(points, "{x:.1},{y:.1} ").expect("a text takes all");
     }
     let (counter, total) =
         (escape(counter), counts.iter().flatten().fold(0, |sum: u64, count| sum.saturating_add(*count)));

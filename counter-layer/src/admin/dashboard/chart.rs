@@ -12,6 +12,7 @@ pub(crate) use axis::{Tick, TimeTick};
 pub(crate) use forecast::{Expected, Outlook, Prospect};
 
 use super::format::{self, Style};
+use crate::admin::sparkline::Sparkline;
 
 /// The width of the stretched box.
 pub(crate) const WIDTH: u32 = 1000;
@@ -134,16 +135,11 @@ pub(crate) fn spark(counts: &[u64]) -> String {
     let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
     // Those that are left over are the oldest.
     let counts: Vec<_> = counts.rchunks_exact(together).rev().map(sum).collect();
-    let most = counts.iter().copied().max().unwrap_or_default().max(1);
-    let step = 96.0 / count(counts.len().saturating_sub(1).max(1));
-    let mut path = String::new();
+    let line = Sparkline { width: 96.0, height: 24.0, margin: 2.0 };
     let first = counts.iter().position(|value| *value > 0).unwrap_or(counts.len());
-    for (place, value) in counts.iter().enumerate().skip(first) {
-        let y = 22.0 - 20.0 * ratio(*value, most);
-        path +=
-            &format!("{}{} {}", if place == first { "M" } else { "L" }, fixed(step * count(place)), fixed(y));
-    }
-    path
+    let points = line.points(counts.into_iter().map(Some)).skip(first);
+    let points: Vec<_> = points.map(|(x, y)| format!("{} {}", fixed(x), fixed(y))).collect();
+    if points.is_empty() { String::new() } else { format!("M{}", points.join("L")) }
 }
 
 impl Point {

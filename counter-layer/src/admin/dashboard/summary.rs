@@ -9,7 +9,7 @@ use super::format::{self, Change};
 use super::period::Period;
 use super::reader::{self, Reader};
 use super::view::HITS;
-use crate::layer::{AGENTS, METHODS, STATUSES};
+use crate::layer::{AGENTS, STATUSES, is_counter_of_a_facet};
 
 /// Over how many seconds hits per second are told.
 const RECENT: u64 = 10;
@@ -103,10 +103,9 @@ async fn recent<S: Store>(
     Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
 }
 
-/// Whether a counter is one of the fixed ones beside the pages.
+/// Whether a counter is that of a page, and not a fixed one.
 pub(super) fn is_page(name: &CounterName) -> bool {
-    let fixed = std::iter::once(HITS).chain(STATUSES).chain(METHODS).chain(AGENTS);
-    fixed.chain([CounterName::OTHER]).all(|fixed| *fixed != **name)
+    ![HITS, CounterName::OTHER].contains(&&**name) && !is_counter_of_a_facet(name)
 }
 
 impl Status {
