@@ -155,6 +155,7 @@ mod status;
 mod problem;
 mod options;
 mod access;
+mod digits;
 mod sparkline;
 mod api;
 #[cfg(feature = "dashboard")]

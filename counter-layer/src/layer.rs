@@ -19,6 +19,8 @@ pub use facet::Facet;
 pub(crate) use facet::{AGENTS, STATUSES, is_counter_of_a_facet};
 pub use future::ResponseFuture;
 pub use layer::AccessCounterLayer;
+#[cfg(feature = "dashboard")]
+pub(crate) use layer::HITS;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use visit::Visit;

@@ -52,6 +52,7 @@ const OTHER_METHOD: u8 = 7;
 pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 
 /// The counters of each facet.
+#[cfg(feature = "dashboard")]
 const NAMES: [&[&str]; FACETS] = [&STATUSES, &METHODS, &AGENTS];
 
 /// Whether this is the name of a counter of a facet.

@@ -45,6 +45,9 @@ pub struct AccessCounterLayer {
     settings: Settings,
 }
 
+/// The counter of all requests.
+pub(crate) const HITS: &str = "hits";
+
 impl AccessCounterLayer {
     /// Counts with this recorder, and tells visitors apart by their addresses under the salt of the
     /// day, which all instances over one store share.
@@ -53,7 +56,7 @@ impl AccessCounterLayer {
     /// there are none until a stable [`identity`](Self::identity) is set.
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
-        Self { hits: recorder.counter("hits"), recorder, settings: Settings::default() }
+        Self { hits: recorder.counter(HITS), recorder, settings: Settings::default() }
     }
 
     /// Tells visitors apart by this identity, in the place of the one that was set before.

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use super::caching;
 use super::numbers::{known, read_range, read_series};
 use super::query::{Asked, Query};
+use crate::admin::digits::grouped;
 use crate::admin::problem::Problem;
 use crate::admin::sparkline::Sparkline;
 use crate::closure::Closure;
@@ -124,18 +125,6 @@ fn draw_sparkline(counter: &str, counts: &[Option<u64>]) -> String {
     )
 }
 
-/// With a comma after each three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let first = digits.len() % 3;
-    let place = |at: usize| at > 0 && at % 3 == first;
-    digits.chars().enumerate().fold(String::new(), |mut text, (at, digit)| {
-        text.extend(place(at).then_some(','));
-        text.push(digit);
-        text
-    })
-}
-
 /// As it may stand between tags and in an attribute; what XML cannot have is left out.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
@@ -157,21 +146,6 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_read_in_threes() {
-        for (number, text) in [
-            (0, "0"),
-            (12, "12"),
-            (999, "999"),
-            (1000, "1,000"),
-            (12_345, "12,345"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(grouped(number), text);
-        }
-        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
-    }
 
     #[test]
     fn no_text_ends_what_it_stands_in() {

@@ -4,7 +4,7 @@ use counter_core::{ForecastError, Method, Stats, Store, Timestamp};
 use serde::Serialize;
 
 use super::numbers::known;
-use super::query::Query;
+use super::query::{LAG, Query};
 use super::response::Sample;
 use crate::admin::problem::Problem;
 
@@ -50,8 +50,6 @@ struct Backtest {
 
 /// Buckets that are forecast unless another number is asked for.
 const HORIZON: usize = 12;
-/// A store lags behind by about so many seconds.
-const LAG: u64 = 2;
 
 pub(crate) async fn forecast<S: Store>(
     State(stats): State<Stats<S>>,

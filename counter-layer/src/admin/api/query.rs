@@ -13,6 +13,10 @@ pub(crate) const COUNTERS: usize = 100;
 /// The width of the precision of what names none, where it is kept.
 pub(crate) const USUAL: u32 = 60;
 
+/// For this many seconds after its end a bucket may still get hits from the last flush.
+#[cfg(any(feature = "forecast", feature = "dashboard"))]
+pub(crate) const LAG: u64 = 2;
+
 /// A range of a request.
 #[derive(Debug)]
 pub(crate) struct Asked {

@@ -9,7 +9,9 @@ mod forecast;
 use counter_core::{Precision, Timestamp};
 
 pub(crate) use axis::{Tick, TimeTick};
-pub(crate) use forecast::{Expected, Outlook, Prospect};
+#[cfg(feature = "forecast")]
+pub(crate) use forecast::ForecastPoint;
+pub(crate) use forecast::{ForecastCurve, ForecastView};
 
 use super::format::{self, Style};
 use crate::admin::sparkline::Sparkline;
@@ -46,7 +48,7 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
     pub(crate) curves: Vec<Curve>,
-    pub(crate) prospect: Option<Prospect>,
+    pub(crate) forecast: Option<ForecastCurve>,
     pub(crate) counts: Vec<Tick>,
     pub(crate) times: Vec<TimeTick>,
     pub(crate) columns: Vec<Column>,
@@ -96,11 +98,11 @@ pub(crate) fn draw(
     starts: &[Timestamp],
     precision: Precision,
     lines: &[Line],
-    outlook: Option<&Outlook>,
+    forecast: Option<&ForecastView>,
 ) -> Chart {
     let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
     let most = most.unwrap_or_default();
-    let (top, step) = axis::scale(outlook.map_or(most, |outlook| outlook.most(most)));
+    let (top, step) = axis::scale(forecast.map_or(most, |forecast| forecast.most(most)));
     let frame = Frame { buckets: starts.len().max(1), top };
     let style = Style::of(precision);
     let columns: Vec<_> = starts
@@ -111,14 +113,14 @@ pub(crate) fn draw(
             width: fixed(f64::from(WIDTH) / count(frame.buckets)),
             iso: format::iso(*start),
             text: format::instant(*start, style),
-            cells: cells(lines, outlook, place),
+            cells: cells(lines, forecast, place, *start),
         })
         .collect();
     let mut curves: Vec<_> = lines.iter().enumerate().map(|(place, line)| frame.curve(place, line)).collect();
     place_letters(&frame, lines, &mut curves);
     Chart {
         curves,
-        prospect: outlook.map(|outlook| outlook.draw(&frame, lines)),
+        forecast: forecast.map(|forecast| forecast.draw(&frame, starts, lines)),
         counts: axis::counts(step, &frame),
         times: axis::times(starts, precision, &frame),
         has_titles: columns.len() * lines.len() <= TITLES,
@@ -161,13 +163,13 @@ pub(crate) fn letter(place: usize) -> char {
     char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26])
 }
 
-fn cells(lines: &[Line], outlook: Option<&Outlook>, place: usize) -> Vec<Cell> {
+fn cells(lines: &[Line], forecast: Option<&ForecastView>, place: usize, start: Timestamp) -> Vec<Cell> {
     let mut cells: Vec<_> = lines.iter().map(|line| Cell::of(line, place)).collect();
-    if let Some(outlook) = outlook {
-        if let Some(first) = cells.first_mut().filter(|_| outlook.is_unusual(place)) {
+    if let Some(forecast) = forecast {
+        if let Some(first) = cells.first_mut().filter(|_| forecast.is_unusual(start)) {
             first.text += ", unusual";
         }
-        cells.push(Cell { name: format!("expected of {}", outlook.of), text: outlook.words(place) });
+        cells.push(Cell { name: forecast.name(), text: forecast.words_of(start) });
     }
     cells
 }

@@ -4,19 +4,12 @@ use counter_core::{Error, Stats, Store, Timestamp};
 #[cfg(feature = "forecast")]
 use counter_core::{ErrorKind, Forecast, ForecastError, Method};
 
-use super::chart::Expected;
+#[cfg(feature = "forecast")]
+use super::chart::ForecastPoint;
+use super::chart::ForecastView;
 #[cfg(feature = "forecast")]
 use super::format;
 use super::view::View;
-
-/// A forecast, and in words what it is worth; or why there is none.
-#[derive(Debug)]
-pub(super) struct Foresight {
-    /// By the starts of their buckets, ascending.
-    pub(super) points: Vec<(Timestamp, Expected)>,
-    pub(super) unusual: Vec<Timestamp>,
-    pub(super) words: String,
-}
 
 /// Reads it where it is wanted; what comes from `until` on is not known yet.
 #[cfg(feature = "forecast")]
@@ -24,7 +17,7 @@ pub(super) async fn read<S: Store>(
     stats: &Stats<S>,
     view: &View,
     until: Timestamp,
-) -> Result<Option<Foresight>, Error> {
+) -> Result<Option<ForecastView>, Error> {
     let Some(counter) = view.counters.first().filter(|_| view.forecast) else { return Ok(None) };
     let (precision, horizon) = (view.precision.precision, view.horizon());
     let mut forecast = stats.forecast(counter, precision, horizon, until).await;
@@ -32,33 +25,39 @@ pub(super) async fn read<S: Store>(
         forecast = stats.forecast(counter, precision, most, until).await;
     }
     match forecast {
-        Ok(forecast) => Ok(Some(Foresight::of(&forecast))),
+        Ok(forecast) => Ok(Some(forecast_view(counter.to_string(), &forecast))),
         Err(ForecastError::Unread(error)) if !matches!(error.kind(), ErrorKind::Malformed { .. }) => {
             Err(error)
         }
         Err(refused) => {
             let words = format!("Nothing is expected yet: {refused}.");
-            Ok(Some(Foresight { points: Vec::new(), unusual: Vec::new(), words }))
+            Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }))
         }
     }
 }
 
 #[cfg(not(feature = "forecast"))]
-pub(super) async fn read<S: Store>(_: &Stats<S>, _: &View, _: Timestamp) -> Result<Option<Foresight>, Error> {
+pub(super) async fn read<S: Store>(
+    _: &Stats<S>,
+    _: &View,
+    _: Timestamp,
+) -> Result<Option<ForecastView>, Error> {
     Ok(None)
 }
 
 #[cfg(feature = "forecast")]
-impl Foresight {
-    fn of(forecast: &Forecast) -> Self {
-        let expected = |point: &counter_core::Point| {
-            (point.start, Expected { count: point.expected, lower: point.lower, upper: point.upper })
-        };
-        Self {
-            points: forecast.points.iter().map(expected).collect(),
-            unusual: forecast.unusual.iter().map(|sample| sample.start).collect(),
-            words: words(forecast),
-        }
+fn forecast_view(line: String, forecast: &Forecast) -> ForecastView {
+    let point = |point: &counter_core::Point| ForecastPoint {
+        start: point.start,
+        count: point.expected,
+        lower: point.lower,
+        upper: point.upper,
+    };
+    ForecastView {
+        line,
+        points: forecast.points.iter().map(point).collect(),
+        unusual: forecast.unusual.iter().map(|sample| sample.start).collect(),
+        words: words(forecast),
     }
 }
 

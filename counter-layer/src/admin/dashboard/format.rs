@@ -2,10 +2,8 @@
 
 use counter_core::{Precision, Precisions, Timestamp};
 
-/// `1234567` as `1,234,567`.
-pub(crate) fn grouped(count: u64) -> String {
-    in_groups(&count.to_string())
-}
+pub(crate) use crate::admin::digits::grouped;
+use crate::admin::digits::in_groups;
 
 /// What stands in the place of a number that cannot be read.
 pub(crate) fn unknown() -> String {
@@ -15,17 +13,6 @@ pub(crate) fn unknown() -> String {
 /// A number that need not be whole: with one decimal below ten, and none from there on.
 pub(crate) fn rounded(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { in_groups(&format!("{value:.0}")) }
-}
-
-fn in_groups(digits: &str) -> String {
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// At most four characters or so: `950`, `1.2k`, `34M`.

@@ -11,8 +11,8 @@ use super::format::{self, Change, Style};
 use super::period::Period;
 use super::plot::{Plot, plot};
 use super::reader::Reader;
-use super::summary::{Glance, Status};
-use super::table::Listing;
+use super::summary::{Status, Summary};
+use super::table::Table;
 use super::view::{Page, View};
 
 /// The page of the whole site.
@@ -22,7 +22,7 @@ pub(super) struct Site {
     frame: Frame,
     moving: Moving,
     controls: Controls,
-    listing: Listing,
+    table: Table,
     period: String,
     search: String,
     search_fields: Vec<(&'static str, String)>,
@@ -85,11 +85,11 @@ struct Frame {
 /// Numbers and chart.
 #[derive(Debug)]
 pub(super) struct Moving {
-    glance: Option<Glance>,
+    summary: Option<Summary>,
     status: Status,
     chart: Chart,
-    /// What is to be said of what it expects.
-    outlook: Option<String>,
+    /// The forecast in words.
+    forecast: Option<String>,
     /// What the chart shows, in a sentence.
     label: String,
 }
@@ -111,13 +111,13 @@ impl Site {
     pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let reader = Reader::new(stats);
-        let (moving, listing) =
-            try_join(Moving::read(&reader, view, now), Listing::read(&reader, view, &period, now)).await?;
+        let (moving, table) =
+            try_join(Moving::read(&reader, view, now), Table::read(&reader, view, &period, now)).await?;
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
-            listing,
+            table,
             period: period.name,
             search: view.search.clone(),
             search_fields: view.fields(&["q", "page"]),
@@ -131,7 +131,7 @@ impl Counter {
     pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let counter = &view.counters[..1];
-        let hits: Vec<_> = CounterName::new(super::view::HITS).into_iter().collect();
+        let hits: Vec<_> = CounterName::new(crate::layer::HITS).into_iter().collect();
         let days_kept = stats.grid().counts.of_width(86_400);
         let reader = Reader::new(stats);
         let days = async {
@@ -180,21 +180,21 @@ impl Moving {
     ) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, now);
-        let glance = async {
+        let summary = async {
             match view.page {
-                Page::Site => Glance::read(reader, &period, now).await.map(Some),
+                Page::Site => Summary::read(reader, &period, now).await.map(Some),
                 Page::Counter => Ok(None),
             }
         };
-        let (glance, Plot { chart, outlook }) = try_join(glance, plot(reader, view, now)).await?;
+        let (summary, Plot { chart, forecast }) = try_join(summary, plot(reader, view, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
         let mut label = format!("{} per {}, {} of them", names.join(", "), format::unit(width), view.span);
         let ahead = chart.columns.len().saturating_sub(view.span as usize);
-        if let Some(prospect) = chart.prospect.as_ref().filter(|_| ahead > 0) {
-            label += &format!(", and what is {} in the next {ahead}", prospect.name);
+        if let Some(forecast) = chart.forecast.as_ref().filter(|_| ahead > 0) {
+            label += &format!(", and what is {} in the next {ahead}", forecast.name);
         }
-        Ok(Self { glance, status: Status::of(&stats.ledger(), &stats.health()), chart, outlook, label })
+        Ok(Self { summary, status: Status::of(&stats.ledger(), &stats.health()), chart, forecast, label })
     }
 }
 

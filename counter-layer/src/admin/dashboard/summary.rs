@@ -8,8 +8,7 @@ use futures_util::future::try_join4;
 use super::format::{self, Change};
 use super::period::Period;
 use super::reader::{self, Reader};
-use super::view::HITS;
-use crate::layer::{AGENTS, STATUSES, is_counter_of_a_facet};
+use crate::layer::{AGENTS, HITS, STATUSES, is_counter_of_a_facet};
 
 /// Over how many seconds hits per second are told.
 const RECENT: u64 = 10;
@@ -19,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The numbers at the top; what is missing is not counted here.
 #[derive(Debug)]
-pub(super) struct Glance {
+pub(super) struct Summary {
     pub(super) rate: String,
     pub(super) recent: String,
     pub(super) period: String,
@@ -39,7 +38,7 @@ pub(super) struct Status {
     pub(super) text: String,
 }
 
-impl Glance {
+impl Summary {
     pub(super) async fn read<S: Store>(
         reader: &Reader<'_, S>,
         period: &Period,

@@ -10,7 +10,8 @@ use super::format::{self, Change};
 use super::period::Period;
 use super::reader::Reader;
 use super::summary::is_page;
-use super::view::{HITS, Sort, View};
+use super::view::{Sort, View};
+use crate::layer::HITS;
 
 /// Rows on a page of the table.
 const ROWS: usize = 25;
@@ -21,7 +22,7 @@ const COUNTERS: usize = 10_000;
 
 /// A page of the table.
 #[derive(Debug)]
-pub(super) struct Listing {
+pub(super) struct Table {
     pub(super) columns: Vec<Heading>,
     pub(super) rows: Vec<Row>,
     pub(super) top: Vec<Top>,
@@ -79,7 +80,7 @@ struct Entry {
     by: Option<u64>,
 }
 
-impl Listing {
+impl Table {
     pub(super) async fn read<S: Store>(
         reader: &Reader<'_, S>,
         view: &View,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use counter_core::{CounterName, Precisions, Retention, Timestamp};
 
 use crate::admin::api::query;
+use crate::layer::HITS;
 
 /// Lines that a chart has at most.
 pub(crate) const LINES: usize = 6;
@@ -269,9 +270,6 @@ impl View {
         }))
     }
 }
-
-/// The counter of all requests.
-pub(crate) const HITS: &str = "hits";
 
 impl Sort {
     pub(crate) fn name(self) -> &'static str {
