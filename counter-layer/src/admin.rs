@@ -183,20 +183,20 @@ use api::{explain, export, numbers};
 #[cfg(feature = "openapi")]
 use api::{explore, openapi};
 
-/// One route, to be nested where the site wants it: which of these rules decides about a request.
+/// Creates a router with one route that explains by which of these rules a request counts.
 ///
-/// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where
-/// there is one, are answered with the decision, the counter and the reason in words. It knows these rules
-/// only: not what headers say of a [prefetch](crate::RulesBuilder::exclude_prefetch), nor what
-/// [`fallback`](crate::AccessCounterLayer::fallback) and [`count_if`](crate::AccessCounterLayer::count_if) of the
-/// layer make of a request.
+/// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where there is
+/// one, are answered with the decision, the counter and the reason in words. It knows these rules only: not
+/// the headers of a [prefetch](crate::RulesBuilder::exclude_prefetch), nor what
+/// [`fallback`](crate::AccessCounterLayer::fallback) and [`count_if`](crate::AccessCounterLayer::count_if) of
+/// the layer make of a request.
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     access.guard(Router::new().route("/", get(explain::explain)).with_state(rules.into()))
 }
 
-/// The pictures alone, to be nested where other sites may show them: `/badge.svg` and `/sparkline.svg`, as
-/// in [`router`], of those counters that `shown` accepts. The others, and those about which it panics, are as
-/// unknown as those that are not there.
+/// Creates a router with the pictures alone, for other sites to show: `/badge.svg` and `/sparkline.svg` as in
+/// [`router`], of the counters that `shown` accepts. All others, and those on which it panics, answer as
+/// unknown counters do.
 ///
 /// ```
 /// use axum::Router;
@@ -220,12 +220,12 @@ pub fn pictures<S: Store>(
     access.guard(routes)
 }
 
-/// The routes, to be nested where the site wants them, for those whom `access` lets in.
+/// Creates the admin router for clients that `access` accepts.
 pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
     router_with(stats, access, Options::new())
 }
 
-/// The same routes as those of [`router`], with options.
+/// Creates the admin router with options; otherwise as [`router`].
 pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) -> Router {
     let live = Live::new(stats.clone(), options);
     let live = Router::new().route("/api/live", get(live::live)).with_state(live);

@@ -147,13 +147,12 @@ struct Included {
 }
 
 impl Rules {
-    /// Without a rule, to begin with: nothing matches.
+    /// Returns a builder without rules, by which nothing matches.
     pub fn builder() -> RulesBuilder {
         RulesBuilder::default()
     }
 
-    /// Decides about a request with this path in its URI, for which the server's router had this
-    /// template, if any.
+    /// Decides about a request with this path, for which the server's router matched this template, if any.
     ///
     /// It goes through no list of rules. It allocates for a path that is not in normal form, and for
     /// templates where a literal and a parameter compete for it or there are more than four parameters.
@@ -162,10 +161,11 @@ impl Rules {
         self.resolve(self.find(method, path, || matched_path))
     }
 
-    /// Decides the same, and tells why.
+    /// Decides as [`decide`](Self::decide) does, and returns the decision with the request as it was
+    /// compared.
     ///
-    /// What [`exclude_prefetch`](RulesBuilder::exclude_prefetch) keeps out is said by a request's headers,
-    /// of which neither knows.
+    /// Neither knows the headers, and so neither applies
+    /// [`exclude_prefetch`](RulesBuilder::exclude_prefetch).
     #[must_use]
     pub fn explain<'a>(
         &'a self,
@@ -178,7 +178,8 @@ impl Rules {
         Explanation { method, path: path.ok(), decision }
     }
 
-    /// The names of all counters that rules feed, some perhaps more than once; not those of templates.
+    /// Returns the names of all counters that rules feed, some perhaps more than once; not those of
+    /// templates.
     pub fn counters(&self) -> impl Iterator<Item = &str> {
         let named = self.rules.iter().map(|rule| &*rule.counter);
         named.chain(self.default_counter.as_deref())

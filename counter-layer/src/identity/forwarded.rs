@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName, header};
 
-/// A header in which proxies say whom they heard from, the nearest on the right.
+/// A header in which proxies record the address that they were connected from, the nearest proxy on the
+/// right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarded {
     name: HeaderName,
@@ -24,15 +25,15 @@ enum Syntax {
 }
 
 impl Forwarded {
-    /// `X-Forwarded-For: 192.0.2.1, 198.51.100.7`.
+    /// The header `X-Forwarded-For: 192.0.2.1, 198.51.100.7`.
     pub const X_FORWARDED_FOR: Self =
         Self { name: HeaderName::from_static("x-forwarded-for"), syntax: Syntax::Addresses };
 
-    /// `Forwarded: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"`, as in RFC 7239. Who is
-    /// `unknown` or has a hidden name (`_secret`) there is no visitor.
+    /// The header `Forwarded: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"` of RFC 7239. An entry that
+    /// is `unknown` or obfuscated (`_secret`) makes no visitor.
     pub const RFC7239: Self = Self { name: header::FORWARDED, syntax: Syntax::Parameters };
 
-    /// A header of another name with an address, or several in the manner of `X-Forwarded-For`, such as
+    /// Names another header with an address, or with several in the manner of `X-Forwarded-For`, such as
     /// `X-Real-IP` or `CF-Connecting-IP`.
     #[must_use]
     pub const fn header(name: HeaderName) -> Self {

@@ -3,7 +3,7 @@ use http::Method;
 
 use super::outcome::Outcome;
 
-/// A second view of all requests, kept beside `hits` as series of its own with fixed names.
+/// A second view of all requests, kept beside `hits` as series with fixed names.
 ///
 /// | facet | counters |
 /// |---|---|
@@ -11,17 +11,17 @@ use super::outcome::Outcome;
 /// | `Method` | `method:GET`, `method:HEAD`, `method:POST`, `method:PUT`, `method:DELETE`, `method:OPTIONS`, `method:PATCH`, `method:other` |
 /// | `Agent` | `agent:human`, `agent:bot` |
 ///
-/// Every counted request is in exactly one counter of each facet, so each facet sums to `hits` (but for
-/// the status of requests that are counted at arrival). [Bots](crate::guide::visitors#bots) are told from
-/// others by their user agents, unless [`classify_agent`](crate::AccessCounterLayer::classify_agent) says something else.
+/// Every counted request is in exactly one counter of each facet, so each facet adds up to `hits` (except the
+/// status of requests that are counted on arrival). [Bots](crate::guide::visitors#bots) are recognized by
+/// their user agents, unless [`classify_agent`](crate::AccessCounterLayer::classify_agent) is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Facet {
-    /// By the class of the status.
+    /// The class of the status.
     Status,
-    /// By the method.
+    /// The method of the request.
     Method,
-    /// By who makes them: bots, and all others.
+    /// The kind of client: bots, and all others.
     Agent,
 }
 

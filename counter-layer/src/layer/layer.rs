@@ -17,30 +17,30 @@ use crate::rules::Rules;
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
-/// On a `Router` it counts what the router's own routes and its fallback serve; a request that no
-/// route matched counts under `hits` only. Around other services there are no routes, and only `hits`.
-/// A response is counted when its head is there, a failure when the inner service fails, and an
-/// abandoned request when its future is dropped. Nothing of the request or the response is changed, but
-/// that an [`IssuedCookie`](crate::IssuedCookie) is set where it is chosen.
+/// On a `Router` it counts the requests that the router's routes and its fallback serve; a request that no
+/// route matched counts under `hits` only. Around other services there are no routes, and only `hits`. A
+/// response is counted when its head is ready, a failure when the inner service fails, and an abandoned
+/// request when its future is dropped. The request and the response pass unchanged, except that an
+/// [`IssuedCookie`](crate::IssuedCookie) is set where one is chosen.
 ///
-/// A request counts when it ends. One that is under way when the salt epoch of its visitor ends, at midnight
-/// as a rule, counts in the last second of that epoch: in the next one the same visitor is another one.
+/// A request counts when it ends. One that is still in progress when the salt epoch of its visitor ends,
+/// usually at midnight, counts in the last second of that epoch: in the next epoch the same visitor has
+/// another id.
 ///
-/// A panic of a closure that the layer is given, or an identity is, fails no request and takes no hit: it goes
-/// to the panic hook, is logged once, and the request counts as if the closure was not there.
+/// A panic in a closure given to the layer or to an identity fails no request and loses no hit. It reaches
+/// the panic hook, is logged once, and the request counts as if the closure were not set.
 ///
-/// A visitor is a keyed hash of the client's address (of IPv6 the first 64 bits) and the user agent,
-/// unless [`identity`](Self::identity) says something else. The address is that of the connection,
-/// which the server must leave in the request: axum does with
-/// `into_make_service_with_connect_info::<SocketAddr>()`, others insert a
-/// [`SocketAddr`](std::net::SocketAddr) extension. Without one a request counts without a visitor.
-/// So does that of a bot, unless [`bots_are_visitors`](Self::bots_are_visitors) is said.
+/// A visitor is a keyed hash of the client's address (the first 64 bits of IPv6) and the user agent, unless
+/// [`identity`](Self::identity) sets another rule. The address is that of the connection, which the server
+/// must leave in the request: axum does so with `into_make_service_with_connect_info::<SocketAddr>()`, other
+/// servers insert a [`SocketAddr`](std::net::SocketAddr) extension. A request without it counts without a
+/// visitor, and so does a bot's, unless [`bots_are_visitors`](Self::bots_are_visitors) is set.
 ///
 /// See the [crate](crate) for an example.
 #[derive(Clone)]
 pub struct AccessCounterLayer {
     recorder: Recorder,
-    /// Named first of all, so that nothing else can take its place.
+    /// Registered before any other counter, so that none can take its slot.
     hits: Counter,
     settings: Settings,
 }
@@ -49,24 +49,24 @@ pub struct AccessCounterLayer {
 pub(crate) const HITS: &str = "hits";
 
 impl AccessCounterLayer {
-    /// Counts with this recorder, and tells visitors apart by their addresses under the salt of the
-    /// day, which all instances over one store share.
+    /// Counts with this recorder, and tells visitors apart by their addresses under the salt of the day,
+    /// which all instances over one store share.
     ///
-    /// Where a visitor precision is coarser than the salt's epoch, addresses do not tell visitors apart, and
-    /// there are none until a stable [`identity`](Self::identity) is set.
+    /// Where a visitor precision is coarser than the salt's epoch, addresses cannot tell visitors apart, and
+    /// none are counted until a stable [`identity`](Self::identity) is set.
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
         Self { hits: recorder.counter(HITS), recorder, settings: Settings::default() }
     }
 
-    /// Tells visitors apart by this identity, in the place of the one that was set before.
+    /// Tells visitors apart by this identity, which replaces the one set before.
     ///
-    /// All that can be chosen of visitors is a part of it: the [headers of
-    /// proxies](Identity::forwarded) that are trusted, and the [key](Identity::key) that is hashed under.
+    /// Everything that can be chosen about visitors is a part of it: the [proxies](Identity::forwarded) that
+    /// are trusted, and the [key](Identity::key) of the hash.
     ///
     /// # Errors
-    /// When the identity is not stable and a visitor precision is coarser than the salt's epoch, or it
-    /// is a cookie that cannot have its name.
+    /// When the identity is not stable and a visitor precision is coarser than the salt's epoch, or when it
+    /// is a cookie whose name is not valid.
     pub fn identity(mut self, identity: impl Into<Identity>) -> Result<Self, IdentityError> {
         let identity = identity.into();
         identity.bind(&self.recorder)?;
@@ -74,8 +74,8 @@ impl AccessCounterLayer {
         Ok(self)
     }
 
-    /// Tells visitors apart among bots as among people. By default a bot's requests are hits as all others
-    /// are, but it is no visitor, and is given no [`IssuedCookie`](crate::IssuedCookie).
+    /// Counts bots as visitors too. By default a bot's requests are hits like any others, but a bot is no
+    /// visitor and is given no [`IssuedCookie`](crate::IssuedCookie).
     ///
     /// Where a cookie is issued, each request of a bot that does not keep cookies is then a new visitor.
     #[must_use]
@@ -84,10 +84,10 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Asks a closure who makes a request, instead of
-    /// [looking for words](crate::guide::visitors#bots) in its user agent. It is asked once about each
-    /// request that the rules do not leave out, before that is served. When it panics, the user agent
-    /// says it after all.
+    /// Classifies the client by a closure in place of the [user agent](crate::guide::visitors#bots).
+    ///
+    /// The closure runs once for each request that the rules do not exclude, before the request is served.
+    /// When it panics, the user agent decides.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -110,11 +110,12 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Counts by these rules: under `hits`, and under the counter of the rule that decides. What they
-    /// exclude, or do not want, counts nowhere and is in the ledger.
+    /// Counts by these rules: under `hits`, and under the counter of the rule that decides. Requests that the
+    /// rules exclude or do not match count nowhere, and are in the ledger.
     ///
-    /// Without rules every request counts, under the template of its route; a rule set with
-    /// [`by_matched_path`](crate::RulesBuilder::by_matched_path) does that for what its rules leave.
+    /// Without rules every request counts under the template of its route; rules with
+    /// [`by_matched_path`](crate::RulesBuilder::by_matched_path) do the same for requests that match none of
+    /// them.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -135,8 +136,8 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Asks a closure for the counter of a request that no rule wants, or, without rules, of one that no
-    /// route matched. When it panics, the request has no counter of its own.
+    /// Finds a counter by a closure for a request that no rule matches, or, without rules, that no route
+    /// matched. When it panics, the request has no counter of its own.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -157,22 +158,22 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Keeps these views of all requests beside `hits`: see [`Facet`] for their names. None by default.
+    /// Keeps these views of all requests beside `hits`: see [`Facet`] for their names. Default: none.
     #[must_use]
     pub fn facets(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
         self.settings.facets = Facets::of(&self.recorder, facets).map(Arc::new);
         self
     }
 
-    /// Counts requests when they arrive and not when their outcome is known: all of them have the
-    /// outcome [`Outcome::Arrived`], and are in no counter of [`Facet::Status`].
+    /// Counts requests when they arrive and not when they end: each has the outcome [`Outcome::Arrived`], and
+    /// is in no counter of [`Facet::Status`].
     #[must_use]
     pub const fn count_on_request(mut self) -> Self {
         self.settings.count_on_request = true;
         self
     }
 
-    /// Whether a response waits until the store has its hit. Default: it does not.
+    /// Sets whether a response waits until the store has its hit. Default: it does not.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -189,8 +190,10 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Counts only requests that end in a way this closure wants; the others are
-    /// `ignored.outcome` in the ledger. Without it every one counts, and so does one about which it panics.
+    /// Counts only requests whose outcome this closure accepts; the others are `ignored.outcome` in the
+    /// ledger.
+    ///
+    /// By default every outcome counts, and so does one on which the closure panics.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -205,17 +208,16 @@ impl AccessCounterLayer {
         self
     }
 
-    /// Counts something else along with a request, such as the views of the post that it shows.
+    /// Runs an action when a request counts, such as to add a view to the post that it shows.
     ///
-    /// The closure looks at each request that the rules want, when it arrives, and answers with what is to be
-    /// done, or with `None`. That is done once if the request counts, right after it has: with
-    /// the outcome, which may be that it panicked or was aborted. It is dropped if
-    /// [`count_if`](Self::count_if) does not want the outcome.
+    /// The closure sees each request that the rules accept as it arrives, and returns an action or `None`.
+    /// The action runs once, right after the request has counted, with the outcome, which may be that the
+    /// handler panicked or the request was aborted. It is dropped if [`count_if`](Self::count_if) rejects the
+    /// outcome.
     ///
-    /// Both run on the way of the request: they should touch memory only, as
-    /// `Additions::add` of `counter_core` does. What is to be done costs two allocations; where nothing is, and
-    /// where this is not set, there is none. A panic in them fails no request: it goes to the panic hook, and
-    /// what they were to do is left undone.
+    /// Both run on the path of the request and should touch memory only, as `Additions::add` of
+    /// `counter_core` does. An action costs two allocations; without one, or without this setting, there is
+    /// none. A panic in either fails no request: it reaches the panic hook, and the action is left undone.
     ///
     /// ```
     /// use std::sync::Arc;

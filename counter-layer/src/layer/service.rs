@@ -7,7 +7,7 @@ use tower_service::Service;
 use super::guard::{Counting, Guard};
 use crate::ResponseFuture;
 
-/// The service that [`AccessCounterLayer`](crate::AccessCounterLayer) makes of another one.
+/// The service of [`AccessCounterLayer`](crate::AccessCounterLayer).
 #[derive(Clone, Debug)]
 pub struct AccessCounter<S> {
     inner: S,

@@ -5,24 +5,24 @@ use counter_core::{Agent, VisitorId};
 use crate::closure::{Closure, caught};
 use crate::{Outcome, RequestHead};
 
-/// A request that is to count, as it arrives: what [`AccessCounterLayer::on_count`] is told.
+/// A request that is to count, as it arrives, for the closure of [`AccessCounterLayer::on_count`].
 ///
 /// [`AccessCounterLayer::on_count`]: crate::AccessCounterLayer::on_count
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Visit<'a> {
-    /// All of the request but its body.
+    /// The request without its body.
     pub head: RequestHead<'a>,
-    /// Who makes it.
+    /// The kind of client.
     pub agent: Agent,
-    /// Who visits, if that is told apart: as a rule not of a bot, and by the salt of the day.
+    /// The visitor, if it is told apart: as a rule not for a bot, and under the salt of the day.
     pub visitor: Option<VisitorId>,
 }
 
-/// What looks at each visit, and says what is to be done once it has counted.
+/// A closure that looks at each visit and may return an action.
 pub(crate) type OnCount = Closure<dyn Fn(&Visit<'_>) -> Option<Then> + Send + Sync>;
 
-/// What is to be done when a request has counted; gone when it has been.
+/// An action that runs when a request has counted; `None` once it has run.
 pub(crate) struct Then(Option<Box<dyn FnOnce(Outcome) + Send>>);
 
 impl Then {

@@ -19,7 +19,7 @@ pub(super) struct Policy {
     window: Window,
 }
 
-/// A name that is empty, longer than 64 bytes or has something else in it than printable ASCII.
+/// The error of a policy name that is empty, longer than 64 bytes, or not printable ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyNameError(String);
 

@@ -7,17 +7,17 @@ use crate::classify::Digest;
 use crate::closure::Closure;
 use crate::{Identity, IdentityError, RequestHead};
 
-/// What requests are limited by: those of the same key share a limit.
+/// The key that requests are limited by: requests with the same key share a limit.
 #[derive(Clone)]
 pub struct LimitKey(Arc<Closure<KeyFn>>);
 
 type KeyFn = dyn Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync;
 
 impl LimitKey {
-    /// What a closure makes of the request; `None` is not limited. Requests about which it panics share
-    /// one limit.
+    /// Limits by the result of a closure over the request head; a request for which it returns `None` is not
+    /// limited. Requests on which it panics share one limit.
     ///
-    /// An address must not go in as a text: see [`Dimensions`].
+    /// An address must not go in as text: see [`Dimensions`].
     ///
     /// ```
     /// # use counter_layer::LimitKey;
@@ -33,24 +33,24 @@ impl LimitKey {
         Self(Arc::new(Closure::new("limit key", key)))
     }
 
-    /// The visitor, told apart as the counter does, by an id that only the secret makes.
+    /// Limits by visitor, told apart as the counter does, under ids that only the secret can make.
     ///
-    /// What a limit counts is in the store under the ids of people. So they are made with a [`Secret`] that is not
-    /// there, or with [`Identity::key`]: that of the owner where several instances are to limit together, or
-    /// [`Secret::of_this_process`], with which each limits for itself and begins anew when it is restarted. A
-    /// [`Recorder`](counter_core::Recorder) stands for the [secret](counter_core::Builder::secret) of its counters,
-    /// which is that of the process unless they were given one.
+    /// The store holds the counts of a limit under these ids. So they are made with a [`Secret`] that is not
+    /// in the store, or with [`Identity::key`]: the owner's secret where several instances limit together, or
+    /// [`Secret::of_this_process`], with which each instance limits for itself and begins anew at each
+    /// restart. A [`Recorder`](counter_core::Recorder) stands for the [secret](counter_core::Builder::secret)
+    /// of its counters, which is that of the process unless another one was set.
     ///
-    /// Of an IPv6 address 56 bits count, unless [`Address::ipv6_prefix`](crate::Address::ipv6_prefix) says
-    /// otherwise.
+    /// 56 bits of an IPv6 address count, unless [`Address::ipv6_prefix`](crate::Address::ipv6_prefix) sets
+    /// another number.
     ///
-    /// All requests without a visitor share one limit, and so do those that would be issued a cookie: nobody
-    /// gets around it by leaving out what tells him apart. No cookie is issued here. Of those that a layer issues
-    /// the signed ones count, so the counters of that layer need the same secret; but whoever asks for a new cookie
-    /// is given one.
+    /// All requests without a visitor share one limit, and so do those that would be issued a cookie, so the
+    /// limit cannot be avoided by leaving out what identifies the client. No cookie is issued here. Of the
+    /// cookies that a counting layer issues only signed ones count, so its counters need the same secret; but
+    /// a client that asks for a new cookie is given one.
     ///
     /// # Errors
-    /// When no cookie can have the name that is said.
+    /// When the identity is a cookie whose name is not valid.
     pub fn identity(identity: impl Into<Identity>, secret: impl Into<Secret>) -> Result<Self, IdentityError> {
         let (identity, secret) = (identity.into(), secret.into());
         if secret.is_of_this_process() && !identity.has_a_key() {

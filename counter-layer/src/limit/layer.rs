@@ -52,8 +52,8 @@ pub struct WindowLimitLayer<A = EmptyRefusal> {
 }
 
 impl WindowLimitLayer {
-    /// At most `limit` requests of a key in each window of these counters, and what becomes of a request
-    /// when their store is away.
+    /// Allows `limit` requests of a key in each window of these counters, and treats requests by `on_error`
+    /// while their store fails.
     pub fn new<S: WindowStore>(
         counters: WindowCounters<S>,
         limit: u32,
@@ -65,18 +65,18 @@ impl WindowLimitLayer {
         Self { gate, refusal: PhantomData }
     }
 
-    /// Refuses with a body of `application/problem+json`, which says that the quota is exceeded and names the
-    /// policy, for inner services whose body can be made of a `String`.
+    /// Refuses with a body of `application/problem+json` that names the exceeded policy, for inner services
+    /// whose body can be made from a `String`.
     pub fn problem_details(self) -> WindowLimitLayer<ProblemRefusal> {
         WindowLimitLayer { gate: self.gate, refusal: PhantomData }
     }
 }
 
 impl<A> WindowLimitLayer<A> {
-    /// The name of the policy in the headers. Default: `default`.
+    /// Sets the name of the policy in the headers. Default: `default`.
     ///
-    /// Limits of different names count apart; those of the same name, key and window over one store share
-    /// their counts.
+    /// Limits with different names count separately; those with the same name, key and window over one store
+    /// share their counts.
     ///
     /// # Errors
     /// When the name is empty, longer than 64 bytes or not printable ASCII.
@@ -85,7 +85,7 @@ impl<A> WindowLimitLayer<A> {
         Ok(self)
     }
 
-    /// How long the store may answer nobody while requests wait for it, before it is taken for being away.
+    /// Sets how long the store may be silent while requests wait for it, before it counts as failing.
     /// Default: 500 ms, longer than a fork of a large Redis takes.
     ///
     /// A request that was given up may still be counted.

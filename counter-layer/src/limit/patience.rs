@@ -12,9 +12,9 @@ const ASKING: usize = 64;
 /// either, and one long sleep would end before the answer that is there was looked at.
 const STEPS: u32 = 5;
 
-/// How requests wait for the store: not all at once, and until it is silent.
+/// The wait of requests for the store: a bounded number at a time, and only while the store answers.
 ///
-/// Waiting for one's turn is no sign that the store is away. It is away when it answers nobody.
+/// Waiting for a turn is no sign that the store fails; silence towards all requests is.
 #[derive(Debug)]
 pub(super) struct Patience {
     turns: Semaphore,

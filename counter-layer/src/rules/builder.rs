@@ -5,10 +5,10 @@ use crate::rules::pattern::Pattern;
 use crate::rules::table::Table;
 use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
 
-/// Collects what [`Rules`] are made of; the order does not matter.
+/// Builds [`Rules`]; the order of the calls does not matter.
 ///
-/// With the feature `serde` it can be read from configuration, where all fields have a default except
-/// the counter and the patterns of a rule:
+/// With the feature `serde` it can be read from configuration, where all fields have a default except the
+/// counter and the patterns of a rule:
 ///
 /// ```
 /// # #[cfg(feature = "serde")] {
@@ -46,18 +46,18 @@ impl RulesBuilder {
         self
     }
 
-    /// Excludes what the pattern matches, by any method; it wins over every rule.
+    /// Excludes requests that match the pattern, by any method; an exclusion wins over every rule.
     pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
         self.exclude.push(pattern.into());
         self
     }
 
-    /// Leaves out what a browser asks for ahead of a visit: requests
-    /// whose `Sec-Purpose` is `prefetch`, alone or with `prerender`, or whose older `Purpose`, `X-Purpose`
-    /// or `X-Moz` is that or `preview`. They are `ignored.prefetch` in the ledger.
+    /// Excludes requests that a browser makes ahead of a visit: those whose `Sec-Purpose` is `prefetch`,
+    /// alone or with `prerender`, or whose older `Purpose`, `X-Purpose` or `X-Moz` is that or `preview`. They
+    /// are `ignored.prefetch` in the ledger.
     ///
-    /// Most such pages are never looked at. One that is comes out of the browser's cache, mostly without
-    /// another request, so that visit is not counted either.
+    /// Most such pages are never shown. One that is comes out of the browser's cache, mostly without another
+    /// request, so that visit is not counted either.
     pub const fn exclude_prefetch(mut self) -> Self {
         self.exclude_prefetch = true;
         self
@@ -69,7 +69,7 @@ impl RulesBuilder {
         self
     }
 
-    /// Counts what nothing else matches under this counter: the servlet specification's default.
+    /// Counts requests that nothing else matches under this counter: the servlet specification's default.
     pub fn default_counter(mut self, counter: impl Into<String>) -> Self {
         self.default_counter = Some(counter.into());
         self
@@ -78,8 +78,8 @@ impl RulesBuilder {
     /// Resolves the rules.
     ///
     /// # Errors
-    /// When a pattern can never match, two of them match the same requests with the same right, or a
-    /// counter cannot have its name. Both patterns and both counters are named.
+    /// When a pattern can never match, when two patterns match the same requests with equal right, or when
+    /// the name of a counter is not valid. The error names both patterns and both counters.
     pub fn build(self) -> Result<Rules, RulesError> {
         let Self { exclude, exclude_prefetch, rules: given, by_matched_path, default_counter } = self;
         let mut excluded = Table::default();

@@ -64,7 +64,7 @@ impl<'a> Decision<'a> {
         }
     }
 
-    /// Returns as how many requests this one counts: 1 unless a rule says more.
+    /// Returns the number of requests that this one counts as: 1 unless a rule says more.
     #[must_use]
     pub const fn weight(&self) -> NonZeroU32 {
         match *self {

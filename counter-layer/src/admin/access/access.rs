@@ -11,7 +11,7 @@ use super::throttle::{Attempts, Shown};
 use crate::closure::Closure;
 use crate::identity::{Address, Identity, RequestHead};
 
-/// Who may see the numbers, and who may also forget counters. There is no default.
+/// The credentials that open the admin router, and the rights that come with them. There is no default.
 ///
 /// ```
 /// use counter_layer::admin::Access;
@@ -24,16 +24,16 @@ use crate::identity::{Address, Identity, RequestHead};
 /// # Ok::<(), counter_layer::admin::AccessError>(())
 /// ```
 ///
-/// A login that fails is counted, and answered at once. How often what opens may be guessed is bounded, whether
-/// or not the guesser waits for the answer: in each process, a peer may be wrong ten times and then once in ten
-/// seconds, and all peers from which nobody has logged in yet, together, a hundred times and then once a second.
-/// Beyond that nothing is compared, and the answer is 429. What is right, and what was wrong before, costs
-/// nothing. This slows down who guesses and does not stop him: a long random token does.
+/// A failed login is counted, and answered at once. The rate of guesses is bounded whether or not the client
+/// waits for the answer: in each process a peer may be wrong ten times and then once in ten seconds, and all
+/// peers together from which no login has succeeded yet a hundred times and then once a second. Beyond that
+/// nothing is compared, and the answer is 429. Right credentials and repeated wrong ones cost nothing. This
+/// slows guessing down and does not prevent it: a long random token does.
 ///
-/// A peer is the address of the connection (of IPv6 the first 64 bits), which the server must leave in the
-/// request: axum does with `into_make_service_with_connect_info::<SocketAddr>()`. Without it, and behind a
-/// proxy until [`clients`](Self::clients) is said, all are one peer, and one who guesses keeps others from
-/// logging in; those who have a session that this process has seen stay in.
+/// A peer is the address of the connection (the first 64 bits of IPv6), which the server must leave in the
+/// request: axum does so with `into_make_service_with_connect_info::<SocketAddr>()`. Without it, and behind a
+/// proxy until [`clients`](Self::clients) is set, all clients are one peer, and a client that guesses keeps
+/// the others from logging in; sessions that this process has seen stay valid.
 ///
 /// Requests that change something are refused when a browser sends them for a page of another origin.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ pub struct Access {
     clients: Option<Address>,
 }
 
-/// What cannot be a token, or a name and a password.
+/// The error of a text that cannot be a token, a name or a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessError(&'static str);
 
@@ -77,18 +77,18 @@ struct Secrets {
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 
 impl Access {
-    /// Whoever shows this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of
-    /// a page, which begins a session and redirects to the address without.
+    /// Accepts this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of a page,
+    /// which begins a session and redirects to the address without it.
     ///
-    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with the token. All instances with the
-    /// same token know it, also after a restart, until it [ends](Self::session_lifetime), or the token is
-    /// another one. `POST /logout` has the browser forget it; the dashboard has a button for that. The
-    /// cookie is `Secure` when the request says itself that it came by `https`, as those of HTTP/2 do;
-    /// behind a proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
+    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with the token. All instances with
+    /// the same token accept it, also after a restart, until it [ends](Self::session_lifetime) or the token
+    /// changes. `POST /logout` removes it from the browser; the dashboard has a button for that. The cookie
+    /// is `Secure` when the request itself says that it came by `https`, as those of HTTP/2 do; behind a
+    /// proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
     ///
     /// # Errors
-    /// When the token is empty or has other characters than letters, digits and `-._~+/=`
-    /// (RFC 6750, section 2.1).
+    /// When the token is empty or has other characters than letters, digits and `-._~+/=` (RFC 6750, section
+    /// 2.1).
     pub fn bearer(token: impl Into<String>) -> Result<Self, AccessError> {
         let token = token.into();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
@@ -99,8 +99,8 @@ impl Access {
         Ok(Self::of(Rule::Bearer(Arc::new(Secrets { token, sessions }))))
     }
 
-    /// Whoever logs in by this name and password, for which a browser asks (RFC 7617). They go with
-    /// every request as they are: only over TLS does nobody else see them.
+    /// Accepts this name and password, which browsers ask for (RFC 7617). They are sent with every request as
+    /// they are, and are confidential over TLS only.
     ///
     /// # Errors
     /// When one of them is empty or has a control character, or the name has a colon.
@@ -114,20 +114,22 @@ impl Access {
         Ok(Self::of(Rule::Basic(base64(format!("{user}:{password}").as_bytes()).into())))
     }
 
-    /// Whoever this closure lets in; nobody when it panics. It is asked about every request that has shown
-    /// nothing else that is right, however many it refuses: what it compares with a secret it has to bound itself.
+    /// Accepts requests by a closure, and none on which it panics.
+    ///
+    /// The closure sees every request without other valid credentials, however many it refuses: a comparison
+    /// with a secret has to be bounded by the closure itself.
     #[must_use]
     pub fn from_fn(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self::of(Rule::FromFn(Arc::new(Closure::new("access", allowed))))
     }
 
-    /// Everybody.
+    /// Accepts every request.
     #[must_use]
     pub fn open() -> Self {
         Self::of(Rule::Open)
     }
 
-    /// The same, who may also [forget](counter_core::Stats::forget) counters.
+    /// Grants the right to [forget](counter_core::Stats::forget) counters.
     #[must_use]
     pub fn may_forget(mut self) -> Self {
         for way in &mut self.ways {
@@ -136,13 +138,15 @@ impl Access {
         self
     }
 
-    /// The same, whose cookie browsers send over TLS only (`Secure`), whatever a request looks like.
+    /// Marks the session cookie `Secure` whatever a request looks like, so that browsers send it over TLS
+    /// only.
     ///
-    /// It is for sites that people reach by `https` alone, but whose proxy ends TLS and speaks plain HTTP
-    /// from there on, and for servers of HTTP/1.1 behind TLS, where a request does not say its scheme. No header
-    /// is asked: `X-Forwarded-Proto` is from anybody. Without it the cookie of such a site would also go with
-    /// a request over plain HTTP, where others can read it. With it the link does not log in over plain
-    /// HTTP, but for `http://localhost` and `http://127.0.0.1` in most browsers; a bearer header does.
+    /// It is for sites that are reached by `https` alone, but whose proxy ends TLS and speaks plain HTTP from
+    /// there on, and for servers of HTTP/1.1 behind TLS, where a request does not tell its scheme. No header
+    /// is trusted: `X-Forwarded-Proto` can come from any client. Without it the cookie of such a site would
+    /// also go with a request over plain HTTP, where others can read it. With it the link does not log in
+    /// over plain HTTP, except for `http://localhost` and `http://127.0.0.1` in most browsers; a bearer
+    /// header does.
     ///
     /// ```
     /// use counter_layer::admin::Access;
@@ -157,18 +161,18 @@ impl Access {
         self
     }
 
-    /// The same, with sessions of this length, in whole seconds, from the login on. Default: twelve hours.
+    /// Sets the length of sessions from the login on, in whole seconds. Default: twelve hours.
     ///
-    /// It is a session's own end and no instance knows of it otherwise, so a session that began before this was
-    /// changed keeps the length it had.
+    /// The end is written into the session, and no instance stores it, so a session that began before a
+    /// change keeps its length.
     #[must_use]
     pub const fn session_lifetime(mut self, lifetime: Duration) -> Self {
         self.session_lifetime = lifetime;
         self
     }
 
-    /// The same, telling peers apart by the address that this finds, where guesses are bounded. Default: that of
-    /// the connection, which behind a proxy is always the proxy's.
+    /// Tells peers apart by this address where guesses are bounded. Default: the address of the connection,
+    /// which behind a proxy is always the proxy's.
     ///
     /// ```
     /// use counter_layer::admin::Access;
@@ -185,9 +189,11 @@ impl Access {
         self
     }
 
-    /// These, and those of another access as far as that lets them. A cookie is
-    /// [secure](Self::secure_cookie) when either of them wants it, sessions have the shorter
-    /// [length](Self::session_lifetime), and [clients](Self::clients) are those of the first that says whose.
+    /// Accepts the credentials of either access, each with its own rights.
+    ///
+    /// A cookie is [secure](Self::secure_cookie) when either of them asks for it, sessions have the shorter
+    /// [lifetime](Self::session_lifetime), and [clients](Self::clients) are those of the first that sets
+    /// them.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         self.secure_cookie |= other.secure_cookie;
@@ -199,8 +205,8 @@ impl Access {
         self
     }
 
-    /// How many requests tried to get in and were refused, by this and all clones of it. A session that is over
-    /// or wrong is no try.
+    /// Returns the number of requests that tried to log in and were refused, by this value and all its
+    /// clones. A session that is over or not valid is no attempt.
     #[must_use]
     pub fn failed_logins(&self) -> u64 {
         self.attempts.failed()
