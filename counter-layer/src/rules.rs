@@ -22,7 +22,7 @@ pub use error::{PatternError, RulesError};
 pub use pattern::PatternKind;
 pub use rule::Rule;
 
-/// Which counter a request feeds.
+/// Rules that find the counter of a request.
 ///
 /// ```
 /// use counter_layer::{Rule, Rules};
@@ -119,7 +119,7 @@ pub struct Rules {
     exclude_prefetch: bool,
 }
 
-/// What a rule says about the requests it matches.
+/// The counter, weight and treatment of visitors of a rule.
 #[derive(Clone, Debug)]
 struct Resolved {
     counter: String,
@@ -189,7 +189,7 @@ impl Rules {
         self.exclude_prefetch
     }
 
-    /// What decides about a request; the template of its route is asked for where it may decide.
+    /// Matches a request; the template of its route is asked for where it may decide.
     #[inline]
     pub(crate) fn find<'a>(
         &self,

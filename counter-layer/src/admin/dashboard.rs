@@ -73,7 +73,7 @@ async fn counter<S: Store>(
     }
 }
 
-/// What moves on either of them.
+/// Answers with the moving parts of either page.
 async fn parts<S: Store>(
     page: Page,
     State(stats): State<Stats<S>>,

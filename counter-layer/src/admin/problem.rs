@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::status::{Health, Ledger};
 
-/// Why a question is not answered: a status, and a body that says what to do.
+/// An error response: a status, and a body that says what to do.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -23,24 +23,24 @@ pub(crate) struct Problem {
 pub(crate) struct Details {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// What the status means.
+    /// The meaning of the status.
     title: &'static str,
     status: u16,
-    /// What is wrong.
+    /// The error.
     detail: String,
     /// The parameter that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter: Option<String>,
-    /// Its value, where it has one.
+    /// The value of the parameter, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// What its value may be.
+    /// The values that are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<String>,
-    /// What this process knows when the store cannot be read.
+    /// The health of this process when the store cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
-    /// What this process knows when the store cannot be read.
+    /// The ledger of this process when the store cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<Ledger>,
 }
@@ -117,7 +117,7 @@ impl Problem {
         problem
     }
 
-    /// What a read failed with.
+    /// The problem of a failed read.
     pub(crate) fn of<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
         match error.kind() {
             ErrorKind::TooManyBuckets { asked, most } => {
@@ -138,7 +138,7 @@ impl Problem {
         }
     }
 
-    /// Why there is no forecast.
+    /// The problem of a forecast that was refused.
     #[cfg(feature = "forecast")]
     pub(crate) fn no_forecast(refused: &counter_core::ForecastError) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What happened to everything this process has seen.
+/// The account of every request and hit that this process has seen.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Ledger {
@@ -58,7 +58,7 @@ struct Dropped {
     other: u64,
 }
 
-/// How this process's way to the store is doing.
+/// The health of this process's connection to its store.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Health {
@@ -70,13 +70,13 @@ pub(crate) struct Health {
     seconds_since_acknowledged: Option<f64>,
     failing_for_seconds: Option<f64>,
     last_error: Option<String>,
-    /// For how long nobody has begun to send hits that wait.
+    /// The time for which no sending of waiting hits has begun.
     stalled_for_seconds: Option<f64>,
-    /// By how much the clock of this process was ahead of the store's at the last batch.
+    /// The seconds by which the clock of this process was ahead of the store's at the last batch.
     clock_skew_seconds: Option<i64>,
 }
 
-/// What a `status` event says.
+/// The data of a `status` event.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Standing {

@@ -8,22 +8,22 @@ use counter_core::{Agent, VisitorKey};
 use foldhash::quality::RandomState;
 use http::{HeaderMap, HeaderValue, header};
 
-/// What there is to know of a user agent.
+/// The facts that are taken from a user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UserAgent {
     pub(crate) agent: Agent,
     pub(crate) digest: Digest,
 }
 
-/// What stands for a user agent where visitors are told apart: 63 bits, the same in every process.
+/// A hash in the place of a user agent where visitors are told apart: 63 bits, the same in every process.
 ///
-/// Who makes a user agent with the digest of a neighbour's could send the neighbour's, so it needs no
+/// A client that makes a user agent with the digest of another could as well send the other's, so it needs no
 /// secret; the visitor is hashed with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 
-/// What is known of the user agents that came lately: the words and the digest of one take twenty times as
-/// long as finding it here, and most requests come with one of a few.
+/// A cache of recent user agents: to classify and hash one takes twenty times as long as to find it here, and
+/// most requests come with one of a few.
 pub(crate) struct UserAgents {
     words: AhoCorasick,
     hasher: RandomState,
@@ -42,7 +42,7 @@ struct Place {
 /// alternate.
 const PLACES: usize = 4096;
 
-/// What programs call themselves, and where they say that one can read about them.
+/// Words by which programs name themselves, and by which they point to a page about them.
 const PROGRAMS: [&str; 17] = [
     "bot",
     "crawl",
@@ -109,7 +109,7 @@ impl Default for UserAgents {
 }
 
 impl UserAgents {
-    /// That of a request with these headers.
+    /// The facts of the user agent in these headers.
     #[inline]
     pub(crate) fn of(&self, headers: &HeaderMap) -> UserAgent {
         self.find(text(headers), |text| self.look(text))
@@ -146,7 +146,7 @@ impl Place {
 }
 
 impl Digest {
-    /// That of a request with these headers, for who asks for it alone.
+    /// The digest of the user agent in these headers, where nothing else is needed.
     #[cfg(feature = "limit")]
     pub(crate) fn of_request(headers: &HeaderMap) -> Self {
         Self::of(text(headers))

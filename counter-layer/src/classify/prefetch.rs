@@ -5,8 +5,8 @@ use http::{HeaderMap, HeaderValue};
 /// The first is that of the Fetch standard; the others came before it.
 const HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
 
-/// Whether a request says that nobody looks at the answer yet: `prefetch`, also with parameters such as
-/// `prerender`, or the older `preview`.
+/// Returns `true` for a request ahead of a visit: `prefetch`, also with parameters such as `prerender`, or
+/// the older `preview`.
 pub(crate) fn is_prefetch(headers: &HeaderMap) -> bool {
     let says = |value: &HeaderValue| {
         let purpose = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();

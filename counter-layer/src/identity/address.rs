@@ -19,12 +19,12 @@ pub struct Address {
     client: Client,
     /// The bits of an IPv6 address that count.
     ipv6_mask: u128,
-    /// Whether the application chose them.
+    /// The application chose them.
     is_chosen: bool,
     user_agent: bool,
 }
 
-/// How many bits of an IPv6 address count in a limit.
+/// The bits of an IPv6 address that count in a limit.
 #[cfg(feature = "limit")]
 const LIMITED: u8 = 56;
 

@@ -127,7 +127,7 @@ fn bits(digits: &[u8]) -> Option<u128> {
     u128::from_str_radix(digits, 16).ok()
 }
 
-/// Whether a cookie can have this name: a token of RFC 9110.
+/// Returns `true` for a valid name of a cookie: a token of RFC 9110.
 pub(super) fn is_name(name: &str) -> bool {
     let signs = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(signs)

@@ -110,7 +110,7 @@ fn node_of_parameters(entry: &[u8]) -> Option<IpAddr> {
 
 enum Value<'a> {
     Token(&'a [u8]),
-    /// What stands between the quotation marks.
+    /// The text between the quotation marks.
     Quoted(&'a [u8]),
 }
 

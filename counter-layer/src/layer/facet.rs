@@ -33,7 +33,7 @@ pub(crate) struct Facets {
     agent: Option<[Counter; AGENTS.len()]>,
 }
 
-/// How many facets there are, and so how many hits a request has under them at most.
+/// The number of facets, and so of the hits that a request has under them at most.
 pub(crate) const FACETS: usize = 3;
 
 pub(crate) const STATUSES: [&str; 7] =
@@ -55,7 +55,7 @@ pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 #[cfg(feature = "dashboard")]
 const NAMES: [&[&str]; FACETS] = [&STATUSES, &METHODS, &AGENTS];
 
-/// Whether this is the name of a counter of a facet.
+/// Returns `true` for the name of a counter of a facet.
 #[cfg(feature = "dashboard")]
 pub(crate) fn is_counter_of_a_facet(name: &str) -> bool {
     NAMES.iter().any(|names| names.contains(&name))

@@ -34,7 +34,7 @@ pub(crate) struct Counting {
 pub(crate) struct Guard {
     counting: Arc<Counting>,
     seen: Result<Seen, Skip>,
-    /// Whether it is to be counted yet.
+    /// The request is still to be counted.
     open: bool,
     /// Few requests have any of it, and all others are moved without the room.
     extra: Option<Box<Extra>>,
@@ -42,9 +42,9 @@ pub(crate) struct Guard {
 
 #[derive(Debug, Default)]
 struct Extra {
-    /// What is to be set in the response.
+    /// The cookie to set in the response.
     cookie: Option<HeaderValue>,
-    /// What is to be done when it has counted.
+    /// The action to run when the request has counted.
     then: Option<Then>,
     confirmation: Option<Confirmation>,
 }
@@ -57,16 +57,16 @@ struct Confirmation(Pin<Box<dyn Future<Output = bool> + Send>>);
 #[must_use = "without an end it has panicked"]
 pub(crate) struct Watch<'a>(&'a mut Guard);
 
-/// What there is to know of a request before it is answered.
+/// The facts of a request that are known before it is answered.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     /// The hit of everything and that of the page; the second has a meaning only with `has_page`.
     hits: [Hit; OWN_HITS],
     has_page: bool,
     agent: Agent,
-    /// Its place in the facet, where that is wanted.
+    /// The place of the method in its facet, where that is chosen.
     method: u8,
-    /// When the epoch ends in which its visitor was told apart: by then it has to be counted.
+    /// The end of the epoch in which the visitor was told apart: the request has to be counted by then.
     until: Timestamp,
 }
 
@@ -117,7 +117,7 @@ impl Guard {
         Watch(self)
     }
 
-    /// What to set in the response, which only the first one asking is told.
+    /// Takes the cookie to set in the response.
     #[inline]
     pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
         self.extra.as_mut()?.cookie.take()
@@ -130,7 +130,7 @@ impl Guard {
         }
     }
 
-    /// Whether the response may go out.
+    /// Completes when the response may go out.
     #[inline]
     pub(crate) fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(extra) = &mut self.extra
@@ -165,7 +165,7 @@ impl Drop for Watch<'_> {
 }
 
 impl Counting {
-    /// What there is to know of a request, and in `extra` what to set in its response and what to do when it
+    /// Reads the facts of a request, and puts into `extra` the cookie to set and the action to run when it
     /// has counted.
     fn look(&self, head: &RequestHead<'_>, extra: &mut Option<Box<Extra>>) -> Result<Seen, Skip> {
         let page = self.page(head)?;

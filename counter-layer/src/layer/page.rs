@@ -7,7 +7,7 @@ use http::Method;
 use crate::Rules;
 use crate::rules::Match;
 
-/// Where a request counts besides `hits`.
+/// A counter that a request feeds besides `hits`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page {
     pub(crate) counter: Counter,
@@ -20,7 +20,7 @@ pub(crate) struct Page {
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     rules: Arc<Rules>,
-    /// By the number of the pattern.
+    /// The pages by the numbers of their patterns.
     included: Box<[Page]>,
     default: Option<Page>,
 }

@@ -9,7 +9,7 @@ use super::decision::Quota;
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// What a limit says of itself, in the fields of draft-ietf-httpapi-ratelimit-headers-11.
+/// The description of a limit, in the fields of draft-ietf-httpapi-ratelimit-headers-11.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) name: String,
@@ -35,7 +35,7 @@ impl Policy {
         Ok(Self { name: name.to_owned(), whole, limit, window })
     }
 
-    /// The same under another name.
+    /// Returns the policy under another name.
     pub(super) fn renamed(&self, name: &str) -> Result<Self, PolicyNameError> {
         Self::new(name, self.limit, self.window)
     }

@@ -13,7 +13,7 @@ use super::fields::retry_after;
 use super::gate::{Deciding, Gate};
 use super::refusal::{EmptyRefusal, Refusal};
 
-/// To clients that come while the store is away.
+/// The pause that clients are told while the store fails.
 const AWAY_SECONDS: u64 = 2;
 
 pin_project! {

@@ -39,12 +39,12 @@ pub(super) struct Gate {
     known: Arc<Known>,
 }
 
-/// What is known of the store and of those it has refused.
+/// The state of the store, and the keys that it has refused.
 #[derive(Debug, Default)]
 struct Known {
     over: Over,
     patience: Patience,
-    /// Whether the store was away at the last request.
+    /// The store failed at the last request.
     failing: AtomicBool,
 }
 

@@ -23,7 +23,7 @@ struct Known {
 }
 
 impl Over {
-    /// What the store said of this key, if that still holds.
+    /// The answer of the store for this key, if it still holds.
     pub(super) fn of(&self, key: &Dimensions) -> Option<Quota> {
         let known = self.0.lock().expect("nothing panics under this lock");
         // The store tells whole seconds: in the last one the next window may have begun.

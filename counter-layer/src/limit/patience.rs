@@ -18,7 +18,7 @@ const STEPS: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Patience {
     turns: Semaphore,
-    /// How many answers came from the store.
+    /// The number of answers of the store.
     answers: AtomicU64,
 }
 

@@ -134,7 +134,7 @@ impl RulesBuilder {
     }
 }
 
-/// What requests of one method are compared with; `None` is any method that no rule names.
+/// The patterns that requests of one method are compared with; `None` is any method that no rule names.
 fn table(rules: &[Rule], patterns: &[Included], method: Option<&Method>) -> Result<Table, RulesError> {
     let named = |rule: &Rule| rule.methods.is_empty() || method.is_some_and(|method| rule.names(method));
     // HEAD asks what GET would give, so it counts with it where no rule speaks of it.

@@ -29,7 +29,7 @@ pub enum Decision<'a> {
         counter: &'a str,
         /// The weight of the rule.
         weight: NonZeroU32,
-        /// Whether the rule counts visitors.
+        /// The rule counts visitors.
         visitors: bool,
     },
     /// The template that the server's router matched, which names the counter where no rule matches.

@@ -37,21 +37,21 @@ pub enum RulesError {
     },
     /// Patterns of two rules match the same requests with equal right.
     Tie {
-        /// Both patterns, in the order of the rules.
+        /// The two patterns, in the order of the rules.
         patterns: [String; 2],
         /// The counters of the two rules.
         counters: [String; 2],
     },
     /// One rule has two patterns that match the same requests with equal right.
     Repeated {
-        /// Both patterns.
+        /// The two patterns.
         patterns: [String; 2],
         /// The counter of the rule.
         counter: String,
     },
     /// Two excluded patterns match the same requests with equal right.
     ExcludedTwice {
-        /// Both patterns.
+        /// The two patterns.
         patterns: [String; 2],
     },
 }

@@ -56,7 +56,7 @@ impl Rule {
         self
     }
 
-    /// Whether the rule names that method.
+    /// Returns `true` if the rule names that method.
     pub(super) fn names(&self, method: &Method) -> bool {
         self.methods.contains(method)
     }

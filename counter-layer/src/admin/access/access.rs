@@ -40,7 +40,7 @@ use crate::identity::{Address, Identity, RequestHead};
 pub struct Access {
     pub(crate) ways: Vec<Way>,
     pub(crate) attempts: Arc<Attempts>,
-    /// Whether the cookie is for TLS alone, whatever a request looks like.
+    /// The cookie is for TLS alone, whatever a request looks like.
     pub(crate) secure_cookie: bool,
     pub(crate) session_lifetime: Duration,
     clients: Option<Address>,
@@ -61,7 +61,7 @@ pub(crate) struct Way {
 enum Rule {
     Open,
     Bearer(Arc<Secrets>),
-    /// What follows the scheme, as a browser encodes it.
+    /// The part after the scheme, as a browser encodes it.
     Basic(Arc<str>),
     FromFn(Arc<Closure<AllowedFn>>),
 }
@@ -223,7 +223,7 @@ impl Access {
         }
     }
 
-    /// Whose guesses those of a request are.
+    /// The peer that the guesses of a request are charged to.
     pub(crate) fn peer(&self, parts: &Parts) -> Option<u128> {
         let Parts { method, uri, headers, extensions, .. } = parts;
         let head = RequestHead { method, uri, headers, extensions };
@@ -247,7 +247,7 @@ impl Access {
 }
 
 impl Way {
-    /// Whether what is shown is this way's.
+    /// Returns `true` for valid credentials of this way.
     pub(crate) fn shows(&self, shown: Shown<'_>) -> bool {
         match (&self.rule, shown) {
             (Rule::Bearer(secrets), Shown::Token(token)) => same(token, &secrets.token),
@@ -259,7 +259,7 @@ impl Way {
         }
     }
 
-    /// Whether it is open to the request, whatever that shows.
+    /// Returns `true` if a request needs no credentials.
     pub(crate) fn is_open(&self, parts: &Parts) -> bool {
         match &self.rule {
             Rule::Open => true,
@@ -268,7 +268,7 @@ impl Way {
         }
     }
 
-    /// What is asked for, for browsers and in words.
+    /// The challenge for browsers, and the same in words.
     pub(crate) const fn challenge(&self) -> Option<(&'static str, &'static str)> {
         match &self.rule {
             Rule::Bearer(_) => Some(("Bearer", "the admin token: `Authorization: Bearer <token>`")),

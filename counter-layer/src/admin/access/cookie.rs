@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderValue};
 
 const NAME: &str = "counter_session";
 
-/// How many are looked at: routers below one another have a cookie each.
+/// The number of cookies that are read: routers below one another have one each.
 const MOST: usize = 4;
 
-/// What cookies of this name hold.
+/// The values of the cookies of this name.
 pub(crate) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -49,7 +49,7 @@ fn write(value: &str, parts: &Parts, secure: bool, age: &str) -> Option<HeaderVa
     HeaderValue::try_from(cookie).ok()
 }
 
-/// What was asked for, before a router took its mount away.
+/// The address of a request before routers took their mounts away.
 pub(crate) fn original(parts: &Parts) -> &http::Uri {
     parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0)
 }

@@ -21,21 +21,21 @@ use super::throttle::{Judgement, Shown};
 use super::{cookie, origin};
 use crate::admin::problem::Problem;
 
-/// What a request has shown.
+/// The rights of a request, by the credentials that it has shown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     is_in: bool,
-    /// Whether it may also change something.
+    /// The request may also change something.
     forget: bool,
-    /// The end of the session, if it is by one.
+    /// The end of the session, if the request has one.
     session: Option<Timestamp>,
-    /// By a header that no browser sets by itself.
+    /// The request has a header that no browser sets by itself.
     by_token: bool,
-    /// For so many seconds nothing else is compared.
+    /// The seconds in which no further credentials are compared.
     wait: Option<u64>,
 }
 
-/// Where a browser ends its session.
+/// The path that ends the session of a browser.
 const LOGOUT: &str = "/logout";
 
 const LOGGED_OUT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
@@ -93,7 +93,7 @@ impl Access {
         Ok(entry.session)
     }
 
-    /// What a request shows, and which ways are open to it.
+    /// Judges the credentials of a request, and the ways that are open to it.
     fn look(&self, parts: &Parts, entry: &mut Entry) {
         if let Some(token) = authorization(&parts.headers, "bearer") {
             entry.by_token = self.judge(parts, Shown::Token(token), entry);
@@ -213,7 +213,7 @@ fn within(end: Timestamp, response: Response) -> Response {
     })
 }
 
-/// What is shown under one scheme, whose name is in lower case.
+/// The credentials under one scheme, whose name is in lower case.
 fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
     let (shown, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     shown.eq_ignore_ascii_case(scheme).then_some(secret.trim())

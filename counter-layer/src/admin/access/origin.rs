@@ -5,7 +5,7 @@ use http::request::Parts;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether a page of another origin had a browser send the request.
+/// Returns `true` if a page of another origin made a browser send the request.
 ///
 /// Browsers say it (Fetch Metadata), and those that do not, or not without TLS, name the origin. What says
 /// neither is no browser: it has no cookie, password or address that another site could make use of. An origin

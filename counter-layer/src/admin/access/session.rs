@@ -20,7 +20,7 @@ pub(crate) struct Sessions(Hmac<Sha256>);
 /// A session whose signature may be anybody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim<'a> {
-    /// What is signed.
+    /// The signed part.
     body: &'a str,
     signature: [u8; 32],
     end: Timestamp,
@@ -30,7 +30,7 @@ pub(crate) struct Claim<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedIn;
 
-/// What nothing else that the token may sign begins with.
+/// A beginning that nothing else signed with the token has.
 const LABEL: &[u8] = b"counter-layer admin session 1:";
 
 const BODY: usize = 16 + 1 + 32;
@@ -55,7 +55,7 @@ impl Sessions {
         Some(format!("{body}.{high:032x}{low:032x}"))
     }
 
-    /// Whether the session was signed with this token.
+    /// Returns `true` if the session was signed with this token.
     pub(crate) fn signed(&self, claim: &Claim<'_>) -> bool {
         // It compares in constant time.
         self.0.clone().chain_update(claim.body).verify_slice(&claim.signature).is_ok()
@@ -63,7 +63,7 @@ impl Sessions {
 }
 
 impl<'a> Claim<'a> {
-    /// What looks like a session, and is not over.
+    /// Reads a session that is not over.
     pub(crate) fn read(text: &'a str, now: Timestamp) -> Option<Self> {
         let (body, signature) = text.split_at_checked(BODY)?;
         let signature = signature.strip_prefix('.').filter(|signature| signature.len() == SIGNATURE)?;

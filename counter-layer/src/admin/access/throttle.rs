@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What is known of guesses: of some thousand peers and texts, as hashes under a key of this process.
+/// The recent guesses of some thousand peers, as hashes under a key of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     failed: AtomicU64,
@@ -32,12 +32,12 @@ pub(crate) enum Shown<'a> {
     Session(&'a str),
 }
 
-/// What became of it.
+/// The outcome of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Right,
     Wrong,
-    /// It was not compared, and may be shown again after a while.
+    /// Not compared; the credentials may be shown again after this time.
     NotYet(Duration),
 }
 
@@ -54,7 +54,7 @@ struct Seen {
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     budget: Budget,
-    /// Whether it has shown what is right.
+    /// The peer has shown valid credentials.
     known: bool,
     last: Instant,
 }
@@ -62,11 +62,11 @@ struct Peer {
 /// Wrong guesses, each of which is forgotten after a while.
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
-    /// When all of them are forgotten.
+    /// The time at which all of them are forgotten.
     clear: Option<Instant>,
 }
 
-/// So many guesses at once, and one more after each period.
+/// A burst of guesses, and one more after each period.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     burst: u32,
@@ -159,7 +159,7 @@ impl Seen {
         Judgement::Wrong
     }
 
-    /// How long a peer has to wait before its next guess.
+    /// The time that a peer has to wait before its next guess.
     fn wait(&self, peer: u64, now: Instant) -> Duration {
         let peer = self.peers.get(&peer);
         let own = peer.map_or(Duration::ZERO, |peer| peer.budget.wait(OF_A_PEER, now));
@@ -170,8 +170,8 @@ impl Seen {
         }
     }
 
-    /// What is kept of a peer. Of too many, the one is forgotten that was away for longest, those that are
-    /// known last.
+    /// The record of a peer. When there are too many, the peer that was away for longest is forgotten, known
+    /// peers last.
     fn peer(&mut self, peer: u64, now: Instant) -> &mut Peer {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             let oldest = self.peers.iter().min_by_key(|(_, peer)| (peer.known, peer.last));
@@ -224,7 +224,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// How many of so many guesses, all of them wrong and no two the same, are compared.
+    /// The number of these guesses, all wrong and no two the same, that are compared.
     fn compared(seen: &mut Seen, guesses: impl Iterator<Item = (u64, Instant)>) -> usize {
         let mut compared = 0;
         for (peer, now) in guesses {

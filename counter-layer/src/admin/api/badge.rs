@@ -25,7 +25,7 @@ pub(crate) struct Pictures<S> {
 
 type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
 
-/// For so many seconds a picture may be shown again.
+/// The seconds for which a picture may be shown again.
 const KEPT: u64 = 60;
 /// Points of a line.
 const POINTS: u64 = 1000;
@@ -125,7 +125,7 @@ fn draw_sparkline(counter: &str, counts: &[Option<u64>]) -> String {
     )
 }
 
-/// As it may stand between tags and in an attribute; what XML cannot have is left out.
+/// Escapes a text for use between tags and in attributes, and leaves out characters that XML cannot have.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

@@ -16,7 +16,7 @@ use super::numbers::known;
 use super::query::{Asked, Query};
 use crate::admin::problem::Problem;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Format {
     Csv,

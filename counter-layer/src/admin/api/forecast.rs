@@ -8,7 +8,7 @@ use super::query::{LAG, Query};
 use super::response::Sample;
 use crate::admin::problem::Problem;
 
-/// What a counter is expected to count, and how far off that would have been before.
+/// The expected counts of a counter, and the error of such a forecast on its past.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Forecast {

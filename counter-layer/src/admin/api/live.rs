@@ -43,14 +43,14 @@ pub(crate) struct Live<S> {
 struct Listener<S> {
     stats: Stats<S>,
     feed: Arc<Feed<S>>,
-    /// What it knows of each counter of the feed.
+    /// The state of each counter of the feed that was sent.
     sent: Vec<Sent>,
-    /// Whether less is followed than is kept.
+    /// Less is followed than is kept.
     is_cut: bool,
-    /// What came before this was sent on an earlier connection.
+    /// The end of the samples that an earlier connection has sent.
     since: Option<Timestamp>,
     read: Instant,
-    /// Which of the readings of all that is kept it has seen.
+    /// The reading of all samples that was sent last.
     all_read: Option<Instant>,
     status: Instant,
     heartbeat: Instant,
@@ -58,7 +58,7 @@ struct Listener<S> {
     _place: OwnedSemaphorePermit,
 }
 
-/// What a listener knows of a counter.
+/// The state of a counter that a listener was sent.
 #[derive(Debug, Default)]
 struct Sent {
     counts: Counts,
@@ -122,7 +122,7 @@ pub(crate) async fn live<S: Store>(
     Ok(response)
 }
 
-/// What the client saw last, if it is anything of ours.
+/// The last event that the client saw, if its id is one of this router.
 fn last_event(asked: &HeaderMap) -> Option<Timestamp> {
     asked.get(LAST_EVENT_ID)?.to_str().ok()?.parse().ok().map(Timestamp::from_unix)
 }
@@ -202,8 +202,8 @@ impl<S: Store> Listener<S> {
     }
 }
 
-/// What differs from `from` on between what was sent and what was read, which is what will have been sent.
-/// What is not known stays as it was.
+/// Returns the samples that differ from `from` on between `sent` and `read`, and brings `sent` up to date. A
+/// sample that is not known stays as it was.
 fn changes(sent: &mut Counts, from: Timestamp, read: Counts, unknown: &BTreeSet<Timestamp>) -> Vec<Sample> {
     let mut before = sent.split_off(&from);
     let mut changed: Vec<_> = Vec::new();

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 
 use crate::admin::access::Access;
 
-/// What a scrape is answered from.
+/// The source of the answer to a scrape.
 #[derive(Clone, Debug)]
 pub(crate) struct Source<S> {
     pub(crate) stats: Stats<S>,
@@ -23,7 +23,7 @@ struct Page(String);
 /// Counters that have a series of their own.
 const COUNTERS: usize = 500;
 
-/// What is named of what cannot be read.
+/// The number of unreadable keys that an answer names.
 const NAMED: usize = 20;
 
 const COUNTER: &str = "counter";

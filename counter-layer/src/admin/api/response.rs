@@ -8,7 +8,7 @@ use serde::Serialize;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Counters {
     pub(crate) counters: Vec<KnownCounter>,
-    /// What `after` is to be for the page that follows, where there is one.
+    /// The value of `after` for the next page, if there is one.
     pub(crate) next: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
@@ -20,9 +20,9 @@ pub(crate) struct Counters {
 pub(crate) struct Unreadable {
     /// The key in the store.
     key: String,
-    /// What is wrong with it.
+    /// The reason.
     reason: String,
-    /// The starts of the buckets whose counts are therefore not known, where it is some of them.
+    /// The starts of the buckets whose counts are not known, where only some are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     buckets: Vec<u64>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Series {
     pub(crate) from: Option<u64>,
     /// Ascending.
     pub(crate) samples: Vec<Sample>,
-    /// What of it cannot be read; there is no sample of that, and not 0 either.
+    /// The part that cannot be read: it has no samples, which does not mean 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unreadable: Option<Unreadable>,
 }
@@ -94,6 +94,7 @@ pub(crate) struct Total {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Lifetimes {
     pub(crate) lifetimes: Vec<Lifetime>,
+    /// The keys that cannot be read: their counters have no place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
@@ -135,7 +136,7 @@ pub(crate) struct Uniques {
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) uniques: u64,
-    /// As a fraction of `uniques`: two estimates in three are closer than this.
+    /// The error as a fraction of `uniques`: two estimates in three are closer than this.
     pub(crate) standard_error: f64,
     /// The width of a salt epoch in seconds: unless visitors are told apart by something stable,
     /// somebody who comes in several epochs counts in each.
@@ -143,7 +144,7 @@ pub(crate) struct Uniques {
 }
 
 impl Series {
-    /// With a sample for every bucket of the range, or for those only that have one.
+    /// Creates a series with a sample for every bucket of the range, or only for those that have one.
     pub(crate) fn new(counter: &CounterName, series: &counter_core::Series, filled: bool) -> Self {
         let samples = if filled {
             series.zero_filled().map(Sample::from).collect()
@@ -159,7 +160,7 @@ impl Series {
         }
     }
 
-    /// Of a counter under whose key there is something else.
+    /// Creates a series of a counter whose key holds something else.
     pub(crate) fn unreadable(counter: &CounterName, precision: u32, why: counter_core::Unreadable) -> Self {
         Self {
             counter: counter.to_string(),
@@ -171,7 +172,7 @@ impl Series {
     }
 }
 
-/// What an answer names of what cannot be read.
+/// The number of unreadable keys that an answer names.
 const NAMED: usize = 100;
 
 impl Unreadable {

@@ -24,16 +24,16 @@ pub(crate) const HEIGHT: u32 = 220;
 /// Points that have words of their own at most: they weigh more than the lines.
 const TITLES: usize = 120;
 
-/// What is known of one bucket.
+/// The state of one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// Nothing: not a zero, and not drawn.
+    /// Not known: neither a zero nor drawn.
     Unknown,
-    /// All of it.
+    /// The full count.
     Whole(u64),
-    /// What has come so far: the bucket has not ended, or its last hits are still on their way.
+    /// The count so far: the bucket has not ended, or its last hits are still on their way.
     Open(u64),
-    /// The bucket has not begun.
+    /// A bucket that has not begun.
     Ahead,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Line {
     pub(crate) points: Vec<Point>,
 }
 
-/// What a template draws.
+/// A chart as a template draws it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
     pub(crate) curves: Vec<Curve>,
@@ -52,11 +52,11 @@ pub(crate) struct Chart {
     pub(crate) counts: Vec<Tick>,
     pub(crate) times: Vec<TimeTick>,
     pub(crate) columns: Vec<Column>,
-    /// How the instants of the columns are written.
+    /// The format of the instants of the columns.
     pub(crate) style: &'static str,
-    /// Whether there are so few of them that each says by itself what is in it, for want of a script.
+    /// The columns are so few that each has a title, for browsers without a script.
     pub(crate) has_titles: bool,
-    /// Where the first bucket begins that is not whole, if there is one.
+    /// The place of the first bucket that is not whole, if there is one.
     pub(crate) open: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Curve {
     pub(crate) open: String,
     /// Points without a neighbour, and the last one.
     pub(crate) dots: String,
-    /// Where its letter stands: in hundredths of the width, and in pixels.
+    /// The place of its letter: in hundredths of the width, and in pixels.
     pub(crate) end: Option<(String, String)>,
     pub(crate) letter: char,
 }
@@ -158,7 +158,7 @@ fn first_open(lines: &[Line]) -> Option<usize> {
     lines.iter().filter_map(|line| line.points.iter().position(is_open)).min()
 }
 
-/// What a line is called where there is no room for its name.
+/// The letter of a line where there is no room for its name.
 pub(crate) fn letter(place: usize) -> char {
     char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26])
 }
@@ -256,7 +256,7 @@ impl Frame {
     }
 }
 
-/// How far letters keep from one another, in pixels.
+/// The distance that letters keep from one another, in pixels.
 const APART: f64 = 14.0;
 
 /// Puts the letter of each line at its last whole point, or a bit lower where another one stands.
@@ -291,7 +291,7 @@ const fn count(places: usize) -> f64 {
     places as f64
 }
 
-/// What lies between 0 and 1 of two counts.
+/// The quotient of two counts, between 0 and 1.
 #[expect(clippy::cast_precision_loss, reason = "nobody sees the sixteenth digit on an axis")]
 const fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64

@@ -6,7 +6,7 @@ use super::chart;
 use super::format;
 use super::view::{LINES, Page, SPAN, View};
 
-/// What can be chosen about the chart.
+/// The choices about the chart.
 #[derive(Debug)]
 pub(super) struct Controls {
     pub(super) title: String,
@@ -22,7 +22,7 @@ pub(super) struct Controls {
     pub(super) later: Option<String>,
     pub(super) now: Option<String>,
     pub(super) fields: Vec<(&'static str, String)>,
-    /// Whether a form has to repeat the first line, which no field names.
+    /// The form has to repeat the first line, which no field names.
     pub(super) add_own: bool,
     pub(super) is_full: bool,
     pub(super) visitors_letter: char,

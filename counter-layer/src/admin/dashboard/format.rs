@@ -5,7 +5,7 @@ use counter_core::{Precision, Precisions, Timestamp};
 pub(crate) use crate::admin::digits::grouped;
 use crate::admin::digits::in_groups;
 
-/// What stands in the place of a number that cannot be read.
+/// The text in the place of a number that cannot be read.
 pub(crate) fn unknown() -> String {
     "unknown".to_owned()
 }
@@ -32,7 +32,7 @@ pub(crate) fn short(count: u64) -> String {
     }
 }
 
-/// So many in so many seconds, for each of them.
+/// A count over some seconds, for each second.
 pub(crate) fn rate(count: u64, seconds: u64) -> String {
     let tenths = count.saturating_mul(10).checked_div(seconds).unwrap_or_default();
     if tenths < 100 { format!("{}.{}", tenths / 10, tenths % 10) } else { grouped(tenths / 10) }
@@ -48,13 +48,13 @@ pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
     })
 }
 
-/// How much of the most something is, in whole hundredths; 0 when the most is 0.
+/// A part in whole hundredths; 0 when the whole is 0.
 pub(crate) fn percent(part: u64, most: u64) -> u64 {
     let percent = (u128::from(part) * 100).checked_div(u128::from(most)).unwrap_or_default();
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
-/// By how much something differs from what it was: in words, and as the name of a style.
+/// A difference from an earlier count: in words, and as the name of a style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) text: String,
@@ -82,7 +82,7 @@ pub(crate) fn span(seconds: u64) -> String {
     format!("{} {name}", seconds / width)
 }
 
-/// What so many seconds are called in `hits per …`.
+/// The name of a span in `hits per …`.
 pub(crate) fn unit(seconds: u64) -> String {
     match seconds {
         1 => "second".to_owned(),
@@ -103,7 +103,7 @@ pub(crate) fn about(seconds: u64) -> String {
     }
 }
 
-/// How an instant is written; the script has the same four in the viewer's zone.
+/// The format of an instant; the script has the same four in the viewer's zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `14:03:05`
@@ -117,7 +117,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// What tells the starts of these buckets apart. A date alone is one of UTC.
+    /// The format that tells the starts of these buckets apart. A date alone is one of UTC.
     pub(crate) const fn of(precision: Precision) -> Self {
         match precision.as_seconds() {
             0..60 => Self::Second,
@@ -128,7 +128,7 @@ impl Style {
         }
     }
 
-    /// What the script knows it by.
+    /// The name that the script knows it by.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Second => "s",
@@ -153,7 +153,7 @@ pub(crate) fn instant(at: Timestamp, style: Style) -> String {
     }
 }
 
-/// When the buckets of a set begin, in a sentence or two.
+/// Describes in a sentence or two when the buckets of a set begin.
 pub(crate) fn beginning(kept: &Precisions) -> String {
     let moved: Vec<_> = kept.iter().map(|kept| kept.precision).filter(|kept| kept.offset() > 0).collect();
     if moved.is_empty() {
@@ -173,7 +173,7 @@ pub(crate) fn beginning(kept: &Precisions) -> String {
     format!("Buckets are those of UTC, but {moved}.")
 }
 
-/// As machines read it.
+/// Writes an instant as ISO 8601 has it.
 pub(crate) fn iso(at: Timestamp) -> String {
     let (year, month, day) = date(at.as_unix() / 86_400);
     format!("{year:04}-{month:02}-{day:02}T{}Z", instant(at, Style::Second))

@@ -49,7 +49,7 @@ pub(super) struct Counter {
     unread: Option<String>,
 }
 
-/// What moves, by itself: what the script asks for every second.
+/// The moving parts by themselves, which the script asks for every second.
 #[derive(Debug, Template)]
 #[template(path = "dashboard/parts.html")]
 pub(super) struct Parts {
@@ -66,7 +66,7 @@ pub(super) struct Trouble {
     status: Status,
 }
 
-/// What surrounds every page.
+/// The frame of every page.
 #[derive(Debug)]
 struct Frame {
     style: String,
@@ -78,7 +78,7 @@ struct Frame {
     zone: String,
     utc: bool,
     logout: Option<String>,
-    /// When buckets and days begin.
+    /// The beginnings of buckets and days, in words.
     beginning: String,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Moving {
     chart: Chart,
     /// The forecast in words.
     forecast: Option<String>,
-    /// What the chart shows, in a sentence.
+    /// The content of the chart in a sentence.
     label: String,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Period {
 struct Before {
     precision: Precision,
     range: Range<Timestamp>,
-    /// How much of the last bucket belongs to it, in seconds.
+    /// The seconds of the last bucket that belong to the period.
     rest: u64,
 }
 
@@ -72,7 +72,7 @@ impl Period {
         Self { name: "today".to_owned(), precision: coarse.precision, range, before }
     }
 
-    /// What each of these counted in it, where that can be read.
+    /// The count of each counter in the period, where it can be read.
     pub(super) async fn totals<S: Store>(
         &self,
         reader: &Reader<'_, S>,
@@ -86,8 +86,8 @@ impl Period {
         Ok(totals)
     }
 
-    /// What each of these counted in the time before, of the last bucket as much as its time is part of
-    /// that; 0 where nothing is known.
+    /// The count of each counter in the period before, of its last bucket only the part that belongs to it; 0
+    /// where nothing is known.
     pub(super) async fn befores<S: Store>(
         &self,
         reader: &Reader<'_, S>,
@@ -117,8 +117,8 @@ impl Period {
         Ok(sums)
     }
 
-    /// How many visitors each of these had in it, where that can be read; nothing where no precision of
-    /// visitors tells.
+    /// The visitors of each counter in the period, where they can be read; `None` where no precision of
+    /// visitors is kept for it.
     pub(super) async fn visitors<S: Store>(
         &self,
         reader: &Reader<'_, S>,
@@ -132,7 +132,7 @@ impl Period {
         }
     }
 
-    /// Of how many counters the visitors can be read at once.
+    /// The number of counters whose visitors can be read at once.
     pub(super) fn comparable(&self, kept: &Precisions) -> usize {
         let at_once = |precision| SKETCHES / buckets(precision, &self.range).max(1);
         self.of_visitors(kept)

@@ -13,7 +13,7 @@ use crate::layer::{AGENTS, HITS, STATUSES, is_counter_of_a_facet};
 /// Over how many seconds hits per second are told.
 const RECENT: u64 = 10;
 
-/// How long the store may fail before that is loud.
+/// The time that the store may fail before the page is loud about it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The numbers at the top; what is missing is not counted here.
@@ -102,7 +102,7 @@ async fn recent<S: Store>(
     Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
 }
 
-/// Whether a counter is that of a page, and not a fixed one.
+/// Returns `true` for the counter of a page, and not for one with a fixed name.
 pub(super) fn is_page(name: &CounterName) -> bool {
     ![HITS, CounterName::OTHER].contains(&&**name) && !is_counter_of_a_facet(name)
 }

@@ -26,11 +26,11 @@ pub(super) struct Table {
     pub(super) columns: Vec<Heading>,
     pub(super) rows: Vec<Row>,
     pub(super) top: Vec<Top>,
-    /// Which of how many.
+    /// The rows shown, and the number of all.
     pub(super) shown: String,
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
-    /// What the order or the number of rows leaves out.
+    /// A note about counters that the order or the number of rows leaves out.
     pub(super) note: Option<String>,
 }
 
@@ -76,7 +76,7 @@ struct Entry {
     name: CounterName,
     /// Nothing where it cannot be read.
     total: Option<u64>,
-    /// What is not known comes last.
+    /// The number to sort by; unknown numbers come last.
     by: Option<u64>,
 }
 

@@ -13,30 +13,30 @@ pub(crate) const LINES: usize = 6;
 /// Buckets that a chart has at most.
 pub(crate) const SPAN: u32 = 500;
 
-/// What a page shows, with everything in it that an address may say.
+/// The state of a page: everything that its address may say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Where the admin pages are mounted.
+    /// The path that the admin router is mounted at.
     pub(crate) mount: String,
     pub(crate) page: Page,
     /// The lines of the chart: at least one, the page's own counter first.
     pub(crate) counters: Vec<CounterName>,
     pub(crate) precision: Retention,
-    /// How many buckets the chart has.
+    /// The number of buckets in the chart.
     pub(crate) span: u32,
-    /// Where the chart ends; it goes on with the time when nothing is said.
+    /// The end of the chart; `None` follows the time.
     pub(crate) to: Option<Timestamp>,
-    /// Whether unique visitors have a line.
+    /// Unique visitors have a line.
     pub(crate) uniques: bool,
-    /// Whether what is expected of the first counter is shown.
+    /// The forecast of the first counter is shown.
     pub(crate) forecast: bool,
     pub(crate) search: String,
     pub(crate) sort: Sort,
     /// The page of the table, from 0.
     pub(crate) leaf: usize,
-    /// Whether times are those of UTC and not those of the viewer.
+    /// Times are those of UTC and not those of the viewer.
     pub(crate) utc: bool,
-    /// Whether there is a session that can be ended, of which no address tells.
+    /// A session can be ended; no address tells of it.
     pub(crate) logged_in: bool,
 }
 
@@ -140,7 +140,7 @@ impl View {
         end.minus(length).max(oldest)..end
     }
 
-    /// How many buckets to come are shown beside those of the chart.
+    /// The number of buckets to come that are shown beside those of the chart.
     #[cfg(feature = "forecast")]
     pub(crate) fn horizon(&self) -> usize {
         (self.span as usize / 4).clamp(6, 48)
@@ -156,7 +156,7 @@ impl View {
         self.path("/parts")
     }
 
-    /// Where the session is ended, if there is one.
+    /// The address that ends the session, if there is one.
     pub(crate) fn logout(&self) -> Option<String> {
         self.logged_in.then(|| format!("{}/logout", self.mount))
     }
@@ -186,7 +186,7 @@ impl View {
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }
 
-    /// What an address says of this view, but for these: also what a form has to repeat.
+    /// The fields of the address of this view, without these: also the ones that a form has to repeat.
     pub(crate) fn fields(&self, without: &[&str]) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         let usual = self.page == Page::Site && self.counters.len() == 1 && *self.counters[0] == *HITS;

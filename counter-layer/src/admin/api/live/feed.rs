@@ -18,14 +18,14 @@ use tokio::time::Instant;
 pub(super) const READ: Duration = Duration::from_secs(1);
 /// Between two readings of all that is kept, where hits may arrive late or a counter be forgotten.
 const READ_ALL: Duration = Duration::from_secs(10);
-/// For so many seconds after its end a bucket still changes as a rule.
+/// The seconds after its end in which a bucket still changes as a rule.
 const OPEN: u64 = 60;
 
 /// The feeds that have listeners.
 #[derive(Debug)]
 pub(super) struct Feeds<S>(Mutex<HashMap<Followed, Weak<Feed<S>>>>);
 
-/// What listeners follow.
+/// The counters and the precision that listeners follow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Followed {
     pub(super) counters: Arc<[CounterName]>,
@@ -46,14 +46,14 @@ struct Latest {
     reading: Shared<BoxFuture<'static, Result<Arc<Reading>, Arc<Error>>>>,
 }
 
-/// What a store had of the counters of a feed.
+/// The samples of the counters of a feed at one time.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// When the store had answered.
+    /// The time at which the store had answered.
     pub(super) done: Instant,
     /// The start of the first bucket that is followed.
     pub(super) oldest: Timestamp,
-    /// When all that is followed was read; it may have been by a reading before this one.
+    /// The time at which all that is followed was read, perhaps by a reading before this one.
     pub(super) all_read: Instant,
     /// The start of the first bucket that changes as a rule, and that was read just now.
     pub(super) open_from: Timestamp,
@@ -93,7 +93,7 @@ impl<S: Store> Feed<S> {
         self.followed.precision
     }
 
-    /// What was read less than a second ago, by whichever listener.
+    /// The latest reading, less than a second old, whichever listener began it.
     pub(super) async fn latest(&self) -> Result<Arc<Reading>, Arc<Error>> {
         let reading = self.begun(Instant::now());
         reading.await
@@ -140,7 +140,7 @@ async fn read<S: Store>(
 }
 
 impl Reading {
-    /// What is known of a counter from one of these starts on, or why nothing is.
+    /// The samples of a counter from one of these starts on, or the reason why there are none.
     pub(super) fn of(&self, place: usize, whole: bool) -> Result<Found<'_>, &Unreadable> {
         let nothing = Found { older: None, open: None, open_from: self.open_from };
         let Some(open) = self.open.get(place) else { return Ok(nothing) };
@@ -177,7 +177,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// What cannot be read of it.
+    /// The part of it that cannot be read.
     pub(super) fn unreadable(self) -> Option<&'a Unreadable> {
         self.parts().find_map(|(series, _)| series.unreadable.as_ref())
     }

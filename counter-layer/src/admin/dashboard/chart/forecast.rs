@@ -108,7 +108,7 @@ impl ForecastView {
 }
 
 impl Frame {
-    /// Where a value stands, at the upper edge if it is beyond that.
+    /// The height of a value, at the upper edge if it is beyond that.
     fn height(&self, value: f64) -> f64 {
         let part = value / ratio(self.top, 1);
         f64::from(HEIGHT) * (1.0 - part.clamp(0.0, 1.0))
