@@ -165,23 +165,20 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::map_response;
-use axum::routing::get;
 use counter_core::{CounterName, Stats, Store};
 
 pub use access::{Access, AccessError};
 pub use options::Options;
 
 use crate::Rules;
-use crate::closure::Closure;
 use access::headers;
 use api::badge::{self, Pictures};
-#[cfg(feature = "forecast")]
-use api::forecast;
-use api::live::{self, Live};
-use api::metrics::{self, Source};
-use api::{explain, export, numbers};
-#[cfg(feature = "openapi")]
-use api::{explore, openapi};
+use api::explain;
+#[cfg(not(feature = "dashboard"))]
+use api::index;
+use api::route::{self, Catalog};
+use api::routes::routes;
+use problem::Problem;
 
 /// Creates a router with one route that explains by which of these rules a request counts.
 ///
@@ -191,7 +188,8 @@ use api::{explore, openapi};
 /// [`fallback`](crate::AccessCounterLayer::fallback) and [`count_if`](crate::AccessCounterLayer::count_if) of
 /// the layer make of a request.
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
-    access.guard(Router::new().route("/", get(explain::explain)).with_state(rules.into()))
+    let (routes, _) = route::serve(vec![explain::route(rules.into())]);
+    access.guard(routes)
 }
 
 /// Creates a router with the pictures alone, for other sites to show: `/badge.svg` and `/sparkline.svg` as in
@@ -213,11 +211,8 @@ pub fn pictures<S: Store>(
     access: Access,
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
-    let routes = picture_routes(stats, shown)
-        .fallback(numbers::nothing_here)
-        .method_not_allowed_fallback(numbers::wrong_method)
-        .layer(map_response(headers::for_other_sites));
-    access.guard(routes)
+    let (routes, _) = route::serve(badge::routes(&Pictures::new(stats, shown)).into());
+    access.guard(with_fallbacks(routes).layer(map_response(headers::for_other_sites)))
 }
 
 /// Creates the admin router for clients that `access` accepts.
@@ -227,49 +222,20 @@ pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
 
 /// Creates the admin router with options; otherwise as [`router`].
 pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) -> Router {
-    let live = Live::new(stats.clone(), options);
-    let live = Router::new().route("/api/live", get(live::live)).with_state(live);
-    let source = Source { stats: stats.clone(), access: access.clone() };
-    let metrics = Router::new().route("/metrics", get(metrics::metrics)).with_state(source);
-    let pictures = picture_routes(stats.clone(), |_| true);
-    let routes = Router::new()
-        .route("/api", get(numbers::index))
-        .route("/api/counters", get(numbers::counters).delete(numbers::forget))
-        .route("/api/series", get(numbers::series))
-        .route("/api/total", get(numbers::total))
-        .route("/api/lifetimes", get(numbers::lifetimes))
-        .route("/api/top", get(numbers::top))
-        .route("/api/uniques", get(numbers::uniques))
-        .route("/api/ledger", get(numbers::ledger))
-        .route("/api/health", get(numbers::health))
-        .route("/api/export", get(export::export));
-    #[cfg(feature = "forecast")]
-    let routes = routes.route("/api/forecast", get(forecast::forecast));
+    let catalog = Catalog::default();
     #[cfg(feature = "dashboard")]
-    let routes = routes.merge(dashboard::routes());
+    let first = dashboard::first_page(&stats);
     #[cfg(not(feature = "dashboard"))]
-    let routes = routes.route("/", get(numbers::index));
-    #[cfg(feature = "openapi")]
-    let routes = routes.route("/api/openapi.json", get(openapi::openapi));
-    #[cfg(feature = "openapi")]
-    let routes = routes.route("/api/explore", get(explore::explore));
-    let routes = routes
-        .with_state(stats)
-        .merge(live)
-        .merge(metrics)
-        .merge(pictures)
-        .fallback(numbers::nothing_here)
-        .method_not_allowed_fallback(numbers::wrong_method);
-    access.guard(routes)
+    let first = index::first_page(&catalog);
+    let (routes, descriptions) = route::serve(routes(first, &stats, &access, options, &catalog));
+    catalog.set(descriptions);
+    #[cfg(feature = "dashboard")]
+    let routes = routes.merge(dashboard::pages(&stats));
+    access.guard(with_fallbacks(routes))
 }
 
-fn picture_routes<S: Store>(
-    stats: Stats<S>,
-    shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
-) -> Router {
-    let shown = Arc::new(Closure::new("pictures", shown));
-    Router::new()
-        .route("/badge.svg", get(badge::badge))
-        .route("/sparkline.svg", get(badge::sparkline))
-        .with_state(Pictures { stats, shown })
+fn with_fallbacks(routes: Router) -> Router {
+    routes
+        .fallback(async || Problem::nothing_here())
+        .method_not_allowed_fallback(async || Problem::wrong_method())
 }

@@ -1,17 +1,27 @@
-//! The numbers for programs: one file for each route, and what they share.
+//! The numbers for programs: one file for each route, with its path, its handler and its description.
 
-pub(crate) mod response;
-pub(crate) mod query;
-pub(crate) mod caching;
-pub(crate) mod numbers;
-pub(crate) mod live;
-pub(crate) mod export;
+mod response;
+pub(crate) mod parameter;
+mod caching;
+pub(crate) mod route;
+pub(crate) mod index;
+mod read;
+mod counters;
+mod series;
+mod total;
+mod lifetimes;
+mod top;
+mod uniques;
 #[cfg(feature = "forecast")]
-pub(crate) mod forecast;
-pub(crate) mod metrics;
+mod forecast;
+mod live;
+mod process;
+mod export;
+#[cfg(feature = "openapi")]
+mod openapi;
+#[cfg(feature = "openapi")]
+mod explore;
+mod metrics;
 pub(crate) mod badge;
-#[cfg(feature = "openapi")]
-pub(crate) mod openapi;
-#[cfg(feature = "openapi")]
-pub(crate) mod explore;
 pub(crate) mod explain;
+pub(crate) mod routes;

@@ -22,14 +22,20 @@ use counter_core::{Error, ErrorKind, Stats, Store, Timestamp};
 use http::{StatusCode, Uri};
 
 use super::access::LoggedIn;
+use super::api::route::Route;
 use page::{Counter, Moving, Parts, Site, Trouble};
 use reader::Reader;
 use view::{Page, View};
 
-/// The pages, with what they are made of.
-pub(super) fn routes<S: Store>() -> Router<Stats<S>> {
+/// The first page, as one of the routes that are described.
+pub(super) fn first_page<S: Store>(stats: &Stats<S>) -> Route {
+    let handler = get(site::<S>).with_state(stats.clone());
+    Route::page("/", "The dashboard", handler).text("text/html", "A page for people")
+}
+
+/// The other pages, and the files and parts that pages are made of.
+pub(super) fn pages<S: Store>(stats: &Stats<S>) -> Router {
     Router::new()
-        .route("/", get(site))
         .route("/parts", get(|stats: State<Stats<S>>, uri, query| parts(Page::Site, stats, uri, query)))
         .route("/counter", get(counter))
         .route(
@@ -37,6 +43,7 @@ pub(super) fn routes<S: Store>() -> Router<Stats<S>> {
             get(|stats: State<Stats<S>>, uri, query| parts(Page::Counter, stats, uri, query)),
         )
         .route("/assets/{hash}/{name}", get(assets::asset))
+        .with_state(stats.clone())
 }
 
 async fn site<S: Store>(

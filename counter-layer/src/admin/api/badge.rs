@@ -3,24 +3,23 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use counter_core::{CounterName, Stats, Store, Timestamp};
-use http::HeaderMap;
+use counter_core::{CounterName, Grid, Stats, Store, Timestamp};
 
 use super::caching;
-use super::numbers::{known, read_range, read_series};
-use super::query::{Asked, Query};
+use super::parameter::{Asked, Counter, HasGrid, Label, OptionalPrecision, Range, UsualPrecision, usual};
+use super::read;
+use super::route::Route;
 use crate::admin::digits::grouped;
 use crate::admin::problem::Problem;
 use crate::admin::sparkline::Sparkline;
 use crate::closure::Closure;
 
-/// The statistics, and of which counters there are pictures.
+/// The statistics, and the counters of which there are pictures.
 #[derive(Clone)]
 pub(crate) struct Pictures<S> {
-    pub(crate) stats: Stats<S>,
-    pub(crate) shown: Arc<Closure<ShownFn>>,
+    stats: Stats<S>,
+    shown: Arc<Closure<ShownFn>>,
 }
 
 type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
@@ -29,64 +28,87 @@ type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
 const KEPT: u64 = 60;
 /// Points of a line.
 const POINTS: u64 = 1000;
-/// Characters of a label.
-const LABEL: usize = 100;
+const SVG: &str = "image/svg+xml";
 /// About what a character takes, at eleven pixels high.
 const CHARACTER: usize = 7;
 const WIDTH: u16 = 160;
 const HEIGHT: u16 = 32;
 
-impl<S: Store> Pictures<S> {
-    fn counter(&self, query: &Query) -> Result<CounterName, Problem> {
-        let counter = query.counter()?;
-        let is_shown = self.shown.ask(|shown| shown(&counter)).unwrap_or(false);
-        if is_shown { Ok(counter) } else { Err(Problem::unknown_counter(&counter)) }
+impl<S: Store> HasGrid for Pictures<S> {
+    fn grid(&self) -> &Grid {
+        self.stats.grid()
     }
 }
 
-pub(crate) async fn badge<S: Store>(
-    State(pictures): State<Pictures<S>>,
-    asked: HeaderMap,
-    RawQuery(query): RawQuery,
+impl<S: Store> Pictures<S> {
+    /// Pictures of the counters that `shown` accepts.
+    pub(crate) fn new(stats: Stats<S>, shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
+        Self { stats, shown: Arc::new(Closure::new("pictures", shown)) }
+    }
+
+    /// Refuses a counter of which there are no pictures, as if it were not known.
+    fn check(&self, counter: &CounterName) -> Result<(), Problem> {
+        let is_shown = self.shown.ask(|shown| shown(counter)).unwrap_or(false);
+        if is_shown { Ok(()) } else { Err(Problem::unknown_counter(counter)) }
+    }
+}
+
+pub(crate) fn routes<S: Store>(pictures: &Pictures<S>) -> [Route; 2] {
+    let summary = "The lifetime total of a counter, or its total over a range, as a small picture";
+    let badge = Route::get("/badge.svg", summary, pictures.clone(), badge::<S>)
+        .text(SVG, "A badge")
+        .cached()
+        .most("At most 10,000 buckets.");
+    let summary = "The samples of a counter as a small line";
+    let sparkline = Route::get("/sparkline.svg", summary, pictures.clone(), sparkline::<S>)
+        .text(SVG, "A line")
+        .cached()
+        .most("At most 1,000 buckets.");
+    [badge, sparkline]
+}
+
+async fn badge<S: Store>(
+    asked: Asked<Pictures<S>, (Counter, OptionalPrecision, Range, Label)>,
 ) -> Result<Response, Problem> {
-    let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to", "label"])?;
-    let (counter, stats) = (pictures.counter(&query)?, &pictures.stats);
-    let label = query.label(LABEL)?.unwrap_or(&counter);
-    let count = if query.is_over_a_range() {
-        let kept = query.kept_or_usual(&stats.grid().counts)?;
-        let series = read_series(stats, &query, &counter, kept, Timestamp::now()).await?;
-        series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?
-    } else {
+    let Asked { state: pictures, headers, .. } = asked;
+    let (Counter(counter), OptionalPrecision(kept), range, Label(label)) = asked.parameters;
+    pictures.check(&counter)?;
+    let stats = &pictures.stats;
+    let count = if kept.is_none() && range.is_open() {
         let lifetimes = stats.lifetimes(std::slice::from_ref(&counter)).await;
         let total = lifetimes.map_err(|error| Problem::of(&error, stats))?.first().copied().unwrap_or(0);
         if total == 0 {
-            known(stats, &counter).await?;
+            read::known(stats, &counter).await?;
         }
         total
+    } else {
+        let kept = kept.unwrap_or_else(|| usual(&stats.grid().counts));
+        let range = range.buckets(kept, Stats::<S>::MAX_BUCKETS, Timestamp::now())?.range;
+        let series = read::series(stats, &counter, kept.precision, range).await?;
+        series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?
     };
-    Ok(caching::respond(&asked, Some(KEPT), "image/svg+xml", draw_badge(label, &grouped(count))))
+    let drawn = draw_badge(label.as_deref().unwrap_or(&counter), &grouped(count));
+    Ok(caching::respond(&headers, Some(KEPT), SVG, drawn))
 }
 
-pub(crate) async fn sparkline<S: Store>(
-    State(pictures): State<Pictures<S>>,
-    asked: HeaderMap,
-    RawQuery(query): RawQuery,
+async fn sparkline<S: Store>(
+    asked: Asked<Pictures<S>, (Counter, UsualPrecision, Range)>,
 ) -> Result<Response, Problem> {
-    let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to"])?;
-    let (counter, stats) = (pictures.counter(&query)?, &pictures.stats);
-    let kept = query.kept_or_usual(&stats.grid().counts)?;
-    let Asked { range, .. } = query.range_of(kept, POINTS, Timestamp::now())?;
+    let Asked { state: pictures, headers, .. } = asked;
+    let (Counter(counter), UsualPrecision(kept), range) = asked.parameters;
+    pictures.check(&counter)?;
+    let range = range.buckets(kept, POINTS, Timestamp::now())?.range;
     let buckets = (range.end.as_unix() - range.start.as_unix()).div_ceil(kept.precision.as_seconds().into());
     if buckets > POINTS {
         let allowed = format!("ranges of at most {POINTS} buckets");
         return Err(Problem::parameter("too many points for a small picture", "from", None, allowed));
     }
-    let series = read_range(stats, &counter, kept.precision, range.clone()).await?;
+    let series = read::series(&pictures.stats, &counter, kept.precision, range.clone()).await?;
     let mut samples = series.zero_filled().peekable();
     // A bucket that cannot be read keeps its place, and the line goes past it.
     let count = |start| samples.next_if(|sample| sample.start == start).map(|sample| sample.count);
     let counts: Vec<_> = kept.precision.starts(range).map(count).collect();
-    Ok(caching::respond(&asked, Some(KEPT), "image/svg+xml", draw_sparkline(&counter, &counts)))
+    Ok(caching::respond(&headers, Some(KEPT), SVG, draw_sparkline(&counter, &counts)))
 }
 
 fn draw_badge(label: &str, value: &str) -> String {

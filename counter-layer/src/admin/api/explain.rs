@@ -1,11 +1,10 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
 use serde::Serialize;
 
-use super::query::Query;
-use crate::admin::problem::Problem;
+use super::parameter::{Asked, Matched, Method, Path};
+use super::route::Route;
 use crate::{Decision, Rules};
 
 #[derive(Debug, Serialize)]
@@ -15,18 +14,18 @@ pub(crate) struct Explained {
     reason: String,
 }
 
-pub(crate) async fn explain(
-    State(rules): State<Arc<Rules>>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Explained>, Problem> {
-    let query = Query::parse(query.as_deref(), &["method", "path", "matched"])?;
-    let method = query.method()?;
-    let explanation = rules.explain(&method, query.path()?, query.matched()?);
+pub(crate) fn route(rules: Arc<Rules>) -> Route {
+    Route::get("/", "The decision of the rules about a request, and the reason", rules, explain)
+}
+
+async fn explain(asked: Asked<Arc<Rules>, (Method, Path, Matched)>) -> Json<Explained> {
+    let Asked { state: rules, parameters: (Method(method), Path(path), Matched(matched)), .. } = asked;
+    let explanation = rules.explain(&method, &path, matched.as_deref());
     let counter = explanation.decision.counter().map(str::to_owned);
     let decision = match explanation.decision {
         Decision::Excluded { .. } => "excluded",
         _ if counter.is_some() => "count",
         _ => "unmatched",
     };
-    Ok(Json(Explained { decision, counter, reason: explanation.to_string() }))
+    Json(Explained { decision, counter, reason: explanation.to_string() })
 }

@@ -2,26 +2,19 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::ops::Range;
+use std::ops;
 
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Store, Timestamp};
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::Serialize;
 
-use super::numbers::known;
-use super::query::{Asked, Query};
+use super::parameter::{AnyCounters, Asked, FileFormat, Format, KeptPrecision, Range};
+use super::read;
+use super::route::{Answer, Route};
 use crate::admin::problem::Problem;
-
-/// The format of a file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Format {
-    Csv,
-    Ndjson,
-}
 
 /// One line of an export as NDJSON; the columns of one as CSV. What cannot be read has a line without its
 /// count, or of a whole counter one without a start as well.
@@ -38,7 +31,7 @@ pub(crate) struct Line<'a> {
 struct Pages<S> {
     stats: Stats<S>,
     precision: Precision,
-    range: Range<Timestamp>,
+    range: ops::Range<Timestamp>,
     format: Format,
     left: Left,
     /// Counters on a page.
@@ -51,28 +44,33 @@ enum Left {
     Nothing,
 }
 
-/// Buckets of one counter.
-const BUCKETS: u64 = 10_000;
 /// Samples that are in memory at the same time.
 const SAMPLES: u64 = 20_000;
 const COUNTERS: u64 = 100;
 
-pub(crate) async fn export<S: Store>(
-    State(stats): State<Stats<S>>,
-    RawQuery(query): RawQuery,
+pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
+    let summary = "The samples of all counters, or of those that are named, as a file";
+    Route::get("/api/export", summary, stats.clone(), export::<S>)
+        .answer("200", Answer::File)
+        .schema::<Line<'_>>()
+        .most("At most 10,000 buckets of each counter.")
+}
+
+async fn export<S: Store>(
+    asked: Asked<Stats<S>, (AnyCounters, KeptPrecision, Range, FileFormat)>,
 ) -> Result<Response, Problem> {
-    let query = Query::parse(query.as_deref(), &["counter", "precision", "from", "to", "format"])?;
-    let (named, format, kept) = (query.some_counters()?, query.format()?, &stats.grid().counts);
-    let kept = query.kept(kept)?;
-    let (precision, Asked { range, .. }) = (kept.precision, query.range_of(kept, BUCKETS, Timestamp::now())?);
+    let Asked { state: stats, parameters, .. } = asked;
+    let (AnyCounters(named), KeptPrecision(kept), range, FileFormat(format)) = parameters;
+    let (precision, most) = (kept.precision, Stats::<S>::MAX_BUCKETS);
+    let range = range.buckets(kept, most, Timestamp::now())?.range;
     let seconds = range.end.as_unix() - range.start.as_unix();
     let buckets = seconds.div_ceil(precision.as_seconds().into());
-    if buckets > BUCKETS {
-        let error = Error::new(ErrorKind::TooManyBuckets { asked: buckets, most: BUCKETS });
+    if buckets > most {
+        let error = Error::new(ErrorKind::TooManyBuckets { asked: buckets, most });
         return Err(Problem::of(&error, &stats));
     }
     for counter in &named {
-        known(&stats, counter).await?;
+        read::known(&stats, counter).await?;
     }
     let size = usize::try_from((SAMPLES / buckets).clamp(1, COUNTERS)).unwrap_or(1);
     let left = if named.is_empty() { Left::KnownAfter(None) } else { Left::Named(named) };

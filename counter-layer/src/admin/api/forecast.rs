@@ -1,11 +1,11 @@
 use axum::Json;
-use axum::extract::{RawQuery, State};
 use counter_core::{ForecastError, Method, Stats, Store, Timestamp};
 use serde::Serialize;
 
-use super::numbers::known;
-use super::query::{LAG, Query};
+use super::parameter::{Asked, Counter, Horizon, KeptPrecision, LAG};
+use super::read;
 use super::response::Sample;
+use super::route::Route;
 use crate::admin::problem::Problem;
 
 /// The expected counts of a counter, and the error of such a forecast on its past.
@@ -51,18 +51,24 @@ struct Backtest {
 /// Buckets that are forecast unless another number is asked for.
 const HORIZON: usize = 12;
 
-pub(crate) async fn forecast<S: Store>(
-    State(stats): State<Stats<S>>,
-    RawQuery(query): RawQuery,
+pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
+    Route::get("/api/forecast", "What a counter is expected to count", stats.clone(), forecast::<S>)
+        .json::<Forecast>()
+        .most("The horizon is at most half of the history, which has 20 buckets or more.")
+        .refusal("422", "The history is too short, or the horizon too far for it")
+}
+
+async fn forecast<S: Store>(
+    asked: Asked<Stats<S>, (Counter, KeptPrecision, Horizon<HORIZON>)>,
 ) -> Result<Json<Forecast>, Problem> {
-    let query = Query::parse(query.as_deref(), &["counter", "precision", "horizon"])?;
-    let (counter, precision) = (query.counter()?, query.kept(&stats.grid().counts)?.precision);
-    let horizon = query.horizon(HORIZON)?;
+    let Asked { state: stats, parameters, .. } = asked;
+    let (Counter(counter), KeptPrecision(kept), Horizon(horizon)) = parameters;
+    let precision = kept.precision;
     let forecast = match stats.forecast(&counter, precision, horizon, Timestamp::now().minus(LAG)).await {
         Ok(forecast) => forecast,
         Err(ForecastError::Unread(error)) => return Err(Problem::of(&error, &stats)),
         Err(refused) => {
-            known(&stats, &counter).await?;
+            read::known(&stats, &counter).await?;
             return Err(Problem::no_forecast(&refused));
         }
     };

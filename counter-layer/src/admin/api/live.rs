@@ -12,21 +12,21 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{RawQuery, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use counter_core::{Retention, Stats, Store, Timestamp, Unreadable};
+use counter_core::{Grid, Retention, Stats, Store, Timestamp, Unreadable};
 use futures_util::{StreamExt, stream};
+use http::HeaderValue;
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use feed::{Feed, Feeds, READ};
 
-use super::query::Query;
+use super::parameter::{Asked, Counters, HasGrid, KeptPrecision, LastEventId};
 use super::response::{Sample, Series};
+use super::route::Route;
 use crate::admin::options::Options;
 use crate::admin::problem::Problem;
 use crate::admin::status::Standing;
@@ -73,7 +73,6 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Samples that are remembered for one listener.
 const SAMPLES: u32 = 20_000;
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Proxies that collect an answer before they pass it on are asked not to.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -84,16 +83,28 @@ impl<S: Store> Live<S> {
     }
 }
 
-pub(crate) async fn live<S: Store>(
-    State(live): State<Live<S>>,
-    asked: HeaderMap,
-    RawQuery(query): RawQuery,
+impl<S: Store> HasGrid for Live<S> {
+    fn grid(&self) -> &Grid {
+        self.stats.grid()
+    }
+}
+
+pub(crate) fn route<S: Store>(live: Live<S>) -> Route {
+    let events = "Events `series` with a Series, `status` with a Standing, and `trouble` with a Problem";
+    Route::get("/api/live", "Samples as they change, ledger and health", live, listen::<S>)
+        .text("text/event-stream", events)
+        .schema::<Series>()
+        .schema::<Standing>()
+        .most("Of more than 20,000 samples of all counters together, the latest are followed.")
+}
+
+async fn listen<S: Store>(
+    asked: Asked<Live<S>, (Counters, KeptPrecision, LastEventId)>,
 ) -> Result<Response, Problem> {
-    let query = Query::parse(query.as_deref(), &["counter", "precision"])?;
-    let (mut counters, kept) = (query.counters()?, &live.stats.grid().counts);
+    let Asked { state: live, parameters, .. } = asked;
+    let (Counters(mut counters), KeptPrecision(kept), LastEventId(since)) = parameters;
     counters.sort();
     counters.dedup();
-    let kept = query.kept(kept)?;
     let most = NonZeroU32::new(SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
     let followed = Retention { samples: most.map_or(kept.samples, |most| most.min(kept.samples)), ..kept };
     let Ok(place) = Arc::clone(&live.places).try_acquire_owned() else {
@@ -105,7 +116,7 @@ pub(crate) async fn live<S: Store>(
         feed: live.feeds.feed(&live.stats, counters, followed),
         stats: live.stats,
         is_cut: followed != kept,
-        since: last_event(&asked),
+        since,
         read: now,
         all_read: None,
         status: now,
@@ -120,11 +131,6 @@ pub(crate) async fn live<S: Store>(
     let mut response = Sse::new(events.take_until(live.options.live_until)).into_response();
     response.headers_mut().insert(BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
-}
-
-/// The last event that the client saw, if its id is one of this router.
-fn last_event(asked: &HeaderMap) -> Option<Timestamp> {
-    asked.get(LAST_EVENT_ID)?.to_str().ok()?.parse().ok().map(Timestamp::from_unix)
 }
 
 impl<S: Store> Listener<S> {

@@ -2,11 +2,12 @@
 
 use std::fmt::{Display, Write};
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use counter_core::{Error, Health, Ledger, Stats, Store, Unreadable};
 use http::header::CONTENT_TYPE;
 
+use super::parameter::Asked;
+use super::route::Route;
 use crate::admin::access::Access;
 
 /// The source of the answer to a scrape.
@@ -29,7 +30,12 @@ const NAMED: usize = 20;
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
-pub(crate) async fn metrics<S: Store>(State(source): State<Source<S>>) -> Response {
+pub(crate) fn route<S: Store>(source: Source<S>) -> Route {
+    Route::get("/metrics", "Ledger, health and lifetimes for Prometheus", source, metrics::<S>)
+        .text("text/plain", "Text format 0.0.4")
+}
+
+async fn metrics<S: Store>(Asked { state: source, .. }: Asked<Source<S>, ()>) -> Response {
     let Source { stats, access } = source;
     let mut page = Page::default();
     page.process(&stats.ledger(), &stats.health());

@@ -94,7 +94,7 @@ pub(crate) struct Total {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Lifetimes {
     pub(crate) lifetimes: Vec<Lifetime>,
-    /// The keys that cannot be read: their counters have no place.
+    /// The keys that cannot be read: their totals are null.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Top {
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) top: Vec<Place>,
-    /// What cannot be read: its counters have no place.
+    /// The keys that cannot be read: their counters have no place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
 }

@@ -9,7 +9,7 @@ use super::chart::{self, Chart, ForecastView, Line, Point};
 use super::forecast;
 use super::reader::Reader;
 use super::view::View;
-use crate::admin::api::query::LAG;
+use crate::admin::api::parameter::LAG;
 
 /// Buckets of a precision that are looked at to learn since when a counter counts.
 const LOOKED_AT: u64 = 1000;

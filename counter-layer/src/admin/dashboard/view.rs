@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use counter_core::{CounterName, Precisions, Retention, Timestamp};
 
-use crate::admin::api::query;
+use crate::admin::api::parameter;
 use crate::layer::HITS;
 
 /// Lines that a chart has at most.
@@ -74,7 +74,7 @@ impl View {
             mount: mount.to_owned(),
             page,
             counters: Vec::new(),
-            precision: query::usual(kept),
+            precision: parameter::usual(kept),
             span: 0,
             to: None,
             uniques: false,
@@ -89,7 +89,7 @@ impl View {
             match &*name {
                 "counter" => view.add(&value),
                 "precision" => {
-                    view.precision = query::precision(&value, kept).unwrap_or(view.precision);
+                    view.precision = parameter::precision(&value, kept).unwrap_or(view.precision);
                 }
                 "span" => view.span = value.parse().unwrap_or_default(),
                 "to" => view.to = value.parse().ok().map(Timestamp::from_unix),
@@ -193,7 +193,7 @@ impl View {
         if !usual {
             fields.extend(self.counters.iter().map(|counter| ("counter", counter.to_string())));
         }
-        if self.precision.precision.as_seconds() != query::USUAL {
+        if self.precision.precision.as_seconds() != parameter::USUAL {
             fields.push(("precision", self.precision.precision.as_seconds().to_string()));
         }
         if self.span != self.usual_span() {
