@@ -1,21 +1,42 @@
-//! What is counted of which entity: values, without any store.
+//! Counts of entities such as posts: the truth in a database, copies in a cache.
 
 mod id;
 mod kind;
+mod jitter;
+mod versioned;
+mod cache;
+mod error;
+mod database;
+mod flight;
+mod owed;
+mod patience;
+mod entities;
+mod write;
+mod transaction;
+mod read;
+mod behind;
+mod reconcile;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+mod sql;
+pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 
+pub use behind::{AddError, Additions, EntityFlusher, EntityLedger};
+pub use cache::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
+pub use database::{EntityAddition, EntityBatch, EntityDatabase, EntityTransactions, EntityVerdict};
+pub use entities::{Entities, EntitiesBuilder, EntityCounts};
+pub use error::{EntityError, EntityErrorKind};
 pub use id::{EntityId, EntityIdError};
 pub use kind::Entity;
 #[doc(hidden)]
 pub use kind::is_entity_name;
-
-/// The count of one field as its row has it.
-///
-/// Every change of a row makes the version one larger, so of two copies the one with the larger version
-/// is the later one, in whichever order they arrive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Versioned {
-    /// How often the row was written: 0 where there is none.
-    pub version: u64,
-    /// The count, which may be negative.
-    pub value: i64,
-}
+pub use reconcile::{Drift, Recount};
+#[cfg(feature = "mariadb")]
+pub use sql::MariaDatabase;
+#[cfg(feature = "postgres")]
+pub use sql::PostgresDatabase;
+#[cfg(feature = "sqlite")]
+pub use sql::SqliteDatabase;
+pub use transaction::UncommittedCount;
+pub use versioned::Versioned;

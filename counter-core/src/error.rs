@@ -1,14 +1,15 @@
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::unwind::Panicked;
 use crate::{Precision, Timestamp};
 
 /// Why a store could not be written or read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// The kinds of [`Error`].
@@ -84,7 +85,7 @@ impl Error {
     /// The same error with what caused it.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
     }
 
@@ -97,12 +98,6 @@ impl Error {
     /// The same trouble seen as another kind.
     pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
         Self { kind, ..self }
-    }
-
-    /// The same for another who waited, with its cause in words.
-    pub(crate) fn copy(&self) -> Self {
-        let source = self.source.as_ref().map(|source| source.to_string().into());
-        Self { kind: self.kind.clone(), source }
     }
 
     /// The error and what caused it in one line, for logs.

@@ -13,7 +13,7 @@ use std::fmt;
 
 pub use backtest::Backtest;
 
-use crate::{CounterName, Error, Precision, Sample, Series, Stats, Store, Timestamp};
+use crate::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
 use backtest::Sums;
 use model::Model;
 
@@ -154,7 +154,7 @@ impl Series {
     }
 }
 
-impl<S: Store> Stats<S> {
+impl Stats {
     /// What a counter is expected to count in the next `horizon` buckets, from all that is kept of it.
     ///
     /// The bucket of `now` is the first of them: what it has counted already is not looked at. A store

@@ -5,7 +5,7 @@
 //! makes each request wait for the network, and a retried increment counts twice.
 //!
 //! Here a request only adds to a number in memory. [`Recorder`] folds hits by counter and second, a
-//! [`Flusher`] sends them once a second as a [`Batch`] that carries a fence, and the store applies a
+//! [`Flusher`] sends them once a second as a [`Batch`](visits::Batch) that carries a fence, and the store applies a
 //! batch exactly once however often it has to be sent. [`Stats`] reads series and unique visitors
 //! back, and a [`Cleaner`] removes what has left retention. [`Counters`] puts the four together:
 //!
@@ -33,7 +33,7 @@
 //! What has no time is counted by [unique counters](guide::unique): how many different things there were,
 //! exactly or by a HyperLogLog, and whether one of them is new.
 //!
-//! Where a count decides something, such as a limit or a quota, [`WindowCounters`] count in the store itself and
+//! Where a count decides something, such as a limit or a quota, [`WindowCounters`](window::WindowCounters) count in the store itself and
 //! answer what they count then.
 //!
 //! # What is promised
@@ -77,110 +77,50 @@
 //!
 //! | metric | labels | what |
 //! |---|---|---|
-//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](UniqueCounter), of [windows](WindowCounters) and of entities by how they ended |
+//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](unique::UniqueCounter), of [windows](window::WindowCounters) and of entities by how they ended |
 //! | `access_counter_operation_seconds` | `operation` | how long they took, trying again included |
 
-mod timestamp;
-mod precision;
-mod grid;
-mod name;
-mod siphash;
-mod visitor;
-mod secret;
-mod dimensions;
-mod window;
-mod salt;
-mod sketch;
-mod shard;
-mod threshold;
-mod distinct;
-mod ledger;
-mod health;
-
-mod batch;
-mod registry;
-mod registers;
-mod stripe;
-mod pending;
-mod turns;
-mod tally;
-mod recorder;
-
-#[cfg(feature = "entity")]
-mod entity;
-
 mod unwind;
-mod error;
-mod backoff;
+mod future;
 mod later;
-mod store;
-mod flush;
-mod clean;
-mod stats;
-#[cfg(feature = "forecast")]
-mod forecast;
-mod counters;
+mod backoff;
+mod name;
+pub mod time;
+pub mod visitor;
+pub mod sketch;
+mod shard;
+mod error;
+mod operations;
+#[cfg(feature = "redis")]
+mod redis;
 
+pub mod visits;
+pub mod unique;
+pub mod window;
+#[cfg(feature = "entity")]
+pub mod entity;
+#[cfg(feature = "forecast")]
+pub mod forecast;
+
+pub mod stores;
 #[cfg(any(feature = "entity", feature = "redis"))]
 pub mod guide;
 
-pub use dimensions::Dimensions;
-pub use distinct::{Contents, Distinct};
-#[cfg(feature = "entity")]
-#[doc(hidden)]
-pub use entity::is_entity_name;
-#[cfg(feature = "entity")]
-pub use entity::{Entity, EntityId, EntityIdError, Versioned};
-pub use grid::{Grid, Precisions, PrecisionsError, Retention};
-pub use name::{CounterName, CounterNameError};
-pub use precision::{Bucket, Precision, PrecisionError};
-pub use salt::{Salt, SaltError};
-pub use secret::{Secret, SecretError};
-pub use shard::{Shard, Shards, ShardsError};
-pub use sketch::{Register, STANDARD_ERROR, Sketch, SketchError};
-pub use threshold::{Threshold, ThresholdError};
-pub use timestamp::Timestamp;
-pub use visitor::{VisitorId, VisitorKey};
-pub use window::{Window, WindowError};
-
-pub use health::Health;
-pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
-
-pub use batch::{Batch, Cell, Fence, Part, Remark, Verdict, VisitorCell, WriterId};
-pub use recorder::Recorder;
-pub use registry::{Counter, Hit};
-
-pub use clean::Cleaner;
-#[cfg(feature = "mariadb")]
-pub use counters::entity::MariaDatabase;
-#[cfg(feature = "postgres")]
-pub use counters::entity::PostgresDatabase;
-#[cfg(feature = "sqlite")]
-pub use counters::entity::SqliteDatabase;
-#[cfg(feature = "entity")]
-pub use counters::entity::{
-    AddError, Additions, Drift, Entities, EntitiesBuilder, EntityAddition, EntityBatch, EntityCounts,
-    EntityDatabase, EntityError, EntityErrorKind, EntityFlusher, EntityLedger, EntityTransactions,
-    EntityVerdict, Recount, UncommittedCount,
-};
-pub use counters::folding::{FoldingFront, FoldingWorker};
-pub use counters::window::{Once, Pass, WindowCounters};
-pub use counters::{
-    AdaptiveUniqueCounter, BuildError, Builder, Counters, ExcludingCounter, HllUniqueCounter,
-    SetUniqueCounter, UniqueCounter,
-};
 pub use error::{Error, ErrorKind};
-pub use flush::Flusher;
-#[cfg(feature = "forecast")]
-pub use forecast::{Backtest, Forecast, ForecastError, Method, Point};
-pub use stats::{Known, Ranking, Series, Stats, Uniques};
-#[cfg(feature = "entity")]
-pub use store::entity::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
+pub use name::CounterName;
 #[cfg(feature = "redis")]
-pub use store::redis::{ConnectError, Namespace, NamespaceError, RedisBuilder, RedisServer, RedisStore};
-pub use store::{
-    Addition, Cleaned, Included, KnownReading, MemoryStore, Reading, Sample, Store, UniqueKey, UniqueKind,
-    UniqueStore, Unreadable, WindowKey, WindowStore, Witness,
+#[doc(inline)]
+pub use stores::RedisStore;
+#[doc(inline)]
+pub use stores::{AnyStore, MemoryStore};
+#[doc(inline)]
+pub use time::{Precision, Precisions, Timestamp};
+#[doc(inline)]
+pub use visitor::{Secret, VisitorId};
+#[doc(inline)]
+pub use visits::{
+    BuildError, Builder, Cleaner, Counter, Counters, Flusher, Health, Ledger, Recorder, Sample, Series,
+    Stats, Store,
 };
 
 #[cfg(feature = "redis")]

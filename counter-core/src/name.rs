@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// assert_eq!(&*name, "/articles/{id}");
 /// assert!(CounterName::new("").is_err());
 /// assert!(CounterName::new("a\nb").is_err());
-/// # Ok::<(), counter_core::CounterNameError>(())
+/// # Ok::<(), counter_core::visits::CounterNameError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterName(Arc<str>);

@@ -9,13 +9,13 @@ use crate::sketch;
 /// have to say the same number, and changing it later begins new counters.
 ///
 /// ```
-/// use counter_core::Shards;
+/// use counter_core::stores::Shards;
 ///
 /// let shards = Shards::try_from(16)?;
 /// assert_eq!(shards.of("hits"), shards.of("hits"));
 /// assert_eq!(shards.iter().count(), 16);
 /// assert!(Shards::try_from(0).is_err());
-/// # Ok::<(), counter_core::ShardsError>(())
+/// # Ok::<(), counter_core::stores::ShardsError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shards(NonZeroU16);

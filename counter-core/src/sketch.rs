@@ -30,7 +30,8 @@ const SPARSE: usize = 4096;
 /// The visitors of one bucket, as HyperLogLog registers: at most 16 KiB.
 ///
 /// ```
-/// use counter_core::{Sketch, VisitorKey};
+/// use counter_core::sketch::Sketch;
+/// use counter_core::visitor::VisitorKey;
 ///
 /// let key = VisitorKey::new([7; 16]);
 /// let (mut monday, mut tuesday) = (Sketch::new(), Sketch::new());
@@ -40,7 +41,7 @@ const SPARSE: usize = 4096;
 /// monday.merge(&tuesday);
 /// assert_eq!(monday.estimate(), 2);
 /// assert_eq!(Sketch::from_redis(&monday.to_redis())?, monday);
-/// # Ok::<(), counter_core::SketchError>(())
+/// # Ok::<(), counter_core::sketch::SketchError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Sketch(Registers);

@@ -1,103 +1,12 @@
-use std::fmt;
+//! Visitors: ids that only a keyed hash makes, and the secrets and salts that it is keyed with.
 
-use crate::Timestamp;
-use crate::siphash::SipHash;
+mod siphash;
+mod id;
+mod secret;
+mod salt;
 
-/// A visitor: 128 bits that say nothing of who it is, made only by a [`VisitorKey`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct VisitorId([u8; 16]);
+pub use id::{VisitorId, VisitorKey};
+pub use salt::{Salt, SaltError};
+pub use secret::{Secret, SecretError};
 
-/// The secret that turns what identifies a visitor into a [`VisitorId`], by SipHash-1-3 with 128 bits
-/// of output (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012).
-///
-/// The same parts give the same visitor as long as the key is the same; without the key an id can
-/// neither be made nor be tried against a list of addresses.
-///
-/// ```
-/// use counter_core::VisitorKey;
-///
-/// let key = VisitorKey::new([7; 16]);
-/// assert_eq!(key.visitor(&[b"192.0.2.1", b"curl"]), key.visitor(&[b"192.0.2.1", b"curl"]));
-/// assert_ne!(key.visitor(&[b"ab", b"c"]), key.visitor(&[b"a", b"bc"]));
-/// ```
-#[derive(Clone, Copy)]
-pub struct VisitorKey([u64; 2]);
-
-impl VisitorId {
-    /// The id's bytes: what a sketch hashes.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-
-    /// The id in one window: whoever does not know this one cannot link those of two windows.
-    pub(crate) fn in_window(&self, width: u32, start: Timestamp) -> Self {
-        let parts: [&[u8]; 2] = [&width.to_le_bytes(), &start.as_unix().to_le_bytes()];
-        VisitorKey::new(self.0).visitor(&parts)
-    }
-}
-
-impl VisitorKey {
-    /// A key of the user's own, which should be random.
-    #[must_use]
-    pub const fn new(key: [u8; 16]) -> Self {
-        let [k0, k1, k2, k3, k4, k5, k6, k7, rest @ ..] = key;
-        let low = u64::from_le_bytes([k0, k1, k2, k3, k4, k5, k6, k7]);
-        Self([low, u64::from_le_bytes(rest)])
-    }
-
-    /// A key from the operating system's randomness.
-    ///
-    /// # Panics
-    /// When the operating system has no randomness to give.
-    #[must_use]
-    pub fn random() -> Self {
-        Self::new(random())
-    }
-
-    /// Another key, which these parts choose and which says nothing of this one.
-    pub(crate) fn derived(&self, parts: &[&[u8]]) -> Self {
-        Self::new(self.visitor(parts).0)
-    }
-
-    pub(crate) const fn of_words(words: [u64; 2]) -> Self {
-        Self(words)
-    }
-
-    pub(crate) const fn words(self) -> [u64; 2] {
-        self.0
-    }
-
-    /// The visitor these parts identify; where one part ends and the next begins matters.
-    // Always where it is called, so that lengths which are known there are known here: of an address that
-    // is half of the work.
-    #[inline(always)]
-    #[must_use]
-    pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
-        let mut hash = SipHash::new(self.0);
-        for part in parts {
-            hash.bytes(part);
-        }
-        VisitorId(hash.finish())
-    }
-}
-
-/// 128 bits that nobody can guess.
-pub(crate) fn random() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    bytes
-}
-
-// Neither of the two belongs in a log.
-impl fmt::Debug for VisitorId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("VisitorId(..)")
-    }
-}
-
-impl fmt::Debug for VisitorKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("VisitorKey(..)")
-    }
-}
+pub(crate) use salt::{Salting, Salts, day_of};

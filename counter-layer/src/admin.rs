@@ -165,7 +165,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::map_response;
-use counter_core::{CounterName, Stats, Store};
+use counter_core::{CounterName, Stats};
 
 pub use access::{Access, AccessError};
 pub use options::Options;
@@ -206,8 +206,8 @@ pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
 /// let app: Router = Router::new().nest("/visits", articles);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn pictures<S: Store>(
-    stats: Stats<S>,
+pub fn pictures(
+    stats: Stats,
     access: Access,
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
@@ -216,21 +216,23 @@ pub fn pictures<S: Store>(
 }
 
 /// Creates the admin router for clients that `access` accepts.
-pub fn router<S: Store>(stats: Stats<S>, access: Access) -> Router {
+pub fn router(stats: Stats, access: Access) -> Router {
     router_with(stats, access, Options::new())
 }
 
 /// Creates the admin router with options; otherwise as [`router`].
-pub fn router_with<S: Store>(stats: Stats<S>, access: Access, options: Options) -> Router {
+pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     #[cfg(feature = "dashboard")]
     let first = dashboard::first_page(&stats);
     #[cfg(not(feature = "dashboard"))]
     let first = index::first_page(&catalog);
-    let (routes, descriptions) = route::serve(routes(first, &stats, &access, options, &catalog));
+    #[cfg(feature = "dashboard")]
+    let pages = dashboard::pages(&stats);
+    let (routes, descriptions) = route::serve(routes(first, stats, &access, options, &catalog));
     catalog.set(descriptions);
     #[cfg(feature = "dashboard")]
-    let routes = routes.merge(dashboard::pages(&stats));
+    let routes = routes.merge(pages);
     access.guard(with_fallbacks(routes))
 }
 

@@ -15,7 +15,8 @@ pub use head::RequestHead;
 
 #[cfg(feature = "limit")]
 use counter_core::Secret;
-use counter_core::{Recorder, Salt, SaltError, Timestamp, VisitorId, VisitorKey};
+use counter_core::visitor::{Salt, SaltError, VisitorKey};
+use counter_core::{Recorder, Timestamp, VisitorId};
 use http::{HeaderName, HeaderValue};
 
 use crate::classify::Digest;

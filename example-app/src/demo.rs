@@ -1,10 +1,9 @@
 //! Visits for show: real requests over the network, as a site of some renown would get them.
 
 use std::f64::consts::TAU;
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
+use std::{fmt, io};
 
 use tokio::io::{AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;

@@ -12,12 +12,12 @@ mod feed;
 mod rows;
 mod seed;
 
+use counter_core::entity::{
+    Entities, EntityCounts, EntityDatabase, EntityId, SqliteDatabase, UncommittedCount,
+};
 use counter_core::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use counter_core::sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
-use counter_core::{
-    Entities, EntityCache, EntityCounts, EntityDatabase, EntityId, Secret, SqliteDatabase, UncommittedCount,
-    WindowStore,
-};
+use counter_core::{AnyStore, Secret};
 
 pub use error::ForumError;
 pub use feed::Feed;
@@ -29,17 +29,17 @@ use readers::Readers;
 
 /// The forum, over its database and a store; cloning gives another handle on the same.
 #[derive(Clone, Debug)]
-pub struct Forum<S> {
+pub struct Forum {
     database: SqliteDatabase,
-    readers: Readers<S>,
-    members: Entities<Member, SqliteDatabase, S>,
-    groups: Entities<Group, SqliteDatabase, S>,
-    posts: Entities<Post, SqliteDatabase, S>,
-    messages: Entities<Message, SqliteDatabase, S>,
+    readers: Readers,
+    members: Entities<Member, SqliteDatabase>,
+    groups: Entities<Group, SqliteDatabase>,
+    posts: Entities<Post, SqliteDatabase>,
+    messages: Entities<Message, SqliteDatabase>,
 }
 
 /// A count of which the cache hears after the commit.
-type Count<K, S> = UncommittedCount<K, SqliteDatabase, S>;
+type Count<K> = UncommittedCount<K, SqliteDatabase>;
 
 /// What a mark is put on.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +54,14 @@ pub enum Marked {
     Message,
 }
 
-impl<S: EntityCache + WindowStore> Forum<S> {
+impl Forum {
     /// Opens the file of this address, such as `sqlite:forum.db`, and makes what is missing in it; or a forum
     /// that lives in the process.
     ///
     /// # Errors
     /// When it cannot be opened or written.
-    pub async fn open(address: Option<&str>, store: S) -> Result<Self, ForumError> {
+    pub async fn open(address: Option<&str>, store: impl Into<AnyStore>) -> Result<Self, ForumError> {
+        let store = store.into();
         let database = match address {
             Some(address) => {
                 let file = address.parse::<SqliteConnectOptions>()?.create_if_missing(true);
@@ -146,7 +147,7 @@ impl<S: EntityCache + WindowStore> Forum<S> {
 
     async fn mark_in<K: Summary>(
         &self,
-        entities: &Entities<K, SqliteDatabase, S>,
+        entities: &Entities<K, SqliteDatabase>,
         id: u32,
         member: u32,
         on: bool,
@@ -172,7 +173,7 @@ impl<S: EntityCache + WindowStore> Forum<S> {
         author: u32,
         title: &str,
         text: &str,
-    ) -> Result<(u32, Count<Member, S>), ForumError> {
+    ) -> Result<(u32, Count<Member>), ForumError> {
         let number = rows::insert_post(change, author, title, text).await?;
         Ok((number, self.members.increment_in(change, u64::from(author), Member::Posts, 1).await?))
     }
@@ -183,7 +184,7 @@ impl<S: EntityCache + WindowStore> Forum<S> {
         group: u32,
         author: u32,
         text: &str,
-    ) -> Result<Count<Group, S>, ForumError> {
+    ) -> Result<Count<Group>, ForumError> {
         rows::insert_message(change, group, author, text).await?;
         Ok(self.groups.increment_in(change, u64::from(group), Group::Messages, 1).await?)
     }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
-use counter_core::{EntityCache, WindowStore};
 use counter_layer::{AccessCounterLayer, ProblemRefusal, WindowLimitLayer};
 use tower_http::timeout::TimeoutLayer;
 
@@ -26,9 +25,9 @@ pub const SLOW: Duration = Duration::from_secs(1);
 
 /// The site with its forum, counted by this layer, with these admin pages and a health check, which are not. A
 /// page has so much time for its answer.
-pub fn app<S: EntityCache + WindowStore>(
+pub fn app(
     layer: AccessCounterLayer,
-    forum: Forum<S>,
+    forum: Forum,
     limit: WindowLimitLayer<ProblemRefusal>,
     request_timeout: Duration,
     admin: Router,

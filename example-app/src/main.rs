@@ -13,10 +13,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use counter_core::{
-    Counters, EntityCache, MemoryStore, Namespace, RedisStore, Secret, Store, Window, WindowCounters,
-    WindowStore,
-};
+use counter_core::stores::Namespace;
+use counter_core::window::{Window, WindowCounters};
+use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{
     AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
@@ -110,19 +109,19 @@ async fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings, output: Lines) -> Result<(), Box<dyn Error>> {
-    match settings.redis.clone() {
-        None => serve(settings, output, MemoryStore::new(), "in this process (--redis keeps them)").await,
-        Some(url) => {
-            let store = RedisStore::connect(&url, settings.namespace.clone()).await?;
-            serve(settings, output, store, "in Redis").await
-        }
-    }
+    let (store, place): (AnyStore, _) = match &settings.redis {
+        None => (MemoryStore::new().into(), "in this process (--redis keeps them)"),
+        Some(url) => (RedisStore::connect(url, settings.namespace.clone()).await?.into(), "in Redis"),
+    };
+    serve(settings, output, store, place).await
 }
 
-async fn serve<S>(settings: Settings, mut output: Lines, store: S, place: &str) -> Result<(), Box<dyn Error>>
-where
-    S: Store + EntityCache + WindowStore,
-{
+async fn serve(
+    settings: Settings,
+    mut output: Lines,
+    store: AnyStore,
+    place: &str,
+) -> Result<(), Box<dyn Error>> {
     let owners = settings.secret.map(|secret| secret.parse::<Secret>()).transpose()?;
     let secret = owners.clone().unwrap_or_else(Secret::of_this_process);
     let forum = Forum::open(settings.database.as_deref(), store.clone()).await?.secret(&secret);
@@ -201,8 +200,8 @@ where
 }
 
 /// So many texts of one address: what somebody calls himself does not matter.
-fn limit<S: WindowStore>(
-    store: S,
+fn limit(
+    store: AnyStore,
     secret: &Secret,
     trust_hops: usize,
 ) -> Result<WindowLimitLayer<ProblemRefusal>, Box<dyn Error>> {

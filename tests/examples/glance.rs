@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Store, Timestamp, VisitorKey};
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::Request;
 use http_body_util::BodyExt;
@@ -38,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
-async fn measure<S: Store>(name: &str, store: S) -> Result<(), Box<dyn Error>> {
+async fn measure(name: &str, store: impl Store + Clone) -> Result<(), Box<dyn Error>> {
     let mut counters = Counters::builder(store).build()?;
     visit(&counters);
     counters.flush().await?;
@@ -59,7 +61,7 @@ async fn measure<S: Store>(name: &str, store: S) -> Result<(), Box<dyn Error>> {
 }
 
 /// As many counters as there are places, each with a hit in every one of the last hundred hours.
-fn visit<S: Store>(counters: &Counters<S>) {
+fn visit(counters: &Counters) {
     let (recorder, now, key) = (counters.recorder(), Timestamp::now(), VisitorKey::new([7; 16]));
     for number in 0..2000_u64 {
         let name = if number == 0 { "hits".to_owned() } else { format!("/page/{number}") };

@@ -7,7 +7,8 @@ use std::error::Error;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use counter_core::{Dimensions, FoldingFront, RedisStore, Window, WindowCounters};
+use counter_core::RedisStore;
+use counter_core::window::{Dimensions, FoldingFront, Window, WindowCounters};
 use tests::RedisServer;
 use tokio::task::JoinSet;
 
@@ -19,7 +20,7 @@ const TURN: Duration = Duration::from_secs(1);
 /// A way to count.
 #[derive(Clone)]
 enum Way {
-    Awaited(WindowCounters<RedisStore>),
+    Awaited(WindowCounters),
     Folded(FoldingFront),
 }
 

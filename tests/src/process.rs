@@ -1,12 +1,11 @@
 //! A program under test.
 
-use std::fmt;
 use std::io::{BufRead, BufReader, Read, empty};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use tokio::sync::OnceCell;
 use tokio::time::{self, Instant};

@@ -5,9 +5,10 @@ use std::num::NonZeroU32;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use counter_core::{
-    Agent, Counters, MemoryStore, STANDARD_ERROR, Skip, Store, Timestamp, VisitorId, VisitorKey,
-};
+use counter_core::sketch::STANDARD_ERROR;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Skip};
+use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
 use counter_layer::admin::{self, Access};
 use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt;
@@ -136,7 +137,7 @@ async fn a_forgotten_counter_is_gone_and_the_others_stay() {
     forget_one(Site::with(redis, Access::open().may_forget())).await;
 }
 
-async fn forget_one(mut site: Site<impl Store>) {
+async fn forget_one(mut site: Site) {
     for counter in ["gone", "stays"] {
         site.record(counter, Timestamp::now(), 3).await;
     }
@@ -544,21 +545,21 @@ static DESCRIPTION: OnceCell<Value> = OnceCell::const_new();
 /// How long a server that came back may stay unnoticed.
 pub(crate) const LIMIT: std::time::Duration = tests::LIMIT;
 
-pub(crate) struct Site<S> {
-    pub(crate) counters: Counters<S>,
+pub(crate) struct Site {
+    pub(crate) counters: Counters,
     pub(crate) router: Router,
 }
 
-impl<S: Store> Site<S> {
-    pub(crate) fn open(store: S) -> Self {
+impl Site {
+    pub(crate) fn open(store: impl Store + Clone) -> Self {
         Self::with(store, Access::open())
     }
 
-    pub(crate) fn with(store: S, access: Access) -> Self {
+    pub(crate) fn with(store: impl Store + Clone, access: Access) -> Self {
         Self::of(Counters::builder(store).build().expect("the defaults are fine"), access)
     }
 
-    fn of(counters: Counters<S>, access: Access) -> Self {
+    fn of(counters: Counters, access: Access) -> Self {
         let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
         Self { counters, router }
     }
@@ -575,18 +576,18 @@ impl<S: Store> Site<S> {
     }
 }
 
-pub(crate) fn site() -> Site<MemoryStore> {
+pub(crate) fn site() -> Site {
     Site::open(MemoryStore::new())
 }
 
 /// A site where no day ends while a test runs.
-pub(crate) fn site_at_noon() -> Site<MemoryStore> {
+pub(crate) fn site_at_noon() -> Site {
     let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build();
     Site::of(counters.expect("the offset is one of whole hours"), Access::open())
 }
 
 /// A site whose Redis was there and has gone.
-pub(crate) async fn site_without_redis() -> (RedisServer, Site<counter_core::RedisStore>) {
+pub(crate) async fn site_without_redis() -> (RedisServer, Site) {
     let mut redis = RedisServer::start();
     let site = Site::open(store(&redis.url()).await);
     let router = &site.router;

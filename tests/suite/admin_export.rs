@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::{Store, Timestamp};
+use counter_core::Timestamp;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn table(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-async fn export(mut site: Site<impl Store>) {
+async fn export(mut site: Site) {
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
     for (name, count) in NAMES.iter().zip(1..) {
         site.record(name, start, count).await;

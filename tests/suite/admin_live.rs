@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use counter_core::sketch::Sketch;
+use counter_core::stores::{BoxFuture, Shard};
+use counter_core::time::{Bucket, Grid, Retention};
+use counter_core::visits::{Batch, Cleaned, Verdict};
 use counter_core::{
-    Batch, Bucket, Cleaned, CounterName, Counters, Error, Grid, MemoryStore, Precision, Precisions,
-    Retention, Sample, Shard, Sketch, Store, Timestamp, Verdict,
+    CounterName, Counters, Error, MemoryStore, Precision, Precisions, Sample, Store, Timestamp,
 };
 use counter_layer::admin::{self, Access, Options};
 use http::{Request, StatusCode, header};
@@ -94,7 +97,7 @@ fn minute(counter: &str, samples: &[(Timestamp, u64)]) -> Value {
     json!({"counter": counter, "precision": 60, "samples": samples})
 }
 
-async fn follow(mut site: Site<impl Store>) {
+async fn follow(mut site: Site) {
     let start = precision(60).bucket(Timestamp::now()).start;
     let (old, new) = (start.minus(600), start.minus(60));
     site.record("a", old, 1).await;
@@ -316,52 +319,78 @@ impl Watched {
 }
 
 impl Store for Watched {
-    async fn apply(&self, batch: &Batch) -> Result<Verdict, Error> {
-        self.inner.apply(batch).await
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+        Box::pin(async move { self.inner.apply(batch).await })
     }
 
-    async fn clean(&self, shard: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
-        self.inner.clean(shard, now, kept).await
+    fn clean<'a>(
+        &'a self,
+        shard: Shard,
+        now: Timestamp,
+        kept: &'a Precisions,
+    ) -> BoxFuture<'a, Result<Cleaned, Error>> {
+        Box::pin(async move { self.inner.clean(shard, now, kept).await })
     }
 
-    async fn adopt(&self, _: Shard, _: Option<String>, _: &Precisions) -> Result<Option<String>, Error> {
-        Ok(None)
+    fn adopt<'a>(
+        &'a self,
+        _: Shard,
+        _: Option<String>,
+        _: &'a Precisions,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        Box::pin(async move { Ok(None) })
     }
 
-    async fn samples(
-        &self,
-        counters: &[CounterName],
+    fn samples<'a>(
+        &'a self,
+        counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Result<Vec<Vec<Sample>>, Error> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.permits.acquire().await.expect("never closed").forget();
-        self.inner.samples(counters, precision, range).await
+    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
+        Box::pin(async move {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.permits.acquire().await.expect("never closed").forget();
+            self.inner.samples(counters, precision, range).await
+        })
     }
 
-    async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
-        self.inner.lifetimes(counters).await
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move { self.inner.lifetimes(counters).await })
     }
 
-    async fn forget(&self, counter: &CounterName, grid: &Grid, now: Timestamp) -> Result<(), Error> {
-        self.inner.forget(counter, grid, now).await
+    fn forget<'a>(
+        &'a self,
+        counter: &'a CounterName,
+        grid: &'a Grid,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.inner.forget(counter, grid, now).await })
     }
 
-    async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {
-        self.inner.visitors(counters, buckets).await
+    fn visitors<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> BoxFuture<'a, Result<Sketch, Error>> {
+        Box::pin(async move { self.inner.visitors(counters, buckets).await })
     }
 
-    async fn salt(&self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Result<[u8; 16], Error> {
-        self.inner.salt(epoch, candidate, expiry).await
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> BoxFuture<'a, Result<[u8; 16], Error>> {
+        Box::pin(async move { self.inner.salt(epoch, candidate, expiry).await })
     }
 
-    async fn known(
-        &self,
-        precisions: &[Precision],
-        from: &str,
+    fn known<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
         limit: usize,
-    ) -> Result<Vec<(CounterName, Precision)>, Error> {
-        self.inner.known(precisions, from, limit).await
+    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>> {
+        Box::pin(async move { self.inner.known(precisions, from, limit).await })
     }
 }
 

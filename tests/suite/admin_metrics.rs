@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Router;
-use counter_core::{Agent, Counters, MemoryStore, Skip, Timestamp};
+use counter_core::visits::{Agent, Skip};
+use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{StatusCode, header};
 

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use axum::Router;
-use counter_core::{Counters, MemoryStore, Precisions, Retention, Timestamp};
+use counter_core::time::Retention;
+use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::StatusCode;
 

@@ -5,19 +5,20 @@
 
 use std::num::NonZeroU32;
 
-use counter_core::{Counters, Namespace, Precisions, RedisStore, Timestamp};
+use counter_core::stores::Namespace;
+use counter_core::{Counters, Precisions, Timestamp};
 use tests::RedisServer;
 
 use crate::support::{count_at, name, precision, store_in};
 
 const WIDTHS: [u64; 7] = [1, 5, 60, 300, 3600, 18_000, 86_400];
 
-async fn counters(server: &RedisServer) -> Counters<RedisStore> {
+async fn counters(server: &RedisServer) -> Counters {
     let bare: Namespace = "".parse().expect("the empty namespace");
     Counters::builder(store_in(&server.url(), bare).await).build().expect("good settings")
 }
 
-async fn record(counters: &mut Counters<RedisStore>, hits: &[(u64, u32)]) {
+async fn record(counters: &mut Counters, hits: &[(u64, u32)]) {
     let recorder = counters.recorder();
     for (at, weight) in hits {
         let weight = NonZeroU32::new(*weight).expect("not 0");

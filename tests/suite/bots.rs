@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use counter_core::{Agent, Counters, MemoryStore, Timestamp, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Agent;
+use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
 use http::header::SET_COOKIE;
 use http::{Request, Response, StatusCode};
@@ -152,7 +154,7 @@ proptest! {
             expected[place] += 1;
             expected[1] += u64::from(place == 0 && *agent > 0);
         }
-        let check = |counters: &Counters<MemoryStore>| {
+        let check = |counters: &Counters| {
             let ledger = counters.recorder().ledger();
             prop_assert!(ledger.requests.balance() && ledger.hits.balance(), "{:?}", ledger);
             let requests = ledger.requests;
@@ -175,11 +177,11 @@ fn ok() -> Ready<Answer> {
     ready(Ok(Response::new(())))
 }
 
-fn counters() -> Counters<MemoryStore> {
+fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 
-fn layer(counters: &Counters<MemoryStore>) -> AccessCounterLayer {
+fn layer(counters: &Counters) -> AccessCounterLayer {
     // Under this key the visitors here share no register.
     let identity = Identity::default().key(VisitorKey::new([7; 16]));
     AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an address under a key")
@@ -215,7 +217,7 @@ async fn visit(layer: &AccessCounterLayer, path: &str, headers: &[(&str, &str)])
 }
 
 /// As of the last flush.
-async fn visitors(counters: &Counters<MemoryStore>, counter: &str) -> u64 {
+async fn visitors(counters: &Counters, counter: &str) -> u64 {
     let range = Timestamp::now().minus(2 * 86_400)..Timestamp::now().plus(1);
     let uniques = counters.stats().uniques(&[name(counter)], precision(86_400), range).await;
     uniques.expect("memory can be read").visitors

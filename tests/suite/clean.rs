@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::{Cleaner, Counters, Grid, Precisions, RedisStore, Retention, Shard, Store, Timestamp};
+use counter_core::stores::Shard;
+use counter_core::time::{Grid, Retention};
+use counter_core::{Cleaner, Counters, Precisions, Store, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 
 use crate::stores::without_scripts;
@@ -12,7 +14,7 @@ use crate::support::{always, count_at, name, precision, store, unix};
 /// Long ago, and the beginning of a day.
 const DAY: u64 = 1_585_872_000;
 
-async fn cleaner(url: &str) -> Cleaner<RedisStore> {
+async fn cleaner(url: &str) -> Cleaner {
     let counters = Counters::builder(store(url).await).clean_interval(Duration::from_millis(20));
     counters.build().expect("good settings").into_upkeep().1
 }

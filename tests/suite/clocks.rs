@@ -35,7 +35,7 @@ async fn hits_of_a_clock_that_is_days_ahead_are_dropped_and_accounted_for() {
         let mut counters = Counters::builder(redis).build().expect("good settings");
         let (recorder, stats) = (counters.recorder(), counters.stats());
         let now = Timestamp::now();
-        let key = counter_core::VisitorKey::new([7; 16]);
+        let key = counter_core::visitor::VisitorKey::new([7; 16]);
         for ahead in [0, 3600, 20 * 3600, 2 * 86_400, 300 * 86_400] {
             let visitor = key.visitor(&[&now.plus(ahead).as_unix().to_le_bytes()]);
             recorder.record_at(recorder.counter("hits"), visitor, now.plus(ahead), NonZeroU32::MIN);

@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use counter_core::{Agent, Counter, Counters, MemoryStore};
+use counter_core::visits::Agent;
+use counter_core::{Counter, Counters, MemoryStore};
 use counter_layer::{AccessCounterLayer, Identity, Outcome, RequestHead};
 use http::{Request, Response};
 use tower::{Layer, Service, service_fn};
@@ -13,7 +14,7 @@ use crate::support::{BROWSER, counted};
 
 type Change = fn(AccessCounterLayer) -> AccessCounterLayer;
 
-fn counters() -> Counters<MemoryStore> {
+fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use counter_core::{
-    CounterName, Counters, Precision, Recorder, RedisStore, Shards, Stats, Store, Timestamp, VisitorKey,
-};
+use counter_core::stores::Shards;
+use counter_core::visitor::VisitorKey;
+use counter_core::{CounterName, Counters, Precision, Recorder, RedisStore, Stats, Store, Timestamp};
 use tests::cluster::RedisCluster;
 use tests::until;
 use tokio::task::JoinSet;
@@ -27,7 +27,7 @@ async fn store(cluster: &RedisCluster) -> RedisStore {
     store
 }
 
-fn over(store: RedisStore) -> Counters<RedisStore> {
+fn over(store: RedisStore) -> Counters {
     Counters::builder(store).flush_interval(Duration::from_millis(10)).build().expect("good settings")
 }
 
@@ -35,7 +35,7 @@ fn page(n: usize) -> String {
     format!("/page/{n}")
 }
 
-async fn total(stats: &Stats<RedisStore>, counter: &str, width: Precision) -> u64 {
+async fn total(stats: &Stats, counter: &str, width: Precision) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(100 * u64::from(width.as_seconds()))..now.plus(1);
     stats.total(&name(counter), width, range).await.expect("readable")
@@ -56,8 +56,10 @@ impl Writing {
             let hits = recorder.counter("hits");
             while !until.load(Ordering::Relaxed) {
                 for n in 0..PAGES {
-                    recorder
-                        .request(&[recorder.counter(&page(n)).hit(), hits.hit()], counter_core::Agent::Human);
+                    recorder.request(
+                        &[recorder.counter(&page(n)).hit(), hits.hit()],
+                        counter_core::visits::Agent::Human,
+                    );
                     *counts.entry(page(n)).or_insert(0) += 1;
                     *counts.entry("hits".to_owned()).or_insert(0) += 1;
                 }
@@ -77,27 +79,27 @@ impl Writing {
 /// Counters that flush in the background until they are told to stop.
 struct Running {
     recorder: Recorder,
-    stats: Stats<RedisStore>,
+    stats: Stats,
     stop: tokio::sync::oneshot::Sender<()>,
     upkeep: tokio::task::JoinHandle<Result<(), counter_core::Error>>,
 }
 
 impl Running {
-    fn begin(mut counters: Counters<RedisStore>) -> Self {
+    fn begin(mut counters: Counters) -> Self {
         let (recorder, stats) = (counters.recorder(), counters.stats());
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
         Self { recorder, stats, stop, upkeep }
     }
 
-    async fn end(self) -> Stats<RedisStore> {
+    async fn end(self) -> Stats {
         drop(self.stop);
         self.upkeep.await.expect("no panic").expect("all is flushed");
         self.stats
     }
 }
 
-async fn assert_exact(stats: &Stats<RedisStore>, expected: &BTreeMap<String, u64>) {
+async fn assert_exact(stats: &Stats, expected: &BTreeMap<String, u64>) {
     for width in [60, 86_400] {
         for (counter, count) in expected {
             assert_eq!(total(stats, counter, precision(width)).await, *count, "{counter} by {width} s");

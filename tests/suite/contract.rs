@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use counter_core::{
-    Batch, Bucket, Cell, Fence, Grid, Remark, Sample, Shard, Sketch, Store, Timestamp, Verdict, VisitorCell,
-    VisitorKey, WriterId,
-};
+use counter_core::sketch::Sketch;
+use counter_core::stores::Shard;
+use counter_core::time::{Bucket, Grid};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Batch, Cell, Fence, Remark, Verdict, VisitorCell, WriterId};
+use counter_core::{Sample, Store, Timestamp};
 use tests::until;
 
 use crate::stores;
@@ -103,7 +105,7 @@ async fn clean(store: &impl Store, now: u64) -> (u64, u64) {
     }
 }
 
-async fn a_batch_counts_in_every_precision_from_its_finest_on(store: impl Store) {
+async fn a_batch_counts_in_every_precision_from_its_finest_on(store: impl Store + Clone) {
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 12), cell("a", T + 1, 60, 5)])).await;
     assert_eq!(samples(&store, "a", 1).await, [(T, 12)]);
@@ -116,7 +118,7 @@ async fn a_batch_counts_in_every_precision_from_its_finest_on(store: impl Store)
     assert_eq!(samples(&store, "b", 60).await, []);
 }
 
-async fn a_batch_sent_again_counts_once(store: impl Store) {
+async fn a_batch_sent_again_counts_once(store: impl Store + Clone) {
     let writer = WriterId::random();
     let first = batch(writer, 1, vec![cell("a", T, 1, 1)]);
     let second = batch(writer, 2, vec![cell("a", T, 1, 10)]);
@@ -126,7 +128,7 @@ async fn a_batch_sent_again_counts_once(store: impl Store) {
     assert_eq!(samples(&store, "a", 1).await, [(T, 11)]);
 }
 
-async fn a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing(store: impl Store) {
+async fn a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing(store: impl Store + Clone) {
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
     let third = batch(writer, 3, vec![cell("a", T, 1, 100)]);
@@ -137,7 +139,7 @@ async fn a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing(store: i
     assert_eq!(samples(&store, "a", 1).await, [(T, 111)]);
 }
 
-async fn a_gap_that_is_accepted_closes(store: impl Store) {
+async fn a_gap_that_is_accepted_closes(store: impl Store + Clone) {
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
     let mut fifth = batch(writer, 5, vec![cell("a", T, 1, 100)]);
@@ -147,14 +149,14 @@ async fn a_gap_that_is_accepted_closes(store: impl Store) {
     assert_eq!(samples(&store, "a", 1).await, [(T, 101)]);
 }
 
-async fn writers_do_not_fence_each_other(store: impl Store) {
+async fn writers_do_not_fence_each_other(store: impl Store + Clone) {
     for _ in 0..3 {
         send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 1)])).await;
     }
     assert_eq!(samples(&store, "a", 1).await, [(T, 3)]);
 }
 
-async fn a_counter_that_begins_is_told_whenever_nothing_of_it_was_there(store: impl Store) {
+async fn a_counter_that_begins_is_told_whenever_nothing_of_it_was_there(store: impl Store + Clone) {
     let writer = WriterId::random();
     let mut sequence = 0;
     let mut began = async |counters: &[&str]| {
@@ -172,7 +174,7 @@ async fn a_counter_that_begins_is_told_whenever_nothing_of_it_was_there(store: i
     assert_eq!(began(&["a", "b", "c"]).await, [Remark::Began { cell: 1 }]);
 }
 
-async fn visitors_are_a_union_over_counters_and_buckets(store: impl Store) {
+async fn visitors_are_a_union_over_counters_and_buckets(store: impl Store + Clone) {
     let now = unix_now();
     let hour = now - now % 3600;
     let all = vec![seen("a", hour, 0..30), seen("a", hour - 3600, 20..40), seen("b", hour, 30..50)];
@@ -183,7 +185,7 @@ async fn visitors_are_a_union_over_counters_and_buckets(store: impl Store) {
     assert_eq!(uniques(&store, &["c"], &[(3600, hour)]).await, 0);
 }
 
-async fn visitors_count_in_every_visitor_precision(store: impl Store) {
+async fn visitors_count_in_every_visitor_precision(store: impl Store + Clone) {
     let now = unix_now();
     let (hour, day) = (now - now % 3600, now - now % 86_400);
     let writer = WriterId::random();
@@ -202,7 +204,7 @@ async fn visitors_count_in_every_visitor_precision(store: impl Store) {
     assert_eq!(uniques(&store, &["few"], &[(86_400, day)]).await, 20);
 }
 
-async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: impl Store) {
+async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: impl Store + Clone) {
     let now = unix_now();
     let hour = now - now % 3600;
     let sketches = vec![
@@ -227,7 +229,7 @@ async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: im
     assert!(store.visitor_counts(&[], &[bucket(hour)]).await.expect("readable").is_empty());
 }
 
-async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store) {
+async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store + Clone) {
     let cells = (0..100).rev().map(|second| cell("a", T + second, 1, second + 1)).collect();
     send(&store, &batch(WriterId::random(), 1, cells)).await;
     let range = unix(T + 10)..unix(T + 13);
@@ -236,7 +238,7 @@ async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store) {
     assert_eq!(samples.concat(), expected);
 }
 
-async fn known_counters_come_in_pages_by_name(store: impl Store) {
+async fn known_counters_come_in_pages_by_name(store: impl Store + Clone) {
     let names = ["b", "a", "/articles/{id}", "a:b", "é", "zz"];
     let cells = names.iter().map(|counter| cell(counter, T, 60, 1)).collect();
     send(&store, &batch(WriterId::random(), 1, cells)).await;
@@ -254,7 +256,7 @@ async fn known_counters_come_in_pages_by_name(store: impl Store) {
     assert_eq!(page("ê", 9).await, Vec::<String>::new());
 }
 
-async fn cleaning_removes_what_left_retention_and_nothing_else(store: impl Store) {
+async fn cleaning_removes_what_left_retention_and_nothing_else(store: impl Store + Clone) {
     // Aligned to a day, so that only the seconds, the 5 seconds and the minutes have lost any.
     let day = 1_585_872_000;
     let cells = (0..10_000).map(|second| cell("a", day + second, 1, 1)).collect::<Vec<_>>();
@@ -275,7 +277,7 @@ async fn cleaning_removes_what_left_retention_and_nothing_else(store: impl Store
     assert_eq!(clean(&store, now + 1).await, (2, 0));
 }
 
-async fn cleaning_forgets_a_counter_with_its_last_sample(store: impl Store) {
+async fn cleaning_forgets_a_counter_with_its_last_sample(store: impl Store + Clone) {
     send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 1), cell("b", T + 1, 1, 1)])).await;
     assert_eq!(clean(&store, T + 119).await, (0, 0));
     assert_eq!(clean(&store, T + 120).await, (1, 1));
@@ -285,7 +287,7 @@ async fn cleaning_forgets_a_counter_with_its_last_sample(store: impl Store) {
     assert_eq!(known(&store).await, BTreeSet::new());
 }
 
-async fn a_counter_that_returns_is_known_and_cleaned_again(store: impl Store) {
+async fn a_counter_that_returns_is_known_and_cleaned_again(store: impl Store + Clone) {
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
     clean(&store, T + 1000).await;
@@ -297,14 +299,14 @@ async fn a_counter_that_returns_is_known_and_cleaned_again(store: impl Store) {
     assert!(!known(&store).await.contains("1:a"));
 }
 
-async fn counts_of_days_are_kept_when_those_of_seconds_go(store: impl Store) {
+async fn counts_of_days_are_kept_when_those_of_seconds_go(store: impl Store + Clone) {
     send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 7)])).await;
     clean(&store, T + 30 * 86_400).await;
     assert_eq!(known(&store).await, BTreeSet::from(["86400:a".to_owned()]));
     assert_eq!(samples(&store, "a", 86_400).await, [(1_585_872_000, 7)]);
 }
 
-async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store) {
+async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store + Clone) {
     let now = Timestamp::now();
     let (day, hour) = (precision(86_400).bucket(now), precision(3600).bucket(now));
     let expiry = now.plus(1000);
@@ -321,7 +323,7 @@ async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store) {
     }
 }
 
-async fn a_salt_that_expired_is_forgotten(store: impl Store) {
+async fn a_salt_that_expired_is_forgotten(store: impl Store + Clone) {
     let now = Timestamp::now();
     let epoch = precision(1).bucket(now);
     let salt =
@@ -339,7 +341,7 @@ async fn lifetimes(store: &impl Store, counters: &[&str]) -> Vec<u64> {
     store.lifetimes(&counters).await.expect("readable")
 }
 
-async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store) {
+async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store + Clone) {
     let writer = WriterId::random();
     let batch = batch(writer, 1, vec![cell("a", T, 1, 5), cell("a", T + 86_400, 1, 7), cell("b", T, 1, 11)]);
     send(&store, &batch).await;
@@ -350,7 +352,7 @@ async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store) {
     assert_eq!(lifetimes(&store, &["a", "b"]).await, [12, 11]);
 }
 
-async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: impl Store) {
+async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: impl Store + Clone) {
     // Visitors of long ago are not kept at all.
     let now = Timestamp::now();
     let t = now.as_unix();
@@ -373,7 +375,7 @@ async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: i
     assert_eq!(samples(&store, "a", 86_400).await, [(day, 3)]);
 }
 
-async fn several_counters_are_read_in_their_order_however_wide_the_range(store: impl Store) {
+async fn several_counters_are_read_in_their_order_however_wide_the_range(store: impl Store + Clone) {
     let cells = (0..60).flat_map(|n| [cell("b", T + n, 1, 1), cell("a", T + n, 1, 2)]);
     let mut cells: Vec<_> = cells.collect();
     cells.sort_by(|one, other| one.counter.cmp(&other.counter));

@@ -14,7 +14,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::support::{BOT, BROWSER, name, precision};
 
 struct Site {
-    counters: Counters<MemoryStore>,
+    counters: Counters,
     layer: AccessCounterLayer,
 }
 

@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::task::{Context, Waker};
 
-use counter_core::{Agent, Counters, MemoryStore};
+use counter_core::visits::Agent;
+use counter_core::{Counters, MemoryStore};
 use counter_layer::{AccessCounterLayer, Outcome, Rule, Rules};
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, service_fn};
@@ -14,7 +15,7 @@ use tower::{Layer, Service, service_fn};
 use crate::support::{BOT, BROWSER, allocations, fewest};
 
 /// A layer over these counters that tells of each request to `/posts/{id}` that has counted.
-fn told(counters: &Counters<MemoryStore>) -> (AccessCounterLayer, Receiver<(u64, Agent, Outcome)>) {
+fn told(counters: &Counters) -> (AccessCounterLayer, Receiver<(u64, Agent, Outcome)>) {
     let (tell, told) = channel();
     let layer = AccessCounterLayer::new(counters.recorder()).on_count(move |visit| {
         let post = visit.head.uri.path().strip_prefix("/posts/")?.parse().ok()?;
@@ -24,7 +25,7 @@ fn told(counters: &Counters<MemoryStore>) -> (AccessCounterLayer, Receiver<(u64,
     (layer, told)
 }
 
-fn counters() -> Counters<MemoryStore> {
+fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use counter_core::{Counters, MemoryStore, Timestamp, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
@@ -339,7 +340,7 @@ fn linked(page: &str, begin: &str) -> String {
 }
 
 struct Site {
-    counters: Counters<MemoryStore>,
+    counters: Counters,
     router: Router,
 }
 
@@ -409,7 +410,7 @@ fn fill(recorder: &counter_core::Recorder) {
     }
 }
 
-fn routed<S: counter_core::Store>(stats: counter_core::Stats<S>) -> Router {
+fn routed(stats: counter_core::Stats) -> Router {
     Router::new().nest("/admin/stats", admin::router(stats, Access::open()))
 }
 

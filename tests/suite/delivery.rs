@@ -9,7 +9,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use counter_core::{Counters, Flusher, Ledger, MemoryStore, Recorder, RedisStore, Shards, Store};
+use counter_core::stores::Shards;
+use counter_core::{Counters, Flusher, Ledger, MemoryStore, Recorder, RedisStore, Store};
 use counter_layer::{AccessCounterLayer, Delivery, Rule, Rules};
 use http::{Request, Response, StatusCode};
 use tests::{FaultProxy, RedisServer, until};
@@ -259,7 +260,7 @@ async fn a_counter_of_other_counters_with_more_shards_is_waited_for_as_other() {
         .expect("the defaults are fine");
     tokio::spawn(flush(flusher));
     recorder.record(recorder.counter("own"), None);
-    recorder.request(&[foreign], counter_core::Agent::Human);
+    recorder.request(&[foreign], counter_core::visits::Agent::Human);
     assert!(recorder.confirmed(&[foreign], LIMIT).await);
     let hits = recorder.ledger().hits;
     assert_eq!((hits.applied, hits.overflow), (2, 1));
@@ -309,7 +310,7 @@ impl Place {
         self.sum(&format!("access:count:86400:{counter}"))
     }
 
-    fn counted_in(&self, shard: counter_core::Shard, counter: &str) -> u64 {
+    fn counted_in(&self, shard: counter_core::stores::Shard, counter: &str) -> u64 {
         self.sum(&format!("{{access:{shard}}}count:86400:{counter}"))
     }
 
@@ -328,7 +329,7 @@ impl Place {
     }
 }
 
-async fn flush<S: Store>(mut flusher: Flusher<S>) {
+async fn flush(mut flusher: Flusher) {
     drop(flusher.run(pending()).await);
 }
 

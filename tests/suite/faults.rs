@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counter_core::{Agent, Counters, Namespace, RedisStore, Stats, Timestamp};
+use counter_core::stores::Namespace;
+use counter_core::visits::Agent;
+use counter_core::{Counters, RedisStore, Stats, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 
 use crate::stores::without_scripts;
@@ -12,25 +14,25 @@ use crate::support::{name, precision, store};
 
 const LIMIT: Duration = tests::LIMIT;
 
-fn over(store: RedisStore) -> Counters<RedisStore> {
+fn over(store: RedisStore) -> Counters {
     let fast = Duration::from_millis(10);
     Counters::builder(store).flush_interval(fast).build().expect("good settings")
 }
 
-async fn total(stats: &Stats<RedisStore>, counter: &str, width: u32) -> u64 {
+async fn total(stats: &Stats, counter: &str, width: u32) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(100 * u64::from(width))..now.plus(1);
     stats.total(&name(counter), precision(width), range).await.expect("readable")
 }
 
 /// Makes the fence, so that the next call is of a batch with hits in it.
-async fn begun(counters: &mut Counters<RedisStore>) {
+async fn begun(counters: &mut Counters) {
     let recorder = counters.recorder();
     recorder.record(recorder.counter("first"), None);
     flushed(counters).await;
 }
 
-async fn flushed(counters: &mut Counters<RedisStore>) {
+async fn flushed(counters: &mut Counters) {
     until("the store takes the batch", LIMIT, async || counters.flush().await.is_ok()).await;
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use counter_core::{Counters, RedisStore, Stats, Store, Timestamp, VisitorId, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, RedisStore, Stats, Store, Timestamp, VisitorId};
 use tests::{FaultProxy, RedisServer, until};
 
 use crate::stores::without_scripts;
@@ -10,11 +11,11 @@ use crate::support::{name, precision, store};
 
 const LIMIT: Duration = tests::LIMIT;
 
-fn over(store: RedisStore) -> Counters<RedisStore> {
+fn over(store: RedisStore) -> Counters {
     Counters::builder(store).build().expect("good settings")
 }
 
-async fn record(counters: &mut Counters<RedisStore>, hits: u32) {
+async fn record(counters: &mut Counters, hits: u32) {
     let recorder = counters.recorder();
     for _ in 0..hits {
         recorder.record(recorder.counter("a"), None);
@@ -22,17 +23,17 @@ async fn record(counters: &mut Counters<RedisStore>, hits: u32) {
     flushed(counters).await;
 }
 
-async fn flushed(counters: &mut Counters<RedisStore>) {
+async fn flushed(counters: &mut Counters) {
     until("the store takes the batch", LIMIT, async || counters.flush().await.is_ok()).await;
 }
 
-async fn total(stats: &Stats<RedisStore>) -> u64 {
+async fn total(stats: &Stats) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(2 * 86_400)..now.plus(1);
     stats.total(&name("a"), precision(86_400), range).await.expect("readable")
 }
 
-async fn uniques(stats: &Stats<RedisStore>) -> u64 {
+async fn uniques(stats: &Stats) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(2 * 86_400)..now.plus(1);
     stats.uniques(&[name("a")], precision(86_400), range).await.expect("readable").visitors

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use counter_core::stores::Shards;
+use counter_core::visits::{Agent, Skip};
 use counter_core::{
-    Agent, BuildError, Counters, ErrorKind, MemoryStore, Precision, Recorder, RedisStore, Shards, Skip,
-    Stats, Store, Timestamp,
+    BuildError, Counters, ErrorKind, MemoryStore, Precision, Recorder, RedisStore, Stats, Store, Timestamp,
 };
 use tests::{RedisServer, until};
 
@@ -15,19 +16,19 @@ use crate::support::{name, precision, store};
 
 const SKIPS: [Skip; 4] = [Skip::Excluded, Skip::Unmatched, Skip::Outcome, Skip::Prefetch];
 
-fn over<S: Store>(store: S) -> Counters<S> {
+fn over(store: impl Store + Clone) -> Counters {
     let fast = Duration::from_millis(20);
     Counters::builder(store).flush_interval(fast).build().expect("good settings")
 }
 
 /// The sum over all that a precision keeps.
-async fn total<S: Store>(stats: &Stats<S>, counter: &str, precision: Precision) -> u64 {
+async fn total(stats: &Stats, counter: &str, precision: Precision) -> u64 {
     let now = Timestamp::now();
     let oldest = stats.grid().counts.retention(precision).expect("kept").oldest(now);
     stats.total(&name(counter), precision, oldest..now.plus(1)).await.expect("readable")
 }
 
-async fn totals<S: Store>(stats: &Stats<S>, counter: &str) -> Vec<u64> {
+async fn totals(stats: &Stats, counter: &str) -> Vec<u64> {
     let mut totals = Vec::new();
     for kept in stats.grid().counts.iter() {
         totals.push(total(stats, counter, kept.precision).await);
@@ -306,7 +307,7 @@ async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brin
         .shutdown_timeout(Duration::from_millis(300))
         .build()
         .expect("good settings");
-    let (recorder, stats): (Recorder, Stats<RedisStore>) = (counters.recorder(), counters.stats());
+    let (recorder, stats): (Recorder, Stats) = (counters.recorder(), counters.stats());
     server.stop();
     for _ in 0..123 {
         recorder.record(recorder.counter("a"), None);
@@ -402,7 +403,7 @@ async fn the_top_is_exact_and_only_of_what_is_wanted() {
 #[test]
 fn settings_out_of_bounds_are_refused() {
     let builder = || Counters::builder(MemoryStore::new());
-    let refused = |builder: counter_core::Builder<MemoryStore>| builder.build().expect_err("out of bounds");
+    let refused = |builder: counter_core::Builder| builder.build().expect_err("out of bounds");
     assert_eq!(refused(builder().max_counters(0)), BuildError::Counters(0));
     assert_eq!(refused(builder().max_counters(1_000_001)), BuildError::Counters(1_000_001));
     assert_eq!(refused(builder().flush_interval(Duration::ZERO)), BuildError::Interval("flush_interval"));

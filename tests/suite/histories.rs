@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use counter_core::{
-    Batch, Counters, Error, ErrorKind, Hits, MemoryStore, Recorder, Verdict, Witness, WriterId,
-};
+use counter_core::stores::BoxFuture;
+use counter_core::visits::{Batch, Hits, Verdict, Witness, WriterId};
+use counter_core::{Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
@@ -55,40 +55,42 @@ impl Model {
 }
 
 impl Hand for Model {
-    async fn apply(&self, _: &MemoryStore, batch: &Batch) -> Result<Verdict, Error> {
-        let away = || Err(Error::new(ErrorKind::Unavailable));
-        let fate = if *self.failing.lock().expect("no panic") { self.among(0..6) } else { 5 };
-        match fate {
-            0 => return away(),
-            1 => return Err(Error::new(ErrorKind::Refused)),
-            2 => yield_now().await,
-            _ => {}
-        }
-        let verdict = self.data(|data| {
-            let forgotten = |at: &Instant| !self.shows && at.elapsed() >= WEEK;
-            data.fences.retain(|_, (_, at)| !forgotten(at));
-            let last = data.fences.get(&batch.fence.writer).map_or(0, |(last, _)| *last);
-            if last >= batch.fence.sequence {
-                return Verdict::Applied(Vec::new());
+    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+        Box::pin(async move {
+            let away = || Err(Error::new(ErrorKind::Unavailable));
+            let fate = if *self.failing.lock().expect("no panic") { self.among(0..6) } else { 5 };
+            match fate {
+                0 => return away(),
+                1 => return Err(Error::new(ErrorKind::Refused)),
+                2 => yield_now().await,
+                _ => {}
             }
-            if last < batch.fence.after {
-                return Verdict::Gap { last };
+            let verdict = self.data(|data| {
+                let forgotten = |at: &Instant| !self.shows && at.elapsed() >= WEEK;
+                data.fences.retain(|_, (_, at)| !forgotten(at));
+                let last = data.fences.get(&batch.fence.writer).map_or(0, |(last, _)| *last);
+                if last >= batch.fence.sequence {
+                    return Verdict::Applied(Vec::new());
+                }
+                if last < batch.fence.after {
+                    return Verdict::Gap { last };
+                }
+                if batch.fence.after == 0 {
+                    assert_eq!(batch.hits(), 0, "nothing counts where a fence is made");
+                    data.mark.get_or_insert_with(|| batch.fence.writer.to_string());
+                    data.listed.push(batch.fence.writer);
+                }
+                data.hits += batch.hits();
+                data.fences.insert(batch.fence.writer, (batch.fence.sequence, Instant::now()));
+                Verdict::Applied(Vec::new())
+            });
+            match fate {
+                3 => return away(),
+                4 => yield_now().await,
+                _ => {}
             }
-            if batch.fence.after == 0 {
-                assert_eq!(batch.hits(), 0, "nothing counts where a fence is made");
-                data.mark.get_or_insert_with(|| batch.fence.writer.to_string());
-                data.listed.push(batch.fence.writer);
-            }
-            data.hits += batch.hits();
-            data.fences.insert(batch.fence.writer, (batch.fence.sequence, Instant::now()));
-            Verdict::Applied(Vec::new())
-        });
-        match fate {
-            3 => return away(),
-            4 => yield_now().await,
-            _ => {}
-        }
-        Ok(verdict)
+            Ok(verdict)
+        })
     }
 
     fn witness(&self, writer: WriterId) -> Option<Witness> {
@@ -105,7 +107,7 @@ impl Hand for Model {
 
 struct History {
     model: Model,
-    counters: Counters<Through<Model>>,
+    counters: Counters,
     recorder: Recorder,
     snapshots: Vec<Data>,
     failed_over: bool,

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use counter_core::{Counters, MemoryStore, Precisions, RedisStore, Store, Timestamp, VisitorId};
+use counter_core::{Counters, MemoryStore, Precisions, Timestamp, VisitorId};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use http::{Request, Response};
 use tests::{RedisServer, until};
@@ -225,11 +225,11 @@ fn ok() -> std::future::Ready<Answer> {
     std::future::ready(Ok(Response::new(())))
 }
 
-async fn instance(server: &RedisServer) -> Counters<RedisStore> {
+async fn instance(server: &RedisServer) -> Counters {
     Counters::builder(store(&server.url()).await).build().expect("the defaults are fine")
 }
 
-fn layer<S: Store>(counters: &Counters<S>, identity: impl Into<Identity>) -> AccessCounterLayer {
+fn layer(counters: &Counters, identity: impl Into<Identity>) -> AccessCounterLayer {
     AccessCounterLayer::new(counters.recorder()).identity(identity).expect("it is alike")
 }
 
@@ -248,7 +248,7 @@ async fn visit(layer: &AccessCounterLayer, address: &str) {
     service.oneshot(request(address)).await.expect("it answers");
 }
 
-async fn uniques<S: Store>(counters: &Counters<S>, width: u32) -> u64 {
+async fn uniques(counters: &Counters, width: u32) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(2 * u64::from(width))..now.plus(1);
     let uniques = counters.stats().uniques(&[name("hits")], precision(width), range).await;

@@ -11,7 +11,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
-use counter_core::{Counters, Ledger, MemoryStore, Recorder, Timestamp, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, Ledger, MemoryStore, Recorder, Timestamp};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use http::{Extensions, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -413,15 +414,15 @@ async fn panicking() {
     panic!("the handler's own panic");
 }
 
-fn counters() -> Counters<MemoryStore> {
+fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 
-fn layer(counters: &Counters<MemoryStore>) -> AccessCounterLayer {
+fn layer(counters: &Counters) -> AccessCounterLayer {
     layer_of(counters.recorder())
 }
 
-fn behind_a_proxy(counters: &Counters<MemoryStore>) -> AccessCounterLayer {
+fn behind_a_proxy(counters: &Counters) -> AccessCounterLayer {
     let client: Identity = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1).into();
     let identity = client.key(VisitorKey::new([7; 16]));
     AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an address under a key")
@@ -467,7 +468,7 @@ fn observed(recorder: &Recorder) -> u64 {
 }
 
 /// Flushes, and compares all the counters that there are.
-async fn check(counters: &mut Counters<MemoryStore>, expected: &[(&str, u64)]) {
+async fn check(counters: &mut Counters, expected: &[(&str, u64)]) {
     let counted = counted(counters).await;
     let counted: Vec<_> = counted.iter().map(|(counter, total)| (counter.as_str(), *total)).collect();
     assert_eq!(counted, expected);
@@ -482,12 +483,12 @@ fn check_ledger(ledger: &Ledger, requests: u64, hits: u64, applied: u64) {
 }
 
 /// Flushes, and estimates the visitors of everything.
-async fn visitors(counters: &mut Counters<MemoryStore>) -> u64 {
+async fn visitors(counters: &mut Counters) -> u64 {
     counters.flush().await.expect("memory takes all");
     uniques(counters, "hits").await
 }
 
-async fn uniques(counters: &Counters<MemoryStore>, counter: &str) -> u64 {
+async fn uniques(counters: &Counters, counter: &str) -> u64 {
     let uniques = counters.stats().uniques(&[name(counter)], precision(86_400), recently()).await;
     uniques.expect("memory can be read").visitors
 }

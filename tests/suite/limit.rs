@@ -9,10 +9,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use counter_core::{
-    Addition, Counters, Dimensions, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId, VisitorKey,
-    Window, WindowCounters, WindowKey, WindowStore,
-};
+use counter_core::stores::BoxFuture;
+use counter_core::visitor::VisitorKey;
+use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
+use counter_core::{Counters, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId};
 use counter_layer::{AccessCounterLayer, Facet, Identity, LimitKey, OnStoreError, WindowLimitLayer};
 use http::{HeaderMap, Request, Response, StatusCode};
 use tests::{FaultProxy, RedisServer, until};
@@ -34,7 +34,7 @@ fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
 }
 
 /// Windows that have still half an hour to go when a test begins.
-fn hours<S: WindowStore>(store: S) -> WindowCounters<S> {
+fn hours(store: impl WindowStore + Clone) -> WindowCounters {
     let offset = u32::try_from(Timestamp::now().minus(1800).as_unix() % 3600).expect("less than an hour");
     WindowCounters::new(store, Window::HOUR.beginning_at(offset).expect("less"))
 }
@@ -259,24 +259,24 @@ async fn without_its_store_a_limit_is_open_or_closed_as_it_was_told_and_comes_ba
 }
 
 /// A store that never answers.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Silent;
 
 impl WindowStore for Silent {
-    async fn add(&self, _: &[Addition]) -> Vec<Result<u64, Error>> {
-        pending().await
+    fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        Box::pin(async move { pending().await })
     }
 
-    async fn add_once(&self, _: &WindowKey, _: VisitorId) -> Result<(bool, u64), Error> {
-        pending().await
+    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(async move { pending().await })
     }
 
-    async fn add_within(&self, _: &Addition, _: u64) -> Result<(bool, u64), Error> {
-        pending().await
+    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(async move { pending().await })
     }
 
-    async fn counts(&self, _: &[WindowKey]) -> Result<Vec<u64>, Error> {
-        pending().await
+    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move { pending().await })
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use counter_core::{
-    Agent, Counters, Dimensions, MemoryStore, SetUniqueCounter, Skip, Timestamp, UniqueCounter, Window,
-    WindowCounters,
-};
+use counter_core::unique::{SetUniqueCounter, UniqueCounter};
+use counter_core::visits::{Agent, Skip};
+use counter_core::window::{Dimensions, Window, WindowCounters};
+use counter_core::{Counters, MemoryStore, Timestamp};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 /// The page of the documentation that names them all.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use counter_core::{
-    Batch, Cell, Counters, Fence, Grid, MemoryStore, Precision, Precisions, Retention, Shard, Stats, Store,
-    Timestamp, Verdict, VisitorId, VisitorKey, WriterId,
-};
+use counter_core::stores::Shard;
+use counter_core::time::{Grid, Retention};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Batch, Cell, Fence, Verdict, WriterId};
+use counter_core::{Counters, MemoryStore, Precision, Precisions, Stats, Store, Timestamp, VisitorId};
 use counter_layer::admin::{self, Access};
 use http_body_util::BodyExt;
 use tests::{RedisServer, until};
@@ -44,11 +45,11 @@ fn visitor(number: u64) -> VisitorId {
     VisitorKey::new([5; 16]).visitor(&[&number.to_le_bytes()])
 }
 
-fn day(stats: &Stats<impl Store>) -> Precision {
+fn day(stats: &Stats) -> Precision {
     stats.grid().counts.of_width(86_400).expect("days are kept").precision
 }
 
-async fn hits_are_in_the_bucket_that_begins_at_the_site_s_time(store: impl Store) {
+async fn hits_are_in_the_bucket_that_begins_at_the_site_s_time(store: impl Store + Clone) {
     let monday = unix(1_585_526_400);
     let kept = [3600, 18_000, 86_400].map(precision).into_iter();
     let kept = Precisions::new(kept.chain([precision(604_800).beginning_at(monday)])).expect("a set");
@@ -81,7 +82,7 @@ async fn hits_are_in_the_bucket_that_begins_at_the_site_s_time(store: impl Store
     }
 }
 
-async fn visitors_of_a_site_s_day_are_all_that_came_in_it(store: impl Store) {
+async fn visitors_of_a_site_s_day_are_all_that_came_in_it(store: impl Store + Clone) {
     let mut counters = Counters::builder(store).utc_offset(INDIA).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let midnight = day(&stats).bucket(Timestamp::now()).start;
@@ -106,7 +107,7 @@ async fn visitors_of_a_site_s_day_are_all_that_came_in_it(store: impl Store) {
     }
 }
 
-async fn sites_of_different_offsets_count_beside_each_other(store: impl Store) {
+async fn sites_of_different_offsets_count_beside_each_other(store: impl Store + Clone) {
     let site = |offset| Counters::builder(store.clone()).utc_offset(offset).build().expect("good settings");
     let mut sites = [0, INDIA, -18_000].map(site);
     let now = Timestamp::now();
@@ -166,7 +167,7 @@ async fn clean(store: &impl Store, now: u64, kept: &Precisions) -> u64 {
     }
 }
 
-async fn cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight(store: impl Store) {
+async fn cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight(store: impl Store + Clone) {
     let kept = Precisions::default().utc_offset(INDIA);
     let days = kept.of_width(86_400).expect("days are kept").precision;
     visit_every_noon(&store, kept.clone()).await;
@@ -183,7 +184,7 @@ async fn cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight(st
     assert!(store.known(&[days], "", 10).await.expect("readable").is_empty());
 }
 
-async fn a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset(store: impl Store) {
+async fn a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset(store: impl Store + Clone) {
     let (utc, india) = (Precisions::default(), Precisions::default().utc_offset(INDIA));
     let days = [&utc, &india].map(|kept| kept.of_width(86_400).expect("days are kept").precision);
     for kept in [&utc, &india] {
@@ -200,7 +201,7 @@ async fn a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset(store: impl
     assert_eq!(days_left(&store, days[0]).await, (10..130).collect());
 }
 
-async fn a_width_keeps_its_retention_when_the_offset_changes(store: impl Store) {
+async fn a_width_keeps_its_retention_when_the_offset_changes(store: impl Store + Clone) {
     let month = Retention { precision: precision(86_400), samples: NonZeroU32::new(30).expect("not 0") };
     let before = Precisions::new([month]).expect("a set");
     visit_every_noon(&store, before.clone()).await;
@@ -209,7 +210,7 @@ async fn a_width_keeps_its_retention_when_the_offset_changes(store: impl Store) 
     assert_eq!(days_left(&store, month.precision).await, (100..130).collect());
 }
 
-async fn what_is_forgotten_is_forgotten_at_every_offset_of_the_grid(store: impl Store) {
+async fn what_is_forgotten_is_forgotten_at_every_offset_of_the_grid(store: impl Store + Clone) {
     let mut counters = Counters::builder(store).utc_offset(INDIA).build().expect("good settings");
     let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
     recorder.record_at(recorder.counter("hits"), visitor(1), now, NonZeroU32::MIN);

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Agent;
 use counter_core::{
-    Agent, Counters, Error, ErrorKind, Namespace, Precision, Precisions, Recorder, RedisStore, Stats, Store,
-    Timestamp, VisitorKey,
+    Counters, Error, ErrorKind, Precision, Precisions, Recorder, RedisStore, Stats, Store, Timestamp,
 };
 use counter_layer::AccessCounterLayer;
 use http::Request;
@@ -54,7 +56,7 @@ fn buckets(seconds: &Seconds, precision: Precision) -> Vec<(u64, u64)> {
     buckets.into_iter().collect()
 }
 
-async fn stored<S: Store>(store: &S, counter: &str, precision: Precision) -> Vec<(u64, u64)> {
+async fn stored(store: &impl Store, counter: &str, precision: Precision) -> Vec<(u64, u64)> {
     let samples = store.samples(&[name(counter)], precision, always()).await.expect("readable");
     samples.concat().iter().map(|sample| (sample.start.as_unix(), sample.count)).collect()
 }
@@ -70,7 +72,7 @@ struct Trouble {
 struct Traffic {
     store: RedisStore,
     recorder: Recorder,
-    stats: Stats<RedisStore>,
+    stats: Stats,
     /// All that there ever was: trouble may pass by the time that somebody looks.
     troubles: Arc<Mutex<Vec<Trouble>>>,
     upkeep: tokio::task::JoinHandle<Result<(), Error>>,
@@ -155,7 +157,7 @@ impl Traffic {
     }
 
     /// Ends it, and sees that each hit is in its own buckets, once.
-    async fn end(self) -> Stats<RedisStore> {
+    async fn end(self) -> Stats {
         self.flowing().await;
         self.done.store(true, Ordering::Relaxed);
         let seconds = self.writer.join().expect("no panic");

@@ -27,11 +27,11 @@ enum End {
     Never,
 }
 
-fn counters() -> Counters<MemoryStore> {
+fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 
-fn layer(counters: &Counters<MemoryStore>) -> AccessCounterLayer {
+fn layer(counters: &Counters) -> AccessCounterLayer {
     AccessCounterLayer::new(counters.recorder()).facets([Facet::Status, Facet::Method, Facet::Agent])
 }
 

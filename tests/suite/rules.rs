@@ -16,7 +16,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{BROWSER, name, precision};
 
-fn counters() -> Counters<MemoryStore> {
+fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 
@@ -40,14 +40,14 @@ async fn visit(layer: &AccessCounterLayer, method: Method, path: &str) {
     layer.layer(inner).oneshot(request).await.expect("it answers");
 }
 
-async fn total(counters: &mut Counters<MemoryStore>, counter: &str) -> u64 {
+async fn total(counters: &mut Counters, counter: &str) -> u64 {
     counters.flush().await.expect("memory takes all");
     let now = Timestamp::now();
     let range = now.minus(2 * 86_400)..now.plus(1);
     counters.stats().total(&name(counter), precision(86_400), range).await.expect("memory can be read")
 }
 
-async fn visitors(counters: &Counters<MemoryStore>, counter: &str) -> u64 {
+async fn visitors(counters: &Counters, counter: &str) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(2 * 86_400)..now.plus(1);
     let uniques = counters.stats().uniques(&[name(counter)], precision(86_400), range).await;

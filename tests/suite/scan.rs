@@ -8,7 +8,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::MatchedPath;
 use axum::routing::{self, get};
-use counter_core::{Counters, MemoryStore, Recorder, Timestamp, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore, Recorder, Timestamp};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Rule, Rules, RulesBuilder};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use proptest::prelude::*;
@@ -239,12 +240,12 @@ fn site() -> Router {
     site.route("/", routing::any(matched)).fallback(matched)
 }
 
-fn counters() -> Counters<MemoryStore> {
+fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 
 /// Asks for a path of its own each time, and flushes now and then as a server would.
-async fn scan(counters: &mut Counters<MemoryStore>, site: &Router, paths: std::ops::Range<u32>) {
+async fn scan(counters: &mut Counters, site: &Router, paths: std::ops::Range<u32>) {
     for n in paths {
         let request = Request::get(format!("/{n:x}/wp-login.php")).body(Body::empty()).expect("a path");
         let response = site.clone().oneshot(request).await.expect("a router answers");
@@ -284,7 +285,7 @@ fn assert_balance(recorder: &Recorder, requests: u64) {
     assert_eq!(ledger.hits.applied, ledger.hits.recorded);
 }
 
-async fn counters_known(counters: &Counters<MemoryStore>) -> usize {
+async fn counters_known(counters: &Counters) -> usize {
     let (stats, mut number, mut after) = (counters.stats(), 0, None);
     loop {
         let page = stats.known(after.as_ref(), 1000).await.expect("memory can be read");
@@ -294,7 +295,7 @@ async fn counters_known(counters: &Counters<MemoryStore>) -> usize {
     }
 }
 
-async fn total(counters: &Counters<MemoryStore>, counter: &str) -> u64 {
+async fn total(counters: &Counters, counter: &str) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(2 * 86_400)..now.plus(1);
     let total = counters.stats().total(&name(counter), precision(86_400), range).await;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counter_core::{Agent, Counters, RedisStore, Stats, Timestamp};
+use counter_core::visits::Agent;
+use counter_core::{Counters, Stats, Timestamp};
 use tests::sentinel::RedisSentinel;
 use tests::until;
 
@@ -12,7 +13,7 @@ use crate::support::{name, precision, store};
 
 const LIMIT: Duration = tests::LIMIT;
 
-async fn total(stats: &Stats<RedisStore>) -> Option<u64> {
+async fn total(stats: &Stats) -> Option<u64> {
     let now = Timestamp::now();
     let range = now.minus(2 * 86_400)..now.plus(1);
     stats.total(&name("hits"), precision(86_400), range).await.ok()

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counter_core::{Agent, Counters, Error, ErrorKind, Recorder, RedisStore, Stats, Timestamp};
+use counter_core::visits::Agent;
+use counter_core::{Counters, Error, ErrorKind, Recorder, RedisStore, Stats, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -28,13 +29,13 @@ type Outage = fn(&FaultProxy, bool);
 /// Counters that run, and can be had back.
 struct Running {
     recorder: Recorder,
-    stats: Stats<RedisStore>,
+    stats: Stats,
     stop: oneshot::Sender<()>,
-    upkeep: JoinHandle<(Counters<RedisStore>, Result<(), Error>)>,
+    upkeep: JoinHandle<(Counters, Result<(), Error>)>,
 }
 
 impl Running {
-    fn begin(mut counters: Counters<RedisStore>) -> Self {
+    fn begin(mut counters: Counters) -> Self {
         let (recorder, stats) = (counters.recorder(), counters.stats());
         let (stop, stopped) = oneshot::channel::<()>();
         let upkeep = tokio::spawn(async move {
@@ -55,19 +56,19 @@ impl Running {
         until("the hits are applied", LIMIT, async || self.stats.ledger().hits.applied == hits).await;
     }
 
-    async fn end(self) -> (Counters<RedisStore>, Result<(), Error>) {
+    async fn end(self) -> (Counters, Result<(), Error>) {
         drop(self.stop);
         tokio::time::timeout(2 * LIMIT, self.upkeep).await.expect("the shutdown ends").expect("no panic")
     }
 }
 
-fn over(store: RedisStore, deadline: Duration) -> Counters<RedisStore> {
+fn over(store: RedisStore, deadline: Duration) -> Counters {
     let fast = Duration::from_millis(10);
     let builder = Counters::builder(store).flush_interval(fast).shutdown_timeout(deadline);
     builder.build().expect("good settings")
 }
 
-async fn total(stats: &Stats<RedisStore>) -> u64 {
+async fn total(stats: &Stats) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(2 * 86_400)..now.plus(1);
     stats.total(&name("a"), precision(86_400), range).await.expect("readable")
@@ -80,7 +81,7 @@ fn there(server: &RedisServer) -> u64 {
 }
 
 /// Flushes what a shutdown left, and compares.
-async fn brings_the_rest(counters: &mut Counters<RedisStore>, hits: u64) {
+async fn brings_the_rest(counters: &mut Counters, hits: u64) {
     until("the rest is flushed", LIMIT, async || counters.flush().await.is_ok()).await;
     let stats = counters.stats();
     assert_eq!(total(&stats).await, hits);
@@ -227,7 +228,7 @@ async fn in_the_middle_of_a_replay(deadline: Duration) -> (RedisServer, FaultPro
 }
 
 /// Counters of which the server has 20 hits, and has acknowledged 50.
-async fn after_a_failover(deadline: Duration) -> (RedisServer, FaultProxy, Counters<RedisStore>) {
+async fn after_a_failover(deadline: Duration) -> (RedisServer, FaultProxy, Counters) {
     let mut server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await, deadline);

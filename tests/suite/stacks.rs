@@ -345,11 +345,11 @@ impl Service<Request<tonic::body::Body>> for Greeter {
     }
 }
 
-fn counters() -> Counters<MemoryStore> {
+fn counters() -> Counters {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
 }
 
-fn layer(counters: &Counters<MemoryStore>) -> AccessCounterLayer {
+fn layer(counters: &Counters) -> AccessCounterLayer {
     AccessCounterLayer::new(counters.recorder()).facets([Facet::Status, Facet::Method])
 }
 
@@ -408,7 +408,7 @@ where
 }
 
 /// With a page that is never answered, and how often it was asked for.
-async fn serve_endless(counters: &Counters<MemoryStore>) -> (SocketAddr, Arc<AtomicU64>) {
+async fn serve_endless(counters: &Counters) -> (SocketAddr, Arc<AtomicU64>) {
     let begun = Arc::new(AtomicU64::new(0));
     let begin = Arc::clone(&begun);
     let slow = get(async move || {
@@ -423,7 +423,7 @@ fn observed(recorder: &Recorder) -> u64 {
 }
 
 /// Flushes, and compares the ledger with the number of requests, and all the counters that there are.
-async fn check(counters: &mut Counters<MemoryStore>, requests: u64, expected: &[(&str, u64)]) {
+async fn check(counters: &mut Counters, requests: u64, expected: &[(&str, u64)]) {
     counters.flush().await.expect("memory takes all");
     let ledger = counters.recorder().ledger();
     assert!(ledger.requests.balance() && ledger.hits.balance(), "{ledger:?}");

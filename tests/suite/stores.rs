@@ -1,6 +1,7 @@
 //! The stores on which the facts of a contract are shown, each with the servers it lives on.
 
-use counter_core::{MemoryStore, RedisStore, Shards};
+use counter_core::stores::Shards;
+use counter_core::{MemoryStore, RedisStore};
 use tests::{RedisCluster, RedisServer};
 
 use crate::support::store;

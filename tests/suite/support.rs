@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use counter_core::{
-    Batch, Cell, CounterName, Counters, Fence, Grid, MemoryStore, Namespace, Precision, RedisStore, Store,
-    Timestamp, WriterId,
-};
+use counter_core::stores::Namespace;
+use counter_core::time::Grid;
+use counter_core::visits::{Batch, Cell, Fence, WriterId};
+use counter_core::{CounterName, Counters, Precision, RedisStore, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};
 use tower::Service;
@@ -90,7 +90,7 @@ pub(crate) async fn store_in(url: &str, namespace: Namespace) -> RedisStore {
 }
 
 /// Flushes, and reads what every counter there is has counted today, and yesterday if it is midnight.
-pub(crate) async fn counted(counters: &mut Counters<MemoryStore>) -> BTreeMap<String, u64> {
+pub(crate) async fn counted(counters: &mut Counters) -> BTreeMap<String, u64> {
     counters.flush().await.expect("memory takes all");
     let (stats, now) = (counters.stats(), Timestamp::now());
     let mut counted = BTreeMap::new();

@@ -2,23 +2,24 @@
 
 use std::ops::Range;
 
-use counter_core::{
-    Batch, Bucket, Cleaned, CounterName, Error, Grid, MemoryStore, Precision, Precisions, Sample, Shard,
-    Sketch, Store, Timestamp, Verdict, Witness, WriterId,
-};
+use counter_core::sketch::Sketch;
+use counter_core::stores::{BoxFuture, Shard};
+use counter_core::time::{Bucket, Grid};
+use counter_core::visits::{Batch, Cleaned, Verdict, Witness, WriterId};
+use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
 
 /// What a test does to the calls of a [`Through`].
-pub(crate) trait Hand: Clone + Send + Sync + 'static {
+pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Lets a call that changes something pass, or answers it.
     fn pass(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    fn apply(
-        &self,
-        store: &MemoryStore,
-        batch: &Batch,
-    ) -> impl Future<Output = Result<Verdict, Error>> + Send {
+    fn apply<'a>(
+        &'a self,
+        store: &'a MemoryStore,
+        batch: &'a Batch,
+    ) -> BoxFuture<'a, Result<Verdict, Error>> {
         store.apply(batch)
     }
 
@@ -40,57 +41,89 @@ impl<H: Hand> Through<H> {
 }
 
 impl<H: Hand> Store for Through<H> {
-    async fn apply(&self, batch: &Batch) -> Result<Verdict, Error> {
-        self.hand.pass()?;
-        self.hand.apply(&self.inner, batch).await
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+        Box::pin(async move {
+            self.hand.pass()?;
+            self.hand.apply(&self.inner, batch).await
+        })
     }
 
-    async fn witness(&self, _: Shard, writer: WriterId) -> Result<Option<Witness>, Error> {
-        self.hand.pass()?;
-        Ok(self.hand.witness(writer))
+    fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> BoxFuture<'a, Result<Option<Witness>, Error>> {
+        Box::pin(async move {
+            self.hand.pass()?;
+            Ok(self.hand.witness(writer))
+        })
     }
 
-    async fn clean(&self, shard: Shard, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
-        self.hand.pass()?;
-        self.inner.clean(shard, now, kept).await
+    fn clean<'a>(
+        &'a self,
+        shard: Shard,
+        now: Timestamp,
+        kept: &'a Precisions,
+    ) -> BoxFuture<'a, Result<Cleaned, Error>> {
+        Box::pin(async move {
+            self.hand.pass()?;
+            self.inner.clean(shard, now, kept).await
+        })
     }
 
-    async fn adopt(&self, _: Shard, _: Option<String>, _: &Precisions) -> Result<Option<String>, Error> {
-        Ok(None)
+    fn adopt<'a>(
+        &'a self,
+        _: Shard,
+        _: Option<String>,
+        _: &'a Precisions,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        Box::pin(async move { Ok(None) })
     }
 
-    async fn samples(
-        &self,
-        counters: &[CounterName],
+    fn samples<'a>(
+        &'a self,
+        counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Result<Vec<Vec<Sample>>, Error> {
-        self.inner.samples(counters, precision, range).await
+    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
+        Box::pin(async move { self.inner.samples(counters, precision, range).await })
     }
 
-    async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
-        self.inner.lifetimes(counters).await
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move { self.inner.lifetimes(counters).await })
     }
 
-    async fn forget(&self, counter: &CounterName, grid: &Grid, now: Timestamp) -> Result<(), Error> {
-        self.inner.forget(counter, grid, now).await
+    fn forget<'a>(
+        &'a self,
+        counter: &'a CounterName,
+        grid: &'a Grid,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.inner.forget(counter, grid, now).await })
     }
 
-    async fn visitors(&self, counters: &[CounterName], buckets: &[Bucket]) -> Result<Sketch, Error> {
-        self.inner.visitors(counters, buckets).await
+    fn visitors<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> BoxFuture<'a, Result<Sketch, Error>> {
+        Box::pin(async move { self.inner.visitors(counters, buckets).await })
     }
 
-    async fn salt(&self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Result<[u8; 16], Error> {
-        self.hand.pass()?;
-        self.inner.salt(epoch, candidate, expiry).await
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> BoxFuture<'a, Result<[u8; 16], Error>> {
+        Box::pin(async move {
+            self.hand.pass()?;
+            self.inner.salt(epoch, candidate, expiry).await
+        })
     }
 
-    async fn known(
-        &self,
-        precisions: &[Precision],
-        from: &str,
+    fn known<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
         limit: usize,
-    ) -> Result<Vec<(CounterName, Precision)>, Error> {
-        self.inner.known(precisions, from, limit).await
+    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>> {
+        Box::pin(async move { self.inner.known(precisions, from, limit).await })
     }
 }

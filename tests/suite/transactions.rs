@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use counter_core::fred::interfaces::ClientLike;
 use counter_core::fred::prelude::{Builder, Config};
-use counter_core::{
-    AdaptiveUniqueCounter, Counters, Dimensions, RedisStore, Stats, Timestamp, UniqueCounter, Window,
-    WindowCounters,
-};
+use counter_core::unique::{AdaptiveUniqueCounter, UniqueCounter};
+use counter_core::window::{Dimensions, Window, WindowCounters};
+use counter_core::{Counters, RedisStore, Stats, Timestamp};
 use tests::{FaultProxy, RedisCluster, RedisServer, until};
 use tokio::task::JoinSet;
 
@@ -22,13 +21,13 @@ use crate::support::{name, precision, store};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-async fn total(stats: &Stats<RedisStore>, counter: &str, width: u32) -> u64 {
+async fn total(stats: &Stats, counter: &str, width: u32) -> u64 {
     let now = Timestamp::now();
     let range = now.minus(100 * u64::from(width))..now.plus(1);
     stats.total(&name(counter), precision(width), range).await.expect("readable")
 }
 
-fn hours(store: RedisStore) -> WindowCounters<RedisStore> {
+fn hours(store: RedisStore) -> WindowCounters {
     WindowCounters::new(store, Window::HOUR)
 }
 

@@ -4,10 +4,13 @@ mod edges;
 mod model;
 mod nodes;
 
-use counter_core::{
-    AdaptiveUniqueCounter, Distinct, ErrorKind, ExcludingCounter, HllUniqueCounter, Included,
-    SetUniqueCounter, Sketch, UniqueCounter, UniqueKey, UniqueStore, VisitorId, VisitorKey,
+use counter_core::sketch::Sketch;
+use counter_core::unique::{
+    AdaptiveUniqueCounter, Distinct, ExcludingCounter, HllUniqueCounter, Included, SetUniqueCounter,
+    UniqueCounter, UniqueKey, UniqueStore,
 };
+use counter_core::visitor::VisitorKey;
+use counter_core::{ErrorKind, VisitorId};
 
 use crate::stores::{self, without_scripts};
 use crate::support::{name, store};
@@ -34,15 +37,15 @@ stores::on! {
     }
 }
 
-fn set<S: UniqueStore>(store: &S, counter: &str) -> SetUniqueCounter<S> {
+fn set(store: &(impl UniqueStore + Clone), counter: &str) -> SetUniqueCounter {
     SetUniqueCounter::new(store.clone(), name(counter))
 }
 
-fn hll<S: UniqueStore>(store: &S, counter: &str) -> HllUniqueCounter<S> {
+fn hll(store: &(impl UniqueStore + Clone), counter: &str) -> HllUniqueCounter {
     HllUniqueCounter::new(store.clone(), name(counter))
 }
 
-fn adaptive<S: UniqueStore>(store: &S, counter: &str, threshold: u16) -> AdaptiveUniqueCounter<S> {
+fn adaptive(store: &(impl UniqueStore + Clone), counter: &str, threshold: u16) -> AdaptiveUniqueCounter {
     let threshold = threshold.try_into().expect("a good threshold");
     AdaptiveUniqueCounter::new(store.clone(), name(counter)).threshold(threshold)
 }
@@ -86,7 +89,7 @@ async fn assert_new_once(counter: &impl UniqueCounter) {
     assert_eq!(count(counter).await.items(), 2);
 }
 
-async fn an_item_is_new_once(store: impl UniqueStore) {
+async fn an_item_is_new_once(store: impl UniqueStore + Clone) {
     assert_new_once(&set(&store, "a")).await;
     assert_new_once(&hll(&store, "a")).await;
     assert_new_once(&adaptive(&store, "a", 1000)).await;
@@ -101,14 +104,14 @@ async fn assert_each_once(counter: &impl UniqueCounter, exact: bool) {
     assert_eq!(count(counter).await.items(), 3);
 }
 
-async fn many_items_in_one_call_count_each_once(store: impl UniqueStore) {
+async fn many_items_in_one_call_count_each_once(store: impl UniqueStore + Clone) {
     assert_each_once(&set(&store, "a"), true).await;
     assert_each_once(&hll(&store, "a"), false).await;
     assert_each_once(&adaptive(&store, "a", 3), true).await;
     assert_each_once(&adaptive(&store, "b", 1), false).await;
 }
 
-async fn nothing_is_counted_of_a_counter_that_nobody_used(store: impl UniqueStore) {
+async fn nothing_is_counted_of_a_counter_that_nobody_used(store: impl UniqueStore + Clone) {
     let nobody = Distinct::Estimated { items: 0, standard_error: 0.0 };
     let (set, hll, adaptive) = (set(&store, "a"), hll(&store, "a"), adaptive(&store, "a", 1000));
     assert_eq!(count(&set).await, Distinct::Exact(0));
@@ -138,14 +141,14 @@ async fn assert_empty_counts(counter: &impl UniqueCounter, exact: bool) {
     assert_eq!(counter.include_all(odd).await.expect("the store is there").new, 0);
 }
 
-async fn an_item_may_be_empty_and_a_call_too(store: impl UniqueStore) {
+async fn an_item_may_be_empty_and_a_call_too(store: impl UniqueStore + Clone) {
     assert_empty_counts(&set(&store, "a"), true).await;
     assert_empty_counts(&hll(&store, "a"), false).await;
     assert_empty_counts(&adaptive(&store, "a", 1000), true).await;
     assert_empty_counts(&adaptive(&store, "b", 2), true).await;
 }
 
-async fn an_item_that_was_excluded_may_come_again(store: impl UniqueStore) {
+async fn an_item_that_was_excluded_may_come_again(store: impl UniqueStore + Clone) {
     let set = set(&store, "a");
     set.include_all(["ann", "bob"]).await.expect("the store is there");
     assert!(set.exclude("ann").await.expect("the store is there"));
@@ -155,7 +158,7 @@ async fn an_item_that_was_excluded_may_come_again(store: impl UniqueStore) {
     assert_eq!(count(&set).await, Distinct::Exact(2));
 }
 
-async fn a_hyperloglog_counts_as_our_own_sketch_does(store: impl UniqueStore) {
+async fn a_hyperloglog_counts_as_our_own_sketch_does(store: impl UniqueStore + Clone) {
     let hll = hll(&store, "a");
     let mut sketch = Sketch::new();
     // Through the sparse form and into the dense one.
@@ -170,7 +173,7 @@ async fn a_hyperloglog_counts_as_our_own_sketch_does(store: impl UniqueStore) {
 }
 
 async fn an_adaptive_counter_is_exact_up_to_its_threshold_and_loses_and_doubles_nothing_beyond(
-    store: impl UniqueStore,
+    store: impl UniqueStore + Clone,
 ) {
     for threshold in [1, 2, 100, 700] {
         let counter = adaptive(&store, &format!("up to {threshold}"), threshold);
@@ -190,7 +193,7 @@ async fn an_adaptive_counter_is_exact_up_to_its_threshold_and_loses_and_doubles_
     }
 }
 
-async fn a_call_that_goes_over_the_threshold_says_what_was_new(store: impl UniqueStore) {
+async fn a_call_that_goes_over_the_threshold_says_what_was_new(store: impl UniqueStore + Clone) {
     let counter = adaptive(&store, "a", 100);
     include(&counter, 0..90).await;
     let included = counter.include_all(visitors(80..480)).await.expect("the store is there");
@@ -200,7 +203,7 @@ async fn a_call_that_goes_over_the_threshold_says_what_was_new(store: impl Uniqu
     assert_eq!(count(&counter).await.items(), sketch_of(0..480).estimate());
 }
 
-async fn counters_of_another_name_or_kind_are_apart(store: impl UniqueStore) {
+async fn counters_of_another_name_or_kind_are_apart(store: impl UniqueStore + Clone) {
     include(&set(&store, "a"), 0..10).await;
     include(&hll(&store, "a"), 0..20).await;
     include(&adaptive(&store, "a", 100), 0..30).await;
@@ -212,7 +215,7 @@ async fn counters_of_another_name_or_kind_are_apart(store: impl UniqueStore) {
     assert_eq!(count(&set(&store, "b")).await, Distinct::Exact(0));
 }
 
-async fn a_union_is_exact_of_sets_and_an_estimate_with_a_hyperloglog(store: impl UniqueStore) {
+async fn a_union_is_exact_of_sets_and_an_estimate_with_a_hyperloglog(store: impl UniqueStore + Clone) {
     let (a, b, c) = (set(&store, "a"), adaptive(&store, "b", 1000), adaptive(&store, "c", 10));
     let d = hll(&store, "d");
     include(&a, 0..1500).await;
@@ -230,7 +233,9 @@ async fn a_union_is_exact_of_sets_and_an_estimate_with_a_hyperloglog(store: impl
     assert_eq!(d.union(&all).await.expect("readable").items(), sketch_of(0..2500).estimate());
 }
 
-async fn an_intersection_is_exact_of_sets_and_within_its_error_with_a_hyperloglog(store: impl UniqueStore) {
+async fn an_intersection_is_exact_of_sets_and_within_its_error_with_a_hyperloglog(
+    store: impl UniqueStore + Clone,
+) {
     let (a, b) = (set(&store, "a"), adaptive(&store, "b", 1000));
     let (c, d) = (hll(&store, "c"), hll(&store, "d"));
     include(&a, 0..1000).await;
@@ -249,7 +254,7 @@ async fn an_intersection_is_exact_of_sets_and_within_its_error_with_a_hyperloglo
     }
 }
 
-async fn a_merged_counter_has_all_that_the_others_have(store: impl UniqueStore) {
+async fn a_merged_counter_has_all_that_the_others_have(store: impl UniqueStore + Clone) {
     let (a, b, c) = (set(&store, "a"), set(&store, "b"), set(&store, "c"));
     include(&a, 0..800).await;
     include(&b, 600..1600).await;
@@ -273,7 +278,7 @@ async fn a_merged_counter_has_all_that_the_others_have(store: impl UniqueStore) 
     assert_eq!(count(&d).await.items(), sketch_of(1500..2000).estimate());
 }
 
-async fn an_adaptive_counter_that_merges_registers_has_registers(store: impl UniqueStore) {
+async fn an_adaptive_counter_that_merges_registers_has_registers(store: impl UniqueStore + Clone) {
     let (small, large) = (adaptive(&store, "small", 100), adaptive(&store, "large", 100));
     let (set, hll, empty) = (set(&store, "set"), hll(&store, "hll"), adaptive(&store, "empty", 100));
     include(&small, 0..50).await;
@@ -293,7 +298,7 @@ async fn an_adaptive_counter_that_merges_registers_has_registers(store: impl Uni
     assert_eq!(count(&large).await.items(), expected.estimate());
 }
 
-async fn a_counter_that_is_forgotten_begins_anew(store: impl UniqueStore) {
+async fn a_counter_that_is_forgotten_begins_anew(store: impl UniqueStore + Clone) {
     let (set, hll, adaptive) = (set(&store, "a"), hll(&store, "a"), adaptive(&store, "a", 10));
     include(&set, 0..50).await;
     include(&hll, 0..50).await;
@@ -310,7 +315,7 @@ async fn a_counter_that_is_forgotten_begins_anew(store: impl UniqueStore) {
     assert_eq!(count(&adaptive).await, Distinct::Exact(5));
 }
 
-async fn what_is_out_of_bounds_is_refused_and_changes_nothing(store: impl UniqueStore) {
+async fn what_is_out_of_bounds_is_refused_and_changes_nothing(store: impl UniqueStore + Clone) {
     let counter = set(&store, "a");
     assert!(counter.include([0; 256]).await.expect("it is not too long"));
     let too_long = ErrorKind::ItemTooLong { bytes: 257, most: 256 };
@@ -335,7 +340,7 @@ async fn what_is_out_of_bounds_is_refused_and_changes_nothing(store: impl Unique
     assert_eq!(count(&counter).await, Distinct::Exact(501));
 }
 
-async fn sets_of_too_many_items_are_not_read(store: impl UniqueStore) {
+async fn sets_of_too_many_items_are_not_read(store: impl UniqueStore + Clone) {
     let (a, b) = (set(&store, "a"), set(&store, "b"));
     for counter in [&a, &b] {
         include(counter, 0..3000).await;

@@ -1,7 +1,8 @@
 //! What lies in Redis in the place of counts, or beside them, and is something else.
 
 use axum::Router;
-use counter_core::{Counters, Recorder, RedisStore, Stats, Timestamp, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, Recorder, Stats, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use crate::support::{name, precision, store};
 /// A site over Redis, on which `hits`, `/a` and `/b` have been counted.
 struct Site {
     redis: RedisServer,
-    counters: Counters<RedisStore>,
+    counters: Counters,
     router: Router,
     now: Timestamp,
 }
@@ -49,7 +50,7 @@ impl Site {
         Self { redis, counters, router, now }
     }
 
-    fn stats(&self) -> Stats<RedisStore> {
+    fn stats(&self) -> Stats {
         self.counters.stats()
     }
 

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use counter_core::{Counters, Precision, RedisStore, Sketch, Timestamp, VisitorId, VisitorKey};
+use counter_core::sketch::Sketch;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, Precision, Timestamp, VisitorId};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use http::{HeaderValue, Request, Response};
 use proptest::prelude::*;
@@ -74,7 +76,7 @@ fn a_sketch_of_any_size_is_redis_s_own() {
 
 struct Site {
     server: RedisServer,
-    counters: Counters<RedisStore>,
+    counters: Counters,
     hour: Timestamp,
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::{
-    Addition, Dimensions, Error, ErrorKind, Namespace, RedisStore, Shards, Timestamp, VisitorId, VisitorKey,
-    Window, WindowCounters, WindowKey, WindowStore,
-};
+use counter_core::stores::{BoxFuture, Namespace, Shards};
+use counter_core::visitor::VisitorKey;
+use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
+use counter_core::{Error, ErrorKind, RedisStore, Timestamp, VisitorId};
 use tests::{FaultProxy, RedisCluster, RedisServer, Value, until};
 use tokio::task::JoinSet;
 
@@ -58,14 +58,14 @@ fn token(of: u32) -> VisitorId {
 }
 
 /// Hours, and an instant in the middle of the current one, which so is the same for all of a test.
-fn hours<S: WindowStore>(store: S) -> (WindowCounters<S>, Timestamp) {
+fn hours(store: impl WindowStore + Clone) -> (WindowCounters, Timestamp) {
     let now = Timestamp::now();
     let offset = u32::try_from(now.minus(1800).as_unix() % 3600).expect("less than an hour");
     let window = Window::HOUR.beginning_at(offset).expect("less");
     (WindowCounters::new(store, window), now)
 }
 
-async fn an_increment_answers_what_the_counter_counts_then(store: impl WindowStore) {
+async fn an_increment_answers_what_the_counter_counts_then(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     assert_eq!(hours.current_at(&app("a"), now).await.expect("readable"), 0);
     for (dimensions, amount, sum) in
@@ -78,7 +78,7 @@ async fn an_increment_answers_what_the_counter_counts_then(store: impl WindowSto
     assert_eq!(hours.increment_at(&forged, n(1), now).await.expect("counted"), 1);
 }
 
-async fn windows_count_apart_whatever_their_width_and_offset(store: impl WindowStore) {
+async fn windows_count_apart_whatever_their_width_and_offset(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store.clone());
     let days = WindowCounters::new(store.clone(), Window::DAY);
     let shifted = hours.window().beginning_at((hours.window().offset() + 1) % 3600).expect("less");
@@ -93,7 +93,7 @@ async fn windows_count_apart_whatever_their_width_and_offset(store: impl WindowS
     assert_eq!(hours.increment_at(&app("a"), n(1), next.plus(3599)).await.expect("counted"), 8);
 }
 
-async fn the_history_has_every_window_that_is_kept_zeros_too(store: impl WindowStore) {
+async fn the_history_has_every_window_that_is_kept_zeros_too(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     let hours = hours.keep(5);
     for (ago, amount) in [(0, 1), (1, 2), (3, 4), (5, 8)] {
@@ -106,7 +106,7 @@ async fn the_history_has_every_window_that_is_kept_zeros_too(store: impl WindowS
     assert_eq!(history.iter().map(|sample| sample.start).collect::<Vec<_>>(), starts);
 }
 
-async fn many_are_answered_as_if_they_had_come_one_by_one(store: impl WindowStore) {
+async fn many_are_answered_as_if_they_had_come_one_by_one(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     hours.increment_at(&app("3"), n(100), now).await.expect("counted");
     let apps: Vec<_> = (0..2500).map(|app| self::app(&app.to_string())).collect();
@@ -121,7 +121,7 @@ async fn many_are_answered_as_if_they_had_come_one_by_one(store: impl WindowStor
     assert!(hours.increment_many([], now).await.is_empty());
 }
 
-async fn a_token_counts_once_in_a_window(store: impl WindowStore) {
+async fn a_token_counts_once_in_a_window(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     let next = now.plus(3600);
     for (at, of, first, count) in [
@@ -140,7 +140,7 @@ async fn a_token_counts_once_in_a_window(store: impl WindowStore) {
     assert_eq!((once.first, once.count), (true, 6));
 }
 
-async fn what_does_not_pass_is_not_counted(store: impl WindowStore) {
+async fn what_does_not_pass_is_not_counted(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     for (limit, amount, passed, remaining) in [
         (0, 1, false, 0),
@@ -165,7 +165,7 @@ fn assert_closed<T: std::fmt::Debug>(answer: Result<T, Error>) {
     assert!(matches!(error.kind(), ErrorKind::WindowClosed { .. }), "{error}");
 }
 
-async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store: impl WindowStore) {
+async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     for at in [now.minus(2 * 3600), now.plus(2 * 3600)] {
         assert_closed(hours.increment_at(&app("a"), n(3), at).await);
@@ -185,10 +185,10 @@ async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store:
 }
 
 /// A store as a process sees it whose clock is so many seconds behind that of the store.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Ahead<S>(S, i64);
 
-impl<S: WindowStore> Ahead<S> {
+impl<S: Clone> Ahead<S> {
     fn theirs(&self, ours: Timestamp) -> Timestamp {
         let seconds = self.1.unsigned_abs();
         if self.1 < 0 { ours.plus(seconds) } else { ours.minus(seconds) }
@@ -213,33 +213,49 @@ impl<S: WindowStore> Ahead<S> {
     }
 }
 
-impl<S: WindowStore> WindowStore for Ahead<S> {
-    async fn add(&self, additions: &[Addition]) -> Vec<Result<u64, Error>> {
-        let additions: Vec<_> = additions.iter().map(|addition| self.addition(addition)).collect();
-        let answers = self.0.add(&additions).await.into_iter();
-        answers.map(|answer| answer.map_err(|error| self.explain(error))).collect()
+impl<S: WindowStore + Clone> WindowStore for Ahead<S> {
+    fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        Box::pin(async move {
+            let additions: Vec<_> = additions.iter().map(|addition| self.addition(addition)).collect();
+            let answers = self.0.add(&additions).await.into_iter();
+            answers.map(|answer| answer.map_err(|error| self.explain(error))).collect()
+        })
     }
 
-    async fn add_once(&self, key: &WindowKey, token: VisitorId) -> Result<(bool, u64), Error> {
-        self.0.add_once(&self.key(key), token).await.map_err(|error| self.explain(error))
+    fn add_once<'a>(
+        &'a self,
+        key: &'a WindowKey,
+        token: VisitorId,
+    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(
+            async move { self.0.add_once(&self.key(key), token).await.map_err(|error| self.explain(error)) },
+        )
     }
 
-    async fn add_within(&self, addition: &Addition, limit: u64) -> Result<(bool, u64), Error> {
-        let answer = self.0.add_within(&self.addition(addition), limit).await;
-        answer.map_err(|error| self.explain(error))
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(async move {
+            let answer = self.0.add_within(&self.addition(addition), limit).await;
+            answer.map_err(|error| self.explain(error))
+        })
     }
 
-    async fn counts(&self, keys: &[WindowKey]) -> Result<Vec<u64>, Error> {
-        let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect();
-        self.0.counts(&keys).await
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move {
+            let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect();
+            self.0.counts(&keys).await
+        })
     }
 
-    async fn time(&self, key: &WindowKey) -> Result<Timestamp, Error> {
-        Ok(Self(self.0.clone(), -self.1).theirs(self.0.time(&self.key(key)).await?))
+    fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
+        Box::pin(async move { Ok(Self(self.0.clone(), -self.1).theirs(self.0.time(&self.key(key)).await?)) })
     }
 }
 
-async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore) {
+async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore + Clone) {
     for (place, ahead) in (0_u32..).zip([0, 7200, -7200, 90 * 86_400, -86_400]) {
         let (hours, now) = hours(store.clone());
         // What is 0 or several windows off begins at the same second of the hour.
@@ -266,7 +282,7 @@ async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore)
 }
 
 async fn no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_client_says(
-    store: impl WindowStore,
+    store: impl WindowStore + Clone,
 ) {
     let second = Window::try_from(1).expect("not 0");
     for ahead in [0, 3, -3] {
@@ -281,7 +297,7 @@ async fn no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_cli
     }
 }
 
-async fn a_front_answers_everybody_as_if_he_had_come_alone(store: impl WindowStore) {
+async fn a_front_answers_everybody_as_if_he_had_come_alone(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     let (front, worker) = hours.folding();
     let worker = tokio::spawn(worker.run());
@@ -454,8 +470,8 @@ async fn the_rights_that_the_guide_names_are_enough() {
 struct Place {
     server: RedisServer,
     proxy: FaultProxy,
-    hours: WindowCounters<RedisStore>,
-    direct: WindowCounters<RedisStore>,
+    hours: WindowCounters,
+    direct: WindowCounters,
     now: Timestamp,
 }
 

@@ -9,12 +9,12 @@ use std::str::FromStr;
 /// place, without an allocation.
 ///
 /// ```
-/// use counter_core::EntityId;
+/// use counter_core::entity::EntityId;
 ///
 /// assert_eq!(EntityId::from(42), "42".parse()?);
 /// assert!("".parse::<EntityId>().is_err());
 /// assert!("x".repeat(64).parse::<EntityId>().is_err());
-/// # Ok::<(), counter_core::EntityIdError>(())
+/// # Ok::<(), counter_core::entity::EntityIdError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {

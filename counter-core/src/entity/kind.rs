@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// A kind of entity, such as a post, and what is counted of each: made by [`entity!`](crate::entity).
+/// A kind of entity, such as a post, and what is counted of each: made by [`entity!`](crate::entity!).
 pub trait Entity: Copy + Eq + fmt::Debug + Send + Sync + 'static {
     /// The name of the kind: 1 to 32 lower-case letters, digits and underscores.
     const NAME: &'static str;
@@ -27,7 +27,8 @@ pub trait Entity: Copy + Eq + fmt::Debug + Send + Sync + 'static {
 /// A name that is not 1 to 32 lower-case letters, digits and underscores does not compile.
 ///
 /// ```
-/// use counter_core::{Entity, entity};
+/// use counter_core::entity::Entity;
+/// use counter_core::entity;
 ///
 /// entity! {
 ///     /// What is counted of a post.
@@ -55,7 +56,7 @@ macro_rules! entity {
             $($(#[$about_field])* $field),+
         }
 
-        impl $crate::Entity for $kind {
+        impl $crate::entity::Entity for $kind {
             const NAME: &'static str = $name;
             const FIELDS: &'static [&'static str] = &[$($field_name),+];
             const ALL: &'static [Self] = &[$(Self::$field),+];
@@ -66,9 +67,9 @@ macro_rules! entity {
         }
 
         const _: () = {
-            assert!($crate::is_entity_name($name), "not the name of a kind");
-            $(assert!($crate::is_entity_name($field_name), "not the name of a field");)+
-            assert!(<$kind as $crate::Entity>::FIELDS.len() <= 32, "more than 32 fields");
+            assert!($crate::entity::is_entity_name($name), "not the name of a kind");
+            $(assert!($crate::entity::is_entity_name($field_name), "not the name of a field");)+
+            assert!(<$kind as $crate::entity::Entity>::FIELDS.len() <= 32, "more than 32 fields");
         };
     };
 }

@@ -2,10 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::backtest;
 use super::band::{Dispersion, REACH, reach_of_all};
-use super::season;
 use super::smoothing::Smoothing;
+use super::{backtest, season};
 
 /// Values to either side that a median is taken of.
 const AROUND: usize = 3;

@@ -1,7 +1,7 @@
 //! What repeats: which season belongs to a precision, and the part of a series that is its season.
 
 use crate::Precision;
-use crate::grid::gcd;
+use crate::time::gcd;
 
 /// Seconds of a day.
 const DAY: u32 = 86_400;

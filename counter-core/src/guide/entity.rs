@@ -5,7 +5,7 @@
 //! | you want to know | choose |
 //! |---|---|
 //! | how often pages were visited, by the minute or the day | [`Counters`](crate::Counters): counts in time buckets, of a bounded number of names |
-//! | how many likes post 42 has, and 43, and each of a million others | [`Entities`](crate::Entities): one number a field, of any number of entities |
+//! | how many likes post 42 has, and 43, and each of a million others | [`Entities`](crate::entity::Entities): one number a field, of any number of entities |
 //!
 //! A count of entities has no time: it is what it is now, it goes up and down, and it is kept for as long
 //! as the database keeps it. The database has the truth, so that the counts can be joined and backed up with
@@ -14,7 +14,7 @@
 //! `HINCRBY` is.
 //!
 //! Features: `sqlite`, `mariadb` and `postgres`, each with [`sqlx`](https://docs.rs/sqlx) and its driver;
-//! `entity` alone is for a database of one's own, by [`EntityDatabase`](crate::EntityDatabase).
+//! `entity` alone is for a database of one's own, by [`EntityDatabase`](crate::entity::EntityDatabase).
 //!
 //! # How to
 //!
@@ -22,7 +22,8 @@
 //! # #[cfg(feature = "sqlite")]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use counter_core::{Entities, EntityDatabase, EntityId, MemoryStore, SqliteDatabase, entity};
+//! use counter_core::entity::{Entities, EntityDatabase, EntityId, SqliteDatabase};
+//! use counter_core::{MemoryStore, entity};
 //!
 //! entity! {
 //!     /// What is counted of a user.
@@ -36,7 +37,7 @@
 //! // `RedisStore` for the cache.
 //! let database = SqliteDatabase::in_memory().await?;
 //! database.prepare().await?; // makes the tables, if they are missing
-//! let users = Entities::<User, _, _>::new(database, MemoryStore::new());
+//! let users = Entities::<User, _>::new(database, MemoryStore::new());
 //!
 //! users.increment(7, User::Followers, 1).await?;
 //! users.increment("anna".parse::<EntityId>()?, User::Posts, 1).await?;
@@ -55,13 +56,14 @@
 //! In Redis the user needs `+hget +hset +exists +pexpire` beside the rights that the
 //! [guide to Redis](crate::guide::redis) names.
 //!
-//! Views are too many for a statement each. [`Entities::behind`](crate::Entities::behind) folds them in the
-//! process, and a [flusher](crate::EntityFlusher) that the application runs writes a row once a second, however
+//! Views are too many for a statement each. [`Entities::behind`](crate::entity::Entities::behind) folds them in the
+//! process, and a [flusher](crate::entity::EntityFlusher) that the application runs writes a row once a second, however
 //! many there were. A handler of the page adds them, or the access counter along with its hits, by
 //! `AccessCounterLayer::on_count` of `counter-layer`:
 //!
 //! ```
-//! # use counter_core::{Additions, entity};
+//! # use counter_core::entity::Additions;
+//! # use counter_core::entity;
 //! # entity! { enum Post: "post" { Views = "views" } }
 //! fn shown(views: &Additions<Post>, post: u64) {
 //!     // What finds no place is in the ledger under `refused`.
@@ -79,11 +81,12 @@
 //! ```
 //! # #[cfg(feature = "sqlite")]
 //! # mod example {
-//! # use counter_core::{Entities, MemoryStore, SqliteDatabase, entity, sqlx};
+//! # use counter_core::entity::{Entities, SqliteDatabase};
+//! # use counter_core::{MemoryStore, entity, sqlx};
 //! # entity! { pub enum Post: "post" { Likes = "likes" } }
 //! # type Error = Box<dyn std::error::Error>;
 //! async fn like(
-//!     posts: &Entities<Post, SqliteDatabase, MemoryStore>,
+//!     posts: &Entities<Post, SqliteDatabase>,
 //!     post: u64,
 //!     member: i64,
 //! ) -> Result<(), Error> {
@@ -132,12 +135,12 @@
 //! | the client hangs up, and the handler is dropped | an increment may have counted; with its row, in one transaction, both or neither. Its entity is remembered as in the next line |
 //! | the cache is away when it should be told | the increment has counted, and succeeds. Its entity is remembered (10,000 at most), and its copy is removed before this process asks the cache again; for other processes it may be out of date until then |
 //! | the process dies between the two writes | the copy is out of date until the next increment of the field, the next recount, or its expiry: 12 hours, up to a tenth less at random |
-//! | the cache does not answer | after 200 milliseconds ([`cache_timeout`](crate::EntitiesBuilder::cache_timeout)) a request goes on without it, and for a second the others do not ask |
+//! | the cache does not answer | after 200 milliseconds ([`cache_timeout`](crate::entity::EntitiesBuilder::cache_timeout)) a request goes on without it, and for a second the others do not ask |
 //! | the cache is away when it is read | the database is read, once at a time for the same entities in each process |
 //! | the database is away, or refuses | nothing is counted, and the error says so; what is warm is still read |
-//! | the database does not answer a write | [`Unconfirmed`](crate::EntityErrorKind::Unconfirmed): it may have counted. It is not tried again, for that could count twice; if the server does it later still, the copy is out of date as above |
+//! | the database does not answer a write | [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed): it may have counted. It is not tried again, for that could count twice; if the server does it later still, the copy is out of date as above |
 //! | the database gives way: a deadlock, a lock that took too long | nothing was done; it is tried again, four times within half a second |
-//! | a count would leave the range of an `i64` | [`OutOfRange`](crate::EntityErrorKind::OutOfRange), and nothing is counted; in a batch the other rows are |
+//! | a count would leave the range of an `i64` | [`OutOfRange`](crate::entity::EntityErrorKind::OutOfRange), and nothing is counted; in a batch the other rows are |
 //! | a batch is not acknowledged | it is sent again unchanged. Its fence (writer, sequence) is a row of the same transaction, so it counts once |
 //! | database, cache or log panic under a flusher or a recount | it is an error like others: the flusher says so and goes on, and the batch counts once |
 //! | the process is killed | the additions of the last second are lost, or those of the whole outage of the database |
@@ -145,9 +148,9 @@
 //!
 //! # Recounting
 //!
-//! [`Entities::reconcile`](crate::Entities::reconcile) asks a [`Recount`](crate::Recount) for the truth, page by page, corrects what
+//! [`Entities::reconcile`](crate::entity::Entities::reconcile) asks a [`Recount`](crate::entity::Recount) for the truth, page by page, corrects what
 //! is off, and says by how much. It is a future, to be run on demand or by the application's own timer. One
-//! instance at a time does it, and the others are told [`Elsewhere`](crate::EntityErrorKind::Elsewhere): so
+//! instance at a time does it, and the others are told [`Elsewhere`](crate::entity::EntityErrorKind::Elsewhere): so
 //! they are for a minute after one that died of it, and have to try again later to be certain; where two happen to, by a lock that ended too early, versions keep them from
 //! harming each other. A read that is partial or fails stops it.
 //!
@@ -159,4 +162,4 @@
 //! |---|---|---|
 //! | `access_counter_operations_total` | `operation` (`entity_increment`, `entity_counts`, `entity_flush`, `entity_reconcile`), `outcome` (`ok`, or what went wrong) | how operations ended |
 //! | `access_counter_operation_seconds` | `operation` | how long they took |
-//! | `access_counter_entity_drift_total` | `kind`, `what` (`corrected`, `distance`, `unsettled`, `copies`) | what recounts found: see [`Drift`](crate::Drift) |
+//! | `access_counter_entity_drift_total` | `kind`, `what` (`corrected`, `distance`, `unsettled`, `copies`) | what recounts found: see [`Drift`](crate::entity::Drift) |

@@ -3,7 +3,7 @@
 //! # Which server
 //!
 //! Redis from 6.2 on, or Valkey; one server, a master with replicas under Sentinel, or a cluster. How
-//! each is addressed is said at [`RedisBuilder`](crate::RedisBuilder), and
+//! each is addressed is said at [`RedisBuilder`](crate::stores::RedisBuilder), and
 //! [`RedisStore::server`](crate::RedisStore::server) tells what a server can do, and which of its settings
 //! break a promise; the log says the same at the start and, where a cleaner runs, after they have changed. Its
 //! `maxmemory-policy` should be `noeviction`: [below](#memory-and-eviction) is what each of the others costs.
@@ -96,7 +96,7 @@
 //! # A cluster, and shards
 //!
 //! In a cluster the counters are split over 16 hash tags, `{access:0}` to `{access:15}`, each of them
-//! in one slot; [`RedisBuilder::shards`](crate::RedisBuilder::shards) sets another number. All the instances over one
+//! in one slot; [`RedisBuilder::shards`](crate::stores::RedisBuilder::shards) sets another number. All the instances over one
 //! store, those that only read included, must say the same one: a counter is looked for where that
 //! number puts it. So it cannot be changed for data that is there.
 //!
@@ -108,7 +108,7 @@
 //!
 //! A client that the application has already can be shared. It keeps its own settings of connecting
 //! again, is not replaced when its task ends, and in a cluster has to be set up as
-//! [`RedisBuilder::client`](crate::RedisBuilder::client) says.
+//! [`RedisBuilder::client`](crate::stores::RedisBuilder::client) says.
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis")]
@@ -130,7 +130,7 @@
 //! Whatever happens to the server, requests are not touched by it: they count in memory. Hits wait
 //! there, each for its own buckets, and arrive once, when the server takes them. Meanwhile
 //! [`Health::failing_for`](crate::Health::failing_for) says for how long,
-//! [`last_error`](crate::Health::last_error) why, [`Hits::pending`](crate::Hits::pending) in the ledger
+//! [`last_error`](crate::Health::last_error) why, [`Hits::pending`](crate::visits::Hits::pending) in the ledger
 //! how many, and the log has one warning when it begins, `the store does not take batches`, and one line
 //! when it ends. Reading fails with [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or
 //! [`Refused`](crate::ErrorKind::Refused), as a 503 on the admin pages.
@@ -148,16 +148,16 @@
 //! | `OOM`, `NOREPLICAS`, `MISCONF` when saving fails, `BUSY` with a long script | nothing was applied; batches are sent again | these words |
 //! | `READONLY`: the master became a replica | the connection is made anew, and finds the new master by Sentinel or by name | `READONLY` |
 //! | `SCRIPT FLUSH`, a restart | the script is sent whole, once | nothing |
-//! | scripts are not allowed | transactions are used instead; a script is tried again each minute | a warning with the server's words; [`RedisServer::scripts`](crate::RedisServer::scripts) is `false` |
+//! | scripts are not allowed | transactions are used instead; a script is tried again each minute | a warning with the server's words; [`RedisServer::scripts`](crate::redis::RedisServer::scripts) is `false` |
 //! | transactions are not allowed either | nothing is applied; batches are sent again | `neither scripts nor transactions (MULTI) are permitted`, and the same warning at the start |
-//! | a failover loses what was acknowledged | the batches of the last minute, 16 MiB at most, are sent again | a warning with how many; what is older is [`lost_by_server`](crate::Hits::lost_by_server) |
+//! | a failover loses what was acknowledged | the batches of the last minute, 16 MiB at most, are sent again | a warning with how many; what is older is [`lost_by_server`](crate::visits::Hits::lost_by_server) |
 //! | the data set is lost or flushed, or a replica takes over that had nothing of this process yet | the same: the batches of the last minute are sent again, what is older is gone | the same |
 //! | a node of a cluster is away | its shards wait, the others go on; reading what it has fails | the trouble of the shard that has failed for longest |
 //! | a slot moves to another node | its shard waits until its keys are together again; until then reading it fails | `TRYAGAIN`, `ASK` or `MOVED`, for that time |
-//! | a key holds something else (`WRONGTYPE`, no number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
+//! | a key holds something else (`WRONGTYPE`, no number, overflow) | that bucket is left as it is, the other buckets have the hits; nothing is held up | [`dropped`](crate::visits::Hits::dropped) by reason, and one error in the log; `failing_for` stays `None` |
 //! | keys are evicted | what was evicted is gone, and nothing counts twice: see [memory and eviction](#memory-and-eviction) | a warning at the start that names the policy |
 //! | the fence of a process is gone, and its counts are not (evicted, deleted by hand, silent for 30 days) | the process begins anew, and sends again nothing that was acknowledged | the same |
-//! | the clock of one machine is ahead | its cleaner believes the server's clock; its hits count in the buckets of its own time, those that are more than 25 hours ahead are [`dropped`](crate::Dropped::ahead) | [`clock_skew`](crate::Health::clock_skew), and a warning beyond 5 s |
+//! | the clock of one machine is ahead | its cleaner believes the server's clock; its hits count in the buckets of its own time, those that are more than 25 hours ahead are [`dropped`](crate::visits::Dropped::ahead) | [`clock_skew`](crate::Health::clock_skew), and a warning beyond 5 s |
 //! | something panics that the flusher or the cleaner calls: a store, a log, a recorder of metrics | the panic is caught, and the batch is sent again | `something that was called panicked` |
 //! | nobody polls `run`, or its task has ended | hits wait | [`stalled_for`](crate::Health::stalled_for), and the health check fails |
 //! | the clock steps to and fro | each hit counts in the buckets of the time that the clock showed, those of the next 25 hours included; these are cleaned when their own time is over | a gap and a bulge in the series |
@@ -168,7 +168,7 @@
 //!
 //! Hits take none: what waits are counts, one for each counter and start of a bucket, and as a bucket
 //! leaves the retention of a fine precision its count goes into the coarser ones. What no precision wants
-//! any more is [`expired`](crate::Hits::expired). So a counter has at most about two counts for each
+//! any more is [`expired`](crate::visits::Hits::expired). So a counter has at most about two counts for each
 //! sample that is kept, 2 × 7 × 120 by default, of about 64 bytes:
 //!
 //! | outage | counts of a counter with hits in every second | memory | of 2,000 counters |

@@ -77,7 +77,7 @@
 //!    written less often: 10 seconds of a counter are 10 + 3 + 5 + 1 operations and not 90.
 //! 3. **Fewer precisions**, or no buckets of 1 and 5 seconds: in proportion.
 //! 4. **Shards.** A cluster divides the counters by name over 16 of them, so it serves as many more
-//!    as it has masters, up to 16: [`RedisBuilder::shards`](crate::RedisBuilder::shards) says how many, and has to
+//!    as it has masters, up to 16: [`RedisBuilder::shards`](crate::stores::RedisBuilder::shards) says how many, and has to
 //!    be chosen before there are data. One counter is of one shard: `hits`, which all instances send, costs
 //!    a thousand of them 9,000 operations a second in one place.
 //! 5. **Calls.** An instance calls each shard in which it has something, once in an interval: 1,000

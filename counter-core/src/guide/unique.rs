@@ -15,7 +15,7 @@
 //! | memory of 1,000 ids of 16 bytes | 64 KB | 2 KB | 64 KB |
 //! | memory of 1,000,000 of them | 70 MB | 12 KB | 12 KB |
 //! | `include` answers whether the item was new | always | `true` is certain, `false` is not | as it is now |
-//! | [`exclude`](crate::ExcludingCounter::exclude) | yes | | |
+//! | [`exclude`](crate::unique::ExcludingCounter::exclude) | yes | | |
 //! | adds up with | sets | any | any |
 //! | key after the namespace | `set:{name}` | `hll:{name}` | `adaptive:{name}` |
 //!
@@ -24,7 +24,9 @@
 //! grow large: the small ones are exact, and the large ones take no more than 12 KB each.
 //!
 //! ```
-//! use counter_core::{AdaptiveUniqueCounter, Distinct, MemoryStore, UniqueCounter, VisitorKey};
+//! use counter_core::unique::{AdaptiveUniqueCounter, Distinct, UniqueCounter};
+//! use counter_core::visitor::VisitorKey;
+//! use counter_core::MemoryStore;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,22 +49,23 @@
 //!
 //! # What an answer means
 //!
-//! Every number says what it is: [`Distinct::Exact`](crate::Distinct::Exact), or an estimate with its
+//! Every number says what it is: [`Distinct::Exact`](crate::unique::Distinct::Exact), or an estimate with its
 //! standard error in items; two estimates in three are closer than that, 19 in 20 than twice that.
 //!
 //! A HyperLogLog does not know its items. `include` answers whether the item raised a register: when it
 //! did, it was certainly new. When it did not, it was there before, or it is new and shares its
 //! register with a rarer one: of new items that happens to 1 in 250 when there are 100, to 1 in 6 when there
 //! are 5,000, and to 99 in 100 when there are a million. An adaptive counter answers like a set, and like a
-//! HyperLogLog from the threshold on; [`include_all`](crate::UniqueCounter::include_all) and
-//! [`count`](crate::UniqueCounter::count) say which it is.
+//! HyperLogLog from the threshold on; [`include_all`](crate::unique::UniqueCounter::include_all) and
+//! [`count`](crate::unique::UniqueCounter::count) say which it is.
 //!
 //! A union is as good as the worst of its counters: exact of those that are, with the same 0.81 % as soon as
 //! registers are among them. An intersection with registers among them is a difference of estimates. Its error
 //! grows with the counters and not with what they have in common, so look at it before the number:
 //!
 //! ```
-//! use counter_core::{HllUniqueCounter, MemoryStore, UniqueCounter};
+//! use counter_core::unique::{HllUniqueCounter, UniqueCounter};
+//! use counter_core::MemoryStore;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -90,12 +93,12 @@
 //!
 //! How many items a set has in the end is for its owner to bound, and so is for how long a counter lives: it
 //! has no expiry, unless it is given one by `EXPIRE`, which an adaptive counter keeps when it turns;
-//! [`forget`](crate::UniqueCounter::forget) removes it.
+//! [`forget`](crate::unique::UniqueCounter::forget) removes it.
 //!
 //! # People
 //!
 //! A set keeps its items as they are, for everybody who can read the store. What names a person, such as an
-//! address, an account or a cookie, should go through a [`VisitorKey`](crate::VisitorKey): a
+//! address, an account or a cookie, should go through a [`VisitorKey`](crate::visitor::VisitorKey): a
 //! [`VisitorId`](crate::VisitorId) is an item. Nothing of an item is logged, and none is part of an error.
 //!
 //! # When things go wrong
@@ -132,7 +135,7 @@
 //! put them together in the process, so they work over shards and nodes; they are no one step, and what is
 //! added meanwhile may be in the answer or not.
 //!
-//! [`SetUniqueCounter`]: crate::SetUniqueCounter
-//! [`HllUniqueCounter`]: crate::HllUniqueCounter
-//! [`AdaptiveUniqueCounter`]: crate::AdaptiveUniqueCounter
-//! [`Threshold`]: crate::Threshold
+//! [`SetUniqueCounter`]: crate::unique::SetUniqueCounter
+//! [`HllUniqueCounter`]: crate::unique::HllUniqueCounter
+//! [`AdaptiveUniqueCounter`]: crate::unique::AdaptiveUniqueCounter
+//! [`Threshold`]: crate::unique::Threshold

@@ -2,7 +2,7 @@
 //!
 //! # Which counter
 //!
-//! | | [`Recorder`](crate::Recorder) | [`WindowCounters`](crate::WindowCounters) |
+//! | | [`Recorder`](crate::Recorder) | [`WindowCounters`](crate::window::WindowCounters) |
 //! |---|---|---|
 //! | counting | adds to a number in memory, never fails, never waits | one call to the store, awaited, that may fail |
 //! | the answer | none | what the counter counts then, over all instances |
@@ -15,16 +15,17 @@
 //!
 //! # Dimensions
 //!
-//! A counter is named by [`Dimensions`](crate::Dimensions): names from the code, values from wherever. Whatever
+//! A counter is named by [`Dimensions`](crate::window::Dimensions): names from the code, values from wherever. Whatever
 //! a value holds, it cannot forge another counter. Whom an address or an account belongs to goes in as a
 //! [`VisitorId`](crate::VisitorId), so that no key names anybody. It is made with a key of a
-//! [`Secret`](crate::Secret), which goes to no store, and not with the [salts](crate::Salt) of visitors, which do. In
+//! [`Secret`](crate::Secret), which goes to no store, and not with the [salts](crate::visitor::Salt) of visitors, which do. In
 //! each window the store has another id of it, and of a token; whoever has the store alone can link no two. Each combination of values is a key of its own
 //! for as long as the window is kept, so who may choose a value may make keys: let in what is bounded.
 //!
 //! ```
 //! use std::num::NonZeroU32;
-//! use counter_core::{Dimensions, MemoryStore, Secret, Window, WindowCounters};
+//! use counter_core::window::{Dimensions, Window, WindowCounters};
+//! use counter_core::{MemoryStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), counter_core::Error> {
@@ -44,7 +45,9 @@
 //! An exposure, a delivery or an event has an id, and may be told of more than once:
 //!
 //! ```
-//! # use counter_core::{Dimensions, MemoryStore, VisitorKey, Window, WindowCounters};
+//! # use counter_core::visitor::VisitorKey;
+//! # use counter_core::window::{Dimensions, Window, WindowCounters};
+//! # use counter_core::MemoryStore;
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), counter_core::Error> {
 //! # let key = VisitorKey::random();
@@ -66,14 +69,14 @@
 //! a second call now and then. In a cluster each node goes by its own clock.
 //!
 //! What ends in `_at` counts in the window of an instant that is passed in, such as that of an event. It is counted
-//! as long as the window is kept, [`keep`](crate::WindowCounters::keep) widths after its end, by the store's clock,
+//! as long as the window is kept, [`keep`](crate::window::WindowCounters::keep) widths after its end, by the store's clock,
 //! and no more widths before its beginning. Beyond that nothing is counted: the error is
-//! [`WindowClosed`](crate::ErrorKind::WindowClosed), and [`try_acquire_at`](crate::WindowCounters::try_acquire_at)
+//! [`WindowClosed`](crate::ErrorKind::WindowClosed), and [`try_acquire_at`](crate::window::WindowCounters::try_acquire_at)
 //! lets nothing pass. The expiry is set by the first that makes the key, and never moved.
 //!
 //! # When the store is away
 //!
-//! | what happens | [`increment`](crate::WindowCounters::increment), [`try_acquire`](crate::WindowCounters::try_acquire) | [`increment_once`](crate::WindowCounters::increment_once), reading |
+//! | what happens | [`increment`](crate::window::WindowCounters::increment), [`try_acquire`](crate::window::WindowCounters::try_acquire) | [`increment_once`](crate::window::WindowCounters::increment_once), reading |
 //! |---|---|---|
 //! | it says that it cannot now: `LOADING`, `BUSY`, `READONLY`, `TRYAGAIN`, `CLUSTERDOWN`, `NOREPLICAS` | asked again for two seconds; then [`Refused`](crate::ErrorKind::Refused): not counted | the same |
 //! | it refuses: `OOM`, a missing right, a key that holds something else | `Refused`: not counted | the same |
@@ -83,9 +86,9 @@
 //!
 //! # High rates
 //!
-//! [`folding`](crate::WindowCounters::folding) gives a front that many tasks share. While one call is under
+//! [`folding`](crate::window::WindowCounters::folding) gives a front that many tasks share. While one call is under
 //! way, increments gather, and the next call takes them all, those of one counter as one number.
-//! [`increment_many`](crate::WindowCounters::increment_many) does the same for a list.
+//! [`increment_many`](crate::window::WindowCounters::increment_many) does the same for a list.
 //!
 //! # On Redis
 //!
@@ -95,7 +98,7 @@
 //! | `window:{width}:{dimensions}:{start}:tokens` | set | 16 bytes for each token | the same |
 //!
 //! after the namespace, or the hash tag of the shard. A counter lies in the shard that its dimensions choose,
-//! or, with [`group_by`](crate::WindowCounters::group_by), the value of one of them: then all counters of an
+//! or, with [`group_by`](crate::window::WindowCounters::group_by), the value of one of them: then all counters of an
 //! application lie in one slot of a cluster. The rights for windows alone are these, and where scripts are not
 //! allowed those of the second line; beside the counters, join them with
 //! [theirs](crate::guide::redis#rights):

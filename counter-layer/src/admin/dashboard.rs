@@ -18,7 +18,7 @@ use axum::extract::{OriginalUri, RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use counter_core::{Error, ErrorKind, Stats, Store, Timestamp};
+use counter_core::{Error, ErrorKind, Stats, Timestamp};
 use http::{StatusCode, Uri};
 
 use super::access::LoggedIn;
@@ -28,26 +28,26 @@ use reader::Reader;
 use view::{Page, View};
 
 /// The first page, as one of the routes that are described.
-pub(super) fn first_page<S: Store>(stats: &Stats<S>) -> Route {
-    let handler = get(site::<S>).with_state(stats.clone());
+pub(super) fn first_page(stats: &Stats) -> Route {
+    let handler = get(site).with_state(stats.clone());
     Route::page("/", "The dashboard", handler).text("text/html", "A page for people")
 }
 
 /// The other pages, and the files and parts that pages are made of.
-pub(super) fn pages<S: Store>(stats: &Stats<S>) -> Router {
+pub(super) fn pages(stats: &Stats) -> Router {
     Router::new()
-        .route("/parts", get(|stats: State<Stats<S>>, uri, query| parts(Page::Site, stats, uri, query)))
+        .route("/parts", get(|stats: State<Stats>, uri, query| parts(Page::Site, stats, uri, query)))
         .route("/counter", get(counter))
         .route(
             "/counter/parts",
-            get(|stats: State<Stats<S>>, uri, query| parts(Page::Counter, stats, uri, query)),
+            get(|stats: State<Stats>, uri, query| parts(Page::Counter, stats, uri, query)),
         )
         .route("/assets/{hash}/{name}", get(assets::asset))
         .with_state(stats.clone())
 }
 
-async fn site<S: Store>(
-    State(stats): State<Stats<S>>,
+async fn site(
+    State(stats): State<Stats>,
     OriginalUri(uri): OriginalUri,
     RawQuery(query): RawQuery,
     session: Option<Extension<LoggedIn>>,
@@ -57,8 +57,8 @@ async fn site<S: Store>(
     answer(&stats, &view, Site::read(&stats, &view, Timestamp::now()).await)
 }
 
-async fn counter<S: Store>(
-    State(stats): State<Stats<S>>,
+async fn counter(
+    State(stats): State<Stats>,
     OriginalUri(uri): OriginalUri,
     RawQuery(query): RawQuery,
     session: Option<Extension<LoggedIn>>,
@@ -81,9 +81,9 @@ async fn counter<S: Store>(
 }
 
 /// Answers with the moving parts of either page.
-async fn parts<S: Store>(
+async fn parts(
     page: Page,
-    State(stats): State<Stats<S>>,
+    State(stats): State<Stats>,
     OriginalUri(uri): OriginalUri,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -96,12 +96,12 @@ async fn parts<S: Store>(
     answer(&stats, &view, moving.map(|moving| Parts { moving }))
 }
 
-fn view<S: Store>(stats: &Stats<S>, uri: &Uri, own: &str, page: Page, query: Option<&str>) -> View {
+fn view(stats: &Stats, uri: &Uri, own: &str, page: Page, query: Option<&str>) -> View {
     let mount = uri.path().strip_suffix(own).unwrap_or(uri.path()).trim_end_matches('/');
     View::of(mount, page, query.unwrap_or_default(), &stats.grid().counts)
 }
 
-fn answer<S: Store>(stats: &Stats<S>, view: &View, page: Result<impl Template, Error>) -> Response {
+fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {
     match page {
         Ok(page) => html(StatusCode::OK, &page),
         Err(error) => trouble(stats, view, &error),
@@ -109,7 +109,7 @@ fn answer<S: Store>(stats: &Stats<S>, view: &View, page: Result<impl Template, E
 }
 
 /// The store cannot be read; what this process knows is shown all the same.
-fn trouble<S: Store>(stats: &Stats<S>, view: &View, error: &Error) -> Response {
+fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     tracing::warn!(%error, cause, "the dashboard cannot be read");
     let page = Trouble::of(stats, view, "The numbers cannot be read now", error.to_string());

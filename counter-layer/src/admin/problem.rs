@@ -1,6 +1,6 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use counter_core::{CounterName, Error, ErrorKind, Stats, Store};
+use counter_core::{CounterName, Error, ErrorKind, Stats};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
@@ -118,7 +118,7 @@ impl Problem {
     }
 
     /// The problem of a failed read.
-    pub(crate) fn of<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
+    pub(crate) fn of(error: &Error, stats: &Stats) -> Self {
         match error.kind() {
             ErrorKind::TooManyBuckets { asked, most } => {
                 let allowed = format!("ranges of at most {most} buckets, over all counters");
@@ -140,11 +140,11 @@ impl Problem {
 
     /// The problem of a forecast that was refused.
     #[cfg(feature = "forecast")]
-    pub(crate) fn no_forecast(refused: &counter_core::ForecastError) -> Self {
+    pub(crate) fn no_forecast(refused: &counter_core::forecast::ForecastError) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
     }
 
-    pub(crate) fn without_the_store<S: Store>(error: &Error, stats: &Stats<S>) -> Self {
+    pub(crate) fn without_the_store(error: &Error, stats: &Stats) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
         problem.details.health = Some(stats.health().into());
         problem.details.ledger = Some(stats.ledger().into());

@@ -4,7 +4,8 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use counter_core::{Agent, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Agent;
 use foldhash::quality::RandomState;
 use http::{HeaderMap, HeaderValue, header};
 

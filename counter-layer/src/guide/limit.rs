@@ -16,7 +16,8 @@
 //! A [`LimitKey`](crate::LimitKey) is a closure over the request, or an [`Identity`](crate::Identity):
 //!
 //! ```
-//! use counter_core::{MemoryStore, Secret, Window, WindowCounters};
+//! use counter_core::window::{Window, WindowCounters};
+//! use counter_core::{MemoryStore, Secret};
 //! use counter_layer::{Forwarded, Identity, LimitKey, OnStoreError, WindowLimitLayer};
 //!
 //! # let from_the_environment = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";

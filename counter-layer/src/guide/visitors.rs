@@ -13,7 +13,8 @@
 //!
 //! ```
 //! # use std::convert::Infallible;
-//! # use counter_core::{Counters, MemoryStore, Precision, Timestamp, VisitorKey};
+//! # use counter_core::visitor::VisitorKey;
+//! # use counter_core::{Counters, MemoryStore, Precision, Timestamp};
 //! # use counter_layer::{AccessCounterLayer, Identity};
 //! # use http::{Request, Response};
 //! # use tower::{Layer, ServiceExt, service_fn};
@@ -94,7 +95,9 @@
 //!
 //! ```
 //! # use std::convert::Infallible;
-//! # use counter_core::{Agent, Counters, MemoryStore, Precision, Timestamp, VisitorKey};
+//! # use counter_core::visitor::VisitorKey;
+//! # use counter_core::visits::Agent;
+//! # use counter_core::{Counters, MemoryStore, Precision, Timestamp};
 //! # use counter_layer::AccessCounterLayer;
 //! # use http::{Request, Response};
 //! # use tower::{Layer, ServiceExt, service_fn};
@@ -162,7 +165,8 @@
 //!
 //! ```
 //! # use std::convert::Infallible;
-//! # use counter_core::{Counters, MemoryStore, Precision, Timestamp, VisitorKey};
+//! # use counter_core::visitor::VisitorKey;
+//! # use counter_core::{Counters, MemoryStore, Precision, Timestamp};
 //! # use counter_layer::{AccessCounterLayer, Identity};
 //! # use http::{Request, Response};
 //! # use tower::{Layer, ServiceExt, service_fn};
@@ -234,7 +238,8 @@
 //! tried against a list of addresses. Nor does its `Debug` show it:
 //!
 //! ```
-//! use counter_core::{Counters, MemoryStore, VisitorKey};
+//! use counter_core::visitor::VisitorKey;
+//! use counter_core::{Counters, MemoryStore};
 //!
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let salt = counters.recorder().salt()?;
@@ -350,7 +355,7 @@
 //! that any visitor's hash had there, and no list of visitors. Its standard error is under 1 %:
 //!
 //! ```
-//! assert!(counter_core::STANDARD_ERROR < 0.01);
+//! assert!(counter_core::sketch::STANDARD_ERROR < 0.01);
 //! ```
 //!
 //! # What is stored
@@ -362,7 +367,7 @@
 //! | the sketch of each counter and bucket of visitors | its retention, by default 120 hours and 120 days |
 //! | the salt of an epoch | to the end of the epoch after it |
 //! | the salt of stable identities, where there are any | until somebody deletes it |
-//! | ids of those who are limited, and tokens, where there are [limits](crate::guide::limit) or [`increment_once`](counter_core::WindowCounters::increment_once): under a secret, others in each window | the window, and as many after it as are kept |
+//! | ids of those who are limited, and tokens, where there are [limits](crate::guide::limit) or [`increment_once`](counter_core::window::WindowCounters::increment_once): under a secret, others in each window | the window, and as many after it as are kept |
 //! | the number of the last batch of each process, under a random name | when it was silent for 30 days |
 //!
 //! Redis expires sketches and salts by itself. A `MemoryStore` drops sketches when the cleaner passes, and

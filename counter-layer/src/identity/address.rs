@@ -1,6 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 
-use counter_core::Salt;
+use counter_core::visitor::Salt;
 use http::HeaderMap;
 use ipnet::IpNet;
 

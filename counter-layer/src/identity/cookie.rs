@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::{Salt, Secret, VisitorKey};
+use counter_core::Secret;
+use counter_core::visitor::{Salt, VisitorKey};
 use http::{HeaderMap, HeaderValue, header};
 
 use super::{RequestHead, Told};

@@ -1,4 +1,5 @@
-use counter_core::{Agent, Counter, Recorder};
+use counter_core::visits::Agent;
+use counter_core::{Counter, Recorder};
 use http::Method;
 
 use super::outcome::Outcome;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use counter_core::{Agent, Counter, Hit, Recorder, Skip, Timestamp};
+use counter_core::visits::{Agent, Hit, Skip};
+use counter_core::{Counter, Recorder, Timestamp};
 use http::{HeaderValue, Request};
 
 use super::facet::{FACETS, Facets};

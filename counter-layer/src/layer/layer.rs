@@ -1,7 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use counter_core::{Agent, Counter, Recorder};
+use counter_core::visits::Agent;
+use counter_core::{Counter, Recorder};
 use tower_layer::Layer;
 
 use super::facet::Facets;
@@ -93,7 +94,7 @@ impl AccessCounterLayer {
     /// # use counter_core::{Counters, MemoryStore};
     /// # use counter_layer::AccessCounterLayer;
     /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
-    /// use counter_core::Agent;
+    /// use counter_core::visits::Agent;
     ///
     /// // What the proxy in front found out.
     /// let layer = AccessCounterLayer::new(recorder).classify_agent(|head| {
@@ -227,7 +228,7 @@ impl AccessCounterLayer {
     /// # use counter_core::{Counters, MemoryStore};
     /// # use counter_layer::{AccessCounterLayer, Outcome};
     /// # use tower::ServiceExt;
-    /// use counter_core::Agent;
+    /// use counter_core::visits::Agent;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

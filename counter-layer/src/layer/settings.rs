@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use counter_core::{Agent, Counter};
+use counter_core::Counter;
+use counter_core::visits::Agent;
 
 use super::delivery::Delivery;
 use super::facet::Facets;

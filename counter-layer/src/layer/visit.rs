@@ -1,6 +1,7 @@
 use std::fmt;
 
-use counter_core::{Agent, VisitorId};
+use counter_core::VisitorId;
+use counter_core::visits::Agent;
 
 use crate::closure::{Closure, caught};
 use crate::{Outcome, RequestHead};

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use counter_core::Pass;
+use counter_core::window::Pass;
 use tokio::time::Instant;
 
 /// A decision about one request.

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use counter_core::Window;
+use counter_core::window::Window;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 

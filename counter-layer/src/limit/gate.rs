@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counter_core::{Dimensions, Error, Pass, WindowCounters, WindowStore};
+use counter_core::Error;
+use counter_core::window::{Dimensions, Pass, WindowCounters};
 use http::Request;
 
 use super::LimitKey;
@@ -51,8 +52,8 @@ struct Known {
 type Acquire = dyn Fn(Dimensions) -> Pin<Box<dyn Future<Output = Result<Pass, Error>> + Send>> + Send + Sync;
 
 impl Gate {
-    pub(super) fn new<S: WindowStore>(
-        counters: WindowCounters<S>,
+    pub(super) fn new(
+        counters: WindowCounters,
         limit: u32,
         key: LimitKey,
         on_error: OnStoreError,

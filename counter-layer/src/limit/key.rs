@@ -1,7 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use counter_core::{Dimensions, Secret};
+use counter_core::Secret;
+use counter_core::window::Dimensions;
 
 use crate::classify::Digest;
 use crate::closure::Closure;
@@ -21,7 +22,7 @@ impl LimitKey {
     ///
     /// ```
     /// # use counter_layer::LimitKey;
-    /// use counter_core::Dimensions;
+    /// use counter_core::window::Dimensions;
     ///
     /// let by_token = LimitKey::from_fn(|head| {
     ///     let token = head.headers.get("x-app")?.to_str().unwrap_or_default();

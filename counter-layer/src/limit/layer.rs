@@ -3,7 +3,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::{WindowCounters, WindowStore};
+use counter_core::window::WindowCounters;
 use tower_layer::Layer;
 
 use super::fields::Policy;
@@ -22,7 +22,8 @@ use super::{LimitKey, OnStoreError, PolicyNameError, WindowLimit};
 /// it is ready.
 ///
 /// ```
-/// use counter_core::{Dimensions, MemoryStore, Window, WindowCounters};
+/// use counter_core::window::{Dimensions, Window, WindowCounters};
+/// use counter_core::MemoryStore;
 /// use counter_layer::{LimitKey, OnStoreError, WindowLimitLayer};
 /// # use axum::{Router, body::Body, routing::get};
 /// # use http::{Request, StatusCode};
@@ -54,12 +55,7 @@ pub struct WindowLimitLayer<A = EmptyRefusal> {
 impl WindowLimitLayer {
     /// Allows `limit` requests of a key in each window of these counters, and treats requests by `on_error`
     /// while their store fails.
-    pub fn new<S: WindowStore>(
-        counters: WindowCounters<S>,
-        limit: u32,
-        key: LimitKey,
-        on_error: OnStoreError,
-    ) -> Self {
+    pub fn new(counters: WindowCounters, limit: u32, key: LimitKey, on_error: OnStoreError) -> Self {
         let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
         let gate = Gate::new(counters, limit, key, on_error, policy, Duration::from_millis(500));
         Self { gate, refusal: PhantomData }

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use counter_core::Dimensions;
+use counter_core::window::Dimensions;
 use tokio::time::Instant;
 
 use super::decision::Quota;

@@ -1,8 +1,7 @@
-use std::fmt;
 use std::marker::PhantomData;
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::{fmt, mem};
 
 use http::{Request, Response};
 use tower_service::Service;

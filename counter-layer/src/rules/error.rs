@@ -1,6 +1,6 @@
 use std::fmt;
 
-use counter_core::CounterNameError;
+use counter_core::visits::CounterNameError;
 use http::Method;
 
 use crate::rules::path;

@@ -1,7 +1,7 @@
 use std::error::Error;
 use std::fmt;
 
-use counter_core::EntityError;
+use counter_core::entity::EntityError;
 use counter_core::sqlx::Error as SqlError;
 
 /// Why something was not done in the forum.

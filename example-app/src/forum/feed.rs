@@ -1,4 +1,5 @@
-use counter_core::{Agent, EntityCache, EntityError, EntityFlusher, SqliteDatabase, WindowStore};
+use counter_core::entity::{EntityError, EntityFlusher, SqliteDatabase};
+use counter_core::visits::Agent;
 use counter_layer::{AccessCounterLayer, Outcome, Visit};
 
 use super::Forum;
@@ -10,15 +11,15 @@ const POSTS: usize = 10_000;
 
 /// Takes to database and store what requests left in memory.
 #[derive(Debug)]
-pub struct Feed<S> {
-    views: EntityFlusher<Post, SqliteDatabase, S>,
-    readers: Usher<S>,
+pub struct Feed {
+    views: EntityFlusher<Post, SqliteDatabase>,
+    readers: Usher,
 }
 
-impl<S: EntityCache + WindowStore> Forum<S> {
+impl Forum {
     /// Lets the access counter count views and readers of posts along with its hits: of people who were shown
     /// the post. A handler knows nothing of it, and no request waits.
-    pub fn fed_by(&self, layer: AccessCounterLayer) -> (AccessCounterLayer, Feed<S>) {
+    pub fn fed_by(&self, layer: AccessCounterLayer) -> (AccessCounterLayer, Feed) {
         let (views, flusher) = self.posts.behind(POSTS);
         let (door, usher) = self.readers.door();
         let layer = layer.on_count(move |visit| {
@@ -45,7 +46,7 @@ fn post(visit: &Visit<'_>) -> Option<u32> {
     number.parse().ok()
 }
 
-impl<S: EntityCache + WindowStore> Feed<S> {
+impl Feed {
     /// Goes on until `shutdown`, and then until everything has arrived, if that is soon. The layer has to be
     /// gone by then.
     ///

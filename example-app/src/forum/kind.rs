@@ -1,4 +1,5 @@
-use counter_core::{Entity, entity};
+use counter_core::entity;
+use counter_core::entity::Entity;
 
 entity! {
     /// What is counted of a member.

@@ -1,9 +1,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use counter_core::{
-    Dimensions, ErrorKind, Secret, Timestamp, VisitorId, VisitorKey, Window, WindowCounters, WindowStore,
-};
+use counter_core::visitor::VisitorKey;
+use counter_core::window::{Dimensions, Window, WindowCounters, WindowStore};
+use counter_core::{ErrorKind, Secret, Timestamp, VisitorId};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -21,8 +21,8 @@ const DAYS: u8 = 29;
 ///
 /// The store has their ids, so these are made with a secret that is not there.
 #[derive(Clone, Debug)]
-pub(super) struct Readers<S> {
-    days: WindowCounters<S>,
+pub(super) struct Readers {
+    days: WindowCounters,
     key: VisitorKey,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Door(mpsc::Sender<(u32, VisitorId)>);
 
 /// Takes the readers from the door to the store.
 #[derive(Debug)]
-pub(super) struct Usher<S> {
-    readers: Readers<S>,
+pub(super) struct Usher {
+    readers: Readers,
     waiting: mpsc::Receiver<(u32, VisitorId)>,
 }
 
-impl<S: WindowStore> Readers<S> {
-    pub(super) fn new(store: S, secret: &Secret) -> Self {
+impl Readers {
+    pub(super) fn new(store: impl WindowStore, secret: &Secret) -> Self {
         Self { days: WindowCounters::new(store, Window::DAY).keep(DAYS), key: secret.key("readers") }
     }
 
@@ -48,7 +48,7 @@ impl<S: WindowStore> Readers<S> {
         self
     }
 
-    pub(super) fn door(&self) -> (Door, Usher<S>) {
+    pub(super) fn door(&self) -> (Door, Usher) {
         let (door, waiting) = mpsc::channel(WAITING);
         (Door(door), Usher { readers: self.clone(), waiting })
     }
@@ -77,7 +77,7 @@ impl Door {
     }
 }
 
-impl<S: WindowStore> Usher<S> {
+impl Usher {
     /// Until there are no doors any more, and all who came through them are in the store, or it is away then.
     pub(super) async fn run(mut self) {
         let mut came = Vec::new();

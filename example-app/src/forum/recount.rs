@@ -2,11 +2,9 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::time::Duration;
 
+use counter_core::Timestamp;
+use counter_core::entity::{Entities, EntityDatabase, EntityErrorKind, EntityId, Recount, SqliteDatabase};
 use counter_core::sqlx::{QueryBuilder, Sqlite};
-use counter_core::{
-    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, Recount, SqliteDatabase, Timestamp,
-    WindowStore,
-};
 use tokio::time::sleep;
 
 use super::Forum;
@@ -20,7 +18,7 @@ const DAY: u64 = 86_400;
 /// The tables of the forum, of which the counts are summaries.
 struct Tables(SqliteDatabase);
 
-impl<S: EntityCache + WindowStore> Forum<S> {
+impl Forum {
     /// Recounts at once, for who was here before may have been killed, and then each night: so many seconds
     /// after the midnight of clocks that are so many seconds ahead of UTC. It ends by being dropped.
     pub async fn recount_each_night(&self, at: u32, utc_offset: i32) {
@@ -40,10 +38,7 @@ impl<S: EntityCache + WindowStore> Forum<S> {
     }
 }
 
-async fn recount<K: Summary, S: EntityCache>(
-    entities: &Entities<K, SqliteDatabase, S>,
-    database: &SqliteDatabase,
-) {
+async fn recount<K: Summary>(entities: &Entities<K, SqliteDatabase>, database: &SqliteDatabase) {
     let mut pause = Duration::from_millis(100);
     while let Err(error) = entities.reconcile(&Tables(database.clone()), SETTLE).await {
         // Another instance may be at it, or have died of it: its lock says no more. So this one does it as well

@@ -43,7 +43,7 @@ const NAMED: &str = "SELECT id, name FROM";
 const ARTICLES: &str = "SELECT forum_post.id, title, text, author, name FROM forum_post \
                         JOIN forum_member ON forum_member.id = author";
 
-impl<S> Forum<S> {
+impl Forum {
     /// The first hundred members.
     ///
     /// # Errors

@@ -1,5 +1,3 @@
-use counter_core::{EntityCache, WindowStore};
-
 use super::{Forum, ForumError, rows};
 
 const MEMBERS: [&str; 12] =
@@ -13,7 +11,7 @@ const POSTS: [(u32, &str, &str); 3] = [
     (3, "Who reads this?", "Different people, by the day. Nobody knows who they are."),
 ];
 
-impl<S: EntityCache + WindowStore> Forum<S> {
+impl Forum {
     /// Makes the tables, and what there is in a forum in which nobody was before: all of it or nothing.
     pub(super) async fn prepare(&self) -> Result<(), ForumError> {
         rows::make_tables(self.database.pool()).await?;

@@ -9,7 +9,6 @@ use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use counter_core::{EntityCache, WindowStore};
 use counter_layer::{ProblemRefusal, WindowLimitLayer};
 use serde::Deserialize;
 
@@ -17,14 +16,11 @@ use super::page;
 use crate::forum::{Forum, ForumError, Marked};
 
 /// The pages of this forum. What adds a text goes through the limit.
-pub(crate) fn router<S: EntityCache + WindowStore>(
-    forum: Forum<S>,
-    limit: WindowLimitLayer<ProblemRefusal>,
-) -> Router {
+pub(crate) fn router(forum: Forum, limit: WindowLimitLayer<ProblemRefusal>) -> Router {
     let texts = Router::new()
-        .route("/posts", post(publish::<S>))
-        .route("/posts/{id}/comments", post(comment::<S>))
-        .route("/groups/{id}/messages", post(tell::<S>))
+        .route("/posts", post(publish))
+        .route("/posts/{id}/comments", post(comment))
+        .route("/groups/{id}/messages", post(tell))
         .route_layer(limit);
     let mut marks = Router::new();
     for (path, what, on) in [
@@ -37,7 +33,7 @@ pub(crate) fn router<S: EntityCache + WindowStore>(
         ("/groups/{id}/join", Marked::Group, true),
         ("/groups/{id}/leave", Marked::Group, false),
     ] {
-        let mark = async move |State(forum): State<Forum<S>>, Path(id), Form(actor): Form<Actor>| {
+        let mark = async move |State(forum): State<Forum>, Path(id), Form(actor): Form<Actor>| {
             forum.mark(what, id, actor.member, on).await?;
             Ok::<_, Failure>(Redirect::to(&match what {
                 Marked::Member => format!("/members/{id}"),
@@ -49,12 +45,12 @@ pub(crate) fn router<S: EntityCache + WindowStore>(
         marks = marks.route(path, post(mark));
     }
     Router::new()
-        .route("/posts", get(read::posts::<S>))
-        .route("/posts/{id}", get(read::one_post::<S>))
-        .route("/members", get(read::members::<S>))
-        .route("/members/{id}", get(read::one_member::<S>))
-        .route("/groups", get(read::groups::<S>))
-        .route("/groups/{id}", get(read::one_group::<S>))
+        .route("/posts", get(read::posts))
+        .route("/posts/{id}", get(read::one_post))
+        .route("/members", get(read::members))
+        .route("/members/{id}", get(read::one_member))
+        .route("/groups", get(read::groups))
+        .route("/groups/{id}", get(read::one_group))
         .merge(texts)
         .merge(marks)
         .with_state(forum)
@@ -80,16 +76,13 @@ struct NewNote {
 
 type Answer<T = Html<String>> = Result<T, Failure>;
 
-async fn publish<S: EntityCache + WindowStore>(
-    State(forum): State<Forum<S>>,
-    Form(new): Form<NewPost>,
-) -> Answer<Redirect> {
+async fn publish(State(forum): State<Forum>, Form(new): Form<NewPost>) -> Answer<Redirect> {
     let id = forum.publish(new.member, &new.title, &new.text).await?;
     Ok(Redirect::to(&format!("/posts/{id}")))
 }
 
-async fn comment<S: EntityCache + WindowStore>(
-    State(forum): State<Forum<S>>,
+async fn comment(
+    State(forum): State<Forum>,
     Path(post): Path<u32>,
     Form(new): Form<NewNote>,
 ) -> Answer<Redirect> {
@@ -97,8 +90,8 @@ async fn comment<S: EntityCache + WindowStore>(
     Ok(Redirect::to(&format!("/posts/{post}")))
 }
 
-async fn tell<S: EntityCache + WindowStore>(
-    State(forum): State<Forum<S>>,
+async fn tell(
+    State(forum): State<Forum>,
     Path(group): Path<u32>,
     Form(new): Form<NewNote>,
 ) -> Answer<Redirect> {

@@ -19,7 +19,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use counter_core::{Counters, MemoryStore, Precision, Timestamp, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore, Precision, Timestamp};
 use counter_layer::ipnet::IpNet;
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
@@ -143,7 +144,7 @@ fn request(peer: IpAddr, headers: &HeaderMap) -> Request<()> {
 }
 
 /// How many visitors there were, told apart by the same key.
-struct Visitors(Counters<MemoryStore>);
+struct Visitors(Counters);
 
 impl Visitors {
     fn new() -> Self {

@@ -4,7 +4,7 @@
 //! registers of a dense one, repeated to their length; anything else the whole value.
 #![no_main]
 
-use counter_core::Sketch;
+use counter_core::sketch::Sketch;
 use libfuzzer_sys::fuzz_target;
 
 /// 2^14 registers of 6 bits.

@@ -23,7 +23,7 @@ const WAITING: u64 = 5_000;
 #[derive(Debug)]
 pub(crate) struct Instance {
     recorder: Recorder,
-    stats: Stats<RedisStore>,
+    stats: Stats,
     writers: Vec<JoinHandle<Record>>,
     auditor: JoinHandle<()>,
     looks: Arc<AtomicU64>,
@@ -124,11 +124,11 @@ impl Cleaning {
     }
 }
 
-pub(crate) fn cleaner(store: RedisStore) -> Cleaner<RedisStore> {
+pub(crate) fn cleaner(store: RedisStore) -> Cleaner {
     Counters::builder(store).build().expect("good settings").into_upkeep().1
 }
 
-async fn clean(mut cleaner: Cleaner<RedisStore>, done: Arc<AtomicBool>) -> u64 {
+async fn clean(mut cleaner: Cleaner, done: Arc<AtomicBool>) -> u64 {
     let mut removed = 0;
     while !done.load(Ordering::Relaxed) {
         // What an answer that was lost would have told is missing here.

@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use counter_core::{
-    Agent, CounterName, Precision, Precisions, Recorder, RedisStore, Sketch, Skip, Store, Timestamp,
-    VisitorId, VisitorKey,
-};
+use counter_core::sketch::Sketch;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Skip};
+use counter_core::{CounterName, Precision, Precisions, Recorder, RedisStore, Store, Timestamp, VisitorId};
 use tests::Value;
 
 use super::random::Random;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use counter_core::{CounterName, Shards};
+use counter_core::CounterName;
+use counter_core::stores::Shards;
 use tests::{FaultProxy, RedisCluster, RedisSentinel, RedisServer, Value, until};
 use tokio::task::block_in_place;
 use tokio::time::sleep;

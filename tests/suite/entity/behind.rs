@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use counter_core::{
-    AddError, Additions, Entities, EntityErrorKind, EntityFlusher, EntityLedger, MemoryStore, SqliteDatabase,
+use counter_core::MemoryStore;
+use counter_core::entity::{
+    AddError, Additions, Entities, EntityErrorKind, EntityFlusher, EntityLedger, SqliteDatabase,
 };
 use tests::until;
 
@@ -13,8 +14,8 @@ use super::stand::Gated;
 
 const LIMIT: Duration = tests::LIMIT;
 
-type Posts = Entities<Post, Gated<SqliteDatabase>, MemoryStore>;
-type Flusher = EntityFlusher<Post, Gated<SqliteDatabase>, MemoryStore>;
+type Posts = Entities<Post, Gated<SqliteDatabase>>;
+type Flusher = EntityFlusher<Post, Gated<SqliteDatabase>>;
 
 async fn posts() -> Posts {
     let database = SqliteDatabase::in_memory().await.expect("there is memory");

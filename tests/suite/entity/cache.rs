@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counter_core::{
+use counter_core::entity::{
     Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
 use tests::until;
@@ -57,7 +57,7 @@ async fn warm(cache: &impl EntityCache, views: (i64, u64), likes: (i64, u64)) {
     assert_eq!(keep(cache, copy(1, views, likes), 100).await, 1);
 }
 
-async fn one_of_those_who_find_nothing_has_the_lease(cache: impl EntityCache) {
+async fn one_of_those_who_find_nothing_has_the_lease(cache: impl EntityCache + Clone) {
     assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Leased);
     assert_eq!(look(&cache, 2, 8).await, EntityFound::Cold);
@@ -65,7 +65,7 @@ async fn one_of_those_who_find_nothing_has_the_lease(cache: impl EntityCache) {
     assert_eq!(other, [EntityFound::Cold]);
 }
 
-async fn a_copy_is_kept_under_a_lease_and_by_nobody_else(cache: impl EntityCache) {
+async fn a_copy_is_kept_under_a_lease_and_by_nobody_else(cache: impl EntityCache + Clone) {
     assert_eq!(keep(&cache, copy(1, (1, 1), (1, 1)), 7).await, 0);
     assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
     assert_eq!(keep(&cache, copy(1, (1, 1), (1, 1)), 8).await, 0);
@@ -75,14 +75,14 @@ async fn a_copy_is_kept_under_a_lease_and_by_nobody_else(cache: impl EntityCache
     assert_eq!(keep(&cache, copy(1, (9, 9), (9, 9)), 7).await, 0);
 }
 
-async fn a_change_ends_the_lease_and_leaves_what_is_cold_cold(cache: impl EntityCache) {
+async fn a_change_ends_the_lease_and_leaves_what_is_cold_cold(cache: impl EntityCache + Clone) {
     assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
     cache.update("post", &[change(1, "likes", 5, 5)]).await.expect("it can be written");
     assert_eq!(keep(&cache, copy(1, (1, 1), (1, 1)), 7).await, 0);
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Cold);
 }
 
-async fn of_changes_the_latest_stays_in_whichever_order_they_come(cache: impl EntityCache) {
+async fn of_changes_the_latest_stays_in_whichever_order_they_come(cache: impl EntityCache + Clone) {
     warm(&cache, (1, 1), (5, 5)).await;
     let changes = [change(1, "likes", 6, 6), change(1, "likes", -8, 8), change(1, "likes", 7, 7)];
     for change in &changes {
@@ -94,7 +94,7 @@ async fn of_changes_the_latest_stays_in_whichever_order_they_come(cache: impl En
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![2, 12]));
 }
 
-async fn a_copy_that_lacks_a_field_is_cold(cache: impl EntityCache) {
+async fn a_copy_that_lacks_a_field_is_cold(cache: impl EntityCache + Clone) {
     let id = [EntityId::from(1)];
     let found = cache.read("post", &id, &["views"], lease(7)).await.expect("it can be read");
     assert_eq!(found, [EntityFound::Cold]);
@@ -109,7 +109,7 @@ async fn a_copy_that_lacks_a_field_is_cold(cache: impl EntityCache) {
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![3, 1]));
 }
 
-async fn a_copy_expires_and_a_change_does_not_prolong_it(cache: impl EntityCache) {
+async fn a_copy_expires_and_a_change_does_not_prolong_it(cache: impl EntityCache + Clone) {
     assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
     let short = EntityCopy { lives: Duration::from_millis(50), ..copy(1, (1, 1), (1, 1)) };
     assert_eq!(keep(&cache, short, 7).await, 1);
@@ -122,7 +122,7 @@ async fn a_copy_expires_and_a_change_does_not_prolong_it(cache: impl EntityCache
     until("the copy is gone", tests::LIMIT, gone).await;
 }
 
-async fn an_audit_removes_what_differs_and_nothing_else(cache: impl EntityCache) {
+async fn an_audit_removes_what_differs_and_nothing_else(cache: impl EntityCache + Clone) {
     let rows = |views, likes| [change(1, "views", views, 2), change(1, "likes", likes, 2)];
     assert_eq!(cache.audit("post", &rows(1, 1)).await.expect("it can be read"), 0);
     warm(&cache, (1, 2), (1, 2)).await;
@@ -132,7 +132,7 @@ async fn an_audit_removes_what_differs_and_nothing_else(cache: impl EntityCache)
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Cold);
 }
 
-async fn what_is_invalidated_is_cold_and_its_lease_is_gone(cache: impl EntityCache) {
+async fn what_is_invalidated_is_cold_and_its_lease_is_gone(cache: impl EntityCache + Clone) {
     warm(&cache, (1, 1), (1, 1)).await;
     assert_eq!(look(&cache, 2, 7).await, EntityFound::Cold);
     cache.invalidate("post", &[1.into(), 2.into()]).await.expect("it can be written");
@@ -140,7 +140,7 @@ async fn what_is_invalidated_is_cold_and_its_lease_is_gone(cache: impl EntityCac
     assert_eq!(keep(&cache, copy(2, (1, 1), (1, 1)), 7).await, 0);
 }
 
-async fn a_lock_has_one_owner_who_may_keep_it_or_give_it_back(cache: impl EntityCache) {
+async fn a_lock_has_one_owner_who_may_keep_it_or_give_it_back(cache: impl EntityCache + Clone) {
     let lock = async |token| cache.lock("post", lease(token)).await.expect("it answers");
     assert!(lock(1).await);
     assert!(!lock(2).await);
@@ -158,7 +158,7 @@ async fn a_lock_has_one_owner_who_may_keep_it_or_give_it_back(cache: impl Entity
     until("the lock has ended", tests::LIMIT, async || lock(1).await).await;
 }
 
-async fn many_entities_are_found_in_their_order(cache: impl EntityCache) {
+async fn many_entities_are_found_in_their_order(cache: impl EntityCache + Clone) {
     let ids: Vec<_> = (0..600_u64).map(EntityId::from).collect();
     let even: Vec<_> = ids.iter().copied().step_by(2).collect();
     let found = cache.read("post", &even, Post::FIELDS, lease(7)).await.expect("it can be read");
@@ -172,7 +172,7 @@ async fn many_entities_are_found_in_their_order(cache: impl EntityCache) {
     }
 }
 
-async fn counts_keep_all_of_their_digits(cache: impl EntityCache) {
+async fn counts_keep_all_of_their_digits(cache: impl EntityCache + Clone) {
     warm(&cache, (i64::MAX, 1), (i64::MIN, 1)).await;
     cache.update("post", &[change(1, "likes", i64::MAX - 1, 2)]).await.expect("it can be written");
     assert_eq!(look(&cache, 1, 8).await, EntityFound::Warm(vec![i64::MAX, i64::MAX - 1]));

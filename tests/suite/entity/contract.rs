@@ -1,9 +1,11 @@
 //! What every database promises, shown on every database.
 
-use counter_core::{
+use counter_core::entity::{
     Entity, EntityAddition, EntityBatch, EntityDatabase, EntityErrorKind, EntityId, EntityRow, EntityVerdict,
-    MariaDatabase, PostgresDatabase, SqliteDatabase, Versioned, WriterId, sqlx,
+    MariaDatabase, PostgresDatabase, SqliteDatabase, Versioned,
 };
+use counter_core::sqlx;
+use counter_core::visits::WriterId;
 use tests::{MariaDb, Postgres};
 
 use super::Post;

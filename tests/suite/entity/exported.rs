@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use counter_core::{Entities, EntityId, MemoryStore, SqliteDatabase};
+use counter_core::MemoryStore;
+use counter_core::entity::{Entities, EntityId, SqliteDatabase};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::Post;
@@ -18,7 +19,7 @@ fn operations_and_what_a_recount_found_are_exported_and_documented() {
     metrics::with_local_recorder(&exporter, || {
         runtime.block_on(async {
             let database = SqliteDatabase::in_memory().await.expect("there is memory");
-            let posts = Entities::<Post, _, _>::new(database, MemoryStore::new());
+            let posts = Entities::<Post, _>::new(database, MemoryStore::new());
             posts.increment(1, Post::Likes, i64::MAX).await.expect("it counts");
             posts.increment(1, Post::Likes, 1).await.expect_err("too much");
             posts.counts_of(1).await.expect("it can be read");

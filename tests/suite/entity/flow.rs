@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use counter_core::{
-    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MemoryStore, RedisStore, SqliteDatabase,
+use counter_core::MemoryStore;
+use counter_core::entity::{
+    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, SqliteDatabase,
 };
 use tests::{RedisServer, until};
 use tokio::task::JoinHandle;
@@ -16,32 +17,32 @@ use crate::support::store;
 
 const LIMIT: Duration = tests::LIMIT;
 
-type Posts<C> = Entities<Post, Gated<SqliteDatabase>, C>;
+type Posts = Entities<Post, Gated<SqliteDatabase>>;
 
-async fn posts<C: EntityCache>(cache: C) -> Posts<C> {
+async fn posts(cache: impl EntityCache) -> Posts {
     let database = SqliteDatabase::in_memory().await.expect("there is memory");
     patient(Gated::new(database), cache)
 }
 
 /// Waits for the cache however slow the machine is.
-fn patient<C: EntityCache>(database: Gated<SqliteDatabase>, cache: C) -> Posts<C> {
+fn patient(database: Gated<SqliteDatabase>, cache: impl EntityCache) -> Posts {
     Entities::builder(database, cache).cache_timeout(LIMIT).build()
 }
 
-async fn likes<C: EntityCache>(posts: &Posts<C>, id: u64) -> i64 {
+async fn likes(posts: &Posts, id: u64) -> i64 {
     posts.counts_of(id).await.expect("it can be read").of(Post::Likes)
 }
 
-async fn like<C: EntityCache>(posts: &Posts<C>, id: u64) -> i64 {
+async fn like(posts: &Posts, id: u64) -> i64 {
     posts.increment(id, Post::Likes, 1).await.expect("it counts")
 }
 
 /// How often the database was read.
-fn queries<C: EntityCache>(posts: &Posts<C>) -> u64 {
+fn queries(posts: &Posts) -> u64 {
     posts.database().gates.before_read.arrived()
 }
 
-fn reading<C: EntityCache>(posts: &Posts<C>, id: u64) -> JoinHandle<i64> {
+fn reading(posts: &Posts, id: u64) -> JoinHandle<i64> {
     let posts = posts.clone();
     tokio::spawn(async move { likes(&posts, id).await })
 }
@@ -83,8 +84,8 @@ async fn more_entities_than_one_call_may_ask_for_are_refused() {
 async fn a_stampede_on_a_cold_entity_makes_one_query_over_all_processes() {
     let server = RedisServer::start();
     let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
-    let one: Posts<RedisStore> = patient(database.clone(), store(&server.url()).await);
-    let other: Posts<RedisStore> = patient(database, store(&server.url()).await);
+    let one: Posts = patient(database.clone(), store(&server.url()).await);
+    let other: Posts = patient(database, store(&server.url()).await);
     let gate = &one.database().gates.before_read;
     for id in 1..=10 {
         one.database().increment("post", id.into(), "likes", 7).await.expect("it counts");
@@ -118,9 +119,10 @@ fn scripts(server: &RedisServer) -> u64 {
 
 #[tokio::test]
 async fn a_stampede_without_a_cache_makes_one_query_in_a_process() {
-    let posts = posts(Frail::new(MemoryStore::new())).await;
+    let cache = Frail::new(MemoryStore::new());
+    let posts = posts(cache.clone()).await;
     like(&posts, 1).await;
-    posts.cache().be_away(true);
+    cache.be_away(true);
     let gate = &posts.database().gates.before_read;
     gate.close();
     let readers: Vec<_> = (0..20).map(|_| reading(&posts, 1)).collect();

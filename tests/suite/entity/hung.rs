@@ -5,7 +5,8 @@ use std::error::Error;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use counter_core::{Entities, EntityErrorKind, EntityId, EntityLedger, MemoryStore, Recount, SqliteDatabase};
+use counter_core::MemoryStore;
+use counter_core::entity::{Entities, EntityErrorKind, EntityId, EntityLedger, Recount, SqliteDatabase};
 use tests::until;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -15,11 +16,12 @@ use super::stand::{Frail, Gated};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-type Posts = Entities<Post, Gated<SqliteDatabase>, Frail<MemoryStore>>;
+type Posts = Entities<Post, Gated<SqliteDatabase>>;
 
-async fn posts() -> Posts {
+async fn posts() -> (Posts, Frail<MemoryStore>) {
     let database = SqliteDatabase::in_memory().await.expect("there is memory");
-    Entities::new(Gated::new(database), Frail::new(MemoryStore::new()))
+    let cache = Frail::new(MemoryStore::new());
+    (Entities::new(Gated::new(database), cache.clone()), cache)
 }
 
 async fn likes(posts: &Posts) -> i64 {
@@ -29,20 +31,20 @@ async fn likes(posts: &Posts) -> i64 {
 
 #[tokio::test]
 async fn a_cache_that_never_answers_holds_up_no_read_and_no_change() {
-    let posts = posts().await;
+    let (posts, cache) = posts().await;
     assert_eq!(likes(&posts).await, 0);
-    posts.cache().be_hung(true);
+    cache.be_hung(true);
     for sum in 1..=100 {
         let counted = timeout(LIMIT, posts.increment(1, Post::Likes, 1)).await;
         assert_eq!(counted.expect("it does not wait for the cache").expect("it counts"), sum);
         assert_eq!(likes(&posts).await, sum);
     }
-    posts.cache().be_hung(false);
+    cache.be_hung(false);
     // Its copy is out of date, and is not believed.
-    let before = posts.cache().asked();
+    let before = cache.asked();
     let asked = async || {
         assert_eq!(likes(&posts).await, 100);
-        posts.cache().asked() > before
+        cache.asked() > before
     };
     until("it is asked again", LIMIT, asked).await;
     assert_eq!(likes(&posts).await, 100);
@@ -50,28 +52,28 @@ async fn a_cache_that_never_answers_holds_up_no_read_and_no_change() {
 
 #[tokio::test]
 async fn a_cache_that_never_answers_is_asked_by_few() {
-    let posts = posts().await;
-    posts.cache().be_hung(true);
+    let (posts, cache) = posts().await;
+    cache.be_hung(true);
     for _ in 0..500 {
         assert_eq!(likes(&posts).await, 0);
     }
     // Once a second: however slow this is, that is not each time.
-    assert!(posts.cache().asked() < 250, "{}", posts.cache().asked());
+    assert!(cache.asked() < 250, "{}", cache.asked());
 }
 
 #[tokio::test]
 async fn a_panic_of_database_or_cache_ends_no_flusher_and_counts_nothing_twice() {
-    let posts = posts().await;
+    let (posts, cache) = posts().await;
     let (additions, mut flusher) = posts.behind(10);
     let (stop, stopped) = oneshot::channel::<()>();
     posts.database().gates.panics.store(2, Ordering::SeqCst);
     let running = tokio::spawn(async move { flusher.run(async { drop(stopped.await) }).await });
     additions.add(1, Post::Likes, 1).expect("there is a place");
     until("it is written", LIMIT, async || additions.ledger().applied == 1).await;
-    posts.cache().panic(true);
+    cache.panic(true);
     additions.add(1, Post::Likes, 1).expect("there is a place");
     until("it is written", LIMIT, async || additions.ledger().applied == 2).await;
-    posts.cache().panic(false);
+    cache.panic(false);
     additions.add(1, Post::Likes, 1).expect("there is a place");
     drop(stop);
     running.await.expect("it does not panic").expect("nothing is left");
@@ -81,7 +83,7 @@ async fn a_panic_of_database_or_cache_ends_no_flusher_and_counts_nothing_twice()
 
 #[tokio::test]
 async fn a_recount_whose_source_panics_says_so_and_keeps_nobody_out() {
-    let posts = posts().await;
+    let (posts, _) = posts().await;
     posts.increment(1, Post::Likes, 1).await.expect("it counts");
     let error = posts.reconcile(&Truth(None), Duration::from_millis(1)).await.expect_err("it panics");
     assert_eq!(*error.kind(), EntityErrorKind::Panicked);

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use counter_core::{Entities, EntityCache, EntityDatabase, EntityId, MemoryStore, SqliteDatabase};
+use counter_core::MemoryStore;
+use counter_core::entity::{Entities, EntityCache, EntityDatabase, EntityId, SqliteDatabase};
 use proptest::prelude::*;
 
 use super::Post;
@@ -84,7 +85,8 @@ impl Model {
 async fn run(steps: Vec<Step>) {
     let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
     let memory = MemoryStore::new();
-    let posts = [0, 1].map(|_| Entities::<Post, _, _>::new(database.clone(), Frail::new(memory.clone())));
+    let caches = [0, 1].map(|_| Frail::new(memory.clone()));
+    let posts = caches.clone().map(|cache| Entities::<Post, _>::new(database.clone(), cache));
     let (additions, mut flusher) = posts[0].behind(100);
     let mut model = Model::default();
     let mut troubled = false;
@@ -146,15 +148,15 @@ async fn run(steps: Vec<Step>) {
             }
             Step::Evict { id } => memory.invalidate("post", &[id.into()]).await.expect("memory"),
             Step::Cache { instance, away, mute } => {
-                posts[instance].cache().be_away(away);
-                posts[instance].cache().be_mute(mute);
+                caches[instance].be_away(away);
+                caches[instance].be_mute(mute);
                 troubled |= away || mute;
             }
         }
     }
-    for posts in &posts {
-        posts.cache().be_away(false);
-        posts.cache().be_mute(false);
+    for cache in &caches {
+        cache.be_away(false);
+        cache.be_mute(false);
     }
     flusher.flush().await.expect("the database takes it");
     flusher.flush().await.expect("the database takes it");
@@ -164,8 +166,8 @@ async fn run(steps: Vec<Step>) {
 }
 
 /// When nothing goes on any more, cache, database and model are the same.
-async fn quiet<C: EntityCache>(
-    posts: &[Entities<Post, Gated<SqliteDatabase>, C>; 2],
+async fn quiet(
+    posts: &[Entities<Post, Gated<SqliteDatabase>>; 2],
     database: &Gated<SqliteDatabase>,
     model: &BTreeMap<u64, i64>,
 ) {

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use counter_core::{
-    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MariaDatabase, MemoryStore,
-    PostgresDatabase, RedisStore, SqliteDatabase, sqlx,
+use counter_core::entity::{
+    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MariaDatabase, PostgresDatabase,
+    SqliteDatabase,
 };
+use counter_core::{MemoryStore, sqlx};
 use tests::{MariaDb, Postgres, RedisServer, until};
 
 use super::Post;
@@ -17,17 +18,17 @@ use crate::support::store;
 
 const LIMIT: Duration = tests::LIMIT;
 
-async fn likes<D: EntityDatabase, C: EntityCache>(posts: &Entities<Post, D, C>, id: u64) -> i64 {
+async fn likes<D: EntityDatabase>(posts: &Entities<Post, D>, id: u64) -> i64 {
     posts.counts_of(id).await.expect("it can be read").of(Post::Likes)
 }
 
 /// Waits for the cache however slow the machine is.
-fn patient<D: EntityDatabase, C: EntityCache>(database: D, cache: C) -> Entities<Post, D, C> {
+fn patient<D: EntityDatabase>(database: D, cache: impl EntityCache) -> Entities<Post, D> {
     Entities::builder(database, cache).cache_timeout(LIMIT).build()
 }
 
 /// Recounts, of a truth of so many likes for the only post.
-async fn recount<D: EntityDatabase, C: EntityCache>(posts: &Entities<Post, D, C>, likes: i64) -> (u64, u64) {
+async fn recount<D: EntityDatabase>(posts: &Entities<Post, D>, likes: i64) -> (u64, u64) {
     let truth = async |field: Post, ids: Vec<EntityId>| {
         let count = if field == Post::Likes { likes } else { 0 };
         Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, count)).collect::<HashMap<_, _>>())
@@ -41,8 +42,8 @@ async fn a_cache_that_dies_between_the_two_writes_costs_no_increment_and_leaves_
  {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
-    let writer: Entities<Post, _, RedisStore> = patient(database.clone(), store(&server.url()).await);
-    let other: Entities<Post, _, RedisStore> = patient(database.clone(), store(&server.url()).await);
+    let writer: Entities<Post, _> = patient(database.clone(), store(&server.url()).await);
+    let other: Entities<Post, _> = patient(database.clone(), store(&server.url()).await);
     assert_eq!(likes(&writer, 1).await, 0);
     database.gates.after_write.close();
     let dies = async {
@@ -65,10 +66,11 @@ async fn a_cache_that_dies_between_the_two_writes_costs_no_increment_and_leaves_
 async fn a_copy_of_which_one_who_died_told_nobody_is_out_of_date_until_a_recount_reports_it() {
     let (database, memory) =
         (SqliteDatabase::in_memory().await.expect("there is memory"), MemoryStore::new());
-    let writer: Entities<Post, _, _> = Entities::new(database.clone(), Frail::new(memory.clone()));
-    let other: Entities<Post, _, _> = Entities::new(database, memory);
+    let cache = Frail::new(memory.clone());
+    let writer: Entities<Post, _> = Entities::new(database.clone(), cache.clone());
+    let other: Entities<Post, _> = Entities::new(database, memory);
     assert_eq!(likes(&other, 1).await, 0);
-    writer.cache().be_away(true);
+    cache.be_away(true);
     assert_eq!(writer.increment(1, Post::Likes, 1).await.expect("it counts"), 1);
     drop(writer);
     assert_eq!(likes(&other, 1).await, 0);
@@ -76,15 +78,15 @@ async fn a_copy_of_which_one_who_died_told_nobody_is_out_of_date_until_a_recount
     assert_eq!(likes(&other, 1).await, 1);
 }
 
-fn lease() -> counter_core::EntityLease {
-    counter_core::EntityLease { token: 1, lives: Duration::from_secs(1) }
+fn lease() -> counter_core::entity::EntityLease {
+    counter_core::entity::EntityLease { token: 1, lives: Duration::from_secs(1) }
 }
 
 #[tokio::test]
 async fn what_the_one_who_wrote_owes_is_removed_before_he_asks_again() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let database = SqliteDatabase::in_memory().await.expect("there is memory");
-    let posts: Entities<Post, _, RedisStore> = patient(database, store(&server.url()).await);
+    let posts: Entities<Post, _> = patient(database, store(&server.url()).await);
     assert_eq!(likes(&posts, 1).await, 0);
     server.kill();
     assert_eq!(posts.increment(1, Post::Likes, 1).await.expect("it counts"), 1);
@@ -98,7 +100,7 @@ async fn what_the_one_who_wrote_owes_is_removed_before_he_asks_again() {
 
 /// Increments until the database is gone and back: what was answered is there, and what was not may be.
 async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut restart: impl FnMut()) {
-    let posts: Entities<Post, D, _> = Entities::new(database, MemoryStore::new());
+    let posts: Entities<Post, D> = Entities::new(database, MemoryStore::new());
     let (mut counted, mut unconfirmed) = (0, 0);
     let like = async |counted: &mut i64, unconfirmed: &mut i64| match posts.increment(1, Post::Likes, 1).await
     {

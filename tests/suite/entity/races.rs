@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use counter_core::{
+use counter_core::MemoryStore;
+use counter_core::entity::{
     Entity, EntityCache, EntityCopy, EntityDatabase, EntityFound, EntityId, EntityLease, EntityRow,
-    MemoryStore, SqliteDatabase,
+    SqliteDatabase,
 };
 use tests::RedisServer;
 

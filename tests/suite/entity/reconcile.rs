@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use counter_core::{
-    Drift, Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MemoryStore, Recount,
-    SqliteDatabase,
+use counter_core::MemoryStore;
+use counter_core::entity::{
+    Drift, Entities, EntityDatabase, EntityErrorKind, EntityId, Recount, SqliteDatabase,
 };
 use tests::until;
 
@@ -18,7 +18,7 @@ use super::stand::Gated;
 const LIMIT: Duration = tests::LIMIT;
 const SETTLE: Duration = Duration::from_millis(1);
 
-type Posts = Entities<Post, Gated<SqliteDatabase>, MemoryStore>;
+type Posts = Entities<Post, Gated<SqliteDatabase>>;
 
 async fn posts() -> Posts {
     let database = SqliteDatabase::in_memory().await.expect("there is memory");

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use counter_core::{
+use counter_core::entity::{
     EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError, EntityErrorKind, EntityFound,
-    EntityId, EntityLease, EntityRow, EntityVerdict, Error, ErrorKind, Versioned,
+    EntityId, EntityLease, EntityRow, EntityVerdict, Versioned,
 };
+use counter_core::stores::BoxFuture;
+use counter_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
 /// Where those who come wait while it is closed.
@@ -198,42 +200,46 @@ impl<C> Frail<C> {
 }
 
 impl<C: EntityCache> EntityCache for Frail<C> {
-    async fn read(
-        &self,
+    fn read<'a>(
+        &'a self,
         kind: &'static str,
-        ids: &[EntityId],
+        ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> Result<Vec<EntityFound>, Error> {
-        self.through(self.inner.read(kind, ids, fields, lease)).await
+    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>> {
+        Box::pin(async move { self.through(self.inner.read(kind, ids, fields, lease)).await })
     }
 
-    async fn store(
-        &self,
+    fn store<'a>(
+        &'a self,
         kind: &'static str,
-        copies: &[EntityCopy],
+        copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> Result<u64, Error> {
-        self.through(self.inner.store(kind, copies, lease)).await
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move { self.through(self.inner.store(kind, copies, lease)).await })
     }
 
-    async fn update(&self, kind: &'static str, changes: &[EntityRow]) -> Result<(), Error> {
-        self.through(self.inner.update(kind, changes)).await
+    fn update<'a>(
+        &'a self,
+        kind: &'static str,
+        changes: &'a [EntityRow],
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.through(self.inner.update(kind, changes)).await })
     }
 
-    async fn audit(&self, kind: &'static str, rows: &[EntityRow]) -> Result<u64, Error> {
-        self.through(self.inner.audit(kind, rows)).await
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move { self.through(self.inner.audit(kind, rows)).await })
     }
 
-    async fn invalidate(&self, kind: &'static str, ids: &[EntityId]) -> Result<(), Error> {
-        self.through(self.inner.invalidate(kind, ids)).await
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.through(self.inner.invalidate(kind, ids)).await })
     }
 
-    async fn lock(&self, kind: &'static str, lease: EntityLease) -> Result<bool, Error> {
-        self.through(self.inner.lock(kind, lease)).await
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move { self.through(self.inner.lock(kind, lease)).await })
     }
 
-    async fn unlock(&self, kind: &'static str, lease: EntityLease) -> Result<(), Error> {
-        self.through(self.inner.unlock(kind, lease)).await
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.through(self.inner.unlock(kind, lease)).await })
     }
 }

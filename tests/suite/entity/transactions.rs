@@ -4,10 +4,11 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use counter_core::{
-    Entities, EntityAddition, EntityBatch, EntityDatabase, EntityVerdict, MemoryStore, SqliteDatabase,
-    WriterId, sqlx,
+use counter_core::entity::{
+    Entities, EntityAddition, EntityBatch, EntityDatabase, EntityVerdict, SqliteDatabase,
 };
+use counter_core::visits::WriterId;
+use counter_core::{MemoryStore, sqlx};
 use tests::{MariaDb, Postgres, until};
 use tokio::time::timeout;
 
@@ -19,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A macro, since only the drivers know what a connection of theirs is.
 macro_rules! check {
     ($database:expr) => {
-        let posts = Entities::<Post, _, _>::new($database, MemoryStore::new());
+        let posts = Entities::<Post, _>::new($database, MemoryStore::new());
         let pool = posts.database().pool().clone();
         sqlx::query("CREATE TABLE own_rows (member INT)").execute(&pool).await.expect("a table");
         let write = async |commit: bool| {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use counter_core::{
-    AdaptiveUniqueCounter, Contents, Distinct, Error, ErrorKind, ExcludingCounter, RedisStore, UniqueCounter,
-    UniqueKey, UniqueKind, UniqueStore,
+use counter_core::unique::{
+    AdaptiveUniqueCounter, Contents, Distinct, ExcludingCounter, UniqueCounter, UniqueKey, UniqueKind,
+    UniqueStore,
 };
+use counter_core::{Error, ErrorKind, RedisStore};
 use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
 
@@ -83,7 +84,7 @@ async fn a_set_where_registers_belong_is_not_turned_into_them() {
     }
 }
 
-async fn adaptive_of_registers(store: &RedisStore) -> AdaptiveUniqueCounter<RedisStore> {
+async fn adaptive_of_registers(store: &RedisStore) -> AdaptiveUniqueCounter {
     let adaptive = adaptive(store, "registers", 1);
     include(&adaptive, 0..10).await;
     adaptive

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
-use counter_core::{
-    AdaptiveUniqueCounter, Distinct, ExcludingCounter, HllUniqueCounter, Included, MemoryStore,
-    SetUniqueCounter, Sketch, UniqueCounter, UniqueStore,
+use counter_core::MemoryStore;
+use counter_core::sketch::Sketch;
+use counter_core::unique::{
+    AdaptiveUniqueCounter, Distinct, ExcludingCounter, HllUniqueCounter, Included, SetUniqueCounter,
+    UniqueCounter, UniqueStore,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -41,14 +43,14 @@ struct Model {
     registers: Option<Sketch>,
 }
 
-struct Counters<S> {
-    set: SetUniqueCounter<S>,
-    hll: HllUniqueCounter<S>,
-    adaptive: AdaptiveUniqueCounter<S>,
+struct Counters {
+    set: SetUniqueCounter,
+    hll: HllUniqueCounter,
+    adaptive: AdaptiveUniqueCounter,
 }
 
-impl<S: UniqueStore> Counters<S> {
-    fn over(store: &S) -> Self {
+impl Counters {
+    fn over(store: &(impl UniqueStore + Clone)) -> Self {
         let [set_of, hll_of, adaptive_of] = ["a", "b", "c"];
         Self {
             set: set(store, set_of),
@@ -110,7 +112,7 @@ impl Model {
     fn counts(&self) -> [Distinct; 3] {
         let estimated = |sketch: &Sketch| {
             let items = sketch.estimate();
-            Distinct::Estimated { items, standard_error: counter_core::STANDARD_ERROR * items as f64 }
+            Distinct::Estimated { items, standard_error: counter_core::sketch::STANDARD_ERROR * items as f64 }
         };
         let exact = Distinct::Exact(self.items.len() as u64);
         [
@@ -121,7 +123,7 @@ impl Model {
     }
 }
 
-async fn compare(store: &impl UniqueStore, operations: Vec<Operation>) {
+async fn compare(store: &(impl UniqueStore + Clone), operations: Vec<Operation>) {
     let (counters, mut model) = (Counters::over(store), Model::default());
     counters.forget().await;
     for operation in operations {
@@ -142,7 +144,7 @@ async fn compare(store: &impl UniqueStore, operations: Vec<Operation>) {
     }
 }
 
-fn check<S: UniqueStore>(cases: u32, store: impl Future<Output = S>) {
+fn check(cases: u32, store: impl Future<Output = impl UniqueStore + Clone>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -1,8 +1,8 @@
 //! Unique counters of several nodes of a cluster.
 
-use counter_core::{
-    CounterName, Distinct, HllUniqueCounter, RedisStore, SetUniqueCounter, Shards, Store, UniqueCounter,
-};
+use counter_core::stores::Shards;
+use counter_core::unique::{Distinct, HllUniqueCounter, SetUniqueCounter, UniqueCounter};
+use counter_core::{CounterName, RedisStore, Store};
 use tests::cluster::RedisCluster;
 use tests::until;
 

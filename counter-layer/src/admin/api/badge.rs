@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::response::Response;
-use counter_core::{CounterName, Grid, Stats, Store, Timestamp};
+use counter_core::time::Grid;
+use counter_core::{CounterName, Stats, Timestamp};
 
 use super::caching;
 use super::parameter::{Asked, Counter, HasGrid, Label, OptionalPrecision, Range, UsualPrecision, usual};
@@ -17,8 +18,8 @@ use crate::closure::Closure;
 
 /// The statistics, and the counters of which there are pictures.
 #[derive(Clone)]
-pub(crate) struct Pictures<S> {
-    stats: Stats<S>,
+pub(crate) struct Pictures {
+    stats: Stats,
     shown: Arc<Closure<ShownFn>>,
 }
 
@@ -34,15 +35,15 @@ const CHARACTER: usize = 7;
 const WIDTH: u16 = 160;
 const HEIGHT: u16 = 32;
 
-impl<S: Store> HasGrid for Pictures<S> {
+impl HasGrid for Pictures {
     fn grid(&self) -> &Grid {
         self.stats.grid()
     }
 }
 
-impl<S: Store> Pictures<S> {
+impl Pictures {
     /// Pictures of the counters that `shown` accepts.
-    pub(crate) fn new(stats: Stats<S>, shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(stats: Stats, shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
         Self { stats, shown: Arc::new(Closure::new("pictures", shown)) }
     }
 
@@ -53,22 +54,22 @@ impl<S: Store> Pictures<S> {
     }
 }
 
-pub(crate) fn routes<S: Store>(pictures: &Pictures<S>) -> [Route; 2] {
+pub(crate) fn routes(pictures: &Pictures) -> [Route; 2] {
     let summary = "The lifetime total of a counter, or its total over a range, as a small picture";
-    let badge = Route::get("/badge.svg", summary, pictures.clone(), badge::<S>)
+    let badge = Route::get("/badge.svg", summary, pictures.clone(), badge)
         .text(SVG, "A badge")
         .cached()
         .most("At most 10,000 buckets.");
     let summary = "The samples of a counter as a small line";
-    let sparkline = Route::get("/sparkline.svg", summary, pictures.clone(), sparkline::<S>)
+    let sparkline = Route::get("/sparkline.svg", summary, pictures.clone(), sparkline)
         .text(SVG, "A line")
         .cached()
         .most("At most 1,000 buckets.");
     [badge, sparkline]
 }
 
-async fn badge<S: Store>(
-    asked: Asked<Pictures<S>, (Counter, OptionalPrecision, Range, Label)>,
+async fn badge(
+    asked: Asked<Pictures, (Counter, OptionalPrecision, Range, Label)>,
 ) -> Result<Response, Problem> {
     let Asked { state: pictures, headers, .. } = asked;
     let (Counter(counter), OptionalPrecision(kept), range, Label(label)) = asked.parameters;
@@ -83,7 +84,7 @@ async fn badge<S: Store>(
         total
     } else {
         let kept = kept.unwrap_or_else(|| usual(&stats.grid().counts));
-        let range = range.buckets(kept, Stats::<S>::MAX_BUCKETS, Timestamp::now())?.range;
+        let range = range.buckets(kept, Stats::MAX_BUCKETS, Timestamp::now())?.range;
         let series = read::series(stats, &counter, kept.precision, range).await?;
         series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?
     };
@@ -91,9 +92,7 @@ async fn badge<S: Store>(
     Ok(caching::respond(&headers, Some(KEPT), SVG, drawn))
 }
 
-async fn sparkline<S: Store>(
-    asked: Asked<Pictures<S>, (Counter, UsualPrecision, Range)>,
-) -> Result<Response, Problem> {
+async fn sparkline(asked: Asked<Pictures, (Counter, UsualPrecision, Range)>) -> Result<Response, Problem> {
     let Asked { state: pictures, headers, .. } = asked;
     let (Counter(counter), UsualPrecision(kept), range) = asked.parameters;
     pictures.check(&counter)?;

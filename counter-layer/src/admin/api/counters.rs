@@ -1,5 +1,5 @@
 use axum::Json;
-use counter_core::{Error, Stats, Store};
+use counter_core::{Error, Stats};
 use http::StatusCode;
 
 use super::parameter::{After, Asked, Counter, Limit};
@@ -9,20 +9,17 @@ use crate::admin::problem::Problem;
 
 const PATH: &str = "/api/counters";
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
-    Route::get(PATH, "A page of the known counters, by name", stats.clone(), counters::<S>).json::<Counters>()
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get(PATH, "A page of the known counters, by name", stats.clone(), counters).json::<Counters>()
 }
 
-pub(crate) fn forget_route<S: Store>(stats: &Stats<S>) -> Route {
+pub(crate) fn forget_route(stats: &Stats) -> Route {
     let summary = "Forgets a counter: samples, visitors and lifetime total";
-    Route::delete(PATH, summary, stats.clone(), forget::<S>).answer("204", Answer::Nothing)
+    Route::delete(PATH, summary, stats.clone(), forget).answer("204", Answer::Nothing)
 }
 
-async fn counters<S: Store>(
-    Asked { state: stats, parameters: (After(after), Limit(limit)), .. }: Asked<
-        Stats<S>,
-        (After, Limit<100>),
-    >,
+async fn counters(
+    Asked { state: stats, parameters: (After(after), Limit(limit)), .. }: Asked<Stats, (After, Limit<100>)>,
 ) -> Result<Json<Counters>, Problem> {
     let failed = |error: Error| Problem::of(&error, &stats);
     let known = stats.known(after.as_ref(), limit).await.map_err(failed)?;
@@ -41,8 +38,8 @@ async fn counters<S: Store>(
 }
 
 /// A client that asks twice, as after an answer that was lost, is not told that there was nothing to forget.
-async fn forget<S: Store>(
-    Asked { state: stats, parameters: (Counter(counter),), .. }: Asked<Stats<S>, (Counter,)>,
+async fn forget(
+    Asked { state: stats, parameters: (Counter(counter),), .. }: Asked<Stats, (Counter,)>,
 ) -> Result<StatusCode, Problem> {
     stats.forget(&counter).await.map_err(|error| Problem::of(&error, &stats))?;
     tracing::info!(%counter, "a counter was forgotten");

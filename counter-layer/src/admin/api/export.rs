@@ -6,7 +6,7 @@ use std::ops;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Store, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::Serialize;
@@ -28,8 +28,8 @@ pub(crate) struct Line<'a> {
 }
 
 /// The pages that are still to be read.
-struct Pages<S> {
-    stats: Stats<S>,
+struct Pages {
+    stats: Stats,
     precision: Precision,
     range: ops::Range<Timestamp>,
     format: Format,
@@ -48,20 +48,20 @@ enum Left {
 const SAMPLES: u64 = 20_000;
 const COUNTERS: u64 = 100;
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
+pub(crate) fn route(stats: &Stats) -> Route {
     let summary = "The samples of all counters, or of those that are named, as a file";
-    Route::get("/api/export", summary, stats.clone(), export::<S>)
+    Route::get("/api/export", summary, stats.clone(), export)
         .answer("200", Answer::File)
         .schema::<Line<'_>>()
         .most("At most 10,000 buckets of each counter.")
 }
 
-async fn export<S: Store>(
-    asked: Asked<Stats<S>, (AnyCounters, KeptPrecision, Range, FileFormat)>,
+async fn export(
+    asked: Asked<Stats, (AnyCounters, KeptPrecision, Range, FileFormat)>,
 ) -> Result<Response, Problem> {
     let Asked { state: stats, parameters, .. } = asked;
     let (AnyCounters(named), KeptPrecision(kept), range, FileFormat(format)) = parameters;
-    let (precision, most) = (kept.precision, Stats::<S>::MAX_BUCKETS);
+    let (precision, most) = (kept.precision, Stats::MAX_BUCKETS);
     let range = range.buckets(kept, most, Timestamp::now())?.range;
     let seconds = range.end.as_unix() - range.start.as_unix();
     let buckets = seconds.div_ceil(precision.as_seconds().into());
@@ -93,7 +93,7 @@ async fn export<S: Store>(
     Ok((headers, Body::from_stream(stream::iter(begin).chain(rest))).into_response())
 }
 
-impl<S: Store> Pages<S> {
+impl Pages {
     /// The lines of the next counters that have some; `None` after the last.
     async fn next(&mut self) -> Result<Option<String>, Error> {
         loop {

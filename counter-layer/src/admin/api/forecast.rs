@@ -1,5 +1,6 @@
 use axum::Json;
-use counter_core::{ForecastError, Method, Stats, Store, Timestamp};
+use counter_core::forecast::{ForecastError, Method};
+use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 
 use super::parameter::{Asked, Counter, Horizon, KeptPrecision, LAG};
@@ -51,15 +52,15 @@ struct Backtest {
 /// Buckets that are forecast unless another number is asked for.
 const HORIZON: usize = 12;
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
-    Route::get("/api/forecast", "What a counter is expected to count", stats.clone(), forecast::<S>)
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get("/api/forecast", "What a counter is expected to count", stats.clone(), forecast)
         .json::<Forecast>()
         .most("The horizon is at most half of the history, which has 20 buckets or more.")
         .refusal("422", "The history is too short, or the horizon too far for it")
 }
 
-async fn forecast<S: Store>(
-    asked: Asked<Stats<S>, (Counter, KeptPrecision, Horizon<HORIZON>)>,
+async fn forecast(
+    asked: Asked<Stats, (Counter, KeptPrecision, Horizon<HORIZON>)>,
 ) -> Result<Json<Forecast>, Problem> {
     let Asked { state: stats, parameters, .. } = asked;
     let (Counter(counter), KeptPrecision(kept), Horizon(horizon)) = parameters;
@@ -72,7 +73,7 @@ async fn forecast<S: Store>(
             return Err(Problem::no_forecast(&refused));
         }
     };
-    let point = |point: counter_core::Point| Point {
+    let point = |point: counter_core::forecast::Point| Point {
         start: point.start.as_unix(),
         expected: point.expected,
         lower: point.lower,

@@ -1,5 +1,5 @@
 use axum::Json;
-use counter_core::{Stats, Store};
+use counter_core::Stats;
 
 use super::parameter::{Asked, Counters};
 use super::read;
@@ -7,13 +7,13 @@ use super::response::{Lifetime, Lifetimes, Unreadable};
 use super::route::Route;
 use crate::admin::problem::Problem;
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
-    Route::get("/api/lifetimes", "Everything that counters ever counted", stats.clone(), lifetimes::<S>)
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get("/api/lifetimes", "Everything that counters ever counted", stats.clone(), lifetimes)
         .json::<Lifetimes>()
 }
 
-async fn lifetimes<S: Store>(
-    Asked { state: stats, parameters: (Counters(counters),), .. }: Asked<Stats<S>, (Counters,)>,
+async fn lifetimes(
+    Asked { state: stats, parameters: (Counters(counters),), .. }: Asked<Stats, (Counters,)>,
 ) -> Result<Json<Lifetimes>, Problem> {
     let totals = stats.lifetimes_of_each(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
     let (mut lifetimes, mut unreadable) = (Vec::new(), Vec::new());

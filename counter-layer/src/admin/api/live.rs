@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use counter_core::{Grid, Retention, Stats, Store, Timestamp, Unreadable};
+use counter_core::time::{Grid, Retention};
+use counter_core::visits::Unreadable;
+use counter_core::{Stats, Timestamp};
 use futures_util::{StreamExt, stream};
 use http::HeaderValue;
 use http::header::HeaderName;
@@ -33,16 +35,16 @@ use crate::admin::status::Standing;
 
 /// The statistics, their listeners' permits, and what these follow.
 #[derive(Clone, Debug)]
-pub(crate) struct Live<S> {
-    stats: Stats<S>,
+pub(crate) struct Live {
+    stats: Stats,
     places: Arc<Semaphore>,
-    feeds: Arc<Feeds<S>>,
+    feeds: Arc<Feeds>,
     options: Options,
 }
 
-struct Listener<S> {
-    stats: Stats<S>,
-    feed: Arc<Feed<S>>,
+struct Listener {
+    stats: Stats,
+    feed: Arc<Feed>,
     /// The state of each counter of the feed that was sent.
     sent: Vec<Sent>,
     /// Less is followed than is kept.
@@ -76,31 +78,29 @@ const SAMPLES: u32 = 20_000;
 /// Proxies that collect an answer before they pass it on are asked not to.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-impl<S: Store> Live<S> {
-    pub(crate) fn new(stats: Stats<S>, options: Options) -> Self {
+impl Live {
+    pub(crate) fn new(stats: Stats, options: Options) -> Self {
         let places = options.listeners.min(Semaphore::MAX_PERMITS);
         Self { stats, places: Arc::new(Semaphore::new(places)), feeds: Arc::new(Feeds::new()), options }
     }
 }
 
-impl<S: Store> HasGrid for Live<S> {
+impl HasGrid for Live {
     fn grid(&self) -> &Grid {
         self.stats.grid()
     }
 }
 
-pub(crate) fn route<S: Store>(live: Live<S>) -> Route {
+pub(crate) fn route(live: Live) -> Route {
     let events = "Events `series` with a Series, `status` with a Standing, and `trouble` with a Problem";
-    Route::get("/api/live", "Samples as they change, ledger and health", live, listen::<S>)
+    Route::get("/api/live", "Samples as they change, ledger and health", live, listen)
         .text("text/event-stream", events)
         .schema::<Series>()
         .schema::<Standing>()
         .most("Of more than 20,000 samples of all counters together, the latest are followed.")
 }
 
-async fn listen<S: Store>(
-    asked: Asked<Live<S>, (Counters, KeptPrecision, LastEventId)>,
-) -> Result<Response, Problem> {
+async fn listen(asked: Asked<Live, (Counters, KeptPrecision, LastEventId)>) -> Result<Response, Problem> {
     let Asked { state: live, parameters, .. } = asked;
     let (Counters(mut counters), KeptPrecision(kept), LastEventId(since)) = parameters;
     counters.sort();
@@ -133,7 +133,7 @@ async fn listen<S: Store>(
     Ok(response)
 }
 
-impl<S: Store> Listener<S> {
+impl Listener {
     async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.waiting.pop_front() {

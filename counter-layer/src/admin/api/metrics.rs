@@ -3,7 +3,8 @@
 use std::fmt::{Display, Write};
 
 use axum::response::{IntoResponse, Response};
-use counter_core::{Error, Health, Ledger, Stats, Store, Unreadable};
+use counter_core::visits::Unreadable;
+use counter_core::{Error, Health, Ledger, Stats};
 use http::header::CONTENT_TYPE;
 
 use super::parameter::Asked;
@@ -12,8 +13,8 @@ use crate::admin::access::Access;
 
 /// The source of the answer to a scrape.
 #[derive(Clone, Debug)]
-pub(crate) struct Source<S> {
-    pub(crate) stats: Stats<S>,
+pub(crate) struct Source {
+    pub(crate) stats: Stats,
     pub(crate) access: Access,
 }
 
@@ -30,12 +31,12 @@ const NAMED: usize = 20;
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
-pub(crate) fn route<S: Store>(source: Source<S>) -> Route {
-    Route::get("/metrics", "Ledger, health and lifetimes for Prometheus", source, metrics::<S>)
+pub(crate) fn route(source: Source) -> Route {
+    Route::get("/metrics", "Ledger, health and lifetimes for Prometheus", source, metrics)
         .text("text/plain", "Text format 0.0.4")
 }
 
-async fn metrics<S: Store>(Asked { state: source, .. }: Asked<Source<S>, ()>) -> Response {
+async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
     let Source { stats, access } = source;
     let mut page = Page::default();
     page.process(&stats.ledger(), &stats.health());
@@ -67,7 +68,7 @@ struct Lifetimes {
     unreadable: Vec<Unreadable>,
 }
 
-async fn lifetimes<S: Store>(stats: &Stats<S>) -> Result<Lifetimes, Error> {
+async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
     let page = stats.known(None, COUNTERS).await?;
     let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
     let totals = stats.lifetimes_of_each(&names).await?;

@@ -1,7 +1,8 @@
 //! The description of the routes. Its schemas are those of the very types that are sent.
 
 use axum::response::Response;
-use counter_core::{Grid, Stats, Store};
+use counter_core::Stats;
+use counter_core::time::Grid;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
@@ -24,14 +25,14 @@ pub(crate) fn add_schema<T: ToSchema>(all: &mut Schemas) {
     all.push((T::name().into_owned(), T::schema()));
 }
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>, catalog: &Catalog) -> Route {
-    Route::get(PATH, "This description", (stats.clone(), catalog.clone()), openapi::<S>)
+pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
+    Route::get(PATH, "This description", (stats.clone(), catalog.clone()), openapi)
         .text("application/json", "OpenAPI 3.1")
         .cached()
 }
 
-async fn openapi<S: Store>(
-    Asked { state: (stats, catalog), uri, headers, .. }: Asked<(Stats<S>, Catalog), ()>,
+async fn openapi(
+    Asked { state: (stats, catalog), uri, headers, .. }: Asked<(Stats, Catalog), ()>,
 ) -> Response {
     let mount = uri.path().strip_suffix(PATH).unwrap_or_default();
     caching::answer(&headers, None, &describe(mount, catalog.descriptions(), stats.grid()))

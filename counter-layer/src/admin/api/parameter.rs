@@ -7,7 +7,7 @@ mod numbers;
 mod time;
 
 use axum::extract::{FromRequestParts, OriginalUri};
-use counter_core::Grid;
+use counter_core::time::Grid;
 use http::request::Parts;
 use http::{HeaderMap, Uri};
 use serde_json::Value;

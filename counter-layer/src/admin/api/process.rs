@@ -2,28 +2,28 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use counter_core::{Stats, Store};
+use counter_core::Stats;
 use http::StatusCode;
 
 use super::parameter::Asked;
 use super::route::Route;
 use crate::admin::status::{Health, Ledger};
 
-pub(crate) fn ledger_route<S: Store>(stats: &Stats<S>) -> Route {
+pub(crate) fn ledger_route(stats: &Stats) -> Route {
     let summary = "What happened to everything this process has seen";
-    Route::get("/api/ledger", summary, stats.clone(), ledger::<S>).json::<Ledger>()
+    Route::get("/api/ledger", summary, stats.clone(), ledger).json::<Ledger>()
 }
 
-pub(crate) fn health_route<S: Store>(stats: &Stats<S>) -> Route {
+pub(crate) fn health_route(stats: &Stats) -> Route {
     let summary = "How this process's way to the store is doing";
-    Route::get("/api/health", summary, stats.clone(), health::<S>).json::<Health>().json_with::<Health>("503")
+    Route::get("/api/health", summary, stats.clone(), health).json::<Health>().json_with::<Health>("503")
 }
 
-async fn ledger<S: Store>(Asked { state: stats, .. }: Asked<Stats<S>, ()>) -> Json<Ledger> {
+async fn ledger(Asked { state: stats, .. }: Asked<Stats, ()>) -> Json<Ledger> {
     Json(stats.ledger().into())
 }
 
-async fn health<S: Store>(Asked { state: stats, .. }: Asked<Stats<S>, ()>) -> Response {
+async fn health(Asked { state: stats, .. }: Asked<Stats, ()>) -> Response {
     let health = stats.health();
     let status = if health.is_well() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(Health::from(health))).into_response()

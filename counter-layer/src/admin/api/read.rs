@@ -2,20 +2,21 @@
 
 use std::ops::Range;
 
-use counter_core::{CounterName, ErrorKind, Grid, Precision, Stats, Store, Timestamp};
+use counter_core::time::Grid;
+use counter_core::{CounterName, ErrorKind, Precision, Stats, Timestamp};
 
 use super::parameter::HasGrid;
 use crate::admin::problem::Problem;
 
-impl<S: Store> HasGrid for Stats<S> {
+impl HasGrid for Stats {
     fn grid(&self) -> &Grid {
         Self::grid(self)
     }
 }
 
 /// Reads the samples of a counter, which has to be known.
-pub(crate) async fn series<S: Store>(
-    stats: &Stats<S>,
+pub(crate) async fn series(
+    stats: &Stats,
     counter: &CounterName,
     precision: Precision,
     range: Range<Timestamp>,
@@ -29,7 +30,7 @@ pub(crate) async fn series<S: Store>(
 }
 
 /// Refuses a counter that is not known.
-pub(crate) async fn known<S: Store>(stats: &Stats<S>, counter: &CounterName) -> Result<(), Problem> {
+pub(crate) async fn known(stats: &Stats, counter: &CounterName) -> Result<(), Problem> {
     match stats.knows(counter).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Problem::unknown_counter(counter)),

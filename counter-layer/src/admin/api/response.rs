@@ -161,7 +161,11 @@ impl Series {
     }
 
     /// Creates a series of a counter whose key holds something else.
-    pub(crate) fn unreadable(counter: &CounterName, precision: u32, why: counter_core::Unreadable) -> Self {
+    pub(crate) fn unreadable(
+        counter: &CounterName,
+        precision: u32,
+        why: counter_core::visits::Unreadable,
+    ) -> Self {
         Self {
             counter: counter.to_string(),
             precision,
@@ -177,7 +181,7 @@ const NAMED: usize = 100;
 
 impl Unreadable {
     /// Each key once, and 100 at most.
-    pub(crate) fn list(all: impl IntoIterator<Item = counter_core::Unreadable>) -> Vec<Self> {
+    pub(crate) fn list(all: impl IntoIterator<Item = counter_core::visits::Unreadable>) -> Vec<Self> {
         let mut list: Vec<_> = all.into_iter().map(Self::from).collect();
         list.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
         list.dedup();
@@ -186,9 +190,9 @@ impl Unreadable {
     }
 }
 
-impl From<counter_core::Unreadable> for Unreadable {
-    fn from(unreadable: counter_core::Unreadable) -> Self {
-        let counter_core::Unreadable { key, reason, buckets, .. } = unreadable;
+impl From<counter_core::visits::Unreadable> for Unreadable {
+    fn from(unreadable: counter_core::visits::Unreadable) -> Self {
+        let counter_core::visits::Unreadable { key, reason, buckets, .. } = unreadable;
         Self { key, reason, buckets: buckets.into_iter().map(counter_core::Timestamp::as_unix).collect() }
     }
 }

@@ -1,6 +1,6 @@
 //! The list of all routes of the admin router, in the order of the index.
 
-use counter_core::{Stats, Store};
+use counter_core::Stats;
 
 use super::badge::{self, Pictures};
 use super::live::{self, Live};
@@ -11,37 +11,36 @@ use crate::admin::access::Access;
 use crate::admin::options::Options;
 
 /// The routes, of which `first` answers at the root.
-pub(crate) fn routes<S: Store>(
+pub(crate) fn routes(
     first: Route,
-    stats: &Stats<S>,
+    stats: Stats,
     access: &Access,
     options: Options,
     catalog: &Catalog,
 ) -> Vec<Route> {
     let live = Live::new(stats.clone(), options);
-    let source = Source { stats: stats.clone(), access: access.clone() };
     let pictures = Pictures::new(stats.clone(), |_| true);
     let mut routes = vec![
         first,
         index::route(catalog),
-        counters::route(stats),
-        counters::forget_route(stats),
-        series::route(stats),
-        total::route(stats),
-        lifetimes::route(stats),
-        top::route(stats),
-        uniques::route(stats),
+        counters::route(&stats),
+        counters::forget_route(&stats),
+        series::route(&stats),
+        total::route(&stats),
+        lifetimes::route(&stats),
+        top::route(&stats),
+        uniques::route(&stats),
         #[cfg(feature = "forecast")]
-        super::forecast::route(stats),
+        super::forecast::route(&stats),
         live::route(live),
-        process::ledger_route(stats),
-        process::health_route(stats),
-        export::route(stats),
+        process::ledger_route(&stats),
+        process::health_route(&stats),
+        export::route(&stats),
         #[cfg(feature = "openapi")]
-        super::openapi::route(stats, catalog),
+        super::openapi::route(&stats, catalog),
         #[cfg(feature = "openapi")]
         super::explore::route(catalog),
-        metrics::route(source),
+        metrics::route(Source { stats, access: access.clone() }),
     ];
     routes.extend(badge::routes(&pictures));
     routes

@@ -1,5 +1,5 @@
 use axum::response::Response;
-use counter_core::{Stats, Store, Timestamp};
+use counter_core::{Stats, Timestamp};
 
 use super::caching;
 use super::parameter::{Asked, Counters, Fill, Range, UsualPrecision};
@@ -11,20 +11,18 @@ use crate::admin::problem::Problem;
 /// Samples of several counters in one answer.
 const SAMPLES: u64 = 300_000;
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
-    Route::get("/api/series", "The samples of one counter, or of several", stats.clone(), series::<S>)
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get("/api/series", "The samples of one counter, or of several", stats.clone(), series)
         .json::<OneOrMore>()
         .cached()
         .most("At most 10,000 buckets of one counter, and 300,000 of several together.")
 }
 
-async fn series<S: Store>(
-    asked: Asked<Stats<S>, (Counters, UsualPrecision, Range, Fill)>,
-) -> Result<Response, Problem> {
+async fn series(asked: Asked<Stats, (Counters, UsualPrecision, Range, Fill)>) -> Result<Response, Problem> {
     let Asked { state: stats, headers, .. } = asked;
     let (Counters(counters), UsualPrecision(kept), range, Fill(filled)) = asked.parameters;
     let now = Timestamp::now();
-    let most = (SAMPLES / counters.len() as u64).min(Stats::<S>::MAX_BUCKETS);
+    let most = (SAMPLES / counters.len() as u64).min(Stats::MAX_BUCKETS);
     let buckets = range.buckets(kept, most, now)?;
     let (precision, range) = (kept.precision, buckets.range);
     let max_age = caching::max_age(precision, range.end, now);

@@ -1,5 +1,5 @@
 use axum::response::Response;
-use counter_core::{CounterName, Stats, Store, Timestamp};
+use counter_core::{CounterName, Stats, Timestamp};
 
 use super::caching;
 use super::parameter::{Asked, KeptPrecision, Limit, Prefix, Range};
@@ -10,8 +10,8 @@ use crate::admin::problem::Problem;
 /// Buckets that all counters are compared over, where the request names no range: 10,000 counters can be.
 const RANKED: u64 = 1000;
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
-    Route::get("/api/top", "The counters with the most hits", stats.clone(), top::<S>)
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get("/api/top", "The counters with the most hits", stats.clone(), top)
         .json::<Top>()
         .cached()
         .most(
@@ -21,9 +21,7 @@ pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
         .refusal("422", "There are more than 10,000 counters")
 }
 
-async fn top<S: Store>(
-    asked: Asked<Stats<S>, (KeptPrecision, Range, Limit<10>, Prefix)>,
-) -> Result<Response, Problem> {
+async fn top(asked: Asked<Stats, (KeptPrecision, Range, Limit<10>, Prefix)>) -> Result<Response, Problem> {
     let Asked { state: stats, headers, .. } = asked;
     let (KeptPrecision(kept), range, Limit(limit), Prefix(prefix)) = asked.parameters;
     let now = Timestamp::now();

@@ -1,5 +1,5 @@
 use axum::response::Response;
-use counter_core::{Stats, Store, Timestamp};
+use counter_core::{Stats, Timestamp};
 
 use super::caching;
 use super::parameter::{Asked, Counter, KeptPrecision, Range};
@@ -8,20 +8,18 @@ use super::response::Total;
 use super::route::Route;
 use crate::admin::problem::Problem;
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
-    Route::get("/api/total", "The sum of the samples of a counter", stats.clone(), total::<S>)
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get("/api/total", "The sum of the samples of a counter", stats.clone(), total)
         .json::<Total>()
         .cached()
         .most("At most 10,000 buckets of each counter.")
 }
 
-async fn total<S: Store>(
-    asked: Asked<Stats<S>, (Counter, KeptPrecision, Range)>,
-) -> Result<Response, Problem> {
+async fn total(asked: Asked<Stats, (Counter, KeptPrecision, Range)>) -> Result<Response, Problem> {
     let Asked { state: stats, headers, .. } = asked;
     let (Counter(counter), KeptPrecision(kept), range) = asked.parameters;
     let now = Timestamp::now();
-    let range = range.buckets(kept, Stats::<S>::MAX_BUCKETS, now)?.range;
+    let range = range.buckets(kept, Stats::MAX_BUCKETS, now)?.range;
     let series = read::series(&stats, &counter, kept.precision, range).await?;
     let sum = series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), &stats))?;
     let total = Total {

@@ -1,5 +1,5 @@
 use axum::response::Response;
-use counter_core::{Stats, Store, Timestamp};
+use counter_core::{Stats, Timestamp};
 
 use super::caching;
 use super::parameter::{Asked, Counters, Range, VisitorPrecision};
@@ -11,17 +11,15 @@ use crate::admin::problem::Problem;
 /// Sketches that are put together for one answer.
 const SKETCHES: u64 = 1000;
 
-pub(crate) fn route<S: Store>(stats: &Stats<S>) -> Route {
+pub(crate) fn route(stats: &Stats) -> Route {
     let summary = "How many different visitors counters had together, estimated";
-    Route::get("/api/uniques", summary, stats.clone(), uniques::<S>)
+    Route::get("/api/uniques", summary, stats.clone(), uniques)
         .json::<Uniques>()
         .cached()
         .most("At most 1,000 buckets of all counters together.")
 }
 
-async fn uniques<S: Store>(
-    asked: Asked<Stats<S>, (Counters, VisitorPrecision, Range)>,
-) -> Result<Response, Problem> {
+async fn uniques(asked: Asked<Stats, (Counters, VisitorPrecision, Range)>) -> Result<Response, Problem> {
     let Asked { state: stats, headers, .. } = asked;
     let (Counters(counters), VisitorPrecision(kept), range) = asked.parameters;
     let now = Timestamp::now();

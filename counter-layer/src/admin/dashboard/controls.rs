@@ -1,6 +1,6 @@
 //! What can be chosen about the chart.
 
-use counter_core::{Stats, Store, Timestamp};
+use counter_core::{Stats, Timestamp};
 
 use super::chart;
 use super::format;
@@ -46,7 +46,7 @@ pub(super) struct Shown {
 }
 
 impl Controls {
-    pub(super) fn of<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Self {
+    pub(super) fn of(stats: &Stats, view: &View, now: Timestamp) -> Self {
         let kept = view.precision;
         let width = u64::from(kept.precision.as_seconds());
         let grid = stats.grid();

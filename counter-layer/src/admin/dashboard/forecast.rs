@@ -1,8 +1,9 @@
 //! What is expected of the main line of the chart, and how far off that would have been before.
 
-use counter_core::{Error, Stats, Store, Timestamp};
+use counter_core::ErrorKind;
 #[cfg(feature = "forecast")]
-use counter_core::{ErrorKind, Forecast, ForecastError, Method};
+use counter_core::forecast::{Forecast, ForecastError, Method};
+use counter_core::{Error, Stats, Timestamp};
 
 #[cfg(feature = "forecast")]
 use super::chart::ForecastPoint;
@@ -13,8 +14,8 @@ use super::view::View;
 
 /// Reads it where it is wanted; what comes from `until` on is not known yet.
 #[cfg(feature = "forecast")]
-pub(super) async fn read<S: Store>(
-    stats: &Stats<S>,
+pub(super) async fn read(
+    stats: &Stats,
     view: &View,
     until: Timestamp,
 ) -> Result<Option<ForecastView>, Error> {
@@ -37,17 +38,13 @@ pub(super) async fn read<S: Store>(
 }
 
 #[cfg(not(feature = "forecast"))]
-pub(super) async fn read<S: Store>(
-    _: &Stats<S>,
-    _: &View,
-    _: Timestamp,
-) -> Result<Option<ForecastView>, Error> {
+pub(super) async fn read(_: &Stats, _: &View, _: Timestamp) -> Result<Option<ForecastView>, Error> {
     Ok(None)
 }
 
 #[cfg(feature = "forecast")]
 fn forecast_view(line: String, forecast: &Forecast) -> ForecastView {
-    let point = |point: &counter_core::Point| ForecastPoint {
+    let point = |point: &counter_core::forecast::Point| ForecastPoint {
         start: point.start,
         count: point.expected,
         lower: point.lower,

@@ -1,7 +1,8 @@
 //! What the templates are filled with.
 
 use askama::Template;
-use counter_core::{CounterName, Error, Retention, Stats, Store, Timestamp};
+use counter_core::time::Retention;
+use counter_core::{CounterName, Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
 use super::assets;
@@ -108,7 +109,7 @@ struct Day {
 const DAYS: u64 = 14;
 
 impl Site {
-    pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
+    pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let reader = Reader::new(stats);
         let (moving, table) =
@@ -128,7 +129,7 @@ impl Site {
 }
 
 impl Counter {
-    pub(super) async fn read<S: Store>(stats: &Stats<S>, view: &View, now: Timestamp) -> Result<Self, Error> {
+    pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let counter = &view.counters[..1];
         let hits: Vec<_> = CounterName::new(crate::layer::HITS).into_iter().collect();
@@ -173,11 +174,7 @@ impl Counter {
 }
 
 impl Moving {
-    pub(super) async fn read<S: Store>(
-        reader: &Reader<'_, S>,
-        view: &View,
-        now: Timestamp,
-    ) -> Result<Self, Error> {
+    pub(super) async fn read(reader: &Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let summary = async {
@@ -199,7 +196,7 @@ impl Moving {
 }
 
 impl Trouble {
-    pub(super) fn of<S: Store>(stats: &Stats<S>, view: &View, title: &'static str, text: String) -> Self {
+    pub(super) fn of(stats: &Stats, view: &View, title: &'static str, text: String) -> Self {
         Self {
             frame: Frame::of(stats, view),
             title,
@@ -210,7 +207,7 @@ impl Trouble {
 }
 
 impl Frame {
-    fn of<S: Store>(stats: &Stats<S>, view: &View) -> Self {
+    fn of(stats: &Stats, view: &View) -> Self {
         Self {
             style: format!("{}{}", view.mount, assets::style()),
             script: format!("{}{}", view.mount, assets::script()),
@@ -227,8 +224,8 @@ impl Frame {
 }
 
 /// The last days of a counter, the last one first.
-async fn days<S: Store>(
-    reader: &Reader<'_, S>,
+async fn days(
+    reader: &Reader<'_>,
     counter: &CounterName,
     kept: Retention,
     now: Timestamp,

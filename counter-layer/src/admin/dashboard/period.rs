@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use counter_core::{CounterName, Error, Precision, Precisions, Retention, Store, Timestamp, Uniques};
+use counter_core::time::Retention;
+use counter_core::visits::Uniques;
+use counter_core::{CounterName, Error, Precision, Precisions, Timestamp};
 
 use super::format;
 use super::reader::{self, Reader};
@@ -73,9 +75,9 @@ impl Period {
     }
 
     /// The count of each counter in the period, where it can be read.
-    pub(super) async fn totals<S: Store>(
+    pub(super) async fn totals(
         &self,
-        reader: &Reader<'_, S>,
+        reader: &Reader<'_>,
         counters: &[CounterName],
     ) -> Result<Vec<Option<u64>>, Error> {
         let mut totals = Vec::with_capacity(counters.len());
@@ -88,9 +90,9 @@ impl Period {
 
     /// The count of each counter in the period before, of its last bucket only the part that belongs to it; 0
     /// where nothing is known.
-    pub(super) async fn befores<S: Store>(
+    pub(super) async fn befores(
         &self,
-        reader: &Reader<'_, S>,
+        reader: &Reader<'_>,
         counters: &[CounterName],
     ) -> Result<Vec<u64>, Error> {
         let Some(before) = &self.before else { return Ok(vec![0; counters.len()]) };
@@ -119,9 +121,9 @@ impl Period {
 
     /// The visitors of each counter in the period, where they can be read; `None` where no precision of
     /// visitors is kept for it.
-    pub(super) async fn visitors<S: Store>(
+    pub(super) async fn visitors(
         &self,
-        reader: &Reader<'_, S>,
+        reader: &Reader<'_>,
         counters: &[CounterName],
     ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
         match self.of_visitors(&reader.stats.grid().visitors) {

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use counter_core::{Error, Precision, Retention, Sample, Series, Store, Timestamp};
+use counter_core::time::Retention;
+use counter_core::{Error, Precision, Sample, Series, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
 use super::chart::{self, Chart, ForecastView, Line, Point};
@@ -34,11 +35,7 @@ pub(super) struct Plot {
 /// A bucket without a sample is 0 where the counter is known to have counted before it, whatever
 /// precision knows that, and unknown before. While the store takes nothing, it is unknown after the last
 /// flush.
-pub(super) async fn plot<S: Store>(
-    reader: &Reader<'_, S>,
-    view: &View,
-    now: Timestamp,
-) -> Result<Plot, Error> {
+pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Result<Plot, Error> {
     let stats = reader.stats;
     let (kept, range) = (view.precision, view.range(now));
     let precision = kept.precision;
@@ -115,8 +112,8 @@ fn look_ahead(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timest
 
 /// The unique visitors of the first counter in each bucket, where they are wanted and there are any of this
 /// precision; nothing in those that are not kept.
-async fn visitors<S: Store>(
-    reader: &Reader<'_, S>,
+async fn visitors(
+    reader: &Reader<'_>,
     view: &View,
     starts: &[Timestamp],
     now: Timestamp,

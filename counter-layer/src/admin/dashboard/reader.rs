@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use counter_core::{CounterName, Error, Precision, Series, Stats, Store, Timestamp, Uniques, Unreadable};
+use counter_core::visits::{Uniques, Unreadable};
+use counter_core::{CounterName, Error, Precision, Series, Stats, Timestamp};
 
 /// Keys that a page names.
 const NAMED: usize = 5;
 
 /// The statistics, and what of them could not be read for one page.
 #[derive(Debug)]
-pub(super) struct Reader<'a, S> {
-    pub(super) stats: &'a Stats<S>,
+pub(super) struct Reader<'a> {
+    pub(super) stats: &'a Stats,
     /// Reasons by key.
     unreadable: Mutex<BTreeMap<String, String>>,
 }
 
-impl<'a, S: Store> Reader<'a, S> {
-    pub(super) fn new(stats: &'a Stats<S>) -> Self {
+impl<'a> Reader<'a> {
+    pub(super) fn new(stats: &'a Stats) -> Self {
         Self { stats, unreadable: Mutex::default() }
     }
 

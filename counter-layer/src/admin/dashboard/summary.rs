@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counter_core::{CounterName, Error, Health, Ledger, Store, Timestamp};
+use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
 use futures_util::future::try_join4;
 
 use super::format::{self, Change};
@@ -39,11 +39,7 @@ pub(super) struct Status {
 }
 
 impl Summary {
-    pub(super) async fn read<S: Store>(
-        reader: &Reader<'_, S>,
-        period: &Period,
-        now: Timestamp,
-    ) -> Result<Self, Error> {
+    pub(super) async fn read(reader: &Reader<'_>, period: &Period, now: Timestamp) -> Result<Self, Error> {
         let names: Vec<_> = std::iter::once(HITS)
             .chain(STATUSES)
             .chain(AGENTS)
@@ -84,8 +80,8 @@ fn share(part: Option<u64>, whole: Option<u64>) -> Option<String> {
 }
 
 /// The hits of the last seconds that are complete, and how many seconds these are.
-async fn recent<S: Store>(
-    reader: &Reader<'_, S>,
+async fn recent(
+    reader: &Reader<'_>,
     hits: &CounterName,
     now: Timestamp,
 ) -> Result<(Option<u64>, u64), Error> {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use counter_core::{CounterName, Error, Series, Store, Timestamp};
+use counter_core::{CounterName, Error, Series, Timestamp};
 use futures_util::future::try_join4;
 
 use super::chart;
@@ -81,8 +81,8 @@ struct Entry {
 }
 
 impl Table {
-    pub(super) async fn read<S: Store>(
-        reader: &Reader<'_, S>,
+    pub(super) async fn read(
+        reader: &Reader<'_>,
         view: &View,
         period: &Period,
         now: Timestamp,
@@ -125,8 +125,8 @@ impl Table {
 }
 
 /// Sorts, and tells whether by what was asked for.
-async fn order<S: Store>(
-    reader: &Reader<'_, S>,
+async fn order(
+    reader: &Reader<'_>,
     view: &View,
     period: &Period,
     entries: &mut [Entry],
@@ -163,8 +163,8 @@ async fn order<S: Store>(
     Ok(as_asked)
 }
 
-async fn rows<S: Store>(
-    reader: &Reader<'_, S>,
+async fn rows(
+    reader: &Reader<'_>,
     view: &View,
     period: &Period,
     entries: &[Entry],

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use counter_core::{CounterName, Precisions, Retention, Timestamp};
+use counter_core::time::Retention;
+use counter_core::{CounterName, Precisions, Timestamp};
 
 use crate::admin::api::parameter;
 use crate::layer::HITS;

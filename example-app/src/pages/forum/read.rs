@@ -1,13 +1,13 @@
 //! What can be seen of the forum.
 
 use axum::extract::{Path, State};
-use counter_core::{EntityCache, EntityCounts, WindowStore};
+use counter_core::entity::EntityCounts;
 
 use super::Answer;
 use crate::forum::{Article, Forum, Group, Member, Message, Named, Note, Post};
 use crate::pages::{escaped, page};
 
-pub(super) async fn posts<S: EntityCache + WindowStore>(State(forum): State<Forum<S>>) -> Answer {
+pub(super) async fn posts(State(forum): State<Forum>) -> Answer {
     let posts = forum.all_posts().await?;
     let ids: Vec<_> = posts.iter().map(|post| post.id).collect();
     let counts = forum.counts_of_posts(&ids).await?;
@@ -20,10 +20,7 @@ pub(super) async fn posts<S: EntityCache + WindowStore>(State(forum): State<Foru
     Ok(page("Posts", &format!("<ul>{}</ul>{form}", items.collect::<String>())))
 }
 
-pub(super) async fn one_post<S: EntityCache + WindowStore>(
-    State(forum): State<Forum<S>>,
-    Path(id): Path<u32>,
-) -> Answer {
+pub(super) async fn one_post(State(forum): State<Forum>, Path(id): Path<u32>) -> Answer {
     let Article { title, text, author, .. } = forum.post(id).await?;
     let counts: String = forum.counts_of_posts(&[id]).await?.iter().map(of_post).collect();
     let readers = match forum.readers_of(id).await {
@@ -44,7 +41,7 @@ pub(super) async fn one_post<S: EntityCache + WindowStore>(
     Ok(page(&escaped(&title), &body))
 }
 
-pub(super) async fn members<S: EntityCache + WindowStore>(State(forum): State<Forum<S>>) -> Answer {
+pub(super) async fn members(State(forum): State<Forum>) -> Answer {
     let members = forum.all_members().await?;
     let ids: Vec<_> = members.iter().map(|member| member.id).collect();
     let counts = forum.counts_of_members(&ids).await?;
@@ -54,17 +51,14 @@ pub(super) async fn members<S: EntityCache + WindowStore>(State(forum): State<Fo
     Ok(page("Members", &format!("<ul>{}</ul>", items.collect::<String>())))
 }
 
-pub(super) async fn one_member<S: EntityCache + WindowStore>(
-    State(forum): State<Forum<S>>,
-    Path(id): Path<u32>,
-) -> Answer {
+pub(super) async fn one_member(State(forum): State<Forum>, Path(id): Path<u32>) -> Answer {
     let Named { name, .. } = forum.member(id).await?;
     let counts: String = forum.counts_of_members(&[id]).await?.iter().map(of_member).collect();
     let marks = marks(&format!("/members/{id}"), &forum.all_members().await?, ["follow", "unfollow"]);
     Ok(page(&escaped(&name), &format!("<p>{counts}{marks}")))
 }
 
-pub(super) async fn groups<S: EntityCache + WindowStore>(State(forum): State<Forum<S>>) -> Answer {
+pub(super) async fn groups(State(forum): State<Forum>) -> Answer {
     let groups = forum.all_groups().await?;
     let ids: Vec<_> = groups.iter().map(|group| group.id).collect();
     let counts = forum.counts_of_groups(&ids).await?;
@@ -74,10 +68,7 @@ pub(super) async fn groups<S: EntityCache + WindowStore>(State(forum): State<For
     Ok(page("Groups", &format!("<ul>{}</ul>", items.collect::<String>())))
 }
 
-pub(super) async fn one_group<S: EntityCache + WindowStore>(
-    State(forum): State<Forum<S>>,
-    Path(id): Path<u32>,
-) -> Answer {
+pub(super) async fn one_group(State(forum): State<Forum>, Path(id): Path<u32>) -> Answer {
     let Named { name, .. } = forum.group(id).await?;
     let counts: String = forum.counts_of_groups(&[id]).await?.iter().map(of_group).collect();
     let (members, messages) = (forum.all_members().await?, forum.messages(id).await?);

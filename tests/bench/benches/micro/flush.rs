@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use counter_core::{Counters, MemoryStore, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore};
 use divan::Bencher;
 
 #[divan::bench(args = [100, 1_000, 10_000])]

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use counter_core::{Counter, Counters, MemoryStore, Recorder, VisitorId, VisitorKey};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counter, Counters, MemoryStore, Recorder, VisitorId};
 use divan::{Bencher, black_box};
 
 const COUNTERS: [usize; 2] = [100, 10_000];

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bench::past;
+use bench::{past, table};
 use bench::server::{self, Figures};
-use bench::table;
-use counter_core::{Counters, Namespace, RedisStore, Timestamp};
+use counter_core::stores::Namespace;
+use counter_core::{Counters, RedisStore, Timestamp};
 use tests::RedisServer;
 
 /// Samples a counter has, and how many of them are older than the 120 that are kept.

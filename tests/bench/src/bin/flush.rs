@@ -8,14 +8,15 @@ use std::error::Error;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use bench::past;
+use bench::{past, processor, table};
 use bench::server::Figures;
-use bench::{processor, table};
 use counter_core::fred::clients::Client;
 use counter_core::fred::interfaces::ClientLike;
 use counter_core::fred::types::config::Config;
 use counter_core::fred::types::{ClusterHash, CustomCommand, Value};
-use counter_core::{Counters, Namespace, Precisions, RedisStore, Timestamp, VisitorKey};
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, Precisions, RedisStore, Timestamp};
 use tests::RedisServer;
 
 /// Flushes that come first, and those that are measured.
@@ -187,7 +188,7 @@ async fn operations(requests: u32) -> Result<Vec<String>, Box<dyn Error>> {
     ])
 }
 
-async fn counters(server: &RedisServer) -> Result<Counters<RedisStore>, Box<dyn Error>> {
+async fn counters(server: &RedisServer) -> Result<Counters, Box<dyn Error>> {
     let store = RedisStore::connect(&server.url(), Namespace::default()).await?;
     Ok(Counters::builder(store).build()?)
 }

@@ -3,10 +3,11 @@
 use std::error::Error;
 use std::num::NonZeroU32;
 
-use bench::past;
+use bench::{past, table};
 use bench::server::Figures;
-use bench::table;
-use counter_core::{Counter, Counters, Namespace, RedisStore, Timestamp, VisitorKey};
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counter, Counters, RedisStore, Timestamp};
 use tests::RedisServer;
 
 const COUNTERS: usize = 2000;

@@ -11,7 +11,9 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 
 use bench::{callgrind, past, table};
-use counter_core::{Counter, Counters, Namespace, Recorder, RedisStore, Timestamp, VisitorKey};
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counter, Counters, Recorder, RedisStore, Timestamp};
 use tests::RedisServer;
 
 const COUNTERS: usize = 1000;

@@ -3,9 +3,8 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use bench::past;
+use bench::{past, processor, table};
 use bench::server::Figures;
-use bench::{processor, table};
 use counter_core::fred::clients::Client;
 use counter_core::fred::interfaces::ClientLike;
 use counter_core::fred::types::config::Config;
@@ -115,7 +114,7 @@ async fn hashes(client: &Client, names: &[CounterName]) -> Result<Vec<Value>, Bo
 
 /// What the dashboard's table reads: all names, the hits of today of each, and of the rows of a page
 /// their sparklines, yesterday, lifetimes and visitors.
-async fn page(stats: &Stats<RedisStore>, now: Timestamp) -> Result<(), Box<dyn Error>> {
+async fn page(stats: &Stats, now: Timestamp) -> Result<(), Box<dyn Error>> {
     let (mut names, mut after) = (Vec::new(), None);
     loop {
         let page = stats.known(after.as_ref(), 1000).await?;

@@ -7,10 +7,11 @@ use std::error::Error;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use bench::past;
+use bench::{past, processor, table};
 use bench::server::Figures;
-use bench::{processor, table};
-use counter_core::{Counters, MemoryStore, Namespace, RedisStore, Timestamp, VisitorKey};
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
 use tests::RedisCluster;
 
 /// Hits of a thread.
@@ -127,7 +128,7 @@ async fn instances() -> Result<(), Box<dyn Error>> {
 }
 
 /// A second of all instances: hits on each counter, and the flush.
-async fn second(all: &mut [Counters<RedisStore>], at: Timestamp) -> Result<(), Box<dyn Error>> {
+async fn second(all: &mut [Counters], at: Timestamp) -> Result<(), Box<dyn Error>> {
     for one in &mut *all {
         let recorder = one.recorder();
         for name in past::names(COUNTERS) {
@@ -139,7 +140,7 @@ async fn second(all: &mut [Counters<RedisStore>], at: Timestamp) -> Result<(), B
 }
 
 /// Again when a call took more than its five seconds, as a machine that is busy otherwise may have it.
-async fn flush(one: &mut Counters<RedisStore>) -> Result<(), counter_core::Error> {
+async fn flush(one: &mut Counters) -> Result<(), counter_core::Error> {
     for _ in 0..5 {
         if one.flush().await.is_ok() {
             return Ok(());

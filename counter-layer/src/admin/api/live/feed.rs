@@ -9,7 +9,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use counter_core::{CounterName, Error, Precision, Retention, Series, Stats, Store, Timestamp, Unreadable};
+use counter_core::time::Retention;
+use counter_core::visits::Unreadable;
+use counter_core::{CounterName, Error, Precision, Series, Stats, Timestamp};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::Instant;
@@ -23,7 +25,7 @@ const OPEN: u64 = 60;
 
 /// The feeds that have listeners.
 #[derive(Debug)]
-pub(super) struct Feeds<S>(Mutex<HashMap<Followed, Weak<Feed<S>>>>);
+pub(super) struct Feeds(Mutex<HashMap<Followed, Weak<Feed>>>);
 
 /// The counters and the precision that listeners follow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,8 +35,8 @@ pub(super) struct Followed {
 }
 
 /// The readings of some counters at one precision.
-pub(super) struct Feed<S> {
-    stats: Stats<S>,
+pub(super) struct Feed {
+    stats: Stats,
     followed: Followed,
     kept: Retention,
     latest: Mutex<Option<Latest>>,
@@ -64,13 +66,13 @@ pub(super) struct Reading {
 /// The samples of each counter.
 type Part = Arc<Vec<Result<Series, Unreadable>>>;
 
-impl<S: Store> Feeds<S> {
+impl Feeds {
     pub(super) fn new() -> Self {
         Self(Mutex::default())
     }
 
     /// The feed of these counters, with as many buckets of each as are kept here.
-    pub(super) fn feed(&self, stats: &Stats<S>, counters: Vec<CounterName>, kept: Retention) -> Arc<Feed<S>> {
+    pub(super) fn feed(&self, stats: &Stats, counters: Vec<CounterName>, kept: Retention) -> Arc<Feed> {
         let followed = Followed { counters: counters.into(), precision: kept.precision };
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(feed) = feeds.get(&followed).and_then(Weak::upgrade) {
@@ -84,7 +86,7 @@ impl<S: Store> Feeds<S> {
     }
 }
 
-impl<S: Store> Feed<S> {
+impl Feed {
     pub(super) fn counters(&self) -> &[CounterName] {
         &self.followed.counters
     }
@@ -119,8 +121,8 @@ impl<S: Store> Feed<S> {
 }
 
 /// Reads what changes as a rule, or all where what was read of that is not there or too old.
-async fn read<S: Store>(
-    stats: Stats<S>,
+async fn read(
+    stats: Stats,
     followed: Followed,
     kept: Retention,
     before: Option<Arc<Reading>>,
@@ -188,7 +190,7 @@ impl<'a> Found<'a> {
     }
 }
 
-impl<S: Store> fmt::Debug for Feed<S> {
+impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed").field("followed", &self.followed).finish_non_exhaustive()
     }

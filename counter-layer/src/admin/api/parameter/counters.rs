@@ -1,4 +1,5 @@
-use counter_core::{CounterName, Grid};
+use counter_core::CounterName;
+use counter_core::time::Grid;
 use serde_json::{Value, json};
 
 use super::{Description, Parameters, Times, Values};

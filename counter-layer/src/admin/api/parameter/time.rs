@@ -1,6 +1,7 @@
 use std::ops;
 
-use counter_core::{Grid, Precisions, Retention, Timestamp};
+use counter_core::time::{Grid, Retention};
+use counter_core::{Precisions, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Description, Parameters, Times, Values};

@@ -1,0 +1,350 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::entities::Inner;
+use super::owed::Debt;
+use super::{Entities, EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind};
+use crate::entity::{Entity, EntityId};
+use crate::later::later;
+use crate::operations::measured;
+use crate::unwind::{caught, tell};
+use crate::visits::WriterId;
+
+/// Where additions go that need not be in the database at once, such as views.
+///
+/// Adding touches memory and nothing else; what is added to the same field of the same entity is folded,
+/// and an [`EntityFlusher`] writes it. Cloning gives another handle on the same.
+#[derive(Debug)]
+pub struct Additions<K> {
+    shared: Arc<Shared>,
+    kind: PhantomData<K>,
+}
+
+/// Why an addition was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddError {
+    /// As many fields of entities wait as were allowed, and this is none of them.
+    Full,
+    /// What waits for the field would leave the range of an `i64`.
+    OutOfRange,
+}
+
+/// What became of the additions, in calls of [`Additions::add`]: `recorded = applied + pending + dropped`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntityLedger {
+    /// All that were taken.
+    pub recorded: u64,
+    /// Those that the database has.
+    pub applied: u64,
+    /// Those that it has not acknowledged.
+    pub pending: u64,
+    /// Those that would have made a count leave its range there.
+    pub dropped: u64,
+    /// Those that were not taken, and are no part of the sum.
+    pub refused: u64,
+}
+
+/// Writes what was added: by [`flush`](Self::flush), or for as long as [`run`](Self::run) is polled.
+///
+/// A batch is written with its fence in one transaction, and sent unchanged until the database has
+/// acknowledged it; so it counts once, whatever is lost on the way.
+pub struct EntityFlusher<K, D> {
+    entities: Entities<K, D>,
+    shared: Arc<Shared>,
+    writer: WriterId,
+    sequence: u64,
+    /// Sent, not acknowledged, never changed.
+    outgoing: Option<EntityBatch>,
+    interval: Duration,
+    shutdown_timeout: Duration,
+}
+
+/// Rows of one batch: some ten milliseconds of a database.
+const ROWS: usize = 1000;
+
+#[derive(Debug)]
+struct Shared {
+    most: usize,
+    waiting: Mutex<Waiting>,
+    /// More than half of the places are taken.
+    filling: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    sums: BTreeMap<(EntityId, &'static str), Sum>,
+    /// How many fields are in a batch on its way: they take their places until it has arrived.
+    outgoing: usize,
+    ledger: EntityLedger,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    by: i64,
+    calls: u64,
+}
+
+impl<K: Entity, D: EntityDatabase> Entities<K, D> {
+    /// Counting that costs no statement of its own: a handle to add with, and what writes it.
+    ///
+    /// At most `most` fields of entities wait, of about 200 bytes each; what comes then is refused. They
+    /// are lost with the process: those of the last second, or of the outage of the database.
+    ///
+    /// ```
+    /// # use counter_core::entity::{Entities, SqliteDatabase};
+    /// # use counter_core::{MemoryStore, entity};
+    /// # entity! { enum Post: "post" { Views = "views" } }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let posts = Entities::<Post, _>::new(SqliteDatabase::in_memory().await?, MemoryStore::new());
+    /// let (views, mut flusher) = posts.behind(10_000);
+    /// for _ in 0..1000 {
+    ///     views.add(42, Post::Views, 1)?;
+    /// }
+    /// flusher.flush().await?; // `run` does this once a second
+    ///
+    /// assert_eq!(posts.counts_of(42).await?.of(Post::Views), 1000);
+    /// assert_eq!(views.ledger().applied, 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn behind(&self, most: usize) -> (Additions<K>, EntityFlusher<K, D>) {
+        let (waiting, filling) = (Mutex::default(), Notify::new());
+        let shared = Arc::new(Shared { most, waiting, filling });
+        let flusher = EntityFlusher {
+            entities: self.clone(),
+            shared: Arc::clone(&shared),
+            writer: WriterId::random(),
+            sequence: 0,
+            outgoing: None,
+            interval: Duration::from_secs(1),
+            shutdown_timeout: Duration::from_secs(10),
+        };
+        (Additions { shared, kind: PhantomData }, flusher)
+    }
+}
+
+impl<K: Entity> Additions<K> {
+    /// Adds to a count, which the database has after the next flush.
+    ///
+    /// # Errors
+    /// When it was not taken: [`Entities::increment`] may be called instead.
+    pub fn add(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<(), AddError> {
+        let (added, taken) = {
+            let waiting = &mut *self.shared.waiting();
+            let added = waiting.add((id.into(), field.name()), by, self.shared.most);
+            match added {
+                Ok(()) => waiting.ledger.recorded += 1,
+                Err(_) => waiting.ledger.refused += 1,
+            }
+            (added, waiting.sums.len() + waiting.outgoing)
+        };
+        if 2 * taken > self.shared.most {
+            self.shared.filling.notify_one();
+        }
+        added
+    }
+
+    /// What became of all additions.
+    #[must_use]
+    pub fn ledger(&self) -> EntityLedger {
+        self.shared.ledger()
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("nothing panics under this lock")
+    }
+
+    fn ledger(&self) -> EntityLedger {
+        let ledger = self.waiting().ledger;
+        EntityLedger { pending: ledger.recorded - ledger.applied - ledger.dropped, ..ledger }
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, key: (EntityId, &'static str), by: i64, most: usize) -> Result<(), AddError> {
+        let full = self.sums.len() + self.outgoing >= most;
+        if full && !self.sums.contains_key(&key) {
+            return Err(AddError::Full);
+        }
+        let sum = self.sums.entry(key).or_default();
+        sum.by = sum.by.checked_add(by).ok_or(AddError::OutOfRange)?;
+        sum.calls += 1;
+        Ok(())
+    }
+
+    fn take(&mut self) -> Vec<EntityAddition> {
+        let rest = self.sums.keys().nth(ROWS).copied();
+        let rest = rest.map(|first| self.sums.split_off(&first)).unwrap_or_default();
+        let taken = std::mem::replace(&mut self.sums, rest);
+        self.outgoing = taken.len();
+        let addition = |((id, field), Sum { by, calls })| EntityAddition { id, field, by, calls };
+        taken.into_iter().map(addition).collect()
+    }
+}
+
+impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
+    /// Writes all that was added before the call.
+    ///
+    /// # Errors
+    /// When the database did not acknowledge a batch, or something panicked. Nothing is lost: the next call
+    /// goes on with what was not acknowledged.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing and doubles nothing.
+    pub async fn flush(&mut self) -> Result<(), EntityError> {
+        // What comes while it writes is for the next one.
+        let mut batches = 1 + self.shared.waiting().sums.len().div_ceil(ROWS);
+        while batches > 0 && self.load() {
+            caught(measured("entity_flush", self.send())).await?;
+            batches -= 1;
+        }
+        Ok(())
+    }
+
+    /// Whether there is something to send.
+    fn load(&mut self) -> bool {
+        if self.outgoing.is_none() {
+            let additions = self.shared.waiting().take();
+            if additions.is_empty() {
+                return false;
+            }
+            self.sequence += 1;
+            let (writer, sequence, kind) = (self.writer, self.sequence, K::NAME);
+            self.outgoing = Some(EntityBatch { writer, sequence, kind, additions });
+        }
+        true
+    }
+
+    async fn send(&mut self) -> Result<(), EntityError> {
+        let Some(batch) = &self.outgoing else { return Ok(()) };
+        let inner: &Inner<K, D> = &self.entities.0;
+        let verdict = inner.database.apply(batch).await?;
+        // The batch leaves along with its calls, before anything else is called: that may panic, and they
+        // would be told once more.
+        let ids: Vec<_> = batch.additions.iter().map(|addition| addition.id).collect();
+        let calls: u64 = batch.additions.iter().map(|addition| addition.calls).sum();
+        let dropped = verdict.refused.min(calls);
+        self.outgoing = None;
+        {
+            let waiting = &mut *self.shared.waiting();
+            waiting.ledger.applied += calls - dropped;
+            waiting.ledger.dropped += dropped;
+            waiting.outgoing = 0;
+        }
+        let mut debt = Debt::new(&inner.owed, ids.clone());
+        debt.written();
+        if dropped > 0 {
+            tracing::error!(calls = dropped, kind = K::NAME, "counts that would leave their range are left");
+        }
+        match verdict.rows {
+            Some(rows) => inner.tell(debt, &rows).await,
+            // What the rows were then is not known: those copies are removed.
+            None => inner.flights.end(ids),
+        }
+        Ok(())
+    }
+
+    /// Writes every second, and earlier when half of the places are taken, until `shutdown` completes; and
+    /// then until nothing waits, for 10 seconds at most.
+    ///
+    /// An error is logged, and so is a panic of the database, the cache or the log; attempts are repeated
+    /// with growing pauses, and only `shutdown` ends it.
+    ///
+    /// # Errors
+    /// [`Unflushed`](EntityErrorKind::Unflushed) when additions are left at the deadline.
+    ///
+    /// # Cancel safety
+    /// As with [`flush`](Self::flush); it can be called again.
+    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), EntityError> {
+        let mut shutdown = pin!(shutdown);
+        tokio::select! {
+            biased;
+            () = &mut shutdown => {}
+            () = self.flush_for_ever() => {}
+        }
+        let deadline = later(Instant::now(), self.shutdown_timeout);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let cause = match timeout_at(deadline, self.flush()).await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error),
+                Err(late) => Some(EntityError::new(EntityErrorKind::Unavailable).caused_by(late)),
+            };
+            let additions = self.shared.ledger().pending;
+            if additions == 0 {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let unflushed = EntityError::new(EntityErrorKind::Unflushed { additions });
+                return Err(cause.into_iter().fold(unflushed, EntityError::caused_by));
+            }
+            if cause.is_some() {
+                sleep_until(deadline.min(Instant::now() + super::jitter::jitter(pause))).await;
+                pause = (2 * pause).min(LAST_PAUSE);
+            }
+        }
+    }
+
+    async fn flush_for_ever(&mut self) {
+        let (shared, mut pause) = (Arc::clone(&self.shared), FIRST_PAUSE);
+        loop {
+            match self.flush().await {
+                Ok(()) => {
+                    pause = FIRST_PAUSE;
+                    tokio::select! {
+                        () = sleep(self.interval) => {}
+                        () = shared.filling.notified() => {}
+                    }
+                }
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    tell(|| {
+                        tracing::warn!(%error, cause, kind = K::NAME, "the database does not take counts");
+                    });
+                    sleep(super::jitter::jitter(pause)).await;
+                    pause = (2 * pause).min(LAST_PAUSE);
+                }
+            }
+        }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+impl<K> Clone for Additions<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), kind: PhantomData }
+    }
+}
+
+impl<K: Entity, D> fmt::Debug for EntityFlusher<K, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("EntityFlusher");
+        debug.field("kind", &K::NAME).field("writer", &self.writer).field("sequence", &self.sequence);
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for AddError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "no more counts of entities can wait for the database",
+            Self::OutOfRange => "what waits for this count would be out of range",
+        })
+    }
+}
+
+impl std::error::Error for AddError {}

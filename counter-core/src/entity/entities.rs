@@ -1,0 +1,216 @@
+//! Counts of entities: the truth in a database, copies in a cache.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::flight::Flights;
+use super::owed::Owed;
+use super::patience::Patience;
+use super::{EntityDatabase, EntityError, EntityErrorKind};
+use crate::entity::{Entity, EntityCache, EntityId};
+use crate::operations::{self, measured};
+
+/// The counts of all entities of one kind, such as the views and likes of posts.
+///
+/// The database has the truth, and the cache has copies of what was read lately. Cloning gives another
+/// handle on the same. The [guide](crate::guide::entity) says when to choose this, and what holds when
+/// something fails.
+///
+/// ```
+/// use counter_core::entity::{Entities, SqliteDatabase};
+/// use counter_core::{MemoryStore, entity};
+///
+/// entity! {
+///     /// What is counted of a post.
+///     enum Post: "post" { Views = "views", Likes = "likes" }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let posts = Entities::<Post, _>::new(SqliteDatabase::in_memory().await?, MemoryStore::new());
+///
+/// assert_eq!(posts.increment(42, Post::Likes, 1).await?, 1);
+/// posts.increment(42, Post::Views, 7).await?;
+/// assert_eq!(posts.increment(42, Post::Likes, -1).await?, 0);
+///
+/// let counts = posts.counts(&[42.into(), 43.into()]).await?;
+/// assert_eq!((counts[0].of(Post::Views), counts[1].of(Post::Views)), (7, 0));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Entities<K, D>(pub(super) Arc<Inner<K, D>>);
+
+pub(super) struct Inner<K, D> {
+    pub(super) database: D,
+    pub(super) cache: Arc<dyn EntityCache>,
+    pub(super) expiry: Duration,
+    pub(super) absent_expiry: Duration,
+    pub(super) patience: Patience,
+    pub(super) flights: Flights,
+    pub(super) owed: Owed,
+    pub(super) kind: PhantomData<K>,
+}
+
+/// The settings of [`Entities`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct EntitiesBuilder<K, D> {
+    database: D,
+    cache: Arc<dyn EntityCache>,
+    expiry: Duration,
+    absent_expiry: Duration,
+    cache_timeout: Duration,
+    kind: PhantomData<K>,
+}
+
+/// The counts of one entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityCounts<K> {
+    id: EntityId,
+    counts: Vec<i64>,
+    kind: PhantomData<K>,
+}
+
+impl<K: Entity, D: EntityDatabase> Entities<K, D> {
+    /// Most entities of one call of [`counts`](Self::counts).
+    pub const MOST: usize = 1000;
+
+    /// Counts in a database that has its [tables](EntityDatabase::prepare), with copies in a cache.
+    #[must_use]
+    pub fn new(database: D, cache: impl EntityCache) -> Self {
+        Self::builder(database, cache).build()
+    }
+
+    /// Settings that can be built as they are.
+    pub fn builder(database: D, cache: impl EntityCache) -> EntitiesBuilder<K, D> {
+        let (expiry, absent_expiry) = (Duration::from_secs(12 * 3600), Duration::from_secs(30));
+        let cache_timeout = Duration::from_millis(200);
+        EntitiesBuilder {
+            database,
+            cache: Arc::new(cache),
+            expiry,
+            absent_expiry,
+            cache_timeout,
+            kind: PhantomData,
+        }
+    }
+
+    /// Adds to a count, and answers with the count as it is then.
+    ///
+    /// The database is written first, by one statement, and the cache hears of it if it has a copy. A
+    /// database that gave way to somebody else is asked again, four times within half a second.
+    ///
+    /// # Errors
+    /// When nothing was counted; of [`Unconfirmed`](EntityErrorKind::Unconfirmed) that is not known, and
+    /// trying again may count twice. A cache that fails, or does not answer in time, is no error: its copy is
+    /// removed before this process asks the cache again, and expires within 12 hours whatever happens.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may have counted. Where the count goes with a row of another table, write both
+    /// in one transaction, by [`increment_in`](Self::increment_in).
+    pub async fn increment(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<i64, EntityError> {
+        measured("entity_increment", self.0.increment(id.into(), field, by)).await
+    }
+
+    /// The counts of these entities, in their order; 0 for what was never counted.
+    ///
+    /// The cache is asked once for each shard, and the database once for all that is not in it. Of those
+    /// who ask for the same at the same time, one reads the database, over all processes.
+    ///
+    /// # Errors
+    /// When there are more than [`MOST`](Self::MOST); when the database is needed and cannot be read. A
+    /// cache that fails, or does not answer in time, is no error, and costs a query.
+    pub async fn counts(&self, ids: &[EntityId]) -> Result<Vec<EntityCounts<K>>, EntityError> {
+        if ids.len() > Self::MOST {
+            return Err(EntityError::new(EntityErrorKind::TooMany { asked: ids.len(), most: Self::MOST }));
+        }
+        let found = measured("entity_counts", self.0.read(ids)).await?;
+        let counts = |id: &EntityId| found.get(id).cloned().unwrap_or_default();
+        Ok(ids.iter().map(|&id| EntityCounts { id, counts: counts(&id), kind: PhantomData }).collect())
+    }
+
+    /// The counts of one entity: see [`counts`](Self::counts).
+    ///
+    /// # Errors
+    /// When the database is needed and cannot be read.
+    pub async fn counts_of(&self, id: impl Into<EntityId>) -> Result<EntityCounts<K>, EntityError> {
+        let counts = self.counts(&[id.into()]).await?;
+        Ok(counts.into_iter().next().expect("one for each that is asked for"))
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> &D {
+        &self.0.database
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &Arc<dyn EntityCache> {
+        &self.0.cache
+    }
+}
+
+impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
+    /// For how long the cache keeps a copy: 12 hours by default, each up to a tenth less at random, and at
+    /// least a second. This is how long a count can be out of date, at worst.
+    pub fn expiry(mut self, expiry: Duration) -> Self {
+        self.expiry = expiry.max(Duration::from_secs(1));
+        self
+    }
+
+    /// For how long the cache keeps that there is nothing: 30 seconds by default, at least a second.
+    pub fn absent_expiry(mut self, expiry: Duration) -> Self {
+        self.absent_expiry = expiry.max(Duration::from_secs(1));
+        self
+    }
+
+    /// For how long a request waits for the cache, which has nothing that is not in the database: 200
+    /// milliseconds by default. After that it does without, and so do the others until the cache, asked once
+    /// a second, answers again.
+    pub fn cache_timeout(mut self, timeout: Duration) -> Self {
+        self.cache_timeout = timeout;
+        self
+    }
+
+    /// The counts of a kind.
+    #[must_use]
+    pub fn build(self) -> Entities<K, D> {
+        operations::describe();
+        let Self { database, cache, expiry, absent_expiry, cache_timeout, kind } = self;
+        let patience = Patience::new(cache_timeout);
+        let (flights, owed) = (Flights::default(), Owed::default());
+        Entities(Arc::new(Inner { database, cache, expiry, absent_expiry, patience, flights, owed, kind }))
+    }
+}
+
+impl<K: Entity> EntityCounts<K> {
+    /// Whose counts they are.
+    #[must_use]
+    pub const fn id(&self) -> EntityId {
+        self.id
+    }
+
+    /// The count of a field.
+    #[must_use]
+    pub fn of(&self, field: K) -> i64 {
+        self.counts.get(field.index()).copied().unwrap_or_default()
+    }
+}
+
+impl<K, D> Clone for Entities<K, D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Entity, D: fmt::Debug> fmt::Debug for Entities<K, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { database, cache, .. } = &*self.0;
+        let mut debug = f.debug_struct("Entities");
+        debug.field("kind", &K::NAME).field("database", database).field("cache", cache);
+        debug.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,179 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned};
+use crate::future::BoxFuture;
+
+/// More copies than this are not kept: all of them are forgotten then, as a cache may.
+const MOST: usize = 100_000;
+
+/// Copies in the process.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryEntities(Mutex<Entities>);
+
+#[derive(Debug, Default)]
+struct Entities {
+    copies: HashMap<Key, Until<HashMap<&'static str, Versioned>>>,
+    leases: HashMap<Key, Until<u64>>,
+    locks: HashMap<&'static str, Until<u64>>,
+}
+
+type Key = (&'static str, EntityId);
+
+#[derive(Debug)]
+struct Until<T> {
+    end: Instant,
+    what: T,
+}
+
+impl<T> Until<T> {
+    fn new(lives: Duration, what: T) -> Self {
+        Self { end: Instant::now() + lives, what }
+    }
+
+    fn stands(&self) -> bool {
+        Instant::now() < self.end
+    }
+}
+
+impl MemoryEntities {
+    fn entities(&self) -> MutexGuard<'_, Entities> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl EntityCache for MemoryEntities {
+    fn read<'a>(
+        &'a self,
+        kind: &'static str,
+        ids: &'a [EntityId],
+        fields: &'static [&'static str],
+        lease: EntityLease,
+    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>> {
+        Box::pin(async move {
+            let entities = &mut *self.entities();
+            Ok(ids.iter().map(|id| entities.read((kind, *id), fields, lease)).collect())
+        })
+    }
+
+    fn store<'a>(
+        &'a self,
+        kind: &'static str,
+        copies: &'a [EntityCopy],
+        lease: EntityLease,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let entities = &mut *self.entities();
+            Ok(copies.iter().map(|copy| u64::from(entities.store((kind, copy.id), copy, lease))).sum())
+        })
+    }
+
+    fn update<'a>(
+        &'a self,
+        kind: &'static str,
+        changes: &'a [EntityRow],
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let entities = &mut *self.entities();
+            for change in changes {
+                entities.leases.remove(&(kind, change.id));
+                if let Some(copy) = entities.copy((kind, change.id)) {
+                    let row = copy.entry(change.field).or_default();
+                    *row = change.row.max(*row);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let entities = &mut *self.entities();
+            let mut removed = 0;
+            for row in rows {
+                let copy = entities.copy((kind, row.id));
+                if copy.and_then(|copy| copy.get(row.field).copied()).is_some_and(|copy| copy != row.row) {
+                    entities.forget((kind, row.id));
+                    removed += 1;
+                }
+            }
+            Ok(removed)
+        })
+    }
+
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let entities = &mut *self.entities();
+            ids.iter().for_each(|id| entities.forget((kind, *id)));
+            Ok(())
+        })
+    }
+
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            let locks = &mut self.entities().locks;
+            let free = locks.get(kind).is_none_or(|lock| !lock.stands() || lock.what == lease.token);
+            if free {
+                locks.insert(kind, Until::new(lease.lives, lease.token));
+            }
+            Ok(free)
+        })
+    }
+
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let locks = &mut self.entities().locks;
+            if locks.get(kind).is_some_and(|lock| lock.what == lease.token) {
+                locks.remove(kind);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Entities {
+    /// The copy, if there is one that has not expired.
+    fn copy(&mut self, key: Key) -> Option<&mut HashMap<&'static str, Versioned>> {
+        let copy = self.copies.get_mut(&key)?;
+        copy.stands().then_some(&mut copy.what)
+    }
+
+    fn read(&mut self, key: Key, fields: &[&'static str], lease: EntityLease) -> EntityFound {
+        let copy = self.copy(key);
+        let values = copy.and_then(|copy| fields.iter().map(|name| Some(copy.get(name)?.value)).collect());
+        if let Some(values) = values {
+            return EntityFound::Warm(values);
+        }
+        if self.leases.get(&key).is_some_and(Until::stands) {
+            return EntityFound::Leased;
+        }
+        if self.leases.len() >= MOST {
+            self.leases.clear();
+        }
+        self.leases.insert(key, Until::new(lease.lives, lease.token));
+        EntityFound::Cold
+    }
+
+    fn store(&mut self, key: Key, copy: &EntityCopy, lease: EntityLease) -> bool {
+        let ours = |granted: &Until<u64>| granted.stands() && granted.what == lease.token;
+        if !self.leases.get(&key).is_some_and(ours) {
+            return false;
+        }
+        self.leases.remove(&key);
+        if self.copies.len() >= MOST {
+            self.copies.clear();
+        }
+        let fields = copy.fields.iter().copied().collect();
+        self.copies.insert(key, Until::new(copy.lives, fields));
+        true
+    }
+
+    fn forget(&mut self, key: Key) {
+        self.copies.remove(&key);
+        self.leases.remove(&key);
+    }
+}

@@ -1,0 +1,128 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::try_join_all;
+use tokio::time::sleep;
+
+use super::entities::Inner;
+use super::flight::{Flight, Landed};
+use super::{EntityDatabase, EntityError};
+use crate::entity::{
+    Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
+};
+
+/// For how long one may take to read the database and keep what he read.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// How long to wait for another process that has the lease, before the database is read as well.
+const PAUSES: [u64; 8] = [5, 10, 20, 40, 80, 160, 320, 640];
+
+type Found = HashMap<EntityId, Vec<i64>>;
+
+impl<K: Entity, D: EntityDatabase> Inner<K, D> {
+    /// The counts of all of these entities, each asked for once.
+    pub(super) async fn read(self: &Arc<Self>, ids: &[EntityId]) -> Result<Found, EntityError> {
+        let (mut ids, mut found) = (once(ids), Found::new());
+        for pause in PAUSES {
+            let flights = self.look(&mut ids, &mut found).await?;
+            for landed in try_join_all(flights).await? {
+                found.extend(landed.iter().map(|(id, counts)| (*id, counts.clone())));
+            }
+            ids.retain(|id| !found.contains_key(id));
+            if ids.is_empty() {
+                return Ok(found);
+            }
+            sleep(Duration::from_millis(pause)).await;
+        }
+        let landed = self.fly(ids, None).await?;
+        found.extend(landed.iter().map(|(id, counts)| (*id, counts.clone())));
+        Ok(found)
+    }
+
+    /// Takes what is warm, and joins or begins queries for the rest; what is left of `ids` is being read by
+    /// another process.
+    async fn look(
+        self: &Arc<Self>,
+        ids: &mut Vec<EntityId>,
+        found: &mut Found,
+    ) -> Result<Vec<Flight>, EntityError> {
+        let lease = EntityLease { token: super::jitter::random(), lives: LEASE };
+        let copies = async {
+            self.pay().await?;
+            self.cache.read(K::NAME, ids, K::FIELDS, lease).await
+        };
+        let copies = self.ask_cache("counts are read without the cache", copies).await;
+        let (mut joined, mut leased, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+        let mut join = |id: EntityId| {
+            let flight = self.flights.find(id);
+            let known = flight.is_some();
+            if let Some(flight) = flight.filter(|flight| !joined.iter().any(|other| flight.ptr_eq(other))) {
+                joined.push(flight);
+            }
+            known
+        };
+        match copies {
+            Some(copies) => {
+                for (id, copy) in std::mem::take(ids).into_iter().zip(copies) {
+                    match copy {
+                        EntityFound::Warm(counts) => drop(found.insert(id, counts)),
+                        EntityFound::Cold => leased.push(id),
+                        EntityFound::Leased => {
+                            if !join(id) {
+                                ids.push(id);
+                            }
+                        }
+                    }
+                }
+            }
+            None => alone.extend(std::mem::take(ids).into_iter().filter(|id| !join(*id))),
+        }
+        joined.extend((!leased.is_empty()).then(|| self.fly(leased, Some(lease))));
+        joined.extend((!alone.is_empty()).then(|| self.fly(alone, None)));
+        Ok(joined)
+    }
+
+    /// Begins a query; what it finds is kept in the cache if there is a lease for it.
+    fn fly(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<EntityLease>) -> Flight {
+        let (inner, asked) = (Arc::clone(self), ids.clone());
+        let query = async move {
+            let landed = inner.query(&ids, lease).await;
+            inner.flights.end(ids);
+            landed
+        };
+        self.flights.begin(&asked, query.boxed())
+    }
+
+    async fn query(&self, ids: &[EntityId], lease: Option<EntityLease>) -> Landed {
+        let rows = self.database.read(K::NAME, ids, K::FIELDS).await?;
+        let copies = self.copies(ids, &rows);
+        if let Some(lease) = lease {
+            // Otherwise the lease ends by itself, and the next one who asks reads the database again.
+            let keeping = self.cache.store(K::NAME, &copies, lease);
+            self.ask_cache("counts are not kept in the cache", keeping).await;
+        }
+        let counts = |copy: EntityCopy| (copy.id, copy.fields.iter().map(|(_, row)| row.value).collect());
+        Ok(Arc::new(copies.into_iter().map(counts).collect()))
+    }
+
+    /// Copies of all fields of these entities, those without a row included.
+    fn copies(&self, ids: &[EntityId], rows: &[EntityRow]) -> Vec<EntityCopy> {
+        let rows: HashMap<_, _> = rows.iter().map(|row| ((row.id, row.field), row.row)).collect();
+        let copy = |&id: &EntityId| {
+            let row = |name| rows.get(&(id, name)).copied().unwrap_or_default();
+            let fields: Vec<_> = K::FIELDS.iter().map(|name| (*name, row(*name))).collect();
+            let absent = fields.iter().all(|(_, row)| *row == Versioned::default());
+            let lives = if absent { self.absent_expiry } else { self.expiry };
+            EntityCopy { id, fields, lives: super::jitter::jitter(lives) }
+        };
+        ids.iter().map(copy).collect()
+    }
+}
+
+/// The same without those that come again.
+fn once(ids: &[EntityId]) -> Vec<EntityId> {
+    let mut seen = HashSet::with_capacity(ids.len());
+    ids.iter().copied().filter(|id| seen.insert(*id)).collect()
+}

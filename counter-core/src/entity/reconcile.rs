@@ -1,0 +1,317 @@
+use std::collections::{HashMap, HashSet};
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::entities::Inner;
+use super::owed::Debt;
+use super::{Entities, EntityDatabase, EntityError, EntityErrorKind};
+use crate::entity::{Entity, EntityCache, EntityId, EntityLease, EntityRow, Versioned};
+use crate::operations::measured;
+use crate::unwind::{caught, tell};
+
+/// Who knows the truth: the tables of which the counts are a summary.
+///
+/// A closure that counts is one. It is asked for the entities that have a row; who can name others, whose
+/// rows may never have been made, implements the trait.
+pub trait Recount<K>: Sync {
+    /// The true counts of a field of these entities, at most 500, with an answer for each of them: one that
+    /// is missing is taken for a partial read, and not for 0.
+    ///
+    /// # Errors
+    /// When they cannot be read: nothing more is corrected.
+    fn count(
+        &self,
+        field: K,
+        ids: &[EntityId],
+    ) -> impl Future<Output = Result<HashMap<EntityId, i64>, Box<dyn StdError + Send + Sync>>> + Send;
+
+    /// Some of the entities after this one, in any order of its own; none at the end.
+    ///
+    /// # Errors
+    /// When they cannot be read: nothing more is corrected.
+    fn entities(
+        &self,
+        after: Option<EntityId>,
+    ) -> impl Future<Output = Result<Vec<EntityId>, Box<dyn StdError + Send + Sync>>> + Send {
+        let _ = after;
+        async { Ok(Vec::new()) }
+    }
+}
+
+impl<K, F, A, E> Recount<K> for F
+where
+    K: Send,
+    F: Fn(K, Vec<EntityId>) -> A + Sync,
+    A: Future<Output = Result<HashMap<EntityId, i64>, E>> + Send,
+    E: Into<Box<dyn StdError + Send + Sync>>,
+{
+    async fn count(
+        &self,
+        field: K,
+        ids: &[EntityId],
+    ) -> Result<HashMap<EntityId, i64>, Box<dyn StdError + Send + Sync>> {
+        self(field, ids.to_vec()).await.map_err(Into::into)
+    }
+}
+
+/// What a recount found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drift {
+    /// Entities that were looked at; those of both lists twice.
+    pub entities: u64,
+    /// Counts that were not the truth, and are now.
+    pub corrected: u64,
+    /// The sum of how far those were off, up or down.
+    pub distance: u64,
+    /// Counts that seemed not to be the truth, and changed while they were looked at: for the next time.
+    pub unsettled: u64,
+    /// Copies in the cache that were not what the database has, and were removed.
+    pub copies: u64,
+}
+
+/// Entities that are looked at together.
+const PAGE: usize = 500;
+
+/// Counts that seem wrong and wait for the second look together.
+const SUSPECTS: usize = 5000;
+
+/// For how long a recount keeps others out, if it does not go on.
+const LOCK: Duration = Duration::from_secs(60);
+
+/// A count that is not the truth, at the first look.
+struct Suspect<K> {
+    id: EntityId,
+    field: K,
+    row: Versioned,
+    truth: i64,
+}
+
+impl<K: Entity, D: EntityDatabase> Entities<K, D> {
+    /// Counts the truth again for every entity, and corrects database and cache.
+    ///
+    /// The truth and the count of an entity are not read in the same instant, and whoever writes the one
+    /// writes the other a moment later. So what differs is looked at once more after `settle`, and
+    /// corrected only if neither has changed: by comparing the version of the row, so that an increment
+    /// that comes in between is not lost. `settle` has to be longer than the time between the two writes,
+    /// and than the interval of a flusher; 5 seconds will do as a rule.
+    ///
+    /// ```
+    /// # use std::collections::HashMap;
+    /// # use std::time::Duration;
+    /// # use counter_core::entity::{Entities, EntityId, SqliteDatabase};
+    /// # use counter_core::{MemoryStore, entity};
+    /// # entity! { enum Post: "post" { Likes = "likes" } }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let posts = Entities::<Post, _>::new(SqliteDatabase::in_memory().await?, MemoryStore::new());
+    /// posts.increment(42, Post::Likes, 5).await?;
+    ///
+    /// // In earnest a query over the table of likes, with a 0 for those that it does not find.
+    /// let truth = async |field: Post, ids: Vec<EntityId>| {
+    ///     assert_eq!(field, Post::Likes);
+    ///     Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, 3)).collect::<HashMap<_, _>>())
+    /// };
+    /// let drift = posts.reconcile(&truth, Duration::from_millis(1)).await?;
+    /// assert_eq!((drift.corrected, drift.distance), (1, 2));
+    /// assert_eq!(posts.counts_of(42).await?.of(Post::Likes), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Elsewhere`](EntityErrorKind::Elsewhere) when another instance is at it, or was and has died less
+    /// than a minute ago: only a later call tells. When something cannot be read or written, or panics. What
+    /// was corrected until then stays so.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves what was corrected, and keeps others out for a minute at most.
+    pub async fn reconcile(&self, source: &impl Recount<K>, settle: Duration) -> Result<Drift, EntityError> {
+        let lease = EntityLease { token: super::jitter::random(), lives: LOCK + settle };
+        self.0.hold(lease).await?;
+        let mut drift = Drift::default();
+        let recount = caught(self.0.recount_all(source, settle, lease, &mut drift));
+        let done = measured("entity_reconcile", recount).await;
+        // Otherwise it ends by itself.
+        drop(self.0.cache.unlock(K::NAME, lease).await);
+        tell(|| drift.report(K::NAME));
+        done.map(|()| drift)
+    }
+}
+
+impl<K: Entity, D: EntityDatabase> Inner<K, D> {
+    /// Takes the lock, or keeps it.
+    async fn hold(&self, lease: EntityLease) -> Result<(), EntityError> {
+        match self.cache.lock(K::NAME, lease).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(EntityError::new(EntityErrorKind::Elsewhere)),
+            Err(error) => Err(cache(error)),
+        }
+    }
+
+    async fn recount_all(
+        &self,
+        source: &impl Recount<K>,
+        settle: Duration,
+        lease: EntityLease,
+        drift: &mut Drift,
+    ) -> Result<(), EntityError> {
+        self.pay().await.map_err(cache)?;
+        let mut suspects: Vec<Suspect<K>> = Vec::new();
+        let (mut after, mut named) = (None, true);
+        loop {
+            self.hold(lease).await?;
+            let page = if named {
+                source.entities(after).await.map_err(unknown)?
+            } else {
+                self.database.entities(K::NAME, after, PAGE).await?
+            };
+            after = page.last().copied();
+            for ids in page.chunks(PAGE) {
+                self.look_at(source, ids, &mut suspects, drift).await?;
+            }
+            if !suspects.is_empty() && (suspects.len() >= SUSPECTS || (after.is_none() && !named)) {
+                // Those whom the source named as well were looked at twice.
+                suspects.sort_unstable_by_key(|suspect| (suspect.id, suspect.field.index()));
+                suspects.dedup_by_key(|suspect| (suspect.id, suspect.field.index()));
+                self.hold(lease).await?;
+                sleep(settle).await;
+                for suspects in suspects.chunks(PAGE) {
+                    self.hold(lease).await?;
+                    self.settle(source, suspects, drift).await?;
+                }
+                suspects.clear();
+            }
+            match (after, named) {
+                (None, true) => named = false,
+                (None, false) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Compares the rows of some entities with the truth, and their copies with the rows.
+    async fn look_at(
+        &self,
+        source: &impl Recount<K>,
+        ids: &[EntityId],
+        suspects: &mut Vec<Suspect<K>>,
+        drift: &mut Drift,
+    ) -> Result<(), EntityError> {
+        let rows = self.rows(ids).await?;
+        drift.entities += ids.len() as u64;
+        for &field in K::ALL {
+            let truth = truth_of(source, field, ids).await?;
+            suspects.extend(ids.iter().filter_map(|&id| {
+                let (row, truth) = (rows.get(&(id, field.name())).copied().unwrap_or_default(), truth[&id]);
+                (row.value != truth).then_some(Suspect { id, field, row, truth })
+            }));
+        }
+        let rows: Vec<_> = rows.into_iter().map(|((id, field), row)| EntityRow { id, field, row }).collect();
+        drift.copies += self.cache.audit(K::NAME, &rows).await.map_err(cache)?;
+        Ok(())
+    }
+
+    /// Looks a second time, and corrects what is as it was.
+    async fn settle(
+        &self,
+        source: &impl Recount<K>,
+        suspects: &[Suspect<K>],
+        drift: &mut Drift,
+    ) -> Result<(), EntityError> {
+        let ids: HashSet<_> = suspects.iter().map(|suspect| suspect.id).collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        let rows = self.rows(&ids).await?;
+        for &field in K::ALL {
+            let suspects: Vec<_> = suspects.iter().filter(|suspect| suspect.field == field).collect();
+            if suspects.is_empty() {
+                continue;
+            }
+            let ids: Vec<_> = suspects.iter().map(|suspect| suspect.id).collect();
+            let truth = truth_of(source, field, &ids).await?;
+            for suspect in suspects {
+                let row = rows.get(&(suspect.id, field.name())).copied().unwrap_or_default();
+                let same = row == suspect.row && truth[&suspect.id] == suspect.truth;
+                if same && self.correct(suspect).await? {
+                    drift.corrected += 1;
+                    let distance = suspect.truth.abs_diff(suspect.row.value);
+                    drift.distance = drift.distance.saturating_add(distance);
+                } else {
+                    drift.unsettled += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the row was still the same, and is corrected.
+    async fn correct(&self, suspect: &Suspect<K>) -> Result<bool, EntityError> {
+        let Suspect { id, field, row, truth } = *suspect;
+        let debt = Debt::new(&self.owed, vec![id]);
+        let corrected = self.database.correct(K::NAME, id, field.name(), row.version, truth).await?;
+        let Some(row) = corrected else {
+            debt.settle();
+            return Ok(false);
+        };
+        self.tell(debt, &[EntityRow { id, field: field.name(), row }]).await;
+        Ok(true)
+    }
+
+    async fn rows(
+        &self,
+        ids: &[EntityId],
+    ) -> Result<HashMap<(EntityId, &'static str), Versioned>, EntityError> {
+        let rows = self.database.read(K::NAME, ids, K::FIELDS).await?;
+        Ok(rows.into_iter().map(|row| ((row.id, row.field), row.row)).collect())
+    }
+}
+
+/// The truth, with an answer for each.
+async fn truth_of<K>(
+    source: &impl Recount<K>,
+    field: K,
+    ids: &[EntityId],
+) -> Result<HashMap<EntityId, i64>, EntityError> {
+    let truth = source.count(field, ids).await.map_err(unknown)?;
+    match ids.iter().filter(|id| !truth.contains_key(id)).count() {
+        0 => Ok(truth),
+        missing => Err(EntityError::new(EntityErrorKind::Partial { missing })),
+    }
+}
+
+fn unknown(error: Box<dyn StdError + Send + Sync>) -> EntityError {
+    EntityError::new(EntityErrorKind::Source).caused_by(error)
+}
+
+fn cache(error: crate::Error) -> EntityError {
+    EntityError::new(EntityErrorKind::Cache).caused_by(error)
+}
+
+impl Drift {
+    fn report(&self, kind: &'static str) {
+        if self.corrected + self.copies > 0 {
+            let Self { entities, corrected, distance, unsettled, copies } = self;
+            tracing::warn!(
+                kind,
+                entities,
+                corrected,
+                distance,
+                unsettled,
+                copies,
+                "counts were not the truth"
+            );
+        }
+        #[cfg(feature = "metrics")]
+        for (what, count) in [
+            ("corrected", self.corrected),
+            ("distance", self.distance),
+            ("unsettled", self.unsettled),
+            ("copies", self.copies),
+        ] {
+            metrics::counter!("access_counter_entity_drift_total", "kind" => kind, "what" => what)
+                .increment(count);
+        }
+    }
+}

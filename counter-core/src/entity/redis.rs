@@ -1,0 +1,256 @@
+//! Copies of the counts of entities, and the leases for them.
+
+mod without_scripts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fred::types::Value;
+use futures_util::future::try_join_all;
+
+use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned};
+use crate::future::BoxFuture;
+use crate::redis::{Call, Client, Group, Script, in_order};
+use crate::{Error, ErrorKind};
+
+/// Entities, or rows, of one call: a millisecond or two of the server's time.
+const CHUNK: usize = 250;
+
+/// The copies of one namespace.
+#[derive(Debug)]
+pub(crate) struct RedisEntities {
+    client: Arc<Client>,
+    read: Script,
+    store: Script,
+    update: Script,
+    audit: Script,
+}
+
+impl RedisEntities {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self {
+            client,
+            read: Script::new(include_str!("redis/read.lua")),
+            store: Script::new(include_str!("redis/store.lua")),
+            update: Script::new(include_str!("redis/update.lua")),
+            audit: Script::new(include_str!("redis/audit.lua")),
+        }
+    }
+
+    /// String: the token of the recount of a kind.
+    fn lock_key(&self, kind: &str) -> String {
+        format!("{}entity-lock:{kind}", self.client.prefix_of(kind))
+    }
+}
+
+impl EntityCache for RedisEntities {
+    fn read<'a>(
+        &'a self,
+        kind: &'static str,
+        ids: &'a [EntityId],
+        fields: &'static [&'static str],
+        lease: EntityLease,
+    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>> {
+        Box::pin(async move {
+            let parts = self.parts(kind, ids, |id| *id);
+            let read = parts.iter().map(|part| {
+                self.client.scripted(
+                    read(self, part, fields, lease),
+                    without_scripts::read(&self.client, part, fields, lease),
+                )
+            });
+            let found = try_join_all(read).await?;
+            Ok(in_order(&parts, found))
+        })
+    }
+
+    fn store<'a>(
+        &'a self,
+        kind: &'static str,
+        copies: &'a [EntityCopy],
+        lease: EntityLease,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let parts = self.parts(kind, copies, |copy| copy.id);
+            let stored = parts.iter().map(|part| {
+                self.client
+                    .scripted(store(self, part, lease), without_scripts::store(&self.client, part, lease))
+            });
+            Ok(try_join_all(stored).await?.into_iter().sum())
+        })
+    }
+
+    fn update<'a>(
+        &'a self,
+        kind: &'static str,
+        changes: &'a [EntityRow],
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let parts = self.parts(kind, changes, |change| change.id);
+            let updated = parts.iter().map(|part| {
+                self.client.scripted(update(self, part), without_scripts::update(&self.client, part))
+            });
+            try_join_all(updated).await.map(drop)
+        })
+    }
+
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let parts = self.parts(kind, rows, |row| row.id);
+            let audited = parts.iter().map(|part| {
+                self.client.scripted(audit(self, part), without_scripts::audit(&self.client, part))
+            });
+            Ok(try_join_all(audited).await?.into_iter().sum())
+        })
+    }
+
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let parts = self.parts(kind, ids, |id| *id);
+            let removed = parts.iter().map(|part| {
+                let keys = part.items.iter().flat_map(|item| [(&item.lease).into(), (&item.copy).into()]);
+                self.client.call::<Value>("DEL", &self.client.prefix(part.shard).scratch, keys.collect())
+            });
+            try_join_all(removed).await.map(drop)
+        })
+    }
+
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            let key = &self.lock_key(kind);
+            let (token, lives) = (lease.token.to_string(), milliseconds(lease.lives));
+            let words = |when: &str| [key, &token, when, "PX", &lives].map(Value::from).to_vec();
+            let taken: Value = self.client.call("SET", key, words("NX")).await?;
+            if !taken.is_null() {
+                return Ok(true);
+            }
+            let owner: Option<String> = self.client.call("GET", key, vec![key.into()]).await?;
+            if owner != Some(token.clone()) {
+                return Ok(false);
+            }
+            // If it ends just now, and somebody else takes it, two do the same work, which harms nothing.
+            let kept: Value = self.client.call("SET", key, words("XX")).await?;
+            Ok(!kept.is_null())
+        })
+    }
+
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let key = &self.lock_key(kind);
+            let owner: Option<String> = self.client.call("GET", key, vec![key.into()]).await?;
+            if owner == Some(lease.token.to_string()) {
+                let _: Value = self.client.call("DEL", key, vec![key.into()]).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Some entities, or rows, of one shard.
+type Part<'a, T> = Group<Item<'a, T>>;
+
+struct Item<'a, T> {
+    /// Hash: the fields of the entity to their count and version.
+    copy: String,
+    /// String: the token of the reader that may keep a copy.
+    lease: String,
+    what: &'a T,
+}
+
+impl RedisEntities {
+    fn parts<'a, T>(&self, kind: &str, all: &'a [T], id: impl Fn(&T) -> EntityId) -> Vec<Part<'a, T>> {
+        let item = |what| {
+            let name = format!("{kind}:{}", id(what));
+            let prefix = self.client.prefix_of(&name);
+            let (copy, lease) = (format!("{prefix}entity:{name}"), format!("{prefix}entity-lease:{name}"));
+            Item { copy, lease, what }
+        };
+        let groups = self.client.by_shard(all.iter().map(item), |item| format!("{kind}:{}", id(item.what)));
+        groups.into_iter().flat_map(|group| group.cut(CHUNK)).collect()
+    }
+
+    fn call<T>(&self, part: &Part<'_, T>) -> Call {
+        let mut call = Call::new([self.client.prefix(part.shard).scratch.as_str()]);
+        for item in &part.items {
+            call.key(&item.copy);
+            call.key(&item.lease);
+        }
+        call
+    }
+}
+
+async fn read(
+    store: &RedisEntities,
+    part: &Part<'_, EntityId>,
+    fields: &[&'static str],
+    lease: EntityLease,
+) -> Result<Vec<EntityFound>, Error> {
+    let mut call = store.call(part);
+    call.number(lease.token);
+    call.push(milliseconds(lease.lives));
+    fields.iter().for_each(|name| call.push(*name));
+    let answers: Vec<Value> = store.client.run(&store.read, call).await?;
+    part.items.iter().zip(answers).map(|(item, answer)| found(item, answer)).collect()
+}
+
+fn found<T>(item: &Item<'_, T>, answer: Value) -> Result<EntityFound, Error> {
+    match answer.as_str().as_deref() {
+        Some("cold") => Ok(EntityFound::Cold),
+        Some("leased") => Ok(EntityFound::Leased),
+        _ => {
+            let texts = answer.convert().unwrap_or_default();
+            values(texts).map(EntityFound::Warm).ok_or_else(|| malformed(&item.copy))
+        }
+    }
+}
+
+/// The counts of all fields, if all are there.
+fn values(texts: Vec<Option<String>>) -> Option<Vec<i64>> {
+    texts.into_iter().map(|text| text?.split_once(' ')?.0.parse().ok()).collect()
+}
+
+fn malformed(key: &str) -> Error {
+    Error::new(ErrorKind::Malformed { key: key.to_owned() })
+}
+
+async fn store(store: &RedisEntities, part: &Part<'_, EntityCopy>, lease: EntityLease) -> Result<u64, Error> {
+    let mut call = store.call(part);
+    call.number(lease.token);
+    for Item { what: copy, .. } in &part.items {
+        call.push(milliseconds(copy.lives));
+        call.number(copy.fields.len());
+        for (name, row) in &copy.fields {
+            call.push(*name);
+            call.push(text(*row));
+        }
+    }
+    store.client.run(&store.store, call).await
+}
+
+async fn update(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<(), Error> {
+    let mut call = store.call(part);
+    for Item { what: change, .. } in &part.items {
+        call.push(change.field);
+        call.number(change.row.version);
+        call.push(text(change.row));
+    }
+    store.client.run::<Value>(&store.update, call).await.map(drop)
+}
+
+async fn audit(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<u64, Error> {
+    let mut call = store.call(part);
+    for Item { what: row, .. } in &part.items {
+        call.push(row.field);
+        call.push(text(row.row));
+    }
+    store.client.run(&store.audit, call).await
+}
+
+/// How a row lies in the hash.
+fn text(row: Versioned) -> String {
+    format!("{} {}", row.value, row.version)
+}
+
+fn milliseconds(time: Duration) -> String {
+    time.as_millis().max(1).to_string()
+}

@@ -1,0 +1,152 @@
+//! The same by transactions, one entity after another.
+
+use fred::types::Value;
+
+use crate::redis::{Client, Command, Connection, Queue, says, unavailable};
+
+use super::{EntityCopy, EntityFound, EntityLease, EntityRow, Item, Part, milliseconds, text, values};
+use crate::Error;
+use crate::entity::EntityId;
+
+/// How often one who was overtaken begins again.
+const ATTEMPTS: usize = 20;
+
+pub(super) async fn read(
+    client: &Client,
+    part: &Part<'_, EntityId>,
+    fields: &[&'static str],
+    lease: EntityLease,
+) -> Result<Vec<EntityFound>, Error> {
+    // Without a transaction: the lease is taken before the rows are read, and that is all it is for.
+    let mut found = Vec::new();
+    for Item { copy, lease: key, .. } in &part.items {
+        let names = fields.iter().map(|name| Value::from(*name));
+        let words = [Value::from(copy)].into_iter().chain(names).collect();
+        let texts: Vec<Option<String>> = match client.call("HMGET", copy, words).await {
+            Err(error) if says(&error, "WRONGTYPE") => Vec::from([None]),
+            texts => texts?,
+        };
+        found.push(match values(texts) {
+            Some(values) => EntityFound::Warm(values),
+            None if take(client, key, lease).await? => EntityFound::Cold,
+            None => EntityFound::Leased,
+        });
+    }
+    Ok(found)
+}
+
+async fn take(client: &Client, key: &str, lease: EntityLease) -> Result<bool, Error> {
+    let words = [key, &lease.token.to_string(), "NX", "PX", &milliseconds(lease.lives)];
+    let taken: Value = client.call("SET", key, words.map(Value::from).to_vec()).await?;
+    Ok(!taken.is_null())
+}
+
+pub(super) async fn store(
+    client: &Client,
+    part: &Part<'_, EntityCopy>,
+    lease: EntityLease,
+) -> Result<u64, Error> {
+    let token = lease.token.to_string();
+    let mut kept = 0;
+    for item in &part.items {
+        let Item { copy, lease, what, .. } = item;
+        let decide = |seen: Seen| {
+            if seen.lease.as_ref() != Some(&token) {
+                return Vec::new();
+            }
+            let rows = what.fields.iter().flat_map(|(name, row)| [Value::from(*name), text(*row).into()]);
+            vec![
+                ("DEL", words([lease, copy])),
+                ("HSET", [Value::from(copy)].into_iter().chain(rows).collect()),
+                ("PEXPIRE", words([copy, &milliseconds(what.lives)])),
+            ]
+        };
+        kept += u64::from(attempt(client, item, "", decide).await? > 0);
+    }
+    Ok(kept)
+}
+
+pub(super) async fn update(client: &Client, part: &Part<'_, EntityRow>) -> Result<(), Error> {
+    for item in &part.items {
+        let Item { copy, lease, what, .. } = item;
+        let decide = |seen: Seen| {
+            let newer = seen.field.as_deref().is_none_or(|text| version(text) < what.row.version);
+            let set = ("HSET", words([copy, what.field, &text(what.row)]));
+            [("DEL", words([lease]))].into_iter().chain((seen.copy && newer).then_some(set)).collect()
+        };
+        attempt(client, item, what.field, decide).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn audit(client: &Client, part: &Part<'_, EntityRow>) -> Result<u64, Error> {
+    let mut removed = 0;
+    for item in &part.items {
+        let Item { copy, lease, what, .. } = item;
+        let decide = |seen: Seen| {
+            let differs = seen.field.is_some_and(|field| field != text(what.row));
+            if differs { vec![("DEL", words([lease, copy]))] } else { Vec::new() }
+        };
+        removed += u64::from(attempt(client, item, what.field, decide).await? > 0);
+    }
+    Ok(removed)
+}
+
+fn version(text: &str) -> u64 {
+    text.split_once(' ').and_then(|(_, version)| version.parse().ok()).unwrap_or_default()
+}
+
+/// What nobody may have changed when the commands are executed.
+struct Seen {
+    lease: Option<String>,
+    /// Whether there is a copy.
+    copy: bool,
+    field: Option<String>,
+}
+
+/// Executes what `decide` makes of the copy and the lease; answers with the number of commands.
+async fn attempt<T>(
+    client: &Client,
+    item: &Item<'_, T>,
+    field: &str,
+    decide: impl Fn(Seen) -> Vec<Command>,
+) -> Result<usize, Error> {
+    let server = client.server(&item.copy).await?;
+    for _ in 0..ATTEMPTS {
+        if let Some(done) = client.learn(attempt_at(&server, item, field, &decide).await)? {
+            return Ok(done);
+        }
+    }
+    Err(unavailable("others changed the copy all the time"))
+}
+
+async fn attempt_at<T>(
+    server: &Connection,
+    item: &Item<'_, T>,
+    field: &str,
+    decide: impl Fn(Seen) -> Vec<Command>,
+) -> Result<Option<usize>, Error> {
+    let mut transaction = server.watch_in(Queue::Calls, &item.copy).await?;
+    transaction.watch(&item.lease).await?;
+    let lease = transaction.call("GET", words([&item.lease])).await?;
+    let found = transaction.call("HGET", words([&item.copy, field])).await;
+    let (copy, field) = match found {
+        // Of another type: no copy of ours.
+        Err(error) if says(&error, "WRONGTYPE") => (false, None),
+        found => {
+            let there: i64 = transaction.call("EXISTS", words([&item.copy])).await?;
+            (there == 1, found?)
+        }
+    };
+    let commands = decide(Seen { lease, copy, field });
+    let done = commands.len();
+    if done == 0 {
+        transaction.abandon().await?;
+        return Ok(Some(0));
+    }
+    Ok(transaction.execute(commands).await?.map(|_| done))
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<Value> {
+    words.map(Value::from).to_vec()
+}

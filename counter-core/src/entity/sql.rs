@@ -1,0 +1,356 @@
+//! What the databases have in common: all but their words.
+
+#[cfg(feature = "mariadb")]
+mod mariadb;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use sqlx::Error as SqlError;
+use sqlx::error::DatabaseError;
+
+#[cfg(feature = "mariadb")]
+pub use mariadb::MariaDatabase;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresDatabase;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteDatabase;
+
+use super::{EntityError, EntityErrorKind};
+
+/// Writers that have been silent for so many seconds of the database's clock are forgotten, 30 days.
+pub(super) const REMEMBERED: i64 = 30 * 86_400;
+
+/// An error before anything was sent, or of a read.
+pub(super) fn unwritten(explain: fn(&dyn DatabaseError) -> EntityErrorKind, error: SqlError) -> EntityError {
+    let kind = match &error {
+        SqlError::Database(answer) => match explain(&**answer) {
+            // Of something that writes nothing.
+            EntityErrorKind::Unconfirmed => EntityErrorKind::Unavailable,
+            kind => kind,
+        },
+        SqlError::ColumnDecode { .. } | SqlError::Decode(_) => EntityErrorKind::Malformed,
+        _ => EntityErrorKind::Unavailable,
+    };
+    EntityError::new(kind).caused_by(error)
+}
+
+/// An error of a write that stands by itself: what the server answers tells that it was not done.
+pub(super) fn unconfirmed(
+    explain: fn(&dyn DatabaseError) -> EntityErrorKind,
+    error: SqlError,
+) -> EntityError {
+    let kind = match &error {
+        SqlError::Database(answer) => explain(&**answer),
+        _ => EntityErrorKind::Unconfirmed,
+    };
+    EntityError::new(kind).caused_by(error)
+}
+
+/// Implements [`EntityDatabase`](super::EntityDatabase) for a type over a pool of connections.
+///
+/// It is a macro and no generic function, since the bounds that sqlx asks for would be longer than the
+/// code, and since the number of rows that a statement met is known to the drivers only.
+macro_rules! sql_database {
+    ($database:ident of $driver:ty {
+        schema: $schema:expr,
+        now: $now:literal,
+        insert_new: ($insert:literal, $unless_there:literal),
+        add: $add:literal,
+        explain: $explain:path,
+    }) => {
+        impl $database {
+            /// Uses these connections; their settings are the user's own.
+            #[must_use]
+            pub const fn new(pool: sqlx::Pool<$driver>) -> Self {
+                Self(pool)
+            }
+
+            /// The connections.
+            #[must_use]
+            pub const fn pool(&self) -> &sqlx::Pool<$driver> {
+                &self.0
+            }
+
+            async fn connection(&self) -> Result<sqlx::pool::PoolConnection<$driver>, EntityError> {
+                self.0.acquire().await.map_err(|error| unwritten($explain, error))
+            }
+
+            /// Adds, and answers with the rows.
+            async fn add(
+                connection: &mut <$driver as sqlx::Database>::Connection,
+                kind: &'static str,
+                additions: &[EntityAddition],
+            ) -> Result<Vec<EntityRow>, sqlx::Error> {
+                let columns = "INSERT INTO access_entity (kind, entity, field, value, version) ";
+                let mut query = sqlx::QueryBuilder::<$driver>::new(columns);
+                query.push_values(additions, |mut row, addition| {
+                    row.push_bind(kind).push_bind(addition.id.to_string());
+                    row.push_bind(addition.field).push_bind(addition.by).push("1");
+                });
+                query.push(concat!(" ", $add, " RETURNING entity, field, value, version"));
+                let rows = query.build().fetch_all(connection).await?;
+                rows.iter()
+                    .map(|row| Self::row(row, |name| field_of(additions, name)))
+                    .filter_map(Result::transpose)
+                    .collect()
+            }
+
+            /// A row of the table; nothing when its field is not known here.
+            fn row(
+                row: &<$driver as sqlx::Database>::Row,
+                known: impl Fn(&str) -> Option<&'static str>,
+            ) -> Result<Option<EntityRow>, sqlx::Error> {
+                // Unchecked, since to MariaDB a text that is compared byte by byte is no text.
+                let field: String = row.try_get_unchecked(1)?;
+                let Some(field) = known(&field) else { return Ok(None) };
+                let version = u64::try_from(row.try_get::<i64, _>(3)?).unwrap_or_default();
+                let row = EntityRow {
+                    id: Self::id(row)?,
+                    field,
+                    row: Versioned { version, value: row.try_get(2)? },
+                };
+                Ok(Some(row))
+            }
+
+            fn id(row: &<$driver as sqlx::Database>::Row) -> Result<EntityId, sqlx::Error> {
+                let id: String = row.try_get_unchecked(0)?;
+                id.parse().map_err(|error: EntityIdError| sqlx::Error::Decode(error.into()))
+            }
+
+            /// Removes some fences of writers that have been silent for long, each by its key and in no
+            /// transaction: one statement for all of them would lock those of the others as well, where
+            /// it goes through the table.
+            async fn forget_silent(&self) -> Result<(), sqlx::Error> {
+                let mut query = sqlx::QueryBuilder::<$driver>::new(concat!(
+                    "SELECT writer FROM access_entity_fence WHERE written < ",
+                    $now,
+                    " - "
+                ));
+                query.push_bind(REMEMBERED).push(" LIMIT 1000");
+                for row in query.build().fetch_all(&self.0).await? {
+                    let writer: String = row.try_get_unchecked(0)?;
+                    let delete = "DELETE FROM access_entity_fence WHERE writer = ";
+                    let mut query = sqlx::QueryBuilder::<$driver>::new(delete);
+                    query.push_bind(writer).push(concat!(" AND written < ", $now, " - "));
+                    query.push_bind(REMEMBERED).build().execute(&self.0).await?;
+                }
+                Ok(())
+            }
+
+            /// Writes the fence; `Some` with what was refused when it has been written before.
+            async fn pass(
+                transaction: &mut <$driver as sqlx::Database>::Connection,
+                batch: &EntityBatch,
+            ) -> Result<Option<u64>, sqlx::Error> {
+                let (writer, sequence) = (batch.writer.to_string(), batch.sequence as i64);
+                let columns = concat!($insert, " access_entity_fence (writer, sequence, refused, written) ");
+                let mut query = sqlx::QueryBuilder::<$driver>::new(columns);
+                query.push_values([()], |mut row, ()| {
+                    row.push_bind(&writer).push("0, 0").push($now);
+                });
+                query.push($unless_there);
+                query.build().execute(&mut *transaction).await?;
+                // Whoever sends the same at the same time waits here for the other one.
+                let mut query =
+                    sqlx::QueryBuilder::<$driver>::new("UPDATE access_entity_fence SET sequence = ");
+                query.push_bind(sequence).push(concat!(", refused = 0, written = ", $now));
+                query.push(" WHERE writer = ").push_bind(&writer);
+                query.push(" AND sequence < ").push_bind(sequence);
+                if query.build().execute(&mut *transaction).await?.rows_affected() == 1 {
+                    return Ok(None);
+                }
+                let read = "SELECT refused FROM access_entity_fence WHERE writer = ";
+                let mut query = sqlx::QueryBuilder::<$driver>::new(read);
+                query.push_bind(&writer).push(" AND sequence = ").push_bind(sequence);
+                let rows = query.build().fetch_all(transaction).await?;
+                let refused = rows.first().map(|row| row.try_get::<i64, _>(0)).transpose()?;
+                Ok(Some(refused.unwrap_or_default().unsigned_abs()))
+            }
+
+            async fn apply_in(&self, batch: &EntityBatch) -> Result<EntityVerdict, sqlx::Error> {
+                let mut transaction = self.0.begin().await?;
+                if let Some(refused) = Self::pass(&mut transaction, batch).await? {
+                    return Ok(EntityVerdict { rows: None, refused });
+                }
+                let (rows, refused) = Self::add_all(&mut transaction, batch).await?;
+                if refused > 0 {
+                    let mut query =
+                        sqlx::QueryBuilder::<$driver>::new("UPDATE access_entity_fence SET refused = ");
+                    query.push_bind(refused as i64).push(" WHERE writer = ");
+                    query.push_bind(batch.writer.to_string());
+                    query.build().execute(&mut *transaction).await?;
+                }
+                transaction.commit().await?;
+                Ok(EntityVerdict { rows: Some(rows), refused })
+            }
+
+            /// All at once; one by one if that leaves the range, so that one row holds up no other.
+            async fn add_all(
+                transaction: &mut <$driver as sqlx::Database>::Connection,
+                batch: &EntityBatch,
+            ) -> Result<(Vec<EntityRow>, u64), sqlx::Error> {
+                if let Some(rows) = Self::try_add(transaction, batch.kind, &batch.additions).await? {
+                    return Ok((rows, 0));
+                }
+                let (mut rows, mut refused) = (Vec::new(), 0);
+                for addition in &batch.additions {
+                    match Self::try_add(transaction, batch.kind, std::slice::from_ref(addition)).await? {
+                        Some(row) => rows.extend(row),
+                        None => refused += addition.calls,
+                    }
+                }
+                Ok((rows, refused))
+            }
+
+            /// Adds behind a savepoint; `None` when that leaves the range, and nothing was added.
+            async fn try_add(
+                transaction: &mut <$driver as sqlx::Database>::Connection,
+                kind: &'static str,
+                additions: &[EntityAddition],
+            ) -> Result<Option<Vec<EntityRow>>, sqlx::Error> {
+                let mut savepoint = sqlx::Connection::begin(transaction).await?;
+                match Self::add(&mut savepoint, kind, additions).await {
+                    Ok(rows) => {
+                        savepoint.commit().await?;
+                        Ok(Some(rows))
+                    }
+                    Err(sqlx::Error::Database(answer))
+                        if $explain(&*answer) == EntityErrorKind::OutOfRange =>
+                    {
+                        savepoint.rollback().await?;
+                        Ok(None)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        }
+
+        impl EntityDatabase for $database {
+            async fn prepare(&self) -> Result<(), EntityError> {
+                let made = sqlx::raw_sql($schema).execute(&self.0).await;
+                made.map(drop).map_err(|error| unwritten($explain, error))
+            }
+
+            async fn increment(
+                &self,
+                kind: &'static str,
+                id: EntityId,
+                field: &'static str,
+                by: i64,
+            ) -> Result<Versioned, EntityError> {
+                let mut connection = self.connection().await?;
+                self.increment_in(&mut connection, kind, id, field, by).await
+            }
+
+            async fn read(
+                &self,
+                kind: &'static str,
+                ids: &[EntityId],
+                fields: &'static [&'static str],
+            ) -> Result<Vec<EntityRow>, EntityError> {
+                if ids.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let select = "SELECT entity, field, value, version FROM access_entity WHERE kind = ";
+                let mut query = sqlx::QueryBuilder::<$driver>::new(select);
+                query.push_bind(kind).push(" AND entity IN (");
+                let mut list = query.separated(", ");
+                for id in ids {
+                    list.push_bind(id.to_string());
+                }
+                query.push(")");
+                let rows = query.build().fetch_all(&self.0).await;
+                let known = |name: &str| fields.iter().copied().find(|field| *field == name);
+                let rows = rows.and_then(|rows| {
+                    rows.iter().map(|row| Self::row(row, known)).filter_map(Result::transpose).collect()
+                });
+                rows.map_err(|error| unwritten($explain, error))
+            }
+
+            async fn apply(&self, batch: &EntityBatch) -> Result<EntityVerdict, EntityError> {
+                if batch.sequence == 1 {
+                    // The next writer that begins tries again.
+                    if let Err(error) = self.forget_silent().await {
+                        tracing::warn!(%error, "fences of writers that have ended are left");
+                    }
+                }
+                self.apply_in(batch).await.map_err(|error| unconfirmed($explain, error))
+            }
+
+            async fn correct(
+                &self,
+                kind: &'static str,
+                id: EntityId,
+                field: &'static str,
+                seen: u64,
+                value: i64,
+            ) -> Result<Option<Versioned>, EntityError> {
+                let mut connection = self.connection().await?;
+                let (id, version) = (id.to_string(), seen as i64);
+                let mut query = if seen == 0 {
+                    let columns = concat!($insert, " access_entity (kind, entity, field, value, version) ");
+                    let mut query = sqlx::QueryBuilder::<$driver>::new(columns);
+                    query.push_values([()], |mut row, ()| {
+                        row.push_bind(kind).push_bind(&id).push_bind(field).push_bind(value).push("1");
+                    });
+                    query.push($unless_there);
+                    query
+                } else {
+                    let mut query = sqlx::QueryBuilder::<$driver>::new("UPDATE access_entity SET value = ");
+                    query.push_bind(value).push(", version = version + 1 WHERE kind = ").push_bind(kind);
+                    query.push(" AND entity = ").push_bind(&id);
+                    query.push(" AND field = ").push_bind(field);
+                    query.push(" AND version = ").push_bind(version);
+                    query
+                };
+                let done = query.build().execute(&mut *connection).await;
+                let done = done.map_err(|error| unconfirmed($explain, error))?;
+                Ok((done.rows_affected() == 1).then_some(Versioned { version: seen + 1, value }))
+            }
+
+            async fn entities(
+                &self,
+                kind: &'static str,
+                after: Option<EntityId>,
+                limit: usize,
+            ) -> Result<Vec<EntityId>, EntityError> {
+                let select = "SELECT DISTINCT entity FROM access_entity WHERE kind = ";
+                let mut query = sqlx::QueryBuilder::<$driver>::new(select);
+                query.push_bind(kind).push(" AND entity > ");
+                // No id is empty, so this is before all of them.
+                query.push_bind(after.map_or_else(String::new, |id| id.to_string()));
+                query.push(" ORDER BY entity LIMIT ").push_bind(limit as i64);
+                let rows = query.build().fetch_all(&self.0).await;
+                let ids = rows.and_then(|rows| rows.iter().map(Self::id).collect());
+                ids.map_err(|error| unwritten($explain, error))
+            }
+        }
+
+        impl EntityTransactions for $database {
+            type Connection = <$driver as sqlx::Database>::Connection;
+
+            async fn increment_in(
+                &self,
+                connection: &mut Self::Connection,
+                kind: &'static str,
+                id: EntityId,
+                field: &'static str,
+                by: i64,
+            ) -> Result<Versioned, EntityError> {
+                let addition = EntityAddition { id, field, by, calls: 1 };
+                let rows = Self::add(connection, kind, &[addition]).await;
+                let rows = rows.map_err(|error| unconfirmed($explain, error))?;
+                rows.first().map(|row| row.row).ok_or(EntityError::new(EntityErrorKind::Malformed))
+            }
+        }
+    };
+}
+
+pub(super) use sql_database;
+
+/// The field of this name, among those that were sent.
+pub(super) fn field_of(additions: &[super::EntityAddition], name: &str) -> Option<&'static str> {
+    additions.iter().map(|addition| addition.field).find(|field| *field == name)
+}

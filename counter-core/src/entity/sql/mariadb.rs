@@ -1,0 +1,37 @@
+use sqlx::error::DatabaseError;
+use sqlx::mysql::MySqlDatabaseError;
+use sqlx::{MySql, Row};
+
+use super::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
+use crate::entity::{
+    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId, EntityIdError,
+    EntityRow, EntityTransactions, EntityVerdict, Versioned,
+};
+
+/// The counts of entities in MariaDB, version 10.5 or later.
+///
+/// MySQL does not do: an `INSERT` there does not answer with the row.
+#[derive(Clone, Debug)]
+pub struct MariaDatabase(sqlx::Pool<MySql>);
+
+sql_database! {
+    MariaDatabase of MySql {
+        schema: include_str!("mariadb.sql"),
+        now: "UNIX_TIMESTAMP()",
+        insert_new: ("INSERT IGNORE INTO", ""),
+        add: "ON DUPLICATE KEY UPDATE value = value + VALUES(value), version = version + 1",
+        explain: explain,
+    }
+}
+
+fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
+    match answer.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
+        // ER_DATA_OUT_OF_RANGE, of an expression and of a column.
+        Some(1690 | 1264) => EntityErrorKind::OutOfRange,
+        // A lock that took too long, a deadlock, and a row that changed since the snapshot.
+        Some(1205 | 1213 | 1020) => EntityErrorKind::Busy,
+        // The server shuts down, or somebody killed the connection or the query.
+        Some(1053 | 1317 | 1927) => EntityErrorKind::Unconfirmed,
+        _ => EntityErrorKind::Refused,
+    }
+}

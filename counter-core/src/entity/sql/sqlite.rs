@@ -1,0 +1,64 @@
+use std::sync::{Arc, Mutex};
+
+use sqlx::error::DatabaseError;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+use sqlx::{ConnectOptions, Row, Sqlite};
+
+use super::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
+use crate::entity::{
+    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId, EntityIdError,
+    EntityRow, EntityTransactions, EntityVerdict, Versioned,
+};
+
+/// The counts of entities in SQLite, version 3.37 or later: the one that comes with it is.
+#[derive(Clone, Debug)]
+pub struct SqliteDatabase(sqlx::Pool<Sqlite>);
+
+impl SqliteDatabase {
+    /// An empty database in memory, with its tables, which is gone with its last handle: for tests and
+    /// examples.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn in_memory() -> Result<Self, EntityError> {
+        let failed = |error| unwritten(explain, error);
+        // Of a name that nobody else has, under which all connections of this pool share one database.
+        let options: SqliteConnectOptions = "sqlite::memory:".parse().map_err(failed)?;
+        // It lives as long as one of its connections, and those of the pool end with queries that are
+        // dropped: so there is one that no query uses. The pool keeps it, along with this closure.
+        let anchor = Arc::new(Mutex::new(options.connect().await.map_err(failed)?));
+        let pool = SqlitePoolOptions::new().max_connections(1).after_connect(move |_, _| {
+            let anchor = Arc::clone(&anchor);
+            Box::pin(async move {
+                drop(anchor);
+                Ok(())
+            })
+        });
+        let pool = pool.connect_with(options).await;
+        let database = Self::new(pool.map_err(failed)?);
+        database.prepare().await?;
+        Ok(database)
+    }
+}
+
+sql_database! {
+    SqliteDatabase of Sqlite {
+        schema: include_str!("sqlite.sql"),
+        now: "CAST(strftime('%s', 'now') AS INTEGER)",
+        insert_new: ("INSERT INTO", " ON CONFLICT DO NOTHING"),
+        add: "ON CONFLICT (kind, entity, field) DO UPDATE SET value = access_entity.value + excluded.value, \
+              version = access_entity.version + 1",
+        explain: explain,
+    }
+}
+
+fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
+    let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
+    match (code, code & 0xff) {
+        // A sum that is too large becomes a floating point number, which a strict table does not take.
+        (3091, _) => EntityErrorKind::OutOfRange,
+        // SQLITE_BUSY and SQLITE_LOCKED, of all kinds.
+        (_, 5 | 6) => EntityErrorKind::Busy,
+        _ => EntityErrorKind::Refused,
+    }
+}

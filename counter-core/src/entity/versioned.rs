@@ -1,0 +1,11 @@
+/// The count of one field as its row has it.
+///
+/// Every change of a row makes the version one larger, so of two copies the one with the larger version
+/// is the later one, in whichever order they arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Versioned {
+    /// How often the row was written: 0 where there is none.
+    pub version: u64,
+    /// The count, which may be negative.
+    pub value: i64,
+}

@@ -1,0 +1,140 @@
+use std::sync::Arc;
+
+use fred::types::{FromValue, Value};
+use tokio::time::Instant;
+
+use super::connection::{Command, Connection};
+use super::namespace::{Namespace, Prefix};
+use super::probe::{self, Probed, RedisServer};
+use super::refusal::Refusal;
+use super::route::Route;
+use super::script::{Call, Script};
+use crate::Error;
+use crate::shard::{Shard, Shards};
+
+/// A client of one namespace: what each family of counters sends its commands by.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(super) route: Route,
+    shards: Shards,
+    /// By shard.
+    prefixes: Box<[Prefix]>,
+    pub(super) refusal: Refusal,
+    pub(super) probed: Probed,
+}
+
+impl Client {
+    /// Splits the namespace over so many shards, or over none.
+    pub(crate) fn new(route: Route, namespace: &Namespace, shards: Option<Shards>) -> Self {
+        let prefixes = match shards {
+            None => [Prefix::whole(namespace)].into(),
+            Some(shards) => shards.iter().map(|shard| Prefix::of(namespace, shard)).collect(),
+        };
+        Self {
+            route,
+            shards: shards.unwrap_or(Shards::ONE),
+            prefixes,
+            refusal: Refusal::default(),
+            probed: Probed::default(),
+        }
+    }
+
+    /// Waits for the first connection, a few seconds at most, and says in the log what will not go well.
+    pub(crate) async fn wait(&self) {
+        self.route.wait().await;
+        probe::at_start(self).await;
+    }
+
+    /// Asks the server, of a cluster the one with the first shard, what it is and can do.
+    pub(crate) async fn server_info(&self) -> Result<RedisServer, Error> {
+        probe::probe(self).await
+    }
+
+    /// Asks that again now and then.
+    pub(crate) async fn look_at_server(&self) {
+        probe::now_and_then(self).await;
+    }
+
+    pub(crate) const fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    /// The beginning of the keys of a shard.
+    pub(crate) fn prefix(&self, shard: Shard) -> &Prefix {
+        &self.prefixes[shard.index()]
+    }
+
+    /// The beginning of the keys of the shard that a name belongs to.
+    pub(crate) fn prefix_of(&self, name: &str) -> &Prefix {
+        self.prefix(self.shards.of(name))
+    }
+
+    pub(crate) fn connections(&self) -> u64 {
+        self.route.connections()
+    }
+
+    /// The first of two ways to do the same, by a script, or the other where the server refuses scripts.
+    ///
+    /// A future does nothing before it is polled, so one of the two is for nothing.
+    pub(crate) async fn scripted<T>(
+        &self,
+        by_script: impl Future<Output = Result<T, Error>>,
+        without_scripts: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        if self.refusal.runs_scripts(Instant::now()) {
+            let answer = by_script.await;
+            if !self.refusal.learn(&answer, Instant::now()) {
+                return answer;
+            }
+        }
+        without_scripts.await
+    }
+
+    pub(crate) async fn run<R: FromValue>(&self, script: &Script, call: Call) -> Result<R, Error> {
+        script.run(&self.route, call).await
+    }
+
+    /// Sends one command to the server of this key.
+    pub(crate) async fn call<R: FromValue>(
+        &self,
+        command: &'static str,
+        key: &str,
+        args: Vec<Value>,
+    ) -> Result<R, Error> {
+        self.route.call(command, key, args).await
+    }
+
+    /// Sends several commands at once to the server of this key, for answers in the same order.
+    pub(crate) async fn call_all<R: FromValue>(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<R>, Error> {
+        self.route.call_all(key, calls).await
+    }
+
+    /// Sends several commands at once to the server of this key, for answers in the same order; of keys that
+    /// are not what the command is for, what the server said.
+    pub(crate) async fn call_each(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        self.route.call_each(key, calls).await
+    }
+
+    /// The connection that commands for this key take.
+    pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
+        self.route.connection(key).await
+    }
+
+    /// The server of this key, for what has to stay with it.
+    pub(crate) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
+        self.route.server(key).await
+    }
+
+    /// Takes note of what an answer says about which server has which key.
+    pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        self.route.learn(answer)
+    }
+}

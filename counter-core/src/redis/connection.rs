@@ -1,0 +1,258 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::interfaces::ClientLike;
+use fred::types::config::{Config, Options};
+use fred::types::{ClusterHash, CustomCommand, FromValue, Value};
+use fred::util::redis_keyslot;
+use tokio::time::timeout;
+
+use super::link::{Link, answers};
+use super::transaction::Queues;
+use crate::{Error, ErrorKind};
+
+/// The connection to one server, or to the master that sentinels tell of.
+///
+/// It is a client of fred, with the settings that keep its promises few and true: an attempt is an
+/// attempt, it ends in bounded time, and trying again is our own affair. A client whose task has ended
+/// or hangs, or whose server takes no writes any more, is replaced by a new one.
+pub(crate) struct Connection {
+    /// What a new client is made of; nothing when the client is the user's own.
+    config: Option<Config>,
+    link: Mutex<Arc<Link>>,
+    pub(crate) transactions: Queues,
+    pub(crate) options: Options,
+    /// Connections made by clients that were replaced.
+    connections: AtomicU64,
+}
+
+/// The name of a command and its arguments.
+pub(crate) type Command = (&'static str, Vec<Value>);
+
+/// For one command, from the call to the answer. It must be longer than the time after which the
+/// client takes a silent server for dead.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
+const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+
+impl Connection {
+    /// Begins to connect.
+    pub(crate) fn open(mut config: Config) -> Result<Self, FredError> {
+        // Otherwise a server that is away at the start would be given up.
+        config.fail_fast = false;
+        let link = Link::open(&config)?;
+        Ok(Self::new(Some(config), link))
+    }
+
+    /// Uses a client of the user's own.
+    pub(crate) fn of(client: Client) -> Self {
+        Self::new(None, Link::of(client))
+    }
+
+    fn new(config: Option<Config>, link: Link) -> Self {
+        let options = Options { fail_fast: true, timeout: Some(TIMEOUT), ..Options::default() };
+        Self {
+            config,
+            link: Mutex::new(Arc::new(link)),
+            transactions: Queues::default(),
+            options,
+            connections: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits for the connection, a second at most, so that a service whose server is there does not
+    /// begin with failures.
+    pub(crate) async fn wait(&self) {
+        let client = self.link().client.clone();
+        drop(timeout(FIRST_CONNECTION, client.wait_for_connect()).await);
+    }
+
+    /// How many connections were made.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed) + self.link().connections()
+    }
+
+    /// Sends one command; `key` says which server of a cluster a user's own client sends it to.
+    pub(crate) async fn call<R: FromValue>(
+        &self,
+        command: &'static str,
+        key: &str,
+        arguments: Vec<Value>,
+    ) -> Result<R, Error> {
+        let link = self.link();
+        let client = link.client.with_options(&self.options);
+        let answer = link.unless_broken(client.custom(self::command(command, key), arguments)).await;
+        answer.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
+    }
+
+    /// Sends several commands at once, for answers in the same order.
+    pub(crate) async fn call_all<R: FromValue>(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<R>, Error> {
+        let link = self.link();
+        let pipeline = link.client.pipeline();
+        let with_options = pipeline.with_options(&self.options);
+        for (name, arguments) in calls {
+            let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
+            queued.map_err(|error| self.explain(&link, error))?;
+        }
+        let answers = link.unless_broken(pipeline.all()).await;
+        answers.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
+    }
+
+    /// Sends several commands at once, for answers in the same order; of keys that are not what the command is
+    /// for, what the server said.
+    pub(crate) async fn call_each(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        let (link, asked) = (self.link(), calls.len());
+        let pipeline = link.client.pipeline();
+        let with_options = pipeline.with_options(&self.options);
+        for (name, arguments) in calls {
+            let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
+            queued.map_err(|error| self.explain(&link, error))?;
+        }
+        let answers = link.unless_broken(async { Ok(pipeline.try_all::<Value>().await) }).await;
+        let answers = answers.map_err(|error| self.explain(&link, error))?;
+        let each = |answer: Result<Value, FredError>| match answer {
+            Err(error) if is_of_the_key(&error) => Ok(Err(explain(error))),
+            answer => answer.map(Ok).map_err(|error| self.explain(&link, error)),
+        };
+        let answers = answers.into_iter().map(each).collect::<Result<Vec<_>, _>>()?;
+        if answers.len() != asked {
+            return Err(unavailable("not as many answers as commands"));
+        }
+        link.answered();
+        Ok(answers)
+    }
+
+    /// Begins to make a connection that is not made again when it breaks.
+    pub(crate) fn connect_once(&self) -> Result<Link, Error> {
+        Link::open_once(self.config()).map_err(explain)
+    }
+
+    /// What its client was made of.
+    pub(crate) fn config(&self) -> Config {
+        self.config.clone().unwrap_or_else(|| self.link().client.client_config())
+    }
+
+    /// The client of the moment, a new one if the task of the last has ended.
+    fn link(&self) -> Arc<Link> {
+        let link = Arc::clone(&self.lock());
+        if link.has_ended() {
+            self.replace(&link);
+            return Arc::clone(&self.lock());
+        }
+        link
+    }
+
+    fn explain(&self, link: &Arc<Link>, error: FredError) -> Error {
+        if link.is_useless_after(&error) {
+            self.replace(link);
+        }
+        let error = explain(error);
+        match link.latest_trouble() {
+            Some(trouble) if *error.kind() == ErrorKind::Unavailable => error.caused_by(trouble),
+            _ => error,
+        }
+    }
+
+    fn replace(&self, old: &Arc<Link>) {
+        let Some(config) = &self.config else { return };
+        let mut link = self.lock();
+        // Somebody else may have done it.
+        if !Arc::ptr_eq(&link, old) {
+            return;
+        }
+        match Link::open(config) {
+            Ok(new) => {
+                self.connections.fetch_add(link.connections(), Ordering::Relaxed);
+                *link = Arc::new(new);
+                tracing::warn!("the connection to the store is made anew");
+            }
+            Err(error) => tracing::error!(%error, "the connection to the store cannot be made anew"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Link>> {
+        self.link.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // fred's own would print the password.
+        f.debug_struct("Connection").field("id", &self.lock().client.id()).finish_non_exhaustive()
+    }
+}
+
+/// What the server or the client said, of an error that was made here.
+pub(crate) fn answer_of(error: &Error) -> Option<&str> {
+    std::error::Error::source(error)?.downcast_ref::<FredError>().map(FredError::details)
+}
+
+/// Whether an error is an answer of the server that begins with this word.
+pub(crate) fn says(error: &Error, word: &str) -> bool {
+    answer_of(error).is_some_and(|answer| answers(answer, word))
+}
+
+/// A command for the server of a key, should the client know several.
+pub(crate) fn command(name: &'static str, key: &str) -> CustomCommand {
+    CustomCommand::new_static(name, ClusterHash::Custom(redis_keyslot(key.as_bytes())), false)
+}
+
+pub(crate) fn unavailable(words: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Unavailable).caused_by(FredError::new(FredKind::Unknown, words.into()))
+}
+
+pub(crate) fn explain(error: FredError) -> Error {
+    let unreachable = match error.kind() {
+        FredKind::IO
+        | FredKind::Timeout
+        | FredKind::Canceled
+        | FredKind::Routing
+        | FredKind::Backpressure => true,
+        // Of most servers' answers as well as of what the client says itself.
+        FredKind::Unknown => !is_answer(error.details()),
+        _ => false,
+    };
+    let kind = if unreachable { ErrorKind::Unavailable } else { ErrorKind::Refused };
+    Error::new(kind).caused_by(error)
+}
+
+/// Whether a server answered that a key is not what the command is for: another command of the same
+/// pipeline may well succeed.
+fn is_of_the_key(error: &FredError) -> bool {
+    ["WRONGTYPE", "INVALIDOBJ"].iter().any(|code| answers(error.details(), code))
+}
+
+/// Whether these are a server's words: they begin with a code such as `ERR` or `READONLY`.
+fn is_answer(words: &str) -> bool {
+    let code = words.split(' ').next().unwrap_or_default();
+    !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_refuses_is_not_what_the_client_could_not_send() {
+        let kind = |words: &'static str| explain(FredError::new(FredKind::Unknown, words)).kind().clone();
+        for words in ["ERR no", "READONLY You can't write against a read only replica.", "OOM"] {
+            assert_eq!(kind(words), ErrorKind::Refused, "{words}");
+        }
+        for words in ["Failed to route command.", "Client is not initialized.", ""] {
+            assert_eq!(kind(words), ErrorKind::Unavailable, "{words}");
+        }
+    }
+}

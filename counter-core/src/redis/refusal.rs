@@ -1,0 +1,149 @@
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connection::answer_of;
+use crate::Error;
+
+/// How long transactions take the place of scripts before one is tried again: rights are given as well as
+/// taken away, and a failover may lead to a server with others.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Whether the server refuses scripts.
+#[derive(Debug, Default)]
+pub(crate) struct Refusal(Mutex<Option<Refused>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    /// When a script was last refused.
+    at: Instant,
+    /// When the next is sent all the same.
+    next: Instant,
+}
+
+impl Refusal {
+    /// Whether to send a script: where they are refused, one now and then.
+    pub(crate) fn runs_scripts(&self, now: Instant) -> bool {
+        let mut state = self.lock();
+        let Some(refused) = &mut *state else { return true };
+        if now < refused.next {
+            return false;
+        }
+        // The others do not wait for what comes of it.
+        refused.next = now + PERIOD;
+        true
+    }
+
+    /// Takes to heart what came of a script, and says whether it was refused because it is one.
+    pub(crate) fn learn<T>(&self, answer: &Result<T, Error>, now: Instant) -> bool {
+        match answer {
+            Ok(_) => {
+                // Of those that were on their way when another was refused, one may have gone to another node.
+                if self.lock().is_some_and(|refused| now >= refused.at + PERIOD) {
+                    self.end();
+                }
+                false
+            }
+            Err(error) if are_refused(error) => {
+                self.begin(answer_of(error).unwrap_or_default(), now);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn begin(&self, words: &str, now: Instant) {
+        let before = self.lock().replace(Refused { at: now, next: now + PERIOD });
+        if before.is_none() {
+            tracing::warn!(
+                words,
+                "the server refuses scripts: transactions take their place, which cost more"
+            );
+        }
+    }
+
+    /// For when a script ran that was sent to find out.
+    pub(crate) fn end(&self) {
+        let before = self.lock().take();
+        if before.is_some() {
+            tracing::info!("the server runs scripts again");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Refused>> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+/// Whether this is how a server refuses scripts, all of them. What a script may not do, or which key may not be
+/// used, is another matter, though its words may hold the same ones.
+fn are_refused(error: &Error) -> bool {
+    answer_of(error)
+        .and_then(refused_command)
+        .is_some_and(|command| ["eval", "evalsha"].iter().any(|script| command.eq_ignore_ascii_case(script)))
+}
+
+/// The command that a server's words say is not permitted, or is none.
+fn refused_command(words: &str) -> Option<&str> {
+    if words.starts_with("NOPERM") {
+        // … run the 'eval' command
+        let (before, _) = words.split_once("' command")?;
+        return before.rsplit('\'').next();
+    }
+    // 'EVAL', with args …; before Redis 7 in other quotation marks.
+    let rest = words.strip_prefix("ERR unknown command ")?;
+    rest.split([',', ' ']).next().map(|name| name.trim_matches(['\'', '`', '"']))
+}
+
+#[cfg(test)]
+mod tests {
+    use fred::error::{Error as FredError, ErrorKind as FredKind};
+
+    use super::super::connection::explain;
+    use super::*;
+
+    fn said(words: &'static str) -> Error {
+        explain(FredError::new(FredKind::Unknown, words))
+    }
+
+    #[test]
+    fn only_that_scripts_are_refused_is_a_refusal_of_scripts() {
+        for (words, expected) in [
+            ("NOPERM this user has no permissions to run the 'eval' command or its subcommand", true),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", true),
+            ("NOPERM User plain has no permissions to run the 'evalsha' command", true),
+            ("ERR unknown command 'EVALSHA', with args beginning with: 'abc' '1' 'access:known:'", true),
+            ("ERR unknown command `EVAL`, with args beginning with: `return 1`, `1`, ", true),
+            ("NOPERM User eval has no permissions to run the 'set' command", false),
+            ("NOPERM User x has no permissions to access the 'access:hll:medieval' key", false),
+            ("NOPERM No permissions to access a key", false),
+            ("ERR unknown command 'SADD', with args beginning with: 'access:set:eval' 'eval'", false),
+            ("ERR The user executing the script can't run this command or subcommand script: 89d", false),
+            ("NOSCRIPT No matching script. Please use EVAL.", false),
+            ("OOM command not allowed when used memory > 'maxmemory'.", false),
+        ] {
+            assert_eq!(are_refused(&said(words)), expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn scripts_that_are_refused_are_tried_once_a_minute_until_one_runs() {
+        let (refusal, start) = (Refusal::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let refused = || Err::<(), _>(said("NOPERM User x has no permissions to run the 'eval' command"));
+        assert!(refusal.runs_scripts(at(0)));
+        assert!(refusal.learn(&refused(), at(0)));
+        assert!(!refusal.learn(&Ok(()), at(1)), "it was on its way");
+        assert!(!refusal.runs_scripts(at(59)));
+        assert!(refusal.runs_scripts(at(60)) && !refusal.runs_scripts(at(60)), "one of them tries");
+        assert!(refusal.learn(&refused(), at(61)));
+        assert!(!refusal.runs_scripts(at(120)));
+        // What did not come to the server says nothing.
+        assert!(!refusal.learn(&Err::<(), _>(said("")), at(120)));
+        assert!(!refusal.runs_scripts(at(120)));
+        assert!(refusal.runs_scripts(at(121)));
+        assert!(!refusal.learn(&Ok(()), at(121)));
+        assert!(refusal.runs_scripts(at(122)));
+    }
+}

@@ -1,0 +1,95 @@
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::connection::says;
+use crate::backoff::Backoff;
+use crate::{Error, ErrorKind};
+
+/// No attempt begins later than this after the first.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How servers begin to say that they did nothing, and may do it in a moment.
+const NOT_NOW: [&str; 9] =
+    ["LOADING", "BUSY", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "ASK", "MOVED"];
+
+/// Makes an attempt again, with growing pauses, as long as its error permits that and time is left.
+pub(crate) async fn retried<T, F>(
+    may_repeat: fn(&Error) -> bool,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let deadline = Instant::now() + PATIENCE;
+    let mut backoff = Backoff::new();
+    loop {
+        let answer = attempt().await;
+        let next = Instant::now() + backoff.next();
+        match answer {
+            Err(error) if next < deadline && may_repeat(&error) => sleep_until(next).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// For what answers differently when it is done twice: the server said that it did nothing.
+pub(crate) fn nothing_was_done(error: &Error) -> bool {
+    NOT_NOW.iter().any(|word| says(error, word))
+}
+
+/// For what may be done as often as one likes.
+pub(crate) fn it_may_pass(error: &Error) -> bool {
+    *error.kind() == ErrorKind::Unavailable || nothing_was_done(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use fred::error::{Error as FredError, ErrorKind as FredKind};
+
+    use super::super::connection::explain;
+    use super::*;
+
+    fn said(words: &'static str) -> Error {
+        explain(FredError::new(FredKind::Unknown, words))
+    }
+
+    fn lost() -> Error {
+        explain(FredError::new(FredKind::IO, "the connection broke"))
+    }
+
+    /// How many attempts are made of something that fails twice like this, and whether it succeeds.
+    async fn attempts(may_repeat: fn(&Error) -> bool, failure: fn() -> Error) -> (u32, bool) {
+        let mut made = 0;
+        let attempt = || {
+            made += 1;
+            std::future::ready(if made > 2 { Ok(()) } else { Err(failure()) })
+        };
+        let answer = retried(may_repeat, attempt).await;
+        (made, answer.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_done_is_tried_again_and_what_may_have_been_done_only_where_it_does_not_matter() {
+        let loading = || said("LOADING Redis is loading the dataset in memory");
+        let wrong = || said("WRONGTYPE Operation against a key holding the wrong kind of value");
+        for (may_repeat, failure, expected) in [
+            (nothing_was_done as fn(&Error) -> bool, loading as fn() -> Error, (3, true)),
+            (nothing_was_done, lost, (1, false)),
+            (nothing_was_done, wrong, (1, false)),
+            (it_may_pass, loading, (3, true)),
+            (it_may_pass, lost, (3, true)),
+            (it_may_pass, wrong, (1, false)),
+        ] {
+            assert_eq!(attempts(may_repeat, failure).await, expected, "{:?}", failure());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trying_again_ends_after_two_seconds() {
+        let begun = Instant::now();
+        let answer: Result<(), _> = retried(it_may_pass, || std::future::ready(Err(lost()))).await;
+        assert!(answer.is_err());
+        assert!((PATIENCE / 4..PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    }
+}

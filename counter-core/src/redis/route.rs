@@ -1,0 +1,114 @@
+use std::sync::{Arc, OnceLock};
+
+use fred::types::{FromValue, Value};
+
+use super::cluster::Cluster;
+use super::connection::{Command, Connection, explain};
+use crate::Error;
+
+/// The way to the server that has a key.
+#[derive(Debug)]
+pub(crate) enum Route {
+    One(Arc<Connection>),
+    Cluster(Box<Cluster>),
+    /// A user's own client of a cluster. It goes wherever a command's key is, while a transaction has to stay
+    /// with one server: so there is a cluster of our own as soon as one is needed.
+    Own(Arc<Connection>, OnceLock<Box<Cluster>>),
+}
+
+impl Route {
+    /// Sends one command to the server of this key.
+    pub(crate) async fn call<R: FromValue>(
+        &self,
+        command: &'static str,
+        key: &str,
+        arguments: Vec<Value>,
+    ) -> Result<R, Error> {
+        match self {
+            Self::One(server) | Self::Own(server, _) => server.call(command, key, arguments).await,
+            Self::Cluster(cluster) => cluster.call(command, key, arguments).await,
+        }
+    }
+
+    /// Sends several commands at once to the server of this key, for answers in the same order.
+    pub(crate) async fn call_all<R: FromValue>(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<R>, Error> {
+        match self {
+            Self::One(server) | Self::Own(server, _) => server.call_all(key, calls).await,
+            Self::Cluster(cluster) => cluster.call_all(key, calls).await,
+        }
+    }
+
+    /// Sends several commands at once to the server of this key, for answers in the same order; of keys that
+    /// are not what the command is for, what the server said.
+    pub(crate) async fn call_each(
+        &self,
+        key: &str,
+        calls: Vec<Command>,
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        match self {
+            Self::One(server) | Self::Own(server, _) => server.call_each(key, calls).await,
+            Self::Cluster(cluster) => cluster.call_each(key, calls).await,
+        }
+    }
+
+    /// The connection that commands for this key take.
+    pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
+        match self {
+            Self::One(server) | Self::Own(server, _) => Ok(Arc::clone(server)),
+            Self::Cluster(cluster) => cluster.owner(key).await,
+        }
+    }
+
+    /// The server of this key, for what has to stay with it.
+    pub(crate) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
+        match self {
+            Self::One(server) => Ok(Arc::clone(server)),
+            Self::Cluster(cluster) => cluster.owner(key).await,
+            Self::Own(client, cluster) => {
+                let cluster = match cluster.get() {
+                    Some(cluster) => cluster,
+                    None => {
+                        let new = Cluster::open(client.config()).map_err(explain)?;
+                        cluster.get_or_init(|| Box::new(new))
+                    }
+                };
+                cluster.owner(key).await
+            }
+        }
+    }
+
+    /// Takes to heart what an answer says about who has which key.
+    pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        match self {
+            Self::One(_) => answer,
+            Self::Cluster(cluster) => cluster.learn(answer),
+            Self::Own(_, cluster) => match cluster.get() {
+                Some(cluster) => cluster.learn(answer),
+                None => answer,
+            },
+        }
+    }
+
+    /// Waits for the first connection, a few seconds at most.
+    pub(crate) async fn wait(&self) {
+        match self {
+            Self::One(server) | Self::Own(server, _) => server.wait().await,
+            Self::Cluster(cluster) => cluster.wait().await,
+        }
+    }
+
+    /// How many connections were made.
+    pub(crate) fn connections(&self) -> u64 {
+        match self {
+            Self::One(server) => server.connections(),
+            Self::Cluster(cluster) => cluster.connections(),
+            Self::Own(client, cluster) => {
+                client.connections() + cluster.get().map_or(0, |cluster| cluster.connections())
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+use std::fmt::{self, Display, Write};
+
+use fred::bytes::Bytes;
+use fred::types::{FromValue, Value};
+use fred::util::sha1_hash;
+
+use super::connection::says;
+use super::route::Route;
+use crate::Error;
+
+/// A Lua script, sent by its digest, and whole when the server does not know it (any more).
+pub(crate) struct Script {
+    source: &'static str,
+    digest: String,
+}
+
+/// What a script is called with. The first key decides on the server of a cluster.
+#[derive(Debug)]
+pub(crate) struct Call {
+    keys: Vec<String>,
+    arguments: Arguments,
+}
+
+/// All arguments in one piece of memory: a batch has thousands, and most are a few digits long.
+#[derive(Debug, Default)]
+struct Arguments {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Script {
+    pub(crate) fn new(source: &'static str) -> Self {
+        Self { source, digest: sha1_hash(source) }
+    }
+
+    pub(crate) async fn run<R: FromValue>(&self, route: &Route, call: Call) -> Result<R, Error> {
+        let first = call.keys[0].clone();
+        let words = call.words();
+        match route.call("EVALSHA", &first, by(&self.digest, &words)).await {
+            Err(error) if says(&error, "NOSCRIPT") => {
+                route.call("EVAL", &first, by(self.source, &words)).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script").field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+/// The words of a call by this name of a script.
+fn by(script: &str, words: &[Value]) -> Vec<Value> {
+    let mut all = Vec::with_capacity(1 + words.len());
+    all.push(script.into());
+    all.extend_from_slice(words);
+    all
+}
+
+impl Call {
+    pub(crate) fn new<const N: usize>(keys: [&str; N]) -> Self {
+        const { assert!(N > 0) };
+        Self { keys: keys.map(str::to_owned).into(), arguments: Arguments::default() }
+    }
+
+    /// One more key, of the same slot as the first.
+    pub(crate) fn key(&mut self, key: &str) {
+        self.keys.push(key.to_owned());
+    }
+
+    pub(crate) fn push(&mut self, argument: impl AsRef<[u8]>) {
+        self.arguments.bytes.extend_from_slice(argument.as_ref());
+        self.arguments.end();
+    }
+
+    /// A whole number in decimal digits.
+    pub(crate) fn number(&mut self, number: impl Display) {
+        write!(self.arguments, "{number}").expect("memory takes everything");
+        self.arguments.end();
+    }
+
+    /// Names, in which is no line break, and numbers: a line for each, and all of them one word. For fred a word
+    /// is a frame, which takes it 800 instructions.
+    pub(crate) fn lines(&mut self, entries: impl Iterator<Item = (impl AsRef<str>, u64)>) {
+        let mut digits = itoa::Buffer::new();
+        for (name, number) in entries {
+            self.arguments.bytes.extend_from_slice(name.as_ref().as_bytes());
+            self.arguments.bytes.push(b'\n');
+            self.arguments.bytes.extend_from_slice(digits.format(number).as_bytes());
+            self.arguments.bytes.push(b'\n');
+        }
+        self.arguments.end();
+    }
+
+    fn words(self) -> Vec<Value> {
+        let Arguments { bytes, ends } = self.arguments;
+        let bytes = Bytes::from(bytes);
+        let mut words = Vec::with_capacity(1 + self.keys.len() + ends.len());
+        words.push(self.keys.len().to_string().into());
+        words.extend(self.keys.into_iter().map(Value::from));
+        let starts = std::iter::once(&0).chain(&ends);
+        words.extend(starts.zip(&ends).map(|(&start, &end)| Value::Bytes(bytes.slice(start..end))));
+        words
+    }
+}
+
+impl Arguments {
+    fn end(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+}
+
+impl Write for Arguments {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.bytes.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_lines_of_one_word() {
+        let mut call = Call::new(["key"]);
+        call.lines([("a", 0), ("b c", 10), ("é", u64::MAX)].into_iter());
+        let words = call.words();
+        let lines = Bytes::from_static("a\n0\nb c\n10\né\n18446744073709551615\n".as_bytes());
+        assert_eq!(words, ["1".into(), "key".into(), Value::Bytes(lines)]);
+    }
+}

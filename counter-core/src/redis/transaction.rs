@@ -1,0 +1,272 @@
+//! WATCH, MULTI and EXEC, for servers that refuse scripts.
+//!
+//! What is watched is watched by a connection. So transactions have connections of their own, each of them for
+//! one at a time, which never connect again by themselves: after trouble they are thrown away, and with them
+//! whatever was under way. There are two for a server, however many callers there are: one for batches and
+//! cleaning, one for all other calls.
+//!
+//! A caller may go away at any await. So the connection lies in its queue and not in the caller's future, and
+//! says there what was begun: the next transaction ends that first.
+
+use fred::error::Error as FredError;
+use fred::interfaces::ClientLike;
+use fred::types::{FromValue, Resp3Frame, Value};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, timeout};
+
+use super::connection::{Command, Connection, TIMEOUT, answer_of, command, explain, unavailable};
+use super::link::{Link, answers};
+use crate::{Error, ErrorKind};
+
+/// The transactions of one server.
+#[derive(Default)]
+pub(crate) struct Queues {
+    upkeep: Mutex<Option<Exclusive>>,
+    calls: Mutex<Option<Exclusive>>,
+}
+
+/// Which transactions wait for one another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Queue {
+    /// Batches and cleaning.
+    Upkeep,
+    /// All that a request of the application's may wait for.
+    Calls,
+}
+
+/// A connection for one transaction at a time.
+struct Exclusive {
+    link: Link,
+    begun: Begun,
+    /// When something was begun on it for the first time since nothing was.
+    since: Instant,
+}
+
+/// What may be under way on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Nothing,
+    /// Something was asked, and keys may be watched.
+    Watch,
+    /// Commands are queued.
+    Multi,
+}
+
+/// A transaction that has its connection to itself.
+pub(crate) struct Transaction<'a> {
+    exclusive: MutexGuard<'a, Option<Exclusive>>,
+    server: &'a Connection,
+}
+
+impl Connection {
+    /// Watches a key: what is executed then is so only if nobody has changed it.
+    pub(crate) async fn watch(&self, key: &str) -> Result<Transaction<'_>, Error> {
+        self.watch_in(Queue::Upkeep, key).await
+    }
+
+    /// As [`watch`](Self::watch), in this queue.
+    pub(crate) async fn watch_in(&self, queue: Queue, key: &str) -> Result<Transaction<'_>, Error> {
+        let mut transaction = self.begin_in(queue).await?;
+        transaction.watch(key).await?;
+        Ok(transaction)
+    }
+
+    /// Watches nothing: what is executed then is so at once, whatever others do.
+    pub(crate) async fn begin_in(&self, queue: Queue) -> Result<Transaction<'_>, Error> {
+        // One that hangs ends in bounded time. Those behind it do not wait for all that are before them.
+        let begun = timeout(TIMEOUT, async {
+            let queue = match queue {
+                Queue::Upkeep => &self.transactions.upkeep,
+                Queue::Calls => &self.transactions.calls,
+            };
+            let exclusive = queue.lock().await;
+            let mut transaction = Transaction { exclusive, server: self };
+            transaction.make_ready().await?;
+            // From here on answers may be under way, which a caller that goes away leaves behind.
+            transaction.set(Begun::Watch);
+            Ok(transaction)
+        });
+        begun.await.unwrap_or_else(|_| Err(unavailable("no connection for a transaction in time")))
+    }
+}
+
+impl Transaction<'_> {
+    /// Watches one more key.
+    pub(crate) async fn watch(&mut self, key: &str) -> Result<(), Error> {
+        let _: Value = self.call("WATCH", vec![key.into()]).await?;
+        Ok(())
+    }
+
+    /// Sends one command before the transaction begins.
+    pub(crate) async fn call<R: FromValue>(
+        &self,
+        name: &'static str,
+        arguments: Vec<Value>,
+    ) -> Result<R, Error> {
+        let link = self.link()?;
+        let client = link.client.with_options(&self.server.options);
+        judged(link, client.custom(command(name, ""), arguments)).await
+    }
+
+    /// Executes the commands at once, and answers for each what the server had against it, if anything;
+    /// `None` when the key was changed and nothing was done.
+    pub(crate) async fn execute(self, commands: Vec<Command>) -> Result<Option<Vec<Option<String>>>, Error> {
+        let answers = self.exchange(commands).await?;
+        Ok(answers.map(|answers| answers.iter().map(refusal).collect()))
+    }
+
+    /// As [`execute`](Self::execute), for the integer that each command answers, if it does, or for what
+    /// the server had against it.
+    pub(crate) async fn execute_for_integers(
+        self,
+        commands: Vec<Command>,
+    ) -> Result<Option<Vec<Result<Option<i64>, String>>>, Error> {
+        let integer = |frame: &Resp3Frame| match (refusal(frame), frame) {
+            (Some(words), _) => Err(words),
+            (None, Resp3Frame::Number { data, .. }) => Ok(Some(*data)),
+            (None, _) => Ok(None),
+        };
+        let answers = self.exchange(commands).await?;
+        Ok(answers.map(|answers| answers.iter().map(integer).collect()))
+    }
+
+    async fn exchange(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
+        self.set(Begun::Multi);
+        // Its answer is awaited, and in each transaction, for rights may be taken away at any time: what is
+        // sent along with a MULTI that is refused would be done at once, and in part when the connection breaks.
+        let multi: Value = self.call("MULTI", Vec::new()).await.map_err(no_transactions)?;
+        if !is_ok(&multi) {
+            return Err(unavailable("no transaction began"));
+        }
+        if !commands.is_empty() {
+            self.queue(commands).await?;
+        }
+        let link = self.link()?;
+        let client = link.client.with_options(&self.server.options);
+        let answer = client.custom_raw(command("EXEC", ""), Vec::<Value>::new());
+        let answers = match judged(link, answer).await? {
+            Resp3Frame::Null => None,
+            Resp3Frame::Array { data, .. } => Some(data),
+            frame => {
+                return Err(unavailable(refusal(&frame).unwrap_or_else(|| "no answer to EXEC".to_owned())));
+            }
+        };
+        self.set(Begun::Nothing);
+        Ok(answers)
+    }
+
+    async fn queue(&self, commands: Vec<Command>) -> Result<(), Error> {
+        let link = self.link()?;
+        let pipeline = link.client.pipeline();
+        let with_options = pipeline.with_options(&self.server.options);
+        for (name, arguments) in commands {
+            let queued: Result<(), _> = with_options.custom(command(name, ""), arguments).await;
+            queued.map_err(explain)?;
+        }
+        let answers: Vec<Value> = judged(link, pipeline.all()).await?;
+        if answers.iter().all(|answer| matches!(answer, Value::Queued)) {
+            return Ok(());
+        }
+        Err(unavailable("a command was not queued"))
+    }
+
+    /// Ends without executing anything.
+    pub(crate) async fn abandon(mut self) -> Result<(), Error> {
+        let _: Value = self.call("UNWATCH", Vec::new()).await?;
+        self.set(Begun::Nothing);
+        Ok(())
+    }
+
+    /// Ends what an earlier transaction left, or connects.
+    async fn make_ready(&mut self) -> Result<(), Error> {
+        if !self.settles().await {
+            *self.exclusive = None;
+        }
+        if self.exclusive.is_none() {
+            let link = self.server.connect_once()?;
+            *self.exclusive = Some(Exclusive { link, begun: Begun::Nothing, since: Instant::now() });
+        }
+        let link = self.link()?;
+        judged(link, link.connected()).await
+    }
+
+    /// Whether nothing is under way any more on a connection that is there.
+    async fn settles(&mut self) -> bool {
+        let Some(Exclusive { link, begun, since }) = &*self.exclusive else { return true };
+        // One that broke while it was not used would be noticed by its silence alone, seconds later.
+        if link.has_ended() {
+            return false;
+        }
+        if *begun == Begun::Nothing {
+            return true;
+        }
+        // It may hang, and those that look whether it does may go away before they know.
+        if since.elapsed() >= TIMEOUT {
+            return false;
+        }
+        if *begun == Begun::Multi {
+            // Where nothing was queued, or this is not permitted, the answer to the next one says more.
+            drop(self.call::<Value>("DISCARD", Vec::new()).await);
+        }
+        let ended: Result<Value, _> = self.call("UNWATCH", Vec::new()).await;
+        let settled = ended.is_ok_and(|answer| is_ok(&answer));
+        if settled {
+            self.set(Begun::Nothing);
+        }
+        settled
+    }
+
+    fn set(&mut self, begun: Begun) {
+        if let Some(exclusive) = &mut *self.exclusive {
+            if exclusive.begun == Begun::Nothing {
+                exclusive.since = Instant::now();
+            }
+            exclusive.begun = begun;
+        }
+    }
+
+    fn link(&self) -> Result<&Link, Error> {
+        let exclusive = self.exclusive.as_ref();
+        exclusive.map(|exclusive| &exclusive.link).ok_or_else(|| unavailable("there is no connection"))
+    }
+}
+
+/// Waits for an answer and explains it. After one that did not come the connection is of no use.
+async fn judged<T>(link: &Link, answer: impl Future<Output = Result<T, FredError>>) -> Result<T, Error> {
+    let error = match link.unless_broken(answer).await {
+        Ok(answer) => return Ok(answer),
+        Err(error) => explain(error),
+    };
+    if *error.kind() != ErrorKind::Unavailable {
+        return Err(error);
+    }
+    link.end();
+    Err(match link.latest_trouble() {
+        Some(trouble) => error.caused_by(trouble),
+        None => error,
+    })
+}
+
+/// Not `QUEUED`.
+fn is_ok(answer: &Value) -> bool {
+    answer.as_str().is_some_and(|answer| answer == "OK")
+}
+
+/// Says what it means that MULTI is refused, where scripts are as well.
+fn no_transactions(error: Error) -> Error {
+    match answer_of(&error) {
+        Some(words) if answers(words, "NOPERM") || words.starts_with("ERR unknown command") => {
+            let words = format!("neither scripts nor transactions (MULTI) are permitted: {words}");
+            Error::new(ErrorKind::Refused).caused_by(words)
+        }
+        _ => error,
+    }
+}
+
+fn refusal(frame: &Resp3Frame) -> Option<String> {
+    match frame {
+        Resp3Frame::SimpleError { data, .. } => Some(data.to_string()),
+        Resp3Frame::BlobError { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,16 @@
+//! Stores: where counters of every family are kept. Nothing else knows all families.
+
+mod memory;
+#[cfg(feature = "redis")]
+mod redis;
+mod any;
+
+pub use any::AnyStore;
+pub use memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use redis::{ConnectError, RedisBuilder, RedisStore};
+
+pub use crate::future::BoxFuture;
+#[cfg(feature = "redis")]
+pub use crate::redis::{Namespace, NamespaceError, RedisServer};
+pub use crate::shard::{Shard, Shards, ShardsError};

@@ -1,0 +1,68 @@
+#[cfg(feature = "redis")]
+use crate::RedisStore;
+#[cfg(feature = "entity")]
+use crate::entity::EntityCache;
+use crate::unique::UniqueStore;
+use crate::window::WindowStore;
+use crate::{MemoryStore, Store};
+
+/// A store that is chosen while the program runs, by its configuration as a rule.
+///
+/// ```no_run
+/// use counter_core::stores::Namespace;
+/// use counter_core::window::{Window, WindowCounters};
+/// use counter_core::{AnyStore, Counters, MemoryStore, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store: AnyStore = match std::env::var("REDIS_URL") {
+///     Ok(url) => RedisStore::connect(&url, Namespace::default()).await?.into(),
+///     Err(_) => MemoryStore::new().into(),
+/// };
+/// let logins = WindowCounters::new(store.clone(), Window::try_from(60)?);
+/// let counters = Counters::builder(store).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AnyStore {
+    /// In the process.
+    Memory(MemoryStore),
+    /// In Redis.
+    #[cfg(feature = "redis")]
+    Redis(RedisStore),
+}
+
+macro_rules! offers {
+    ($family:path) => {
+        impl AsRef<dyn $family> for AnyStore {
+            fn as_ref(&self) -> &(dyn $family + 'static) {
+                match self {
+                    Self::Memory(store) => store.as_ref(),
+                    #[cfg(feature = "redis")]
+                    Self::Redis(store) => store.as_ref(),
+                }
+            }
+        }
+    };
+}
+
+offers!(Store);
+offers!(UniqueStore);
+offers!(WindowStore);
+#[cfg(feature = "entity")]
+offers!(EntityCache);
+
+impl From<MemoryStore> for AnyStore {
+    fn from(store: MemoryStore) -> Self {
+        Self::Memory(store)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<RedisStore> for AnyStore {
+    fn from(store: RedisStore) -> Self {
+        Self::Redis(store)
+    }
+}

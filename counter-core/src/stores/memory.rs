@@ -1,0 +1,61 @@
+use std::sync::Arc;
+
+use crate::Store;
+#[cfg(feature = "entity")]
+use crate::entity::EntityCache;
+#[cfg(feature = "entity")]
+use crate::entity::memory::MemoryEntities;
+use crate::unique::UniqueStore;
+use crate::unique::memory::MemoryUnique;
+use crate::visits::memory::MemoryVisits;
+use crate::window::WindowStore;
+use crate::window::memory::MemoryWindows;
+
+/// A store in the process: for tests, and for a site that wants numbers before it has a Redis.
+///
+/// It keeps what [`RedisStore`](crate::RedisStore) would, for as long as a handle on it lives. A
+/// counter takes at most about 120 samples of each precision once it is cleaned.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore(Arc<Families>);
+
+#[derive(Debug, Default)]
+struct Families {
+    visits: MemoryVisits,
+    unique: MemoryUnique,
+    windows: MemoryWindows,
+    #[cfg(feature = "entity")]
+    entities: MemoryEntities,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl AsRef<dyn Store> for MemoryStore {
+    fn as_ref(&self) -> &(dyn Store + 'static) {
+        &self.0.visits
+    }
+}
+
+impl AsRef<dyn UniqueStore> for MemoryStore {
+    fn as_ref(&self) -> &(dyn UniqueStore + 'static) {
+        &self.0.unique
+    }
+}
+
+impl AsRef<dyn WindowStore> for MemoryStore {
+    fn as_ref(&self) -> &(dyn WindowStore + 'static) {
+        &self.0.windows
+    }
+}
+
+#[cfg(feature = "entity")]
+impl AsRef<dyn EntityCache> for MemoryStore {
+    fn as_ref(&self) -> &(dyn EntityCache + 'static) {
+        &self.0.entities
+    }
+}

@@ -1,0 +1,118 @@
+mod builder;
+
+use std::sync::Arc;
+
+pub use builder::{ConnectError, RedisBuilder};
+
+#[cfg(feature = "entity")]
+use crate::entity::EntityCache;
+#[cfg(feature = "entity")]
+use crate::entity::redis::RedisEntities;
+use crate::redis::{Client, Namespace, RedisServer};
+use crate::unique::UniqueStore;
+use crate::unique::redis::RedisUnique;
+use crate::visits::redis::RedisVisits;
+use crate::window::WindowStore;
+use crate::window::redis::RedisWindows;
+use crate::{Error, Store};
+
+/// Counters in a Redis server, version 6.2 or later, or in a Valkey server.
+///
+/// The layout is that of *Redis in Action*, section 5.2.1: a sorted set `known:` of members like
+/// `60:hits`, and a hash `count:60:hits` from bucket start to count, after the prefix of the
+/// [`Namespace`]. With an empty one, any program of that layout reads and cleans what this one writes,
+/// and the other way round.
+///
+/// A batch is applied by a script that first writes the fence of its writer, so it counts once however
+/// often it is sent. Where scripts are refused, a transaction that watches the fence does the same. What
+/// the server's own persistence loses when it is killed is lost; what it loses of batches it acknowledged
+/// less than a minute before, the [`Flusher`](crate::Flusher) sends again. What the server evicts is lost:
+/// use the policy `noeviction`. The [guide](crate::guide::redis) says more.
+///
+/// ```no_run
+/// use counter_core::stores::Namespace;
+/// use counter_core::{Counters, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::connect("redis://127.0.0.1:6379", Namespace::default()).await?;
+/// let counters = Counters::builder(store).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RedisStore(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    client: Arc<Client>,
+    visits: RedisVisits,
+    unique: RedisUnique,
+    windows: RedisWindows,
+    #[cfg(feature = "entity")]
+    entities: RedisEntities,
+}
+
+impl RedisStore {
+    /// Connects to an address: see [`RedisBuilder`] for those there are, and
+    /// [`connect`](RedisBuilder::connect) for what happens when nobody is there.
+    ///
+    /// # Errors
+    /// When the address is not one that `fred` understands.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub async fn connect(url: &str, namespace: Namespace) -> Result<Self, ConnectError> {
+        Self::builder().namespace(namespace).connect(url).await
+    }
+
+    /// Settings that can be connected as they are.
+    pub fn builder() -> RedisBuilder {
+        RedisBuilder::default()
+    }
+
+    /// Asks the server, of a cluster the one with the first shard, what it is and can do.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn server(&self) -> Result<RedisServer, Error> {
+        self.0.client.server_info().await
+    }
+
+    fn new(client: Client) -> Self {
+        let client = Arc::new(client);
+        Self(Arc::new(Families {
+            visits: RedisVisits::new(Arc::clone(&client)),
+            unique: RedisUnique::new(Arc::clone(&client)),
+            windows: RedisWindows::new(Arc::clone(&client)),
+            #[cfg(feature = "entity")]
+            entities: RedisEntities::new(Arc::clone(&client)),
+            client,
+        }))
+    }
+}
+
+impl AsRef<dyn Store> for RedisStore {
+    fn as_ref(&self) -> &(dyn Store + 'static) {
+        &self.0.visits
+    }
+}
+
+impl AsRef<dyn UniqueStore> for RedisStore {
+    fn as_ref(&self) -> &(dyn UniqueStore + 'static) {
+        &self.0.unique
+    }
+}
+
+impl AsRef<dyn WindowStore> for RedisStore {
+    fn as_ref(&self) -> &(dyn WindowStore + 'static) {
+        &self.0.windows
+    }
+}
+
+#[cfg(feature = "entity")]
+impl AsRef<dyn EntityCache> for RedisStore {
+    fn as_ref(&self) -> &(dyn EntityCache + 'static) {
+        &self.0.entities
+    }
+}

@@ -1,0 +1,159 @@
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use fred::clients::Client as FredClient;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::interfaces::ClientLike;
+use fred::types::config::{Config, ServerConfig};
+
+use super::RedisStore;
+use crate::redis::{Client, Cluster, Connection, Namespace, Route};
+use crate::shard::Shards;
+
+/// The settings of a [`RedisStore`], and the ways to its server.
+///
+/// | address | what |
+/// |---|---|
+/// | `redis://user:password@host:port/database` | one server |
+/// | `redis-cluster://host:port?node=host:port` | a cluster; nodes that are not named are found |
+/// | `redis-sentinel://host:port/database?sentinelServiceName=name&node=host:port` | the master that sentinels tell of |
+/// | `redis+unix:///path/to/socket` | a socket, with the feature `unix-sockets` |
+/// | `rediss…://` of each but the last | the same over TLS, with the feature `rustls` or `native-tls` |
+///
+/// A user name or password may be left out. `valkey` may stand for `redis`, and `+` for `-`.
+/// Certificates are checked against those that the system trusts; for a private authority or a
+/// certificate of the client's own, [`connect_with`](Self::connect_with) takes a configuration of
+/// `fred` with a TLS connector of one's own.
+///
+/// ```no_run
+/// use counter_core::stores::Shards;
+/// use counter_core::RedisStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::builder()
+///     .namespace("shop:".parse()?)
+///     .shards(Shards::try_from(64)?)
+///     .connect("redis-cluster://10.0.0.1:6379?node=10.0.0.2:6379")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct RedisBuilder {
+    namespace: Namespace,
+    shards: Option<Shards>,
+}
+
+/// An address or a configuration that the Redis client does not understand.
+#[derive(Debug)]
+pub struct ConnectError(FredError);
+
+/// Enough for a cluster of some nodes, and few enough to be read at once.
+const CLUSTER_SHARDS: u16 = 16;
+
+impl RedisBuilder {
+    /// What every key begins with. Default: `access:`.
+    pub fn namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// Splits the counters over so many hash tags, such as `{access:3}`, each of them in one slot of a
+    /// cluster. Default: 16 in a cluster, and elsewhere one without a tag.
+    ///
+    /// All the instances over one store must say the same number.
+    pub const fn shards(mut self, shards: Shards) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// Connects to an address. When nobody is there after a second, this returns all the same: then,
+    /// and whenever the server is away later, calls fail and connecting goes on.
+    ///
+    /// A connection is a task of the client `fred`, which ends with the last handle on this store. Where
+    /// that task dies or hangs, a new client takes its place.
+    ///
+    /// # Errors
+    /// When the address is not one of those above, or needs a feature that is not there.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub async fn connect(self, url: &str) -> Result<RedisStore, ConnectError> {
+        self.connect_with(config(url).map_err(ConnectError)?).await
+    }
+
+    /// Connects in the same way by a configuration of the client.
+    ///
+    /// # Errors
+    /// When `fred` refuses the configuration.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
+        let (route, clustered) = match &config.server {
+            ServerConfig::Clustered { .. } => {
+                (Cluster::open(config).map(|cluster| Route::Cluster(Box::new(cluster))), true)
+            }
+            _ => (Connection::open(config).map(|server| Route::One(Arc::new(server))), false),
+        };
+        let store = self.store(route.map_err(ConnectError)?, clustered);
+        store.0.client.wait().await;
+        Ok(store)
+    }
+
+    /// Uses a client of the user's own, which is or will be connected.
+    ///
+    /// Retries in the client are harmless, since batches are fenced. It is not replaced when its task
+    /// ends. In a cluster, `ConnectionConfig::max_redirections` must be 0, for fred 10.1 does not survive
+    /// a redirection by `ASK`, and while one node is away it answers for none: there an address serves
+    /// better.
+    #[must_use]
+    pub fn client(self, client: FredClient) -> RedisStore {
+        let clustered = client.is_clustered();
+        let client = Arc::new(Connection::of(client));
+        let route = if clustered { Route::Own(client, OnceLock::new()) } else { Route::One(client) };
+        self.store(route, clustered)
+    }
+
+    fn store(self, route: Route, clustered: bool) -> RedisStore {
+        let of_a_cluster = || Shards::try_from(CLUSTER_SHARDS).expect("between 1 and 1024");
+        let shards = self.shards.or_else(|| clustered.then(of_a_cluster));
+        RedisStore::new(Client::new(route, &self.namespace, shards))
+    }
+}
+
+fn config(url: &str) -> Result<Config, FredError> {
+    let no = |words| Err(FredError::new(FredKind::Config, words));
+    // The client itself would take any scheme for that of one server, without TLS.
+    let Some((scheme, rest)) = url.split_once("://") else { return no("there is no scheme") };
+    let (protocol, kind) = scheme.split_once(['+', '-']).unwrap_or((scheme, ""));
+    match (protocol, kind) {
+        ("redis" | "valkey", "" | "cluster" | "sentinel") => {}
+        ("rediss" | "valkeys", "" | "cluster" | "sentinel") => {
+            if !cfg!(any(feature = "rustls", feature = "native-tls")) {
+                return no("TLS needs the feature `rustls` or `native-tls`");
+            }
+        }
+        ("redis" | "valkey", "unix") => return Config::from_url(&format!("{protocol}+unix://{rest}")),
+        _ => return no("the scheme is unknown"),
+    }
+    if kind.is_empty() {
+        Config::from_url(url)
+    } else {
+        Config::from_url(&format!("{protocol}-{kind}://{rest}"))
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not the address of a Redis server, such as redis://127.0.0.1:6379")
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}

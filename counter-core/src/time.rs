@@ -1,0 +1,14 @@
+//! Instants, the buckets that they fall into, and how many of those are kept.
+
+mod timestamp;
+mod precision;
+mod grid;
+
+pub use grid::{Grid, Precisions, PrecisionsError, Retention};
+pub use precision::{Bucket, Precision, PrecisionError};
+pub use timestamp::Timestamp;
+
+#[cfg(feature = "redis")]
+pub(crate) use grid::SAMPLES;
+#[cfg(feature = "forecast")]
+pub(crate) use grid::gcd;

@@ -1,0 +1,382 @@
+//! Which buckets exist, and for how long.
+//!
+//! Folding happens on the finest partition of time that keeps every precision exact. For one hit at
+//! `t` that is the latest bucket start at or before `t` over all the precisions that still want it:
+//!
+//! `start = max over p of the start of p's bucket of t`
+//!
+//! Every precision finds its own bucket again from that start, whether the precisions divide one another
+//! or not (18,000 s does not divide a day, and an hour not a day that begins at half past), and there are
+//! at most about two such starts for each sample that is kept: one where they do divide one another.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use crate::{Precision, Timestamp};
+
+/// A precision and how many of its samples are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// The width of the buckets.
+    pub precision: Precision,
+    /// How many buckets are kept, the current one included.
+    pub samples: NonZeroU32,
+}
+
+/// A set of precisions, finest first, each with its retention; between 1 and 16 of them, each of another
+/// width.
+///
+/// The default is that of the book *Redis in Action* (section 5.2.1): 1, 5, 60, 300, 3600, 18000 and
+/// 86400 seconds, 120 samples each.
+///
+/// ```
+/// use counter_core::{Precision, Precisions};
+///
+/// let set = Precisions::new([60, 3600].map(|s| Precision::try_from(s).unwrap()))?;
+/// assert_eq!(set.iter().map(|kept| kept.precision.as_seconds()).collect::<Vec<_>>(), [60, 3600]);
+/// assert_eq!(Precisions::default().iter().count(), 7);
+/// # Ok::<(), counter_core::time::PrecisionsError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Precisions {
+    kept: Vec<Retention>,
+    base: Precision,
+}
+
+/// Precisions that are no set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PrecisionsError {
+    /// So many, which is not between 1 and 16.
+    Number(usize),
+    /// Two of one width whose buckets begin at different times.
+    Offsets(Precision, Precision),
+}
+
+/// The buckets a set of counters keeps: one set of precisions for counts, one for visitors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// For counts.
+    pub counts: Precisions,
+    /// For visitors; by default 3600 and 86400 seconds, 120 samples each.
+    pub visitors: Precisions,
+}
+
+/// What a precision keeps unless somebody says otherwise.
+pub(crate) const SAMPLES: NonZeroU32 = NonZeroU32::new(120).expect("120 is not 0");
+
+impl Retention {
+    /// When the bucket that starts at `start` is no longer wanted: `samples` widths later.
+    #[must_use]
+    pub const fn expiry(self, start: Timestamp) -> Timestamp {
+        start.plus(self.precision.as_seconds() as u64 * self.samples.get() as u64)
+    }
+
+    /// The oldest instant whose bucket is still kept at `now`.
+    #[must_use]
+    pub fn oldest(self, now: Timestamp) -> Timestamp {
+        let width = u64::from(self.precision.as_seconds());
+        self.precision.bucket(now).start.minus(width * u64::from(self.samples.get() - 1))
+    }
+
+    fn wants(self, at: Timestamp, now: Timestamp) -> bool {
+        self.expiry(self.precision.bucket(at).start) > now
+    }
+}
+
+impl From<Precision> for Retention {
+    /// 120 samples.
+    fn from(precision: Precision) -> Self {
+        Self { precision, samples: SAMPLES }
+    }
+}
+
+impl Precisions {
+    /// These precisions in any order, with 120 samples of each or with as many as their retention says;
+    /// of one that is named twice the longer is kept.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use counter_core::time::Retention;
+    /// use counter_core::{Precision, Precisions};
+    ///
+    /// let (hour, day) = (Precision::try_from(3600)?, Precision::try_from(86_400)?);
+    /// let days = Retention { precision: day, samples: NonZeroU32::new(400).unwrap() };
+    /// let set = Precisions::new([hour.into(), days])?;
+    /// assert_eq!(set.retention(hour).unwrap().samples.get(), 120);
+    /// assert_eq!(set.retention(day), Some(days));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there are none, or more than 16, or two of one width with different offsets.
+    pub fn new(kept: impl IntoIterator<Item: Into<Retention>>) -> Result<Self, PrecisionsError> {
+        let mut kept: Vec<Retention> = kept.into_iter().map(Into::into).collect();
+        kept.sort_unstable_by_key(|kept| (kept.precision, std::cmp::Reverse(kept.samples)));
+        kept.dedup_by_key(|kept| kept.precision);
+        let precisions = || kept.iter().map(|kept| kept.precision);
+        for (one, other) in precisions().zip(precisions().skip(1)) {
+            if one.as_seconds() == other.as_seconds() {
+                return Err(PrecisionsError::Offsets(one, other));
+            }
+        }
+        match base(precisions()) {
+            Some(base) if kept.len() <= 16 => Ok(Self { kept, base }),
+            _ => Err(PrecisionsError::Number(kept.len())),
+        }
+    }
+
+    /// The same precisions with that many samples of each.
+    #[must_use]
+    pub fn samples(mut self, samples: NonZeroU32) -> Self {
+        for kept in &mut self.kept {
+            kept.samples = samples;
+        }
+        self
+    }
+
+    /// The same widths with buckets that all begin so many seconds earlier: see
+    /// [`Precision::utc_offset`].
+    ///
+    /// ```
+    /// use counter_core::Precisions;
+    ///
+    /// // India, UTC+05:30: hours begin there at half past, and days at 18:30 UTC.
+    /// let set = Precisions::default().utc_offset(19_800);
+    /// assert_eq!(set.to_string(), "1, 5, 60, 300, 3600@1800, 18000@16200, 86400@66600");
+    /// ```
+    #[must_use]
+    pub fn utc_offset(self, seconds: i32) -> Self {
+        let moved = |kept: &Retention| Retention { precision: kept.precision.utc_offset(seconds), ..*kept };
+        // Boundaries that all precisions have move with them.
+        Self { kept: self.kept.iter().map(moved).collect(), base: self.base.utc_offset(seconds) }
+    }
+
+    /// The precisions and their retention, finest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Retention> + Clone {
+        self.kept.iter().copied()
+    }
+
+    /// The retention of one precision of the set.
+    #[must_use]
+    pub fn retention(&self, precision: Precision) -> Option<Retention> {
+        self.iter().find(|kept| kept.precision == precision)
+    }
+
+    /// The precision of that width, wherever its buckets begin, with its retention.
+    ///
+    /// ```
+    /// use counter_core::Precisions;
+    ///
+    /// let set = Precisions::default().utc_offset(-18_000);
+    /// assert_eq!(set.of_width(86_400).unwrap().precision.offset(), 18_000);
+    /// assert_eq!(set.of_width(7), None);
+    /// ```
+    #[must_use]
+    pub fn of_width(&self, seconds: u32) -> Option<Retention> {
+        self.iter().find(|kept| kept.precision.as_seconds() == seconds)
+    }
+
+    /// The retention of any precision: that of its width, or 120 samples where the set has none. So what
+    /// was counted with another offset stays as long as it would have.
+    pub(crate) fn retention_or_default(&self, precision: Precision) -> Retention {
+        let samples = self.of_width(precision.as_seconds()).map_or(SAMPLES, |kept| kept.samples);
+        Retention { precision, samples }
+    }
+
+    /// The precisions from `finest` on, with their place in the set.
+    pub(crate) fn from(&self, finest: usize) -> impl Iterator<Item = (usize, Retention)> {
+        self.iter().enumerate().skip(finest)
+    }
+
+    pub(crate) fn precision(&self, place: usize) -> Precision {
+        self.kept[place].precision
+    }
+
+    /// The coarsest precision whose buckets each lie inside one bucket of every precision.
+    pub(crate) const fn base(&self) -> Precision {
+        self.base
+    }
+
+    /// The place of the first precision, from `finest` on, that still wants a hit of `at`.
+    pub(crate) fn finest_wanted(&self, finest: usize, at: Timestamp, now: Timestamp) -> Option<usize> {
+        self.from(finest).find(|(_, kept)| kept.wants(at, now)).map(|(place, _)| place)
+    }
+
+    /// The coarsest start that still gives every precision from `finest` on its own bucket.
+    pub(crate) fn start(&self, finest: usize, at: Timestamp) -> Timestamp {
+        let first = self.precision(finest);
+        if first == self.base {
+            // Each of its buckets lies inside one of every other, so none starts later.
+            return first.bucket(at).start;
+        }
+        self.from(finest).map(|(_, kept)| kept.precision.bucket(at).start).max().unwrap_or(at)
+    }
+}
+
+impl Default for Precisions {
+    fn default() -> Self {
+        Self::new([1, 5, 60, 300, 3600, 18_000, 86_400].map(whole)).expect("seven precisions are a set")
+    }
+}
+
+impl Default for Grid {
+    fn default() -> Self {
+        let visitors = Precisions::new([3600, 86_400].map(whole)).expect("two precisions are a set");
+        Self { counts: Precisions::default(), visitors }
+    }
+}
+
+impl fmt::Display for Precisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, kept) in self.from(0) {
+            write!(f, "{}{}", if place == 0 { "" } else { ", " }, kept.precision)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for PrecisionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => {
+                write!(f, "a set of precisions has between 1 and 16 of them, not {number}")
+            }
+            Self::Offsets(one, other) => write!(
+                f,
+                "the precisions {one} and {other} have the same width: a set has one offset for each width"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PrecisionsError {}
+
+fn whole(seconds: u32) -> Precision {
+    Precision::try_from(seconds).expect("the default widths are not 0")
+}
+
+/// The precision that divides all of these, as coarse as can be.
+fn base(mut precisions: impl Iterator<Item = Precision>) -> Option<Precision> {
+    let first = precisions.next()?;
+    let width = precisions.fold(first.as_seconds(), |width, other| {
+        gcd(gcd(width, other.as_seconds()), first.offset().abs_diff(other.offset()))
+    });
+    let first = Timestamp::from_unix(first.offset().into());
+    Some(Precision::new(NonZeroU32::new(width)?).beginning_at(first))
+}
+
+pub(crate) const fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Of any widths, and of those that many sites have, with any offsets.
+    fn sets() -> impl Strategy<Value = Precisions> {
+        let usual = prop::sample::select(vec![1, 5, 60, 300, 3600, 18_000, 86_400]);
+        let widths = prop::collection::btree_set(prop_oneof![1_u32..100_000, usual], 1..8);
+        let offsets = prop::collection::vec(prop_oneof![any::<i32>(), -50..50_i32, Just(19_800)], 8);
+        (widths, offsets).prop_map(|(widths, offsets)| {
+            let moved =
+                widths.into_iter().zip(offsets).map(|(width, offset)| whole(width).utc_offset(offset));
+            Precisions::new(moved).expect("one offset for each width")
+        })
+    }
+
+    #[test]
+    fn none_and_seventeen_precisions_are_refused() {
+        assert_eq!(Precisions::new([0_u8; 0].map(|_| whole(1))), Err(PrecisionsError::Number(0)));
+        assert_eq!(Precisions::new((1..=17).map(whole)), Err(PrecisionsError::Number(17)));
+    }
+
+    #[test]
+    fn two_offsets_of_one_width_are_refused_and_the_error_names_them() {
+        let (day, hour) = (whole(86_400), whole(3600));
+        let error = Precisions::new([day.utc_offset(3600), hour, day]).expect_err("two kinds of days");
+        assert_eq!(error, PrecisionsError::Offsets(day, day.utc_offset(3600)));
+        let words = error.to_string();
+        assert!(words.contains("86400 and 86400@82800") && words.contains("one offset"), "{words}");
+        assert!(Precisions::new([day.utc_offset(3600), hour, day.utc_offset(3600)]).is_ok());
+    }
+
+    #[test]
+    fn each_precision_has_its_own_retention_and_the_longer_of_two() {
+        let keep = |seconds, samples| Retention {
+            precision: whole(seconds),
+            samples: NonZeroU32::new(samples).expect("not 0"),
+        };
+        let set = Precisions::new([keep(86_400, 7), keep(60, 30), keep(86_400, 400)]).expect("a set");
+        let kept: Vec<_> = set.iter().map(|kept| (kept.precision.as_seconds(), kept.samples.get())).collect();
+        assert_eq!(kept, [(60, 30), (86_400, 400)]);
+    }
+
+    #[test]
+    fn retention_keeps_exactly_its_samples() {
+        for offset in [0, 19, 20, 59] {
+            let kept = Retention { precision: whole(60).utc_offset(-offset), samples: SAMPLES };
+            for now in [1_000_000, 1_000_019, 1_000_020, 1_000_021].map(Timestamp::from_unix) {
+                let starts: Vec<_> = kept.precision.starts(kept.oldest(now)..now.plus(1)).collect();
+                assert_eq!(starts.len(), 120);
+                assert!(starts.iter().all(|start| kept.expiry(*start) > now));
+                assert!(kept.expiry(kept.oldest(now).minus(1)) <= now.plus(60));
+                assert!(!kept.wants(kept.oldest(now).minus(1), now));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_start_finds_every_coarser_bucket_again(
+            set in sets(),
+            at in prop_oneof![0_u64..200_000, 0_u64..4_000_000_000],
+        ) {
+            let at = Timestamp::from_unix(at);
+            let base = set.base().bucket(at).start;
+            for finest in 0..set.iter().count() {
+                let start = set.start(finest, at);
+                prop_assert_eq!(set.start(finest, start), start);
+                prop_assert!(start <= at);
+                for (_, kept) in set.from(finest) {
+                    prop_assert_eq!(kept.precision.bucket(start), kept.precision.bucket(at));
+                    prop_assert_eq!(kept.precision.bucket(base), kept.precision.bucket(at));
+                }
+            }
+        }
+
+        #[test]
+        fn the_base_divides_every_precision_and_nothing_coarser_does(set in sets(), seconds: i32) {
+            let divides_all = |base: Precision| set.iter().all(|kept| base.divides(kept.precision));
+            prop_assert!(divides_all(set.base()));
+            let coarser = set.base().as_seconds() + 1..=set.base().as_seconds().saturating_mul(7);
+            for width in coarser.step_by(set.base().as_seconds().div_ceil(100) as usize) {
+                let first = set.precision(0).offset();
+                let base = whole(width).beginning_at(Timestamp::from_unix(first.into()));
+                prop_assert!(!divides_all(base), "{base} divides {set}");
+            }
+            let moved = set.clone().utc_offset(seconds);
+            let precisions = moved.iter().map(|kept| kept.precision);
+            prop_assert_eq!(base(precisions), Some(moved.base()));
+        }
+
+        #[test]
+        fn no_outage_makes_more_starts_than_samples_are_kept(
+            seconds in 1_u64..40_000,
+            offsets in prop::array::uniform4(0_i32..60),
+        ) {
+            let widths = [1, 5, 18, 60].map(whole).into_iter().zip(offsets);
+            let set = Precisions::new(widths.map(|(width, offset)| width.utc_offset(offset))).expect("a set");
+            let set = set.samples(NonZeroU32::new(10).expect("not 0"));
+            let now = Timestamp::from_unix(1_000_000 + seconds);
+            let starts: std::collections::HashSet<_> = (1_000_000..=now.as_unix())
+                .map(Timestamp::from_unix)
+                .filter_map(|at| set.finest_wanted(0, at, now).map(|finest| (finest, set.start(finest, at))))
+                .collect();
+            prop_assert!(starts.len() <= 4 * 10 * 2, "{}", starts.len());
+        }
+    }
+}

@@ -1,0 +1,310 @@
+use std::fmt;
+use std::iter::successors;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::str::FromStr;
+
+use crate::Timestamp;
+
+/// The width of a bucket, in whole seconds, at least 1, and where on the time axis buckets begin.
+///
+/// They begin at the multiples of the width, which for a day is midnight UTC, unless
+/// [`utc_offset`](Self::utc_offset) or [`beginning_at`](Self::beginning_at) move them. As text that is
+/// `86400`, and `86400@82800` where they begin 82,800 seconds after the multiples.
+///
+/// ```
+/// use counter_core::{Precision, Timestamp};
+///
+/// let minute = Precision::try_from(60)?;
+/// let bucket = minute.bucket(Timestamp::from_unix(1_585_908_999));
+/// assert_eq!(bucket.start.as_unix(), 1_585_908_960);
+/// assert_eq!(bucket.end().as_unix(), 1_585_909_020);
+/// # Ok::<(), counter_core::time::PrecisionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Precision {
+    width: NonZeroU32,
+    /// Smaller than the width.
+    offset: u32,
+}
+
+/// One interval of the time axis as a precision divides it:
+/// `start = floor((t − offset) / width) × width + offset`, but not before 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bucket {
+    /// The bucket's width.
+    pub precision: Precision,
+    /// The bucket's first second.
+    pub start: Timestamp,
+}
+
+/// A width that is not a whole number of seconds from 1 to 4,294,967,295, or an offset that is not
+/// smaller than its width.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrecisionError(String);
+
+impl Precision {
+    /// A width of that many seconds, with buckets that begin at its multiples.
+    #[must_use]
+    pub const fn new(seconds: NonZeroU32) -> Self {
+        Self { width: seconds, offset: 0 }
+    }
+
+    /// The same width with buckets that begin earlier by so many seconds, or later where they are
+    /// negative: as the days of a place do whose clocks are that far ahead of UTC.
+    ///
+    /// The offset stays the same in summer and winter: with a clock that is changed twice a year, days
+    /// begin an hour off for a part of it. Samples of another offset are other samples, so a changed
+    /// offset begins a new series.
+    ///
+    /// ```
+    /// use counter_core::{Precision, Timestamp};
+    ///
+    /// // UTC+01:00: a day begins at 23:00 UTC.
+    /// let day = Precision::try_from(86_400)?.utc_offset(3600);
+    /// assert_eq!(day.to_string(), "86400@82800");
+    /// let midnight = Timestamp::from_unix(1_585_954_800);
+    /// assert_eq!(day.bucket(midnight.minus(1)).end(), midnight);
+    /// assert_eq!(day.bucket(midnight).start, midnight);
+    ///
+    /// // Hours begin there when they do in UTC, but not at UTC+05:30.
+    /// let hour = Precision::try_from(3600)?;
+    /// assert_eq!(hour.utc_offset(3600), hour);
+    /// assert_eq!(hour.utc_offset(19_800).offset(), 1800);
+    /// # Ok::<(), counter_core::time::PrecisionError>(())
+    /// ```
+    #[must_use]
+    pub const fn utc_offset(mut self, seconds: i32) -> Self {
+        let width = self.width.get();
+        let part = seconds.unsigned_abs() % width;
+        let later = if seconds > 0 { (width - part) % width } else { part };
+        // The sum itself may be too large for the type.
+        let room = width - self.offset;
+        self.offset = if later < room { self.offset + later } else { later - room };
+        self
+    }
+
+    /// The same width with buckets of which one begins at this instant, and so every other one a number
+    /// of widths before or after it.
+    ///
+    /// ```
+    /// use counter_core::{Precision, Timestamp};
+    ///
+    /// // The multiples of a week are Thursdays, as 1970-01-01 was.
+    /// let monday = Timestamp::from_unix(1_585_526_400);
+    /// let week = Precision::try_from(604_800)?.beginning_at(monday);
+    /// assert_eq!(week.bucket(monday.plus(86_400)).start, monday);
+    /// # Ok::<(), counter_core::time::PrecisionError>(())
+    /// ```
+    #[must_use]
+    pub fn beginning_at(self, at: Timestamp) -> Self {
+        let offset = at.as_unix() % u64::from(self.width.get());
+        Self { offset: u32::try_from(offset).expect("smaller than the width"), ..self }
+    }
+
+    /// The width in seconds.
+    #[must_use]
+    pub const fn as_seconds(self) -> u32 {
+        self.width.get()
+    }
+
+    /// By how many seconds buckets begin after the multiples of the width; smaller than the width.
+    #[must_use]
+    pub const fn offset(self) -> u32 {
+        self.offset
+    }
+
+    /// The bucket that `at` falls into.
+    #[must_use]
+    pub const fn bucket(self, at: Timestamp) -> Bucket {
+        let at_unix = at.as_unix();
+        let into = match at_unix.checked_sub(self.offset as u64) {
+            Some(since) => since % self.width.get() as u64,
+            // The beginning of time cuts the first bucket.
+            None => at_unix,
+        };
+        Bucket { precision: self, start: at.minus(into) }
+    }
+
+    /// The starts of the buckets that begin in this range, ascending; the end of the range is left out.
+    ///
+    /// ```
+    /// use counter_core::{Precision, Timestamp};
+    ///
+    /// let minute = Precision::try_from(60)?;
+    /// let range = Timestamp::from_unix(1_585_908_900)..Timestamp::from_unix(1_585_909_020);
+    /// let starts: Vec<_> = minute.starts(range).map(Timestamp::as_unix).collect();
+    /// assert_eq!(starts, [1_585_908_900, 1_585_908_960]);
+    /// # Ok::<(), counter_core::time::PrecisionError>(())
+    /// ```
+    pub fn starts(self, range: Range<Timestamp>) -> impl Iterator<Item = Timestamp> {
+        let first = self.bucket(range.start);
+        let first = if first.start < range.start { first.end() } else { first.start };
+        let next = move |&start: &Timestamp| Some(Bucket { precision: self, start }.end());
+        successors(Some(first), next).take_while(move |start| *start < range.end)
+    }
+
+    /// Whether each bucket of `coarser` is a number of whole buckets of this precision.
+    ///
+    /// ```
+    /// use counter_core::Precision;
+    ///
+    /// let (hour, day) = (Precision::try_from(3600)?, Precision::try_from(86_400)?);
+    /// assert!(hour.divides(day) && hour.divides(day.utc_offset(7200)));
+    /// assert!(!hour.divides(day.utc_offset(19_800)) && !day.divides(hour));
+    /// # Ok::<(), counter_core::time::PrecisionError>(())
+    /// ```
+    #[must_use]
+    pub const fn divides(self, coarser: Self) -> bool {
+        coarser.as_seconds().is_multiple_of(self.as_seconds())
+            && coarser.offset % self.as_seconds() == self.offset
+    }
+}
+
+impl Bucket {
+    /// The first second after the bucket.
+    #[must_use]
+    pub const fn end(self) -> Timestamp {
+        let second = Timestamp::from_unix(self.precision.offset as u64);
+        // The beginning of time cuts the first bucket.
+        if self.start.as_unix() < second.as_unix() {
+            second
+        } else {
+            self.start.plus(self.precision.as_seconds() as u64)
+        }
+    }
+}
+
+impl TryFrom<u32> for Precision {
+    type Error = PrecisionError;
+
+    fn try_from(seconds: u32) -> Result<Self, PrecisionError> {
+        NonZeroU32::new(seconds).map(Self::new).ok_or_else(|| PrecisionError(seconds.to_string()))
+    }
+}
+
+impl FromStr for Precision {
+    type Err = PrecisionError;
+
+    fn from_str(text: &str) -> Result<Self, PrecisionError> {
+        let (width, offset) = text.split_once('@').unwrap_or((text, "0"));
+        let parsed = width.parse::<NonZeroU32>().ok().zip(offset.parse::<u32>().ok());
+        let precision = parsed.map(|(width, offset)| Self { width, offset });
+        precision
+            .filter(|precision| precision.offset < precision.as_seconds())
+            .ok_or_else(|| PrecisionError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.offset {
+            0 => self.width.fmt(f),
+            offset => write!(f, "{}@{offset}", self.width),
+        }
+    }
+}
+
+impl fmt::Display for PrecisionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a precision is a whole number of seconds from 1 to {}, or such a number, `@` and the smaller \
+             number of seconds by which buckets begin later, not {:?}",
+            u32::MAX,
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for PrecisionError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn precisions() -> impl Strategy<Value = Precision> {
+        let widths = prop_oneof![1_u32..100, 1_u32..100_000, Just(86_400), Just(u32::MAX), 1..=u32::MAX];
+        (widths, any::<u32>()).prop_map(|(width, at)| {
+            Precision::try_from(width).expect("not 0").beginning_at(Timestamp::from_unix(at.into()))
+        })
+    }
+
+    #[test]
+    fn without_an_offset_the_text_is_the_width() {
+        for (text, width, offset, canonical) in [
+            ("86400", 86_400, 0, "86400"),
+            ("86400@82800", 86_400, 82_800, "86400@82800"),
+            ("86400@0", 86_400, 0, "86400"),
+            ("4294967295@4294967294", u32::MAX, u32::MAX - 1, "4294967295@4294967294"),
+        ] {
+            let precision: Precision = text.parse().expect(text);
+            assert_eq!((precision.as_seconds(), precision.offset()), (width, offset), "{text}");
+            assert_eq!(precision.to_string(), canonical);
+        }
+    }
+
+    #[test]
+    fn what_is_no_width_or_no_smaller_offset_is_refused() {
+        for text in ["", "0", "-1", "x", "60@", "@5", "60@60", "60@-1", "60@5@5", "60:5", "4294967296", "0@0"]
+        {
+            let error = text.parse::<Precision>().expect_err(text);
+            assert!(error.to_string().ends_with(&format!("not {text:?}")), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_instant_is_in_the_one_bucket_that_begins_at_the_offset(
+            precision in precisions(),
+            at in prop_oneof![0_u64..10_000, 0_u64..4_000_000_000],
+        ) {
+            let at = Timestamp::from_unix(at);
+            let (bucket, width) = (precision.bucket(at), u64::from(precision.as_seconds()));
+            prop_assert!(bucket.start <= at && at < bucket.end());
+            prop_assert_eq!(precision.bucket(bucket.start), bucket);
+            for begin in [bucket.start, bucket.end()] {
+                let is_one = begin.as_unix() % width == u64::from(precision.offset());
+                prop_assert!(is_one || begin == Timestamp::MIN);
+            }
+            let starts: Vec<_> = precision.starts(bucket.start..bucket.end().plus(1)).collect();
+            prop_assert_eq!(starts, [bucket.start, bucket.end()]);
+            let after: Vec<_> = precision.starts(at.plus(1)..bucket.end().plus(1)).collect();
+            prop_assert_eq!(after, [bucket.end()]);
+        }
+
+        #[test]
+        fn text_and_precision_are_the_same(precision in precisions()) {
+            prop_assert_eq!(precision.to_string().parse(), Ok(precision));
+        }
+
+        #[test]
+        fn so_far_ahead_of_utc_buckets_begin_so_much_earlier(
+            precision in precisions(),
+            seconds in -i32::MAX..=i32::MAX,
+            at in 8_000_000_000_u64..100_000_000_000,
+        ) {
+            let moved = precision.utc_offset(seconds);
+            let at = Timestamp::from_unix(at);
+            let later = Timestamp::from_unix(at.as_unix().checked_add_signed(seconds.into()).expect("far off"));
+            let start = precision.bucket(later).start.as_unix().checked_add_signed(-i64::from(seconds));
+            prop_assert_eq!(Some(moved.bucket(at).start.as_unix()), start);
+            prop_assert_eq!(moved.utc_offset(-seconds), precision);
+        }
+
+        #[test]
+        fn a_precision_divides_another_when_their_buckets_begin_and_end_together(
+            fine in (1_u32..20, 0_u64..20),
+            coarse in (1_u32..60, 0_u64..60),
+        ) {
+            let [fine, coarse] = [fine, coarse].map(|(width, at)| {
+                Precision::try_from(width).expect("not 0").beginning_at(Timestamp::from_unix(at))
+            });
+            let begins = |start: Timestamp| fine.bucket(start).start == start;
+            let all = Timestamp::from_unix(1000)..Timestamp::from_unix(4000);
+            prop_assert_eq!(fine.divides(coarse), coarse.starts(all).all(begins));
+        }
+    }
+}

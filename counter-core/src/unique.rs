@@ -1,0 +1,20 @@
+//! Unique counters: how many different items there were, exactly or by a HyperLogLog.
+
+mod threshold;
+mod distinct;
+mod store;
+mod counter;
+mod set;
+mod hll;
+mod adaptive;
+pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+
+pub use adaptive::AdaptiveUniqueCounter;
+pub use counter::{ExcludingCounter, UniqueCounter};
+pub use distinct::{Contents, Distinct};
+pub use hll::HllUniqueCounter;
+pub use set::SetUniqueCounter;
+pub use store::{Included, UniqueKey, UniqueKind, UniqueStore};
+pub use threshold::{Threshold, ThresholdError};

@@ -1,0 +1,81 @@
+use std::sync::Arc;
+
+use super::UniqueCounter;
+use super::counter::merge;
+use crate::operations::{describe, measured};
+use crate::unique::{Threshold, UniqueKey, UniqueKind, UniqueStore};
+use crate::{CounterName, Error};
+
+/// A counter that is exact as long as there are few items, and an estimate in 12 KB from then on.
+///
+/// It begins as a set. The call that brings it over its [`Threshold`] turns it into a HyperLogLog of the same
+/// items, in one step of the server; and that it stays until it is forgotten. Each answer of a number says
+/// which of the two it is now.
+///
+/// Instances with different thresholds may share a counter: the least of them decides.
+///
+/// ```
+/// use counter_core::unique::{AdaptiveUniqueCounter, Distinct, UniqueCounter};
+/// use counter_core::MemoryStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let guests = AdaptiveUniqueCounter::new(MemoryStore::new(), "guests".parse()?);
+/// let guests = guests.threshold(100.try_into()?);
+/// let included = guests.include_all((0..100).map(|n| format!("guest {n}"))).await?;
+/// assert!(included.new == 100 && included.exact);
+/// assert_eq!(guests.count().await?, Distinct::Exact(100));
+///
+/// assert!(guests.include("one more").await?);
+/// let count = guests.count().await?;
+/// assert!(!count.is_exact() && count.items().abs_diff(101) < 5);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct AdaptiveUniqueCounter {
+    store: Arc<dyn UniqueStore>,
+    key: UniqueKey,
+}
+
+impl AdaptiveUniqueCounter {
+    /// The adaptive counter of this name, with the default threshold of 1,000 items.
+    #[must_use]
+    pub fn new(store: impl UniqueStore, name: CounterName) -> Self {
+        describe();
+        Self {
+            store: Arc::new(store),
+            key: UniqueKey { name, kind: UniqueKind::Adaptive(Threshold::default()) },
+        }
+    }
+
+    /// Up to how many items it stays exact.
+    #[must_use]
+    pub fn threshold(mut self, items: Threshold) -> Self {
+        self.key.kind = UniqueKind::Adaptive(items);
+        self
+    }
+
+    /// Adds all that up to 32 other counters of the same store have, of any kinds; they stay as they are. A
+    /// HyperLogLog among them makes this one a HyperLogLog too.
+    ///
+    /// # Errors
+    /// When there are more than 32, their sets have more than 100,000 items, or the store cannot do it now;
+    /// call again, for what was added before is not added twice.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may have added a part; call again.
+    pub async fn merge(&self, others: &[&UniqueKey]) -> Result<(), Error> {
+        measured("unique_merge", merge(&*self.store, &self.key, others)).await
+    }
+}
+
+impl UniqueCounter for AdaptiveUniqueCounter {
+    fn store(&self) -> &dyn UniqueStore {
+        &*self.store
+    }
+
+    fn key(&self) -> &UniqueKey {
+        &self.key
+    }
+}

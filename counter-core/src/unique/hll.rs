@@ -1,0 +1,81 @@
+use std::sync::Arc;
+
+use super::UniqueCounter;
+use super::counter::merge;
+use crate::operations::{describe, measured};
+use crate::unique::{UniqueKey, UniqueKind, UniqueStore};
+use crate::{CounterName, Error};
+
+/// A counter that keeps the registers of a HyperLogLog: an estimate with a standard error of 0.81 %, in 12 KB
+/// however many items there are.
+///
+/// The key is one that `PFADD` and `PFCOUNT` of any other program work on as well.
+///
+/// ```
+/// use counter_core::sketch::STANDARD_ERROR;
+/// use counter_core::unique::{HllUniqueCounter, UniqueCounter};
+/// use counter_core::visitor::VisitorKey;
+/// use counter_core::MemoryStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let key = VisitorKey::new([7; 16]); // a secret of one's own, or `VisitorKey::random()`
+/// let readers = HllUniqueCounter::new(MemoryStore::new(), "readers".parse()?);
+/// for some in (0..2000_u32).collect::<Vec<_>>().chunks(500) {
+///     readers.include_all(some.iter().map(|n| key.visitor(&[&n.to_le_bytes()]))).await?;
+/// }
+/// let count = readers.count().await?;
+/// assert!(count.items().abs_diff(2000) < 50);
+/// assert_eq!(count.standard_error(), STANDARD_ERROR * count.items() as f64);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// What it does not keep, it cannot take out again:
+///
+/// ```compile_fail,E0599
+/// use counter_core::unique::{ExcludingCounter, HllUniqueCounter};
+/// use counter_core::MemoryStore;
+///
+/// # async fn wrong() -> Result<(), Box<dyn std::error::Error>> {
+/// let readers = HllUniqueCounter::new(MemoryStore::new(), "readers".parse()?);
+/// readers.exclude("ann").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct HllUniqueCounter {
+    store: Arc<dyn UniqueStore>,
+    key: UniqueKey,
+}
+
+impl HllUniqueCounter {
+    /// The HyperLogLog of this name.
+    #[must_use]
+    pub fn new(store: impl UniqueStore, name: CounterName) -> Self {
+        describe();
+        Self { store: Arc::new(store), key: UniqueKey { name, kind: UniqueKind::Sketch } }
+    }
+
+    /// Adds all that up to 32 other counters of the same store have, of any kinds; they stay as they are.
+    ///
+    /// # Errors
+    /// When there are more than 32, their sets have more than 100,000 items, or the store cannot do it now;
+    /// call again, for what was added before is not added twice.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may have added a part; call again.
+    pub async fn merge(&self, others: &[&UniqueKey]) -> Result<(), Error> {
+        measured("unique_merge", merge(&*self.store, &self.key, others)).await
+    }
+}
+
+impl UniqueCounter for HllUniqueCounter {
+    fn store(&self) -> &dyn UniqueStore {
+        &*self.store
+    }
+
+    fn key(&self) -> &UniqueKey {
+        &self.key
+    }
+}

@@ -1,0 +1,110 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::future::BoxFuture;
+use crate::sketch::Sketch;
+use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
+use crate::{CounterName, Error, ErrorKind};
+
+/// Unique counters in the process, by the ends of their keys.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryUnique(Mutex<HashMap<String, Contents>>);
+
+impl MemoryUnique {
+    fn counters(&self) -> MutexGuard<'_, HashMap<String, Contents>> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl UniqueStore for MemoryUnique {
+    fn include<'a>(
+        &'a self,
+        counter: &'a UniqueKey,
+        items: &'a [Vec<u8>],
+    ) -> BoxFuture<'a, Result<Included, Error>> {
+        Box::pin(async move {
+            let mut counters = self.counters();
+            let contents = counters.entry(counter.to_string()).or_insert_with(|| empty(counter.kind));
+            let mut new = 0;
+            for item in items {
+                new += u64::from(match contents {
+                    Contents::Items(set) => set.insert(item.clone()),
+                    Contents::Registers(sketch) => sketch.insert_element(item),
+                });
+            }
+            if let (Contents::Items(set), UniqueKind::Adaptive(threshold)) = (&*contents, counter.kind)
+                && set.len() > usize::from(threshold.items())
+            {
+                let all = std::mem::take(contents);
+                *contents = all.union(Contents::Registers(Sketch::new()));
+            }
+            Ok(Included { new, exact: matches!(contents, Contents::Items(_)) })
+        })
+    }
+
+    fn exclude<'a>(
+        &'a self,
+        set: &'a CounterName,
+        items: &'a [Vec<u8>],
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let mut counters = self.counters();
+            let key = UniqueKey { name: set.clone(), kind: UniqueKind::Set }.to_string();
+            let Some(Contents::Items(set)) = counters.get_mut(&key) else { return Ok(0) };
+            let excluded = items.iter().filter(|item| set.remove(*item)).count();
+            if set.is_empty() {
+                counters.remove(&key);
+            }
+            Ok(excluded as u64)
+        })
+    }
+
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<Distinct, Error>> {
+        Box::pin(async move {
+            let counters = self.counters();
+            let contents = counters.get(&counter.to_string());
+            Ok(contents.map_or_else(|| empty(counter.kind).count(), Contents::count))
+        })
+    }
+
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> BoxFuture<'a, Result<Contents, Error>> {
+        Box::pin(async move {
+            let counters = self.counters();
+            match counters.get(&counter.to_string()) {
+                Some(Contents::Items(items)) if items.len() > most => {
+                    Err(Error::new(ErrorKind::TooManyItems { most: most as u64 }))
+                }
+                contents => Ok(contents.cloned().unwrap_or_else(|| empty(counter.kind))),
+            }
+        })
+    }
+
+    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if counter.kind == UniqueKind::Set {
+                return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
+            }
+            if sketch.is_empty() {
+                return Ok(());
+            }
+            let mut counters = self.counters();
+            let contents = counters.entry(counter.to_string()).or_default();
+            *contents = std::mem::take(contents).union(Contents::Registers(sketch.clone()));
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.counters().remove(&counter.to_string());
+            Ok(())
+        })
+    }
+}
+
+fn empty(kind: UniqueKind) -> Contents {
+    match kind {
+        UniqueKind::Set | UniqueKind::Adaptive(_) => Contents::Items(HashSet::new()),
+        UniqueKind::Sketch => Contents::Registers(Sketch::new()),
+    }
+}

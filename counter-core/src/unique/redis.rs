@@ -1,0 +1,238 @@
+mod without_scripts;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fred::bytes::Bytes;
+use fred::types::{FromValue, Value};
+
+use crate::future::BoxFuture;
+use crate::redis::{
+    Call, Client, Connection, Script, answer_of, it_may_pass, nothing_was_done, retried, unavailable,
+};
+use crate::sketch::Sketch;
+use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
+use crate::{CounterName, Error, ErrorKind};
+
+/// Registers that one call raises: up to 5 ms of the server's time, while they are sparse.
+const REGISTERS: usize = 1000;
+
+/// Items that are asked for at once.
+const PAGE: &str = "1000";
+
+/// How often a set is read from its beginning before trouble on the way is told.
+const READINGS: u32 = 3;
+
+/// The unique counters of one namespace.
+#[derive(Debug)]
+pub(crate) struct RedisUnique {
+    client: Arc<Client>,
+    include: Script,
+}
+
+impl UniqueStore for RedisUnique {
+    fn include<'a>(
+        &'a self,
+        counter: &'a UniqueKey,
+        items: &'a [Vec<u8>],
+    ) -> BoxFuture<'a, Result<Included, Error>> {
+        Box::pin(async move {
+            let key = self.unique(counter);
+            let most = match counter.kind {
+                UniqueKind::Set => {
+                    let add = || self.on_items("SADD", &key, items);
+                    let new = retried(nothing_was_done, add).await.map_err(|error| of_key(error, &key))?;
+                    return Ok(Included { new, exact: true });
+                }
+                UniqueKind::Sketch => None,
+                UniqueKind::Adaptive(threshold) => Some(threshold.items()),
+            };
+            let include = || self.include(&key, most, items);
+            retried(nothing_was_done, include).await.map_err(|error| of_key(error, &key))
+        })
+    }
+
+    fn exclude<'a>(
+        &'a self,
+        set: &'a CounterName,
+        items: &'a [Vec<u8>],
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let key = self.unique(&UniqueKey { name: set.clone(), kind: UniqueKind::Set });
+            let remove = || self.on_items("SREM", &key, items);
+            retried(nothing_was_done, remove).await.map_err(|error| of_key(error, &key))
+        })
+    }
+
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<Distinct, Error>> {
+        Box::pin(async move {
+            let key = self.unique(counter);
+            let key = &key;
+            let count = |command| retried(it_may_pass, move || self.on_key::<u64>(command, key));
+            let answer = match counter.kind {
+                UniqueKind::Set => count("SCARD").await.map(Distinct::Exact),
+                UniqueKind::Sketch => count("PFCOUNT").await.map(Distinct::estimated),
+                UniqueKind::Adaptive(_) => match count("SCARD").await {
+                    Err(error) if is_of_another_type(&error) => {
+                        count("PFCOUNT").await.map(Distinct::estimated)
+                    }
+                    items => items.map(Distinct::Exact),
+                },
+            };
+            answer.map_err(|error| of_key(error, key))
+        })
+    }
+
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> BoxFuture<'a, Result<Contents, Error>> {
+        Box::pin(async move {
+            let key = self.unique(counter);
+            let answer = match counter.kind {
+                UniqueKind::Set => self.items(&key, most).await,
+                UniqueKind::Sketch => self.registers(&key).await,
+                UniqueKind::Adaptive(_) => match self.items(&key, most).await {
+                    Err(error) if is_of_another_type(&error) => self.registers(&key).await,
+                    items => items,
+                },
+            };
+            answer.map_err(|error| of_key(error, &key))
+        })
+    }
+
+    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let key = self.unique(counter);
+            let most = match counter.kind {
+                UniqueKind::Set => {
+                    return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
+                }
+                UniqueKind::Sketch => None,
+                UniqueKind::Adaptive(_) => Some(0),
+            };
+            let elements: Vec<_> = sketch.registers().map(|register| register.element().to_vec()).collect();
+            for elements in elements.chunks(REGISTERS) {
+                let include = || self.include(&key, most, elements);
+                retried(it_may_pass, include).await.map_err(|error| of_key(error, &key))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let key = self.unique(counter);
+            let _: u64 = retried(it_may_pass, || self.on_key("DEL", &key)).await?;
+            Ok(())
+        })
+    }
+}
+
+impl RedisUnique {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client, include: Script::new(include_str!("redis/include.lua")) }
+    }
+
+    /// Set or HyperLogLog: the items of a counter.
+    fn unique(&self, counter: &UniqueKey) -> String {
+        format!("{}{counter}", self.client.prefix_of(&counter.name))
+    }
+
+    async fn on_key<R: FromValue>(&self, command: &'static str, key: &str) -> Result<R, Error> {
+        self.client.call(command, key, vec![key.into()]).await
+    }
+
+    async fn on_items(&self, command: &'static str, key: &str, items: &[Vec<u8>]) -> Result<u64, Error> {
+        self.client.call(command, key, with_items(key, items)).await
+    }
+
+    /// Adds to what has registers, or gets them when it has more than `most` items.
+    async fn include(&self, key: &str, most: Option<u16>, items: &[Vec<u8>]) -> Result<Included, Error> {
+        let by_script = async {
+            let mut call = Call::new([key]);
+            call.push(most.map_or_else(String::new, |most| most.to_string()));
+            for item in items {
+                call.push(Bytes::copy_from_slice(item));
+            }
+            let (new, exact): (u64, u64) = self.client.run(&self.include, call).await?;
+            Ok(Included { new, exact: exact == 1 })
+        };
+        let without_scripts = without_scripts::include(&self.client, key, most, items);
+        self.client.scripted(by_script, without_scripts).await
+    }
+
+    async fn items(&self, key: &str, most: usize) -> Result<Contents, Error> {
+        let mut readings = 1;
+        loop {
+            match self.reading(key, most).await {
+                Err(error) if readings < READINGS && it_may_pass(&error) => readings += 1,
+                items => return items.map(Contents::Items),
+            }
+        }
+    }
+
+    /// Reads a set page by page over one and the same connection.
+    async fn reading(&self, key: &str, most: usize) -> Result<HashSet<Vec<u8>>, Error> {
+        let begin = async || {
+            let server = self.client.connection(key).await?;
+            let made = server.connections();
+            let first = self.page(&server, made, key, "0").await?;
+            Ok((server, made, first))
+        };
+        let (server, made, (mut cursor, mut page)) = retried(it_may_pass, begin).await?;
+        let mut items = HashSet::new();
+        loop {
+            items.extend(page.into_iter().map(Vec::from));
+            if items.len() > most {
+                return Err(Error::new(ErrorKind::TooManyItems { most: most as u64 }));
+            }
+            if cursor == "0" {
+                return Ok(items);
+            }
+            (cursor, page) = self.page(&server, made, key, &cursor).await?;
+        }
+    }
+
+    /// The items from a cursor on, which means something to the process alone that gave it. The next connection
+    /// may lead to another: so no connection may have been made since.
+    async fn page(
+        &self,
+        server: &Connection,
+        made: u64,
+        key: &str,
+        cursor: &str,
+    ) -> Result<(String, Vec<Bytes>), Error> {
+        let words = [key, cursor, "COUNT", PAGE].map(Value::from).to_vec();
+        let page = self.client.learn(server.call("SSCAN", key, words).await)?;
+        if server.connections() == made {
+            return Ok(page);
+        }
+        Err(unavailable("the connection was made anew while the set was read"))
+    }
+
+    async fn registers(&self, key: &str) -> Result<Contents, Error> {
+        let value: Option<Bytes> = retried(it_may_pass, || self.on_key("GET", key)).await?;
+        value.map_or_else(|| Ok(Sketch::new()), |value| sketch(&value, key)).map(Contents::Registers)
+    }
+}
+
+fn with_items(key: &str, items: &[Vec<u8>]) -> Vec<Value> {
+    let items = items.iter().map(|item| Value::from(Bytes::copy_from_slice(item)));
+    [Value::from(key)].into_iter().chain(items).collect()
+}
+
+fn sketch(value: &[u8], key: &str) -> Result<Sketch, Error> {
+    Sketch::from_redis(value).map_err(|error| malformed(key).caused_by(error))
+}
+
+fn malformed(key: &str) -> Error {
+    Error::new(ErrorKind::Malformed { key: key.to_owned() })
+}
+
+/// Inside of a script other words may stand before those of the command.
+fn is_of_another_type(error: &Error) -> bool {
+    answer_of(error).is_some_and(|answer| answer.contains("WRONGTYPE") || answer.contains("INVALIDOBJ"))
+}
+
+/// Says which key it is that has something else in it.
+fn of_key(error: Error, key: &str) -> Error {
+    if is_of_another_type(&error) { malformed(key).caused_by(error) } else { error }
+}

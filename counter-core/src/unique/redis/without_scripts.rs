@@ -1,0 +1,95 @@
+//! `include.lua` by transactions, for servers that refuse scripts.
+//!
+//! What the script would answer is computed from what the key has while it is watched. So nothing is done
+//! when somebody else changes it, and it begins anew.
+
+use std::collections::HashSet;
+
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::{is_of_another_type, sketch, with_items};
+use crate::redis::{Client, Command, Connection, Queue, Transaction};
+use crate::sketch::Sketch;
+use crate::unique::Included;
+use crate::{Error, ErrorKind};
+
+/// Whoever loses against others, loses against one that came through: so many times in a row nobody does.
+const ATTEMPTS: u32 = 1000;
+
+pub(super) async fn include(
+    client: &Client,
+    key: &str,
+    most: Option<u16>,
+    items: &[Vec<u8>],
+) -> Result<Included, Error> {
+    let server = client.server(key).await?;
+    for _ in 0..ATTEMPTS {
+        if let Some(included) = client.learn(attempt(&server, key, most, items).await)? {
+            return Ok(included);
+        }
+    }
+    Err(Error::new(ErrorKind::Refused).caused_by("others changed the counter at every attempt"))
+}
+
+async fn attempt(
+    server: &Connection,
+    key: &str,
+    most: Option<u16>,
+    items: &[Vec<u8>],
+) -> Result<Option<Included>, Error> {
+    let watching = server.watch_in(Queue::Calls, key).await?;
+    let kind: String = watching.call("TYPE", vec![key.into()]).await?;
+    let read = match most {
+        Some(most) if kind != "string" => of_set(&watching, key, most, items).await,
+        _ => of_registers(&watching, key, items).await,
+    };
+    let (included, command) = match read {
+        // Somebody else has turned the set into registers since its type was asked for.
+        Err(error) if is_of_another_type(&error) && most.is_some() && is_ours(&kind) => return Ok(None),
+        read => read?,
+    };
+    let Some(refusals) = watching.execute(vec![command]).await? else { return Ok(None) };
+    match refusals.into_iter().flatten().next() {
+        Some(words) => Err(Error::new(ErrorKind::Refused).caused_by(words)),
+        None => Ok(Some(included)),
+    }
+}
+
+/// Whether an adaptive counter may be of this type.
+fn is_ours(kind: &str) -> bool {
+    ["none", "set", "string"].contains(&kind)
+}
+
+async fn of_set(
+    watching: &Transaction<'_>,
+    key: &str,
+    most: u16,
+    items: &[Vec<u8>],
+) -> Result<(Included, Command), Error> {
+    let known: Vec<u64> = watching.call("SMISMEMBER", with_items(key, items)).await?;
+    let held: u64 = watching.call("SCARD", vec![key.into()]).await?;
+    let new: HashSet<_> = items.iter().zip(known).filter(|(_, known)| *known == 0).collect();
+    let new = new.len() as u64;
+    if held + new <= u64::from(most) {
+        return Ok((Included { new, exact: true }, ("SADD", with_items(key, items))));
+    }
+    let held: Vec<Bytes> = watching.call("SMEMBERS", vec![key.into()]).await?;
+    let mut sketch = Sketch::new();
+    for item in held.iter().map(|item| &**item).chain(items.iter().map(Vec::as_slice)) {
+        sketch.insert_element(item);
+    }
+    let value = Value::from(Bytes::from(sketch.to_redis()));
+    Ok((Included { new, exact: false }, ("SET", vec![key.into(), value, "KEEPTTL".into()])))
+}
+
+async fn of_registers(
+    watching: &Transaction<'_>,
+    key: &str,
+    items: &[Vec<u8>],
+) -> Result<(Included, Command), Error> {
+    let value: Option<Bytes> = watching.call("GET", vec![key.into()]).await?;
+    let mut sketch = value.map_or_else(|| Ok(Sketch::new()), |value| sketch(&value, key))?;
+    let new = items.iter().filter(|item| sketch.insert_element(item)).count() as u64;
+    Ok((Included { new, exact: false }, ("PFADD", with_items(key, items))))
+}

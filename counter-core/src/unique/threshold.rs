@@ -1,0 +1,63 @@
+use std::fmt;
+use std::num::NonZeroU16;
+
+/// Up to how many items an adaptive counter is exact: 1 to 10,000, by default 1,000.
+///
+/// The item after these turns the set into registers, in one step that holds up the server: for 0.3 ms by
+/// default and 4 ms at 10,000, with items of 16 bytes; with items of 256 bytes, for 1 ms and 20 ms.
+///
+/// ```
+/// use counter_core::unique::Threshold;
+///
+/// assert_eq!(Threshold::default().items(), 1000);
+/// assert_eq!(Threshold::try_from(50)?.items(), 50);
+/// assert!(Threshold::try_from(0).is_err());
+/// # Ok::<(), counter_core::unique::ThresholdError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Threshold(NonZeroU16);
+
+/// A threshold that is not between 1 and 10,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThresholdError(u16);
+
+impl Threshold {
+    const MOST: u16 = 10_000;
+
+    /// The number of items.
+    #[must_use]
+    pub const fn items(self) -> u16 {
+        self.0.get()
+    }
+}
+
+impl Default for Threshold {
+    fn default() -> Self {
+        Self(const { NonZeroU16::new(1000).expect("it is not 0") })
+    }
+}
+
+impl TryFrom<u16> for Threshold {
+    type Error = ThresholdError;
+
+    fn try_from(items: u16) -> Result<Self, ThresholdError> {
+        NonZeroU16::new(items)
+            .filter(|items| items.get() <= Self::MOST)
+            .map(Self)
+            .ok_or(ThresholdError(items))
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for ThresholdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a threshold of {} items is not between 1 and {}", self.0, Threshold::MOST)
+    }
+}
+
+impl std::error::Error for ThresholdError {}

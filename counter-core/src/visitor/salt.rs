@@ -1,0 +1,446 @@
+//! The secrets under which visitors are told apart, each for one epoch.
+//!
+//! Who hashes addresses under one key for ever keeps a list of who came when, in all but name. So the
+//! key changes with every epoch, and what it made cannot be linked to what the next one makes. All the
+//! instances over one store have to agree on it, or a visitor of two instances would count twice; and
+//! a request must not wait for that agreement. So an epoch begins with a random salt of the process's
+//! own, which the flusher offers to the store; the first that was offered there is everybody's.
+//!
+//! The current salt is fetched when the loops start, and that of the next epoch from the middle of the
+//! current one on, so that a store must be away for half an epoch before anybody disagrees. Then the
+//! instances count each by its own salt until the store is back and the shared one takes over:
+//! somebody seen under both is counted at most twice in that epoch, by each instance that was alone.
+//!
+//! The salt lies beside what it keyed. So where its owner gave a secret, visitors are hashed under a key made
+//! of both: the secret alone does not bring back an epoch whose salt is gone, and the salt alone, which anybody
+//! has who reads the store, makes no visitor.
+
+mod current;
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use current::Current;
+
+use super::id::random;
+use crate::time::Bucket;
+use crate::visitor::VisitorKey;
+use crate::{Precision, Precisions, Secret, Timestamp, VisitorId};
+
+/// Makes visitors out of what identifies them, under a salt that the instances over one store share.
+///
+/// It comes from [`Recorder::salt`](crate::Recorder::salt) or
+/// [`Recorder::stable_salt`](crate::Recorder::stable_salt). Asking it does no I/O: until the store has
+/// answered, and while it is away, the salt is one of this process alone. Somebody who was seen under
+/// that and then under the shared one counts at most twice in that epoch. One that is made of a
+/// [`VisitorKey`] is that key for ever, and no store is asked for it.
+///
+/// ```
+/// use counter_core::visitor::{Salt, VisitorKey};
+/// use counter_core::{Counters, MemoryStore};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let salt = counters.recorder().salt()?;
+/// assert_eq!(salt.visitor(&[b"192.0.2.1"]), salt.visitor(&[b"192.0.2.1"]));
+///
+/// let key = VisitorKey::new([7; 16]);
+/// assert_eq!(Salt::from(key).visitor(&[b"192.0.2.1"]), key.visitor(&[b"192.0.2.1"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Salt(Arc<Salts>);
+
+/// Buckets of a visitor precision lie in several of the epochs in which visitors are told apart by their
+/// salt: they are coarser, or begin at other times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaltError {
+    /// The visitor precision.
+    pub precision: Precision,
+    /// The epochs.
+    pub epoch: Precision,
+}
+
+/// The salts of one process: for what is known for an epoch only, and for what is stable.
+#[derive(Clone, Debug)]
+pub(crate) struct Salting {
+    pub(crate) rotating: Arc<Salts>,
+    pub(crate) stable: Arc<Salts>,
+}
+
+/// The salts of the current epoch and of the one beside it, which is the next or the last.
+pub(crate) struct Salts {
+    epoch: Precision,
+    /// The key of the secret, without which a salt from the store makes no key of visitors.
+    secret: Option<VisitorKey>,
+    /// Nobody has to agree on what nobody uses.
+    wanted: AtomicBool,
+    current: Current,
+    /// Even epochs in the first place, odd ones in the second.
+    slots: Mutex<[Option<Slot>; 2]>,
+}
+
+struct Slot {
+    start: Timestamp,
+    key: VisitorKey,
+    /// What to offer the store; gone when the store has answered.
+    candidate: Option<[u8; 16]>,
+}
+
+/// A salt that the store has not been asked for.
+pub(crate) struct Offer {
+    pub(crate) epoch: Bucket,
+    pub(crate) candidate: [u8; 16],
+    /// The end of the epoch after it.
+    pub(crate) expiry: Timestamp,
+}
+
+/// A day in UTC.
+const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is not 0"));
+
+/// An epoch that lasts to the year 2106.
+const AGE: Precision = Precision::new(NonZeroU32::MAX);
+
+impl Salt {
+    /// The visitor these parts identify, now; where one part ends and the next begins matters.
+    #[inline(always)]
+    #[must_use]
+    pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
+        self.visitor_until(parts).0
+    }
+
+    /// The visitor these parts identify, now, and the end of the epoch in which the id means that visitor.
+    ///
+    /// In a bucket of a later epoch the id would count the same visitor a second time, so what is recorded
+    /// some time after this call goes through
+    /// [`Recorder::request_until`](crate::Recorder::request_until), with this instant.
+    #[inline(always)]
+    #[must_use]
+    pub fn visitor_until(&self, parts: &[&[u8]]) -> (VisitorId, Timestamp) {
+        let (key, end) = self.0.key(Timestamp::now());
+        (key.visitor(parts), end)
+    }
+}
+
+impl From<VisitorKey> for Salt {
+    fn from(key: VisitorKey) -> Self {
+        let salts = Salts::new(AGE, None);
+        salts.current.set(0..u64::MAX, key);
+        Self(Arc::new(salts))
+    }
+}
+
+impl Salting {
+    pub(crate) fn new(epoch: Precision, secret: Option<&Secret>) -> Self {
+        let salts = |epoch| Arc::new(Salts::new(epoch, secret.map(|secret| secret.key("salt"))));
+        Self { rotating: salts(epoch), stable: salts(AGE) }
+    }
+
+    /// Whether every visitor of a bucket can be told apart under one salt. Of a width that does not divide
+    /// the epoch some buckets lie in two of them wherever they begin.
+    pub(crate) fn check(&self, visitors: &Precisions) -> Result<(), SaltError> {
+        let epoch = self.rotating.epoch;
+        let could = |precision: Precision| epoch.as_seconds().is_multiple_of(precision.as_seconds());
+        let lies_in_several = |precision: &Precision| {
+            precision.as_seconds() > epoch.as_seconds() || (could(*precision) && !precision.divides(epoch))
+        };
+        let refused = visitors.iter().map(|kept| kept.precision).filter(lies_in_several).last();
+        refused.map_or(Ok(()), |precision| Err(SaltError { precision, epoch }))
+    }
+}
+
+/// An epoch unless somebody says otherwise: a day, which begins with a bucket of the coarsest of these
+/// precisions that fit in one. So a bucket is cut by its end only where the width does not divide a day.
+pub(crate) fn day_of(visitors: &Precisions) -> Precision {
+    let precisions = visitors.iter().map(|kept| kept.precision);
+    let coarsest = precisions.filter(|p| DAY.as_seconds().is_multiple_of(p.as_seconds())).last();
+    let begin = coarsest.map_or(0, Precision::offset);
+    DAY.beginning_at(Timestamp::from_unix(begin.into()))
+}
+
+impl Salts {
+    fn new(epoch: Precision, secret: Option<VisitorKey>) -> Self {
+        let (wanted, current, slots) = (AtomicBool::new(false), Current::default(), Mutex::default());
+        Self { epoch, secret, wanted, current, slots }
+    }
+
+    /// The key under which visitors are hashed in an epoch of this salt.
+    fn key_of(&self, salt: [u8; 16]) -> VisitorKey {
+        self.secret.map_or_else(|| VisitorKey::new(salt), |secret| secret.derived(&[&salt]))
+    }
+
+    /// A handle, with which the store is to be asked.
+    pub(crate) fn handle(self: &Arc<Self>) -> Salt {
+        self.wanted.store(true, Ordering::Relaxed);
+        Salt(Arc::clone(self))
+    }
+
+    /// The key of the epoch of `at`, and the end of that epoch.
+    #[inline]
+    pub(crate) fn key(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
+        self.current.get(at).unwrap_or_else(|| self.begin(at))
+    }
+
+    /// Once an epoch, and while another thread does.
+    #[cold]
+    fn begin(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
+        self.with(self.epoch.bucket(at), |slot| self.publish(slot))
+    }
+
+    /// The first salt that the store should be asked for at `now`.
+    pub(crate) fn due(&self, now: Timestamp) -> Option<Offer> {
+        if !self.wanted.load(Ordering::Relaxed) {
+            return None;
+        }
+        let width = u64::from(self.epoch.as_seconds());
+        let current = self.epoch.bucket(now);
+        let next = self.epoch.bucket(current.end());
+        let soon = now >= current.start.plus(width / 2);
+        [current, next].into_iter().take(1 + usize::from(soon)).find_map(|epoch| {
+            let candidate = self.with(epoch, |slot| slot.candidate)?;
+            Some(Offer { epoch, candidate, expiry: epoch.end().plus(width) })
+        })
+    }
+
+    /// Takes what the store keeps for an epoch.
+    pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
+        self.with(epoch, |slot| {
+            slot.key = self.key_of(salt);
+            slot.candidate = None;
+            _ = self.publish(slot);
+        });
+    }
+
+    /// To be called with a slot that is locked. Of two epochs that are asked for at midnight, or of which
+    /// one is only prepared, the last is published, and who wants the other locks again.
+    fn publish(&self, slot: &Slot) -> (VisitorKey, Timestamp) {
+        let epoch = self.epoch.bucket(slot.start);
+        self.current.set(epoch.start.as_unix()..epoch.end().as_unix(), slot.key);
+        (slot.key, epoch.end())
+    }
+
+    /// Looks at the slot of an epoch, which has a salt of our own when it had none.
+    fn with<R>(&self, epoch: Bucket, look: impl FnOnce(&mut Slot) -> R) -> R {
+        let candidate = random();
+        let mut slots = self.slots.lock().expect("nothing panics under this lock");
+        let slot = &mut slots[self.place(epoch)];
+        slot.take_if(|slot| slot.start != epoch.start);
+        look(slot.get_or_insert_with(|| Slot {
+            start: epoch.start,
+            key: self.key_of(candidate),
+            candidate: Some(candidate),
+        }))
+    }
+
+    const fn place(&self, epoch: Bucket) -> usize {
+        if (epoch.start.as_unix() / self.epoch.as_seconds() as u64).is_multiple_of(2) { 0 } else { 1 }
+    }
+}
+
+impl fmt::Debug for Salts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The salts belong in no log.
+        f.debug_struct("Salts").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for SaltError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { precision, epoch } = self;
+        if precision.as_seconds() <= epoch.as_seconds() {
+            return write!(
+                f,
+                "buckets of the visitor precision {precision} begin at other times than the salt epochs of \
+                 {epoch} s, so some lie in two of them and count everybody twice: give both the same UTC \
+                 offset, or choose a stable identity"
+            );
+        }
+        write!(
+            f,
+            "the visitor precision {precision} is coarser than the salt epoch of {epoch} s, beyond which \
+             nobody is recognised, so its uniques would count everybody once an epoch: choose a stable \
+             identity, a longer epoch, or finer visitor precisions"
+        )
+    }
+}
+
+impl std::error::Error for SaltError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDTH: u64 = 86_400;
+    const MIDNIGHT: Timestamp = Timestamp::from_unix(18_356 * WIDTH);
+
+    fn salts() -> Arc<Salts> {
+        let salts = Salting::new(DAY, None).rotating;
+        _ = salts.handle();
+        salts
+    }
+
+    fn ann(salts: &Salts, at: Timestamp) -> VisitorId {
+        salts.key(at).0.visitor(&[b"ann"])
+    }
+
+    #[test]
+    fn a_salt_of_ones_own_is_its_key_at_any_time_and_no_store_is_asked_for_it() {
+        let key = VisitorKey::new([7; 16]);
+        let salt = Salt::from(key).0;
+        for at in [Timestamp::MIN, MIDNIGHT, Timestamp::MAX] {
+            assert_eq!(ann(&salt, at), key.visitor(&[b"ann"]));
+            assert!(salt.due(at).is_none());
+        }
+    }
+
+    /// A store that keeps the first salt it is offered.
+    fn share(salts: &Salts, now: Timestamp, kept: &mut Vec<(Bucket, [u8; 16])>) {
+        while let Some(offer) = salts.due(now) {
+            if !kept.iter().any(|(epoch, _)| *epoch == offer.epoch) {
+                kept.push((offer.epoch, offer.candidate));
+            }
+            let (_, salt) = kept.iter().find(|(epoch, _)| *epoch == offer.epoch).expect("just kept");
+            salts.adopt(offer.epoch, *salt);
+        }
+    }
+
+    #[test]
+    fn nobody_is_linked_across_epochs_and_everybody_is_recognised_inside_of_one() {
+        let salts = salts();
+        let mut seen = Vec::new();
+        for day in 0..10 {
+            let begin = MIDNIGHT.plus(day * WIDTH);
+            let id = ann(&salts, begin);
+            assert_eq!(ann(&salts, begin.plus(WIDTH - 1)), id);
+            assert!(!seen.contains(&id));
+            seen.push(id);
+        }
+    }
+
+    #[test]
+    fn instances_that_shared_agree_in_this_epoch_and_in_the_next() {
+        let (one, other) = (salts(), salts());
+        let (noon, mut kept) = (MIDNIGHT.plus(WIDTH / 2), Vec::new());
+        assert_ne!(ann(&one, noon), ann(&other, noon));
+        let first = ann(&one, noon);
+        share(&one, noon, &mut kept);
+        share(&other, noon, &mut kept);
+        assert_eq!(ann(&one, noon), first, "what is offered first is kept");
+        let morning = MIDNIGHT.plus(WIDTH);
+        for at in [noon, morning] {
+            assert_eq!(ann(&one, at), ann(&other, at));
+        }
+        assert_ne!(ann(&one, noon), ann(&one, morning));
+    }
+
+    #[test]
+    fn an_epoch_begun_alone_takes_the_shared_salt_when_the_store_is_back() {
+        let (one, other) = (salts(), salts());
+        let mut kept = Vec::new();
+        share(&one, MIDNIGHT, &mut kept);
+        let alone = ann(&other, MIDNIGHT);
+        assert_ne!(alone, ann(&one, MIDNIGHT));
+        share(&other, MIDNIGHT.plus(5), &mut kept);
+        assert_eq!(ann(&other, MIDNIGHT.plus(6)), ann(&one, MIDNIGHT.plus(6)));
+    }
+
+    #[test]
+    fn the_next_salt_is_asked_for_from_the_middle_of_an_epoch_on() {
+        let salts = salts();
+        let epochs = |now| {
+            let mut kept = Vec::new();
+            share(&salts, now, &mut kept);
+            kept.iter().map(|(epoch, _)| epoch.start).collect::<Vec<_>>()
+        };
+        assert_eq!(epochs(MIDNIGHT), [MIDNIGHT]);
+        assert_eq!(epochs(MIDNIGHT.plus(WIDTH / 2 - 1)), []);
+        assert_eq!(epochs(MIDNIGHT.plus(WIDTH / 2)), [MIDNIGHT.plus(WIDTH)]);
+        assert_eq!(epochs(MIDNIGHT.plus(WIDTH)), []);
+        // Away for two days.
+        assert_eq!(epochs(MIDNIGHT.plus(3 * WIDTH)), [MIDNIGHT.plus(3 * WIDTH)]);
+    }
+
+    #[test]
+    fn under_a_secret_the_salt_alone_does_not_make_the_visitors() {
+        let secret = Secret::from_bytes([1; 16]);
+        let with = |secret| {
+            let salts = Salting::new(DAY, secret).rotating;
+            salts.adopt(DAY.bucket(MIDNIGHT), [7; 16]);
+            ann(&salts, MIDNIGHT)
+        };
+        assert_eq!(with(None), VisitorKey::new([7; 16]).visitor(&[b"ann"]));
+        assert_eq!(with(Some(&secret)), with(Some(&secret)), "instances agree");
+        assert_ne!(with(Some(&secret)), with(None));
+        assert_ne!(with(Some(&secret)), with(Some(&Secret::from_bytes([2; 16]))));
+    }
+
+    #[test]
+    fn a_salt_is_kept_to_the_end_of_the_epoch_after_it() {
+        let offer = salts().due(MIDNIGHT.plus(100)).expect("it is new");
+        assert_eq!(offer.expiry, MIDNIGHT.plus(2 * WIDTH));
+    }
+
+    #[test]
+    fn a_key_is_given_with_the_end_of_its_epoch() {
+        let salts = salts();
+        for at in [MIDNIGHT, MIDNIGHT.plus(1), MIDNIGHT.plus(WIDTH - 1)] {
+            assert_eq!(salts.key(at).1, MIDNIGHT.plus(WIDTH));
+        }
+        assert_eq!(salts.key(MIDNIGHT.plus(WIDTH)).1, MIDNIGHT.plus(2 * WIDTH));
+        assert_eq!(Salt::from(VisitorKey::new([7; 16])).0.key(MIDNIGHT).1, Timestamp::MAX);
+    }
+
+    #[test]
+    fn what_nobody_uses_is_not_shared() {
+        assert!(Salting::new(DAY, None).rotating.due(MIDNIGHT).is_none());
+    }
+
+    #[test]
+    fn a_precision_coarser_than_the_epoch_is_an_error_that_says_what_to_do() {
+        let set = |widths: &[u32]| {
+            Precisions::new(widths.iter().map(|w| Precision::try_from(*w).expect("not 0"))).expect("a set")
+        };
+        let salting = Salting::new(DAY, None);
+        assert_eq!(salting.check(&set(&[3600, 86_400])), Ok(()));
+        let error = salting.check(&set(&[3600, 604_800])).expect_err("a week has seven epochs");
+        assert_eq!(error.precision.as_seconds(), 604_800);
+        let words = error.to_string();
+        for word in ["604800", "86400", "stable identity", "longer epoch", "finer visitor precisions"] {
+            assert!(words.contains(word), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_precision_that_begins_at_other_times_than_the_epoch_is_an_error_that_says_so() {
+        let day = DAY.utc_offset(3600);
+        let set = |precisions: &[Precision]| Precisions::new(precisions.iter().copied()).expect("a set");
+        let hour = Precision::try_from(3600).expect("not 0");
+        let error = Salting::new(DAY, None).check(&set(&[hour, day])).expect_err("it has two epochs");
+        assert_eq!(error, SaltError { precision: day, epoch: DAY });
+        let words = error.to_string();
+        for word in ["86400@82800", "other times", "same UTC offset", "stable identity"] {
+            assert!(words.contains(word), "{words}");
+        }
+        assert_eq!(Salting::new(day, None).check(&set(&[hour, day])), Ok(()));
+        // Some of its buckets lie in two epochs wherever they begin.
+        let five_hours = Precision::try_from(18_000).expect("not 0").utc_offset(3600);
+        assert_eq!(Salting::new(DAY, None).check(&set(&[hour, five_hours])), Ok(()));
+    }
+
+    #[test]
+    fn the_usual_epoch_begins_with_the_day_of_the_visitors() {
+        let of = |precisions: &[&str]| {
+            let precisions = precisions.iter().map(|text| text.parse::<Precision>().expect(text));
+            let set = Precisions::new(precisions).expect("a set");
+            assert_eq!(Salting::new(day_of(&set), None).check(&set), Ok(()), "{set}");
+            day_of(&set).to_string()
+        };
+        assert_eq!(of(&["3600", "86400"]), "86400");
+        assert_eq!(of(&["3600", "86400@82800"]), "86400@82800");
+        assert_eq!(of(&["3600@1800", "86400@66600"]), "86400@66600");
+        assert_eq!(of(&["3600@1800"]), "86400@1800");
+        assert_eq!(of(&["3600@1800", "18000@3600"]), "86400@1800");
+        assert_eq!(of(&["18000@3600"]), "86400");
+    }
+}

@@ -1,0 +1,95 @@
+//! The key that requests are hashed under, where all of them read it at once.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::Timestamp;
+use crate::visitor::VisitorKey;
+
+/// The bounds of an epoch and its key, as a sequence lock: a reader writes nothing, not even that it reads,
+/// and so no core waits for another. A version that is odd, or not the same after reading, says that
+/// somebody was writing meanwhile.
+#[derive(Default)]
+pub(super) struct Current {
+    version: AtomicU64,
+    words: [AtomicU64; 4],
+}
+
+impl Current {
+    /// The key of the epoch of `at` and the end of that epoch, if it is this one and nobody is writing.
+    #[inline]
+    pub(super) fn get(&self, at: Timestamp) -> Option<(VisitorKey, Timestamp)> {
+        let version = self.version.load(Ordering::Acquire);
+        let [start, end, key @ ..] = [0, 1, 2, 3].map(|word| self.words[word].load(Ordering::Relaxed));
+        // What was read is older than the second look at the version.
+        fence(Ordering::Acquire);
+        let whole =
+            version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
+        (whole && (start..end).contains(&at.as_unix()))
+            .then(|| (VisitorKey::of_words(key), Timestamp::from_unix(end)))
+    }
+
+    /// To the key of an epoch, in Unix seconds. Not by two at a time.
+    pub(super) fn set(&self, epoch: Range<u64>, key: VisitorKey) {
+        let [low, high] = key.words();
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        // The odd version is seen by whoever sees a word that follows.
+        fence(Ordering::Release);
+        for (place, word) in self.words.iter().zip([epoch.start, epoch.end, low, high]) {
+            place.store(word, Ordering::Relaxed);
+        }
+        self.version.store(version + 2, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn name((key, _): (VisitorKey, Timestamp)) -> [u8; 16] {
+        *key.visitor(&[]).as_bytes()
+    }
+
+    const DAY: Range<u64> = 86_400..172_800;
+
+    #[test]
+    fn a_key_is_that_of_its_epoch_and_nothing_before_the_first() {
+        let current = Current::default();
+        assert!(current.get(Timestamp::MIN).is_none());
+        let key = VisitorKey::new(*b"0123456789abcdef");
+        current.set(DAY, key);
+        for at in [DAY.start, DAY.end - 1] {
+            assert_eq!(current.get(Timestamp::from_unix(at)).map(name), Some(name((key, Timestamp::MIN))));
+        }
+        for at in [DAY.start - 1, DAY.end] {
+            assert!(current.get(Timestamp::from_unix(at)).is_none());
+        }
+    }
+
+    #[test]
+    fn nobody_reads_half_of_one_key_and_half_of_another() {
+        let (current, done) = (Current::default(), AtomicBool::new(false));
+        let at = Timestamp::from_unix(DAY.start);
+        let keys = [[1; 16], [2; 16]].map(VisitorKey::new);
+        let whole = keys.map(|key| name((key, Timestamp::MIN)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Once in any case: it may begin when the reader has ended.
+                loop {
+                    current.set(DAY, keys[0]);
+                    current.set(DAY, keys[1]);
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let mixed = (0..300_000).filter_map(|_| current.get(at)).find(|key| !whole.contains(&name(*key)));
+            done.store(true, Ordering::Relaxed);
+            assert!(mixed.is_none());
+        });
+        assert_eq!(current.get(at).map(name), Some(whole[1]));
+    }
+}

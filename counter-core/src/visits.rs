@@ -1,0 +1,37 @@
+//! Visits: hits that fold in the process, leave as fenced batches, and are read as series.
+
+mod ledger;
+mod health;
+mod batch;
+mod registry;
+mod registers;
+mod stripe;
+mod pending;
+mod turns;
+mod tally;
+mod recorder;
+mod reading;
+mod witness;
+mod store;
+mod flush;
+mod clean;
+mod stats;
+mod counters;
+pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+
+pub use batch::{Batch, Cell, Fence, Part, Remark, Verdict, VisitorCell, WriterId};
+pub use clean::Cleaner;
+pub use counters::{BuildError, Builder, Counters};
+pub use flush::Flusher;
+pub use health::Health;
+pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
+pub use reading::{KnownReading, Reading, Unreadable};
+pub use recorder::Recorder;
+pub use registry::{Counter, Hit};
+pub use stats::{Known, Ranking, Series, Stats, Uniques};
+pub use store::{Cleaned, Sample, Store};
+pub use witness::Witness;
+
+pub use crate::name::CounterNameError;

@@ -1,0 +1,120 @@
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::shard::Shard;
+use crate::unwind::{caught, tell};
+use crate::visits::Cleaned;
+use crate::{Error, Precisions, Store, Timestamp};
+
+/// Keeps the store small: removes samples that left retention, and counters that have none left.
+///
+/// Every instance may run one; several at once do no harm. The store knows when each counter's oldest
+/// sample leaves retention, so a pass looks at nothing that has nothing to lose: a counter of day
+/// buckets is looked at once a day. What other programs wrote is found by a walk over the known
+/// counters, once an hour.
+#[derive(Debug)]
+pub struct Cleaner {
+    store: Arc<dyn Store>,
+    kept: Precisions,
+    interval: Duration,
+    /// By shard.
+    next_walk: Vec<Timestamp>,
+}
+
+const WALK_SECONDS: u64 = 3600;
+
+impl Cleaner {
+    pub(crate) fn new(store: Arc<dyn Store>, kept: Precisions, interval: Duration) -> Self {
+        let next_walk = vec![Timestamp::MIN; store.shards().count()];
+        Self { store, kept, interval, next_walk }
+    }
+
+    /// Makes one pass: removes all that has left retention at `now`, or at the time of the store's own clock if
+    /// that is earlier: a clock of one instance that is ahead takes nothing from the others.
+    ///
+    /// # Errors
+    /// When a shard of the store fails; the others are cleaned all the same. What was removed before
+    /// stays removed; the next pass does the rest.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the rest to the next pass.
+    pub async fn clean_once(&mut self, now: Timestamp) -> Result<Cleaned, Error> {
+        let mut all = Cleaned::default();
+        let mut failed = None;
+        for shard in self.store.shards().iter() {
+            if let Err(error) = self.clean_shard(shard, now, &mut all).await {
+                failed.get_or_insert(error);
+            }
+        }
+        failed.map_or(Ok(all), Err)
+    }
+
+    async fn clean_shard(&mut self, shard: Shard, now: Timestamp, all: &mut Cleaned) -> Result<(), Error> {
+        // A walk that fails is made again at the next pass, and keeps nothing from being cleaned.
+        let next = self.next_walk[shard.index()];
+        // Later than the pause is a clock that was ahead for a while.
+        let walked = match now >= next || next > now.plus(WALK_SECONDS) {
+            true => self.walk(shard, now).await,
+            false => Ok(()),
+        };
+        loop {
+            let some = self.store.clean(shard, now, &self.kept).await?;
+            all.samples += some.samples;
+            all.counters += some.counters;
+            if !some.more {
+                return walked;
+            }
+        }
+    }
+
+    async fn walk(&mut self, shard: Shard, now: Timestamp) -> Result<(), Error> {
+        let mut cursor = None;
+        loop {
+            cursor = self.store.adopt(shard, cursor, &self.kept).await?;
+            if cursor.is_none() {
+                self.next_walk[shard.index()] = now.plus(WALK_SECONDS);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes a pass at every interval until `shutdown` completes.
+    ///
+    /// An error is logged when the trouble begins and when it ends, and does not end the loop.
+    ///
+    /// # Cancel safety
+    /// As with [`clean_once`](Self::clean_once).
+    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        tokio::select! {
+            biased;
+            () = &mut shutdown => {}
+            () = self.clean_for_ever() => {}
+        }
+    }
+
+    async fn clean_for_ever(&mut self) {
+        let mut failing = false;
+        loop {
+            // The pause first: at the start a store may still be connecting, and nothing is urgent.
+            sleep(self.interval).await;
+            let cleaned = caught(self.clean_once(Timestamp::now())).await;
+            tell(|| match cleaned {
+                Ok(cleaned) => {
+                    if std::mem::replace(&mut failing, false) {
+                        tracing::info!("cleaning works again");
+                    }
+                    tracing::debug!(samples = cleaned.samples, counters = cleaned.counters, "cleaned");
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(error = %error.in_full(), "cleaning failed; it goes on at the next pass");
+                    }
+                }
+            });
+        }
+    }
+}

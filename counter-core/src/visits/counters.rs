@@ -1,0 +1,280 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::time::Grid;
+use crate::visitor::{SaltError, Salting, day_of};
+use crate::visits::tally::Tally;
+use crate::{Cleaner, Error, Flusher, Precision, Precisions, Recorder, Secret, Stats, Store};
+
+/// The counters of one process over one store: where its faces come from, and what keeps them going.
+///
+/// Nothing runs by itself. [`run`](Self::run) is the future that flushes and cleans; spawn it, or poll
+/// it beside the server.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+/// let (recorder, stats) = (counters.recorder(), counters.stats());
+/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+///
+/// recorder.record(recorder.counter("hits"), None);
+///
+/// drop(stop);
+/// upkeep.await??;
+/// assert_eq!(stats.ledger().hits.applied, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Counters {
+    recorder: Recorder,
+    stats: Stats,
+    flusher: Flusher,
+    cleaner: Cleaner,
+}
+
+/// The settings of [`Counters`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    store: Arc<dyn Store>,
+    grid: Grid,
+    utc_offset: i32,
+    salt_epoch: Option<Precision>,
+    stable_visitors: bool,
+    secret: Option<Secret>,
+    counters: usize,
+    flush_interval: Duration,
+    clean_interval: Duration,
+    shutdown_timeout: Duration,
+}
+
+/// Why [`Builder::build`] refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The number of counters is not between 1 and 1,000,000.
+    Counters(usize),
+    /// An interval of this name is shorter than 1 ms.
+    Interval(&'static str),
+    /// A visitor precision is coarser than the salt epoch or begins at other times, and visitors were not
+    /// said to be stable.
+    Salt(SaltError),
+}
+
+impl Counters {
+    /// Settings that can be built as they are.
+    pub fn builder(store: impl Store) -> Builder {
+        Builder {
+            store: Arc::new(store),
+            grid: Grid::default(),
+            utc_offset: 0,
+            salt_epoch: None,
+            stable_visitors: false,
+            secret: None,
+            counters: 2000,
+            flush_interval: Duration::from_secs(1),
+            clean_interval: Duration::from_secs(60),
+            shutdown_timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// The writer's face.
+    #[must_use]
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
+    }
+
+    /// The reader's face.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats.clone()
+    }
+
+    /// Flushes once: see [`Flusher::flush`].
+    ///
+    /// # Errors
+    /// When the store did not acknowledge; nothing is lost.
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        self.flusher.flush().await
+    }
+
+    /// Flushes and cleans until `shutdown` completes, and then flushes until nothing is pending.
+    ///
+    /// Stop what records first: the server, then this.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unflushed`](crate::ErrorKind::Unflushed) when the store did not take the rest
+    /// before the shutdown timeout.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing; it can be called again.
+    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        let (stop, stopped) = watch::channel(());
+        let stopped = || {
+            let mut stopped = stopped.clone();
+            async move { while stopped.changed().await.is_ok() {} }
+        };
+        let signal = async {
+            shutdown.await;
+            drop(stop);
+        };
+        let ((), flushed, ()) =
+            tokio::join!(signal, self.flusher.run(stopped()), self.cleaner.run(stopped()));
+        flushed
+    }
+
+    /// The flusher and the cleaner apart, for those who run them in places of their own.
+    #[must_use]
+    pub fn into_upkeep(self) -> (Flusher, Cleaner) {
+        (self.flusher, self.cleaner)
+    }
+}
+
+impl Builder {
+    /// The precisions of counts and how much of each is kept. Default: those of [`Precisions`].
+    pub fn precisions(mut self, counts: Precisions) -> Self {
+        self.grid.counts = counts;
+        self
+    }
+
+    /// The precisions of visitors and how much of each is kept. Default: 3600 and 86400 seconds, 120
+    /// samples of each.
+    pub fn visitor_precisions(mut self, visitors: Precisions) -> Self {
+        self.grid.visitors = visitors;
+        self
+    }
+
+    /// How far the site's clocks are ahead of UTC, in seconds, negative where they are behind: buckets of
+    /// counts and of visitors, and salt epochs, begin so much earlier, and so a day at the site's own
+    /// midnight. Default: 0.
+    ///
+    /// It does not follow the change to summer time, and a changed offset begins new series: see
+    /// [`Precision::utc_offset`]. Instances over one store should have the same.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).utc_offset(-5 * 3600).build()?;
+    /// let day = counters.stats().grid().counts.of_width(86_400).unwrap().precision;
+    /// assert_eq!(day.offset(), 5 * 3600); // midnight there is 05:00 UTC
+    /// assert_eq!(counters.stats().salt_epoch(), day);
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    pub const fn utc_offset(mut self, seconds: i32) -> Self {
+        self.utc_offset = seconds;
+        self
+    }
+
+    /// For how long visitors are told apart by the same salt: by then at the latest nobody can be
+    /// recognised any more, and uniques of several epochs count everybody once for each. Default: a
+    /// day, which begins with those of the visitor precisions.
+    ///
+    /// A bucket of a width that does not divide the epoch may lie in two of them.
+    pub const fn salt_epoch(mut self, epoch: Precision) -> Self {
+        self.salt_epoch = Some(epoch);
+        self
+    }
+
+    /// Says that visitors are told apart by what stays the same, such as a cookie or an account, so
+    /// that their precisions may be coarser than the salt epoch.
+    pub const fn stable_visitors(mut self) -> Self {
+        self.stable_visitors = true;
+        self
+    }
+
+    /// Keys visitors with a secret that never goes to the store, beside the salts that do: then nobody who has
+    /// the store, its file or a backup can try addresses against what is in it. All instances need the same one.
+    /// It also signs the cookies that a layer issues. Default: none, and visitors can be tried for as long as
+    /// their salt is in the store.
+    ///
+    /// With another secret everybody is somebody else, as at the end of an epoch.
+    pub fn secret(mut self, secret: impl Into<Secret>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// How many counters this process may name; hits of further ones count under `(other)`. Default:
+    /// 2,000; at most 1,000,000.
+    pub const fn max_counters(mut self, counters: usize) -> Self {
+        self.counters = counters;
+        self
+    }
+
+    /// The pause between two flushes: what a process that is killed can lose. Default: 1 s.
+    pub const fn flush_interval(mut self, interval: Duration) -> Self {
+        self.flush_interval = interval;
+        self
+    }
+
+    /// The pause between two passes of the cleaner. Default: 60 s.
+    pub const fn clean_interval(mut self, interval: Duration) -> Self {
+        self.clean_interval = interval;
+        self
+    }
+
+    /// How long a shutdown waits for the store. Default: 10 s.
+    pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// Builds the counters; starts nothing.
+    ///
+    /// # Errors
+    /// When a setting is out of its bounds, or a visitor precision is coarser than the salt epoch, or
+    /// begins at other times, without [`stable_visitors`](Self::stable_visitors).
+    pub fn build(self) -> Result<Counters, BuildError> {
+        if !(1..=1_000_000).contains(&self.counters) {
+            return Err(BuildError::Counters(self.counters));
+        }
+        let intervals = [("flush_interval", self.flush_interval), ("clean_interval", self.clean_interval)];
+        if let Some((name, _)) = intervals.iter().find(|(_, interval)| interval.as_millis() == 0) {
+            return Err(BuildError::Interval(name));
+        }
+        let grid = Grid {
+            counts: self.grid.counts.utc_offset(self.utc_offset),
+            visitors: self.grid.visitors.utc_offset(self.utc_offset),
+        };
+        let given = self.salt_epoch.map(|epoch| epoch.utc_offset(self.utc_offset));
+        let salt_epoch = given.unwrap_or_else(|| day_of(&grid.visitors));
+        let salting = Salting::new(salt_epoch, self.secret.as_ref());
+        if !self.stable_visitors {
+            salting.check(&grid.visitors).map_err(BuildError::Salt)?;
+        }
+        let secret = self.secret.unwrap_or_else(Secret::of_this_process);
+        let counts = grid.counts.clone();
+        let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards(), self.flush_interval));
+        Ok(Counters {
+            recorder: Recorder::new(Arc::clone(&tally), salting.clone(), secret),
+            stats: Stats::new(Arc::clone(&self.store), Arc::clone(&tally), salt_epoch),
+            flusher: Flusher::new(
+                tally,
+                salting,
+                Arc::clone(&self.store),
+                self.flush_interval,
+                self.shutdown_timeout,
+            ),
+            cleaner: Cleaner::new(self.store, counts, self.clean_interval),
+        })
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Counters(counters) => write!(f, "{counters} counters are not between 1 and 1000000"),
+            Self::Interval(name) => write!(f, "the {name} is shorter than a millisecond"),
+            Self::Salt(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

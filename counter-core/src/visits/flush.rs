@@ -1,0 +1,158 @@
+#[cfg(feature = "metrics")]
+mod export;
+mod grace;
+mod lane;
+mod sharing;
+mod skew;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use lane::Lane;
+use sharing::Sharing;
+use skew::Skew;
+
+use crate::backoff::Backoff;
+use crate::later::later;
+use crate::unwind::caught;
+#[cfg(feature = "metrics")]
+use crate::unwind::tell;
+use crate::visitor::Salting;
+use crate::visits::tally::Tally;
+use crate::{Error, ErrorKind, Store, Timestamp};
+
+/// Brings what was recorded to the store, in batches that are applied exactly once.
+///
+/// A batch that was sent and not acknowledged stays here and is sent again unchanged, for as long as
+/// it takes; newer hits fold together in the tally meanwhile. Batches that were acknowledged stay for
+/// a grace time (60 s and 16 MiB for each shard at most), for a store that loses its newest writes in a
+/// failover says so with the next batch, and is sent them again.
+///
+/// Each shard of the store is served by itself: one that is out of reach holds up no other. A panic of what
+/// is called (the store, a subscriber of logs, a recorder of metrics) is an error like others: the batch is
+/// sent again.
+#[derive(Debug)]
+pub struct Flusher {
+    tally: Arc<Tally>,
+    store: Arc<dyn Store>,
+    lanes: Vec<Lane>,
+    sharing: Sharing,
+    skew: Skew,
+    interval: Duration,
+    shutdown_timeout: Duration,
+}
+
+impl Flusher {
+    pub(crate) fn new(
+        tally: Arc<Tally>,
+        salting: Salting,
+        store: Arc<dyn Store>,
+        interval: Duration,
+        shutdown_timeout: Duration,
+    ) -> Self {
+        let lane = |shard| Lane::new(Arc::clone(&tally), Arc::clone(&store), shard);
+        let lanes = store.shards().iter().map(lane).collect();
+        #[cfg(feature = "metrics")]
+        export::describe();
+        let (sharing, skew) = (Sharing::new(salting), Skew::default());
+        Self { tally, store, lanes, sharing, skew, interval, shutdown_timeout }
+    }
+
+    /// Sends all that was recorded before the call, and agrees with the other instances on the salts of
+    /// visitors when it is time.
+    ///
+    /// # Errors
+    /// When the store did not acknowledge a batch. Nothing is lost: the next call sends it again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing and doubles nothing: the batch that was under way is sent
+    /// again by the next call.
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        let sent = join_all(self.lanes.iter_mut().map(Lane::flush)).await;
+        publish(&self.tally, &self.store);
+        sent.into_iter().collect::<Result<(), Error>>()?;
+        // Hits are worth more than agreement on who visits, so trouble with this is only logged.
+        drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
+        Ok(())
+    }
+
+    /// Flushes at every interval until `shutdown` completes, and then until nothing is pending and the
+    /// store says that it still has what it acknowledged of the last minute.
+    ///
+    /// An error is logged when the trouble begins and when it ends; attempts are repeated with growing
+    /// pauses, and only `shutdown` ends the loop.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`; they remain here
+    /// and in the ledger: among the `pending`, and those that the store had and lost among the `applied`.
+    ///
+    /// # Cancel safety
+    /// As with [`flush`](Self::flush); `run` can be called again.
+    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        let mut shutdown = pin!(shutdown);
+        tokio::select! {
+            biased;
+            () = &mut shutdown => {}
+            () = self.flush_for_ever() => {}
+        }
+        self.finish(later(Instant::now(), self.shutdown_timeout)).await
+    }
+
+    async fn flush_for_ever(&mut self) {
+        let interval = self.interval;
+        let sharing = async {
+            loop {
+                drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
+                publish(&self.tally, &self.store);
+                sleep(interval).await;
+            }
+        };
+        let flushing = join_all(self.lanes.iter_mut().map(|lane| lane.flush_for_ever(interval)));
+        tokio::join!(sharing, flushing);
+    }
+
+    async fn finish(&mut self, deadline: Instant) -> Result<(), Error> {
+        let mut backoff = Backoff::new();
+        let (mut cause, mut asked) = (None, false);
+        loop {
+            // The ledger has what is sent again among the applied.
+            let replaying = self.lanes.iter().map(Lane::replaying).sum::<u64>();
+            let hits = self.tally.ledger().hits.pending + replaying;
+            let done = hits == 0 && !self.lanes.iter().any(Lane::owes);
+            if done && !std::mem::replace(&mut asked, true) {
+                self.lanes.iter_mut().for_each(Lane::ask);
+            }
+            if done && (self.lanes.iter().all(Lane::is_empty) || Instant::now() >= deadline) {
+                return Ok(());
+            }
+            // Not by a timer alone: a store that never waits for anything would never let it ring.
+            if Instant::now() >= deadline {
+                let unflushed = Error::new(ErrorKind::Unflushed { hits });
+                return Err(cause.into_iter().fold(unflushed, Error::caused_by));
+            }
+            if let Ok(Err(error)) = timeout_at(deadline, self.flush()).await {
+                cause = Some(error);
+                sleep_until(deadline.min(Instant::now() + backoff.next())).await;
+            }
+        }
+    }
+}
+
+/// Agrees with the other instances on salts, and compares the clocks.
+async fn look_around(sharing: &mut Sharing, skew: &mut Skew, store: &dyn Store) -> Result<(), Error> {
+    sharing.share(store, Timestamp::now()).await;
+    skew.tell(store.clock_skew());
+    Ok(())
+}
+
+/// Tells the `metrics` facade, if it is there.
+fn publish(tally: &Tally, store: &dyn Store) {
+    #[cfg(feature = "metrics")]
+    tell(|| export::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
+    #[cfg(not(feature = "metrics"))]
+    let _ = (tally, store);
+}

@@ -1,0 +1,175 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::visits::Batch;
+
+/// Batches that were acknowledged a short while ago, in the order of their sequences.
+///
+/// Redis replicates asynchronously: a failover can lose writes that it acknowledged. What is kept here
+/// can be sent again; of what has left, the hits are remembered, to tell what was lost.
+#[derive(Debug, Default)]
+pub(super) struct Grace {
+    kept: Kept,
+    /// The sequences and hits of batches that have left `kept`, all older than those in it.
+    left: VecDeque<(u64, u64)>,
+}
+
+const TIME: Duration = Duration::from_secs(60);
+const BYTES: usize = 16 << 20;
+/// So many sequences are remembered at most: half a MiB, nine hours of a batch each second.
+const SEQUENCES: usize = 1 << 15;
+
+impl Grace {
+    pub(super) fn retain(&mut self, batch: Batch, now: Instant) {
+        self.kept.push(batch, now);
+        self.expire(now);
+    }
+
+    /// Lets go of batches that are older than the grace time, or take too much memory.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some(batch) = self.kept.pop_beyond(now) {
+            self.left.push_back((batch.fence.sequence, batch.hits()));
+        }
+        while self.left.len() > SEQUENCES {
+            self.left.pop_front();
+        }
+    }
+
+    /// About how much memory the batches take.
+    pub(super) const fn bytes(&self) -> usize {
+        self.kept.bytes
+    }
+
+    /// Takes the batches after the sequence `last`, and the sum of hits that are gone for good.
+    pub(super) fn take_after(&mut self, last: u64, now: Instant) -> (Vec<Batch>, u64) {
+        self.expire(now);
+        let first = self.left.partition_point(|(sequence, _)| *sequence <= last);
+        let lost = self.left.drain(first..).map(|(_, hits)| hits).sum();
+        (self.kept.take_after(last), lost)
+    }
+}
+
+/// A queue of batches that knows its size: what changes one changes the other.
+#[derive(Debug, Default)]
+struct Kept {
+    batches: VecDeque<(Instant, Batch)>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn push(&mut self, batch: Batch, now: Instant) {
+        self.bytes += size(&batch);
+        self.batches.push_back((now, batch));
+    }
+
+    /// Takes the oldest batch if it is beyond one of the bounds.
+    fn pop_beyond(&mut self, now: Instant) -> Option<Batch> {
+        let beyond = self.bytes > BYTES;
+        let (_, batch) =
+            self.batches.pop_front_if(|(at, _)| beyond || now.saturating_duration_since(*at) > TIME)?;
+        self.bytes -= size(&batch);
+        Some(batch)
+    }
+
+    fn take_after(&mut self, last: u64) -> Vec<Batch> {
+        let first = self.batches.partition_point(|(_, batch)| batch.fence.sequence <= last);
+        let taken: Vec<_> = self.batches.drain(first..).map(|(_, batch)| batch).collect();
+        self.bytes -= taken.iter().map(size).sum::<usize>();
+        taken
+    }
+}
+
+/// About what a batch takes in memory, in bytes.
+fn size(batch: &Batch) -> usize {
+    let raised = batch.sketches.iter().map(|cell| 128 + 4 * cell.raised.registers().count().min(4096));
+    256 + 64 * batch.cells.len() + raised.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::shard::Shard;
+    use crate::time::Grid;
+    use crate::visits::{Cell, Fence, WriterId};
+    use crate::{CounterName, Precision, Timestamp};
+
+    fn batch(sequence: u64) -> Batch {
+        let cell = Cell {
+            counter: CounterName::new("a").expect("a name"),
+            start: Timestamp::MIN,
+            finest: Precision::try_from(1).expect("not 0"),
+            count: sequence,
+        };
+        Batch {
+            shard: Shard::default(),
+            fence: Fence { writer: WriterId::random(), sequence, after: sequence - 1 },
+            cells: vec![cell],
+            sketches: Vec::new(),
+            grid: Arc::new(Grid::default()),
+        }
+    }
+
+    fn sequences(batches: &[Batch]) -> Vec<u64> {
+        batches.iter().map(|batch| batch.fence.sequence).collect()
+    }
+
+    #[test]
+    fn what_left_the_window_is_lost_and_the_rest_comes_back_in_order() {
+        let (mut grace, start) = (Grace::default(), Instant::now());
+        for sequence in 1..=100 {
+            grace.retain(batch(sequence), start + Duration::from_secs(sequence));
+        }
+        let now = start + Duration::from_secs(100);
+        let (replays, lost) = grace.take_after(30, now);
+        assert_eq!(sequences(&replays), (40..=100).collect::<Vec<_>>());
+        assert_eq!(lost, (31..40).sum::<u64>());
+        assert_eq!(grace.take_after(30, now), (Vec::new(), 0));
+        assert_eq!(grace.bytes(), 0);
+    }
+
+    #[test]
+    fn nothing_comes_back_that_is_older_than_a_minute_though_nothing_pushed_it_out() {
+        let (mut grace, start) = (Grace::default(), Instant::now());
+        grace.retain(batch(1), start);
+        assert_eq!(grace.take_after(0, start + TIME + Duration::from_secs(1)), (Vec::new(), 1));
+    }
+
+    proptest! {
+        /// A list of all that was retained and not taken says what each call must answer.
+        #[test]
+        fn any_history_gives_back_what_is_young_and_counts_what_is_not(
+            steps in prop::collection::vec((0_u8..4, 0_u64..90), 0..60),
+        ) {
+            let (mut grace, mut now) = (Grace::default(), Instant::now());
+            let (mut model, mut next) = (Vec::<(u64, Instant)>::new(), 1);
+            for (step, number) in steps {
+                match step {
+                    0 | 1 => {
+                        grace.retain(batch(next), now);
+                        model.push((next, now));
+                        next += 1;
+                    }
+                    2 => now += Duration::from_secs(number),
+                    _ => {
+                        let last = next.saturating_sub(1 + number % 5);
+                        let (replays, lost) = grace.take_after(last, now);
+                        let (young, old): (Vec<_>, Vec<_>) = model
+                            .extract_if(.., |(sequence, _)| *sequence > last)
+                            .partition(|(_, at)| now - *at <= TIME);
+                        prop_assert_eq!(sequences(&replays), young.iter().map(|(n, _)| *n).collect::<Vec<_>>());
+                        prop_assert_eq!(lost, old.iter().map(|(n, _)| *n).sum::<u64>());
+                    }
+                }
+                grace.expire(now);
+                let young = model.iter().filter(|(_, at)| now - *at <= TIME);
+                prop_assert_eq!(grace.bytes(), young.map(|(n, _)| size(&batch(*n))).sum::<usize>());
+            }
+        }
+    }
+}

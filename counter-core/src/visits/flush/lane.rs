@@ -1,0 +1,350 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::grace::Grace;
+use crate::backoff::Backoff;
+use crate::later::later;
+use crate::shard::Shard;
+use crate::unwind::{caught, tell};
+use crate::visits::store::REMEMBERED;
+use crate::visits::tally::Tally;
+use crate::visits::{Batch, Fence, Part, Remark, Verdict, Witness, WriterId};
+use crate::{Error, ErrorKind, Store, Timestamp};
+
+/// The way to one shard of the store, on which one batch at a time is under way.
+///
+/// What it calls may panic (a store, a subscriber of logs), and its futures may be dropped at any await: the
+/// state is whole before each of them, and nothing is logged before it is.
+#[derive(Debug)]
+pub(super) struct Lane {
+    tally: Arc<Tally>,
+    store: Arc<dyn Store>,
+    shard: Shard,
+    writer: Writer,
+    /// In the order of their sequences. Only an acknowledgement takes one out.
+    outgoing: VecDeque<Outgoing>,
+    grace: Grace,
+    acknowledged: Option<Instant>,
+    /// Set when the store lost something since the last batches were taken.
+    lost: bool,
+    /// Set when a fence was missing since the flush began.
+    missed: bool,
+    warned: Warned,
+}
+
+/// The owner of a fence in the store.
+#[derive(Debug)]
+struct Writer {
+    id: WriterId,
+    /// The last that was given to a batch.
+    sequence: u64,
+    /// The state that the store showed when the fence was there.
+    witness: Option<Witness>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    batch: Batch,
+    /// Acknowledged once already: the ledger has it among the applied.
+    replay: bool,
+    /// When it was first sent without an answer that tells what became of it.
+    in_doubt: Option<Instant>,
+}
+
+/// Which poisoned parts of the store were already logged.
+#[derive(Debug, Default)]
+struct Warned {
+    cell: bool,
+    visitors: bool,
+    index: bool,
+}
+
+impl Lane {
+    pub(super) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, shard: Shard) -> Self {
+        Self {
+            tally,
+            store,
+            shard,
+            writer: Writer::new(),
+            outgoing: VecDeque::new(),
+            grace: Grace::default(),
+            acknowledged: None,
+            lost: false,
+            missed: false,
+            warned: Warned::default(),
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Whether something is under way that the store should have.
+    pub(super) fn owes(&self) -> bool {
+        self.outgoing.iter().any(|one| one.batch.len() > 0)
+    }
+
+    /// Has the store say whether it still has what it acknowledged lately: an empty batch is answered like
+    /// any other, and nothing else will follow.
+    pub(super) fn ask(&mut self) {
+        self.grace.expire(Instant::now());
+        if self.grace.bytes() > 0 {
+            self.enqueue(self.nothing(), false);
+        }
+    }
+
+    /// Hits that the store acknowledged and lost, and that it has not acknowledged again.
+    pub(super) fn replaying(&self) -> u64 {
+        self.outgoing.iter().filter(|one| one.replay).map(|one| one.batch.hits()).sum()
+    }
+
+    /// Sends all that was recorded before the call.
+    pub(super) async fn flush(&mut self) -> Result<(), Error> {
+        let sent = caught(self.send()).await;
+        tell(|| self.note(sent.as_ref().err()));
+        sent
+    }
+
+    /// Flushes at every interval, and at once when somebody waits for it.
+    pub(super) async fn flush_for_ever(&mut self, interval: Duration) {
+        let mut backoff = Backoff::new();
+        loop {
+            let began = Instant::now();
+            match self.flush().await {
+                Ok(()) => {
+                    backoff.reset();
+                    tokio::select! {
+                        () = sleep_until(later(began, interval)) => {}
+                        // The requests that came together with the first that waits are served first,
+                        // so that all of them share one batch.
+                        () = self.tally.turns.wanted(self.shard) => yield_now().await,
+                    }
+                }
+                Err(_) => sleep(backoff.next()).await,
+            }
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), Error> {
+        self.tally.attempted(self.shard);
+        self.missed = false;
+        self.send_outgoing().await?;
+        let turn = self.tally.turns.begin(self.shard);
+        loop {
+            self.lost = false;
+            for chunk in self.tally.take(self.shard, Timestamp::now()) {
+                let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
+                self.enqueue(batch, false);
+            }
+            self.send_outgoing().await?;
+            // Of what was lost, visitors are taken again.
+            if !self.lost {
+                break;
+            }
+        }
+        self.tally.turns.end(self.shard, turn);
+        self.grace.expire(Instant::now());
+        self.tally.retained(self.shard, self.grace.bytes());
+        Ok(())
+    }
+
+    async fn send_outgoing(&mut self) -> Result<(), Error> {
+        while let Some(front) = self.outgoing.front_mut() {
+            if front.batch.fence.after > 0 && self.writer.witness.is_none() {
+                self.writer.witness = self.store.witness(self.shard, self.writer.id).await?;
+            }
+            self.tally.attempted(self.shard);
+            let was_in_doubt = front.in_doubt;
+            front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
+            let verdict = self.store.apply(&front.batch).await;
+            let nothing_was_done = match &verdict {
+                Ok(verdict) => matches!(verdict, Verdict::Gap { .. }),
+                Err(error) => *error.kind() == ErrorKind::Refused,
+            };
+            if nothing_was_done {
+                front.in_doubt = was_in_doubt;
+            }
+            // From this answer on nothing awaits, so a batch that was acknowledged is always accounted for.
+            match verdict? {
+                Verdict::Applied(remarks) => self.acknowledge(&remarks),
+                // Of one that loses fences as soon as they are made, more is asked after a pause.
+                Verdict::Gap { last: 0 } if std::mem::replace(&mut self.missed, true) => {
+                    return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
+                }
+                Verdict::Gap { last: 0 } => self.miss_fence().await?,
+                Verdict::Gap { last } => self.rewind(last),
+            }
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, remarks: &[Remark]) {
+        let Some(Outgoing { batch, replay, .. }) = self.outgoing.pop_front() else { return };
+        let now = Instant::now();
+        self.acknowledged = Some(now);
+        self.tally.acknowledge(&batch, remarks, replay);
+        for remark in remarks {
+            self.warned.warn(&batch, remark);
+        }
+        if batch.len() > 0 {
+            self.grace.retain(batch, now);
+        }
+        self.tally.retained(self.shard, self.grace.bytes());
+    }
+
+    /// Puts the batches that the store lost in front of those that wait.
+    fn rewind(&mut self, last: u64) {
+        let (replays, lost) = self.grace.take_after(last, Instant::now());
+        let replayed = replays.len();
+        for batch in replays.into_iter().rev() {
+            self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
+        }
+        if let Some(first) = self.outgoing.front_mut() {
+            // What lies between `last` and this one is gone for good.
+            first.batch.fence.after = last;
+        }
+        self.lost_by_server(replayed, lost);
+    }
+
+    /// Finds out why the store has no fence of this writer, and begins anew as another one.
+    async fn miss_fence(&mut self) -> Result<(), Error> {
+        let now = self.store.witness(self.shard, self.writer.id).await?;
+        let data_are_lost = match (&self.writer.witness, &now) {
+            (Some(before), Some(now)) => now.shows_loss_since(before),
+            _ => self.acknowledged.is_none_or(|at| at.elapsed() < REMEMBERED),
+        };
+        let (replays, lost) = self.grace.take_after(0, Instant::now());
+        if data_are_lost {
+            let replayed = replays.len();
+            self.begin_anew(replays);
+            self.lost_by_server(replayed, lost);
+        } else {
+            // Where a fence is gone because nothing was written for long, what was sent lately was not applied.
+            let alone = now.is_some_and(|now| now.listed || now.evicts);
+            let doubtful = self.leave_out_what_is_in_doubt(if alone { Duration::ZERO } else { REMEMBERED });
+            self.begin_anew(Vec::new());
+            tracing::warn!(
+                shard = %self.shard,
+                doubtful_hits = doubtful,
+                "the store lost the fence of this process but no counts; an eviction policy other than noeviction does that"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes the counts out of a batch that may have been applied so long ago, now that the store cannot tell
+    /// any more. Its visitors stay, since they count once anyway.
+    fn leave_out_what_is_in_doubt(&mut self, ago: Duration) -> u64 {
+        let in_doubt = |one: &&mut Outgoing| one.in_doubt.is_some_and(|since| since.elapsed() >= ago);
+        let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
+        let cells = std::mem::take(&mut front.batch.cells);
+        let hits = cells.iter().map(|cell| cell.count).sum();
+        self.tally.doubt(self.shard, hits, cells.len(), front.replay);
+        hits
+    }
+
+    /// Becomes another writer, for whom nothing that is still on its way by the old name can count.
+    fn begin_anew(&mut self, replays: Vec<Batch>) {
+        self.writer = Writer::new();
+        let waiting = std::mem::take(&mut self.outgoing);
+        for batch in replays {
+            self.enqueue(batch, true);
+        }
+        for Outgoing { batch, replay, .. } in waiting {
+            // One with nothing in it was for the old fence.
+            if batch.len() > 0 {
+                self.enqueue(batch, replay);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, mut batch: Batch, replay: bool) {
+        if self.writer.sequence == 0 && batch.len() > 0 {
+            self.enqueue(self.nothing(), false);
+        }
+        batch.fence = self.writer.next();
+        self.outgoing.push_back(Outgoing { batch, replay, in_doubt: None });
+    }
+
+    /// A batch without anything in it.
+    fn nothing(&self) -> Batch {
+        Batch {
+            shard: self.shard,
+            fence: Fence { writer: self.writer.id, sequence: 0, after: 0 },
+            cells: Vec::new(),
+            sketches: Vec::new(),
+            grid: Arc::clone(&self.tally.grid),
+        }
+    }
+
+    fn lost_by_server(&mut self, replayed: usize, lost: u64) {
+        self.lost = true;
+        self.tally.lost_by_server(self.shard, lost);
+        tracing::warn!(
+            shard = %self.shard,
+            replayed,
+            lost_hits = lost,
+            "the store lost batches that it had acknowledged; sending again those that are still here"
+        );
+    }
+
+    fn note(&self, error: Option<&Error>) {
+        let words = error.map(Error::in_full);
+        if words.is_some() {
+            self.tally.fold(Timestamp::now());
+        }
+        let shard = self.shard;
+        match (self.tally.exchange(shard, words.clone()), words) {
+            (None, Some(error)) => {
+                tracing::warn!(%error, %shard, "the store does not take batches; hits wait in memory");
+            }
+            (Some(since), None) => {
+                tracing::info!(after = ?since.elapsed(), %shard, "the store takes batches again");
+            }
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
+}
+
+impl Writer {
+    fn new() -> Self {
+        Self { id: WriterId::random(), sequence: 0, witness: None }
+    }
+
+    fn next(&mut self) -> Fence {
+        let after = self.sequence;
+        self.sequence += 1;
+        Fence { writer: self.id, sequence: self.sequence, after }
+    }
+}
+
+impl Warned {
+    fn warn(&mut self, batch: &Batch, remark: &Remark) {
+        let Remark::Refused { part, reason } = *remark else { return };
+        let (warned, what, counter) = match part {
+            Part::Cell(index) => {
+                (&mut self.cell, "a count", batch.cells.get(index).map(|cell| &cell.counter))
+            }
+            Part::Visitors(index) => {
+                (&mut self.visitors, "visitors", batch.sketches.get(index).map(|cell| &cell.counter))
+            }
+            Part::Index => (&mut self.index, "an entry of its lists", None),
+        };
+        if !std::mem::replace(warned, true) {
+            let counter = counter.map_or("", |name| name);
+            // The batch is not retained yet, which a subscriber that panics must not prevent.
+            tell(|| {
+                tracing::error!(
+                    ?reason,
+                    counter,
+                    "a key of the store refused {what}; further refusals are only counted in the ledger"
+                );
+            });
+        }
+    }
+}

@@ -1,0 +1,40 @@
+use crate::unwind::caught;
+use crate::visitor::{Salting, Salts};
+use crate::{Error, Store, Timestamp};
+
+/// Agrees with the other instances on the salts of visitors.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    salting: Salting,
+    failing: bool,
+}
+
+impl Sharing {
+    pub(super) const fn new(salting: Salting) -> Self {
+        Self { salting, failing: false }
+    }
+
+    /// Asks the store for the salts that are due at `now`; for what it does not answer it is asked
+    /// again the next time, and visitors are told apart by a salt of our own meanwhile.
+    pub(super) async fn share(&mut self, store: &dyn Store, now: Timestamp) {
+        let mut shared = caught(share(&self.salting.rotating, store, now)).await;
+        if shared.is_ok() {
+            shared = caught(share(&self.salting.stable, store, now)).await;
+        }
+        match (std::mem::replace(&mut self.failing, shared.is_err()), shared) {
+            (false, Err(error)) => {
+                tracing::warn!(error = %error.in_full(), "the salt of visitors is not shared: other instances may count them again");
+            }
+            (true, Ok(())) => tracing::info!("the salt of visitors is shared"),
+            (false, Ok(())) | (true, Err(_)) => {}
+        }
+    }
+}
+
+async fn share(salts: &Salts, store: &dyn Store, now: Timestamp) -> Result<(), Error> {
+    while let Some(offer) = salts.due(now) {
+        let salt = store.salt(offer.epoch, offer.candidate, offer.expiry).await?;
+        salts.adopt(offer.epoch, salt);
+    }
+    Ok(())
+}

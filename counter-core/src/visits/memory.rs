@@ -1,0 +1,229 @@
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard};
+
+use super::{Cleaned, Sample, Store};
+use crate::future::BoxFuture;
+use crate::shard::Shard;
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Grid};
+use crate::visits::{Batch, DropReason, Part, Remark, Verdict, WriterId};
+use crate::{CounterName, Error, Precision, Precisions, Timestamp};
+
+/// Visits in the process.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryVisits(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    fences: HashMap<WriterId, Applied>,
+    counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
+    totals: HashMap<CounterName, u64>,
+    visitors: HashMap<(CounterName, Bucket), Visitors>,
+    salts: HashMap<Bucket, Salt>,
+}
+
+#[derive(Debug, Default)]
+struct Applied {
+    sequence: u64,
+    remarks: Vec<Remark>,
+}
+
+#[derive(Debug)]
+struct Visitors {
+    expiry: Timestamp,
+    sketch: Sketch,
+}
+
+struct Salt {
+    expiry: Timestamp,
+    salt: [u8; 16],
+}
+
+impl MemoryVisits {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Store for MemoryVisits {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+        Box::pin(async move { Ok(self.kept().apply(batch)) })
+    }
+
+    fn clean<'a>(
+        &'a self,
+        _: Shard,
+        now: Timestamp,
+        kept: &'a Precisions,
+    ) -> BoxFuture<'a, Result<Cleaned, Error>> {
+        Box::pin(async move { Ok(self.kept().clean(now, kept)) })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        _: Shard,
+        _: Option<String>,
+        _: &'a Precisions,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        Box::pin(async move { Ok(None) })
+    }
+
+    fn samples<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let samples = |counter: &CounterName| {
+                let buckets = kept.counts.get(&(precision, counter.clone()));
+                let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
+                inside.map(|(&start, &count)| Sample { start, count }).collect()
+            };
+            Ok(counters.iter().map(samples).collect())
+        })
+    }
+
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move {
+            let totals = &self.kept().totals;
+            Ok(counters.iter().map(|counter| totals.get(counter).copied().unwrap_or_default()).collect())
+        })
+    }
+
+    fn forget<'a>(
+        &'a self,
+        counter: &'a CounterName,
+        _: &'a Grid,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let kept = &mut *self.kept();
+            kept.counts.retain(|(_, name), _| name != counter);
+            kept.visitors.retain(|(name, _), _| name != counter);
+            kept.totals.remove(counter);
+            Ok(())
+        })
+    }
+
+    fn visitors<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> BoxFuture<'a, Result<Sketch, Error>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let mut union = Sketch::new();
+            for counter in counters {
+                for bucket in buckets {
+                    if let Some(visitors) = kept.visitors.get(&(counter.clone(), *bucket)) {
+                        union.merge(&visitors.sketch);
+                    }
+                }
+            }
+            Ok(union)
+        })
+    }
+
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> BoxFuture<'a, Result<[u8; 16], Error>> {
+        Box::pin(async move {
+            let now = Timestamp::now();
+            let salts = &mut self.kept().salts;
+            salts.retain(|_, salt| salt.expiry > now);
+            Ok(salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
+        })
+    }
+
+    fn known<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let of = |precision: Precision| {
+                let names = kept.counts.keys().filter(move |(p, _)| *p == precision);
+                let names = names.filter(|(_, name)| &**name >= from).take(limit);
+                names.map(move |(_, name)| (name.clone(), precision))
+            };
+            Ok(precisions.iter().flat_map(|precision| of(*precision)).collect())
+        })
+    }
+}
+
+impl fmt::Debug for Salt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The secret belongs in no log.
+        f.debug_struct("Salt").field("expiry", &self.expiry).finish_non_exhaustive()
+    }
+}
+
+impl Kept {
+    fn apply(&mut self, batch: &Batch) -> Verdict {
+        let fence = batch.fence;
+        let applied = self.fences.entry(fence.writer).or_default();
+        if applied.sequence >= fence.sequence {
+            let last = applied.sequence == fence.sequence;
+            return Verdict::Applied(if last { applied.remarks.clone() } else { Vec::new() });
+        }
+        if applied.sequence < fence.after {
+            return Verdict::Gap { last: applied.sequence };
+        }
+        applied.sequence = fence.sequence;
+        applied.remarks.clear();
+        for (index, cell) in batch.cells.iter().enumerate() {
+            let (mut fit, mut wanted) = (0, 0);
+            for (bucket, _) in batch.buckets(cell) {
+                let counter = (bucket.precision, cell.counter.clone());
+                let count = self.counts.entry(counter).or_default().entry(bucket.start).or_default();
+                wanted += 1;
+                if let Some(sum) = count.checked_add(cell.count).filter(|sum| i64::try_from(*sum).is_ok()) {
+                    *count = sum;
+                    fit += 1;
+                }
+            }
+            if fit > 0 {
+                let total = self.totals.entry(cell.counter.clone()).or_default();
+                if *total == 0 {
+                    applied.remarks.push(Remark::Began { cell: index });
+                }
+                *total = total.saturating_add(cell.count);
+            }
+            if fit < wanted {
+                let (part, reason) = (Part::Cell(index), DropReason::OutOfRange);
+                applied.remarks.push(Remark::Refused { part, reason });
+            }
+        }
+        for cell in &batch.sketches {
+            for (bucket, retention) in batch.visitor_buckets(cell) {
+                let expiry = retention.expiry(bucket.start);
+                let visitors = self.visitors.entry((cell.counter.clone(), bucket));
+                let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
+                visitors.sketch.merge(&cell.raised);
+            }
+        }
+        Verdict::Applied(applied.remarks.clone())
+    }
+
+    fn clean(&mut self, now: Timestamp, kept: &Precisions) -> Cleaned {
+        let mut cleaned = Cleaned::default();
+        self.counts.retain(|(precision, _), buckets| {
+            let retention = kept.retention_or_default(*precision);
+            let live = buckets.split_off(&retention.oldest(now));
+            cleaned.samples += std::mem::replace(buckets, live).len() as u64;
+            cleaned.counters += u64::from(buckets.is_empty());
+            !buckets.is_empty()
+        });
+        self.visitors.retain(|_, visitors| visitors.expiry > now);
+        cleaned
+    }
+}

@@ -1,0 +1,222 @@
+//! Visits in Redis: batches by script or by transaction, reading, cleaning.
+
+mod keys;
+mod apply;
+mod clean;
+mod forget;
+mod without_scripts;
+mod junk;
+mod read;
+mod salt;
+mod skew;
+mod writers;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use keys::Keys;
+use skew::Skew;
+
+use super::{Batch, Cleaned, KnownReading, Reading, Sample, Store, Unreadable, Verdict, Witness, WriterId};
+use crate::future::BoxFuture;
+use crate::redis::{Client, Script};
+use crate::shard::{Shard, Shards};
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Grid, SAMPLES};
+use crate::{CounterName, Error, Precision, Precisions, Timestamp};
+
+/// The visits of one namespace.
+#[derive(Debug)]
+pub(crate) struct RedisVisits {
+    client: Arc<Client>,
+    /// By shard.
+    keys: Box<[Keys]>,
+    apply: Script,
+    clean: Script,
+    adopt: Script,
+    skew: Skew,
+    told: junk::Told,
+}
+
+impl RedisVisits {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        let keys = client.shards().iter().map(|shard| Keys::new(client.prefix(shard))).collect();
+        Self {
+            client,
+            keys,
+            apply: Script::new(include_str!("redis/apply.lua")),
+            clean: Script::new(include_str!("redis/clean.lua")),
+            adopt: Script::new(include_str!("redis/adopt.lua")),
+            skew: Skew::default(),
+            told: junk::Told::default(),
+        }
+    }
+
+    fn keys(&self, shard: Shard) -> &Keys {
+        &self.keys[shard.index()]
+    }
+}
+
+impl Store for RedisVisits {
+    fn shards(&self) -> Shards {
+        self.client.shards()
+    }
+
+    fn connections(&self) -> u64 {
+        self.client.connections()
+    }
+
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+        Box::pin(self.client.scripted(apply::apply(self, batch), without_scripts::apply(self, batch)))
+    }
+
+    fn witness<'a>(
+        &'a self,
+        shard: Shard,
+        writer: WriterId,
+    ) -> BoxFuture<'a, Result<Option<Witness>, Error>> {
+        Box::pin(async move { writers::witness(self, shard, writer).await.map(Some) })
+    }
+
+    fn clock_skew(&self) -> Option<i64> {
+        self.skew.seconds()
+    }
+
+    fn clean<'a>(
+        &'a self,
+        shard: Shard,
+        now: Timestamp,
+        kept: &'a Precisions,
+    ) -> BoxFuture<'a, Result<Cleaned, Error>> {
+        Box::pin(async move {
+            if shard == Shard::default() {
+                self.client.look_at_server().await;
+            }
+            let by_script = clean::clean(self, shard, now, kept);
+            self.client.scripted(by_script, without_scripts::clean(self, shard, now, kept)).await
+        })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        shard: Shard,
+        cursor: Option<String>,
+        kept: &'a Precisions,
+    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        Box::pin(async move {
+            if cursor.is_none() {
+                writers::forget_silent(self, shard).await?;
+            }
+            self.client.scripted(clean::adopt(self, shard, cursor, kept), async { Ok(None) }).await
+        })
+    }
+
+    fn samples<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
+        Box::pin(async move {
+            let kept = SAMPLES.get();
+            let readings = read::samples(self, counters, precision, range, kept).await?;
+            let sure = |reading: Reading| match reading.unreadable {
+                Some(unreadable) if !unreadable.buckets.is_empty() => Err(unreadable),
+                _ => Ok(reading.samples),
+            };
+            readings.into_iter().map(|reading| Ok(reading.and_then(sure)?)).collect()
+        })
+    }
+
+    fn read_samples<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        kept: u32,
+    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
+        Box::pin(read::samples(self, counters, precision, range, kept))
+    }
+
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move { all(read::lifetimes(self, counters).await?) })
+    }
+
+    fn read_lifetimes<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
+        Box::pin(read::lifetimes(self, counters))
+    }
+
+    fn forget<'a>(
+        &'a self,
+        counter: &'a CounterName,
+        grid: &'a Grid,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(forget::forget(self, counter, grid, now))
+    }
+
+    fn visitors<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> BoxFuture<'a, Result<Sketch, Error>> {
+        Box::pin(read::visitors(self, counters, buckets))
+    }
+
+    fn visitor_counts<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move { all(read::visitor_counts(self, counters, buckets).await?) })
+    }
+
+    fn read_visitor_counts<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
+        Box::pin(read::visitor_counts(self, counters, buckets))
+    }
+
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> BoxFuture<'a, Result<[u8; 16], Error>> {
+        Box::pin(salt::salt(self, epoch, candidate, expiry))
+    }
+
+    fn known<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>> {
+        Box::pin(async move {
+            let mut known = read::known(self, precisions, from, limit).await?;
+            match known.unreadable.pop() {
+                Some(unreadable) if known.counters.is_empty() => Err(unreadable.into()),
+                _ => Ok(known.counters),
+            }
+        })
+    }
+
+    fn read_known<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<KnownReading, Error>> {
+        Box::pin(read::known(self, precisions, from, limit))
+    }
+}
+
+/// All of them, or why one cannot be read.
+fn all(read: Vec<Result<u64, Unreadable>>) -> Result<Vec<u64>, Error> {
+    read.into_iter().map(|value| Ok(value?)).collect()
+}

@@ -1,0 +1,69 @@
+use std::fmt;
+
+use crate::redis::Prefix;
+use crate::time::Bucket;
+use crate::{CounterName, Precision};
+
+/// The names of the keys of one shard; the layout of visits is here.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// Sorted set, score 0: members `{precision}:{counter}`.
+    pub(super) known: String,
+    /// Sorted set: the same members, and when the oldest sample of each leaves retention.
+    pub(super) due: String,
+    /// Hash: counter to everything it ever counted.
+    pub(super) total: String,
+    /// Hash: the writers that have a fence, and what the cleaner last saw of it. Its field without a name is the
+    /// mark of [`Witness`](crate::visits::Witness), as is that of `total`.
+    pub(super) writers: String,
+    /// Hash: counters that were forgotten, and how often; and `{counter}\n{writer}`, of which of these times a writer
+    /// was told.
+    pub(super) forgotten: String,
+    /// Where a dense sketch lies within one script, for PFMERGE to find it.
+    pub(super) scratch: String,
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &Prefix) -> Self {
+        Self {
+            known: format!("{prefix}known:"),
+            due: format!("{prefix}due"),
+            total: format!("{prefix}total"),
+            writers: format!("{prefix}writers"),
+            forgotten: format!("{prefix}forgotten"),
+            scratch: prefix.scratch.clone(),
+            prefix: prefix.to_string(),
+        }
+    }
+
+    /// String: the last sequence of a writer, and what there was to say of that batch.
+    pub(super) fn fence(&self, writer: impl fmt::Display) -> String {
+        format!("{}fence:{writer}", self.prefix)
+    }
+
+    /// What the names of counts begin with: `{precision}:{counter}` follows.
+    pub(super) fn counts(&self) -> String {
+        format!("{}count:", self.prefix)
+    }
+
+    /// Hash: bucket start to count.
+    pub(super) fn count(&self, precision: Precision, counter: &CounterName) -> String {
+        format!("{}count:{precision}:{counter}", self.prefix)
+    }
+
+    /// What the names of visitors begin with: `{precision}:{counter}:{start}` follows.
+    pub(super) fn uniques(&self) -> String {
+        format!("{}unique:", self.prefix)
+    }
+
+    /// HyperLogLog: the visitors of one bucket.
+    pub(super) fn unique(&self, counter: &CounterName, bucket: Bucket) -> String {
+        format!("{}unique:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
+    }
+
+    /// String: the 16 bytes of an epoch's salt.
+    pub(super) fn salt(&self, epoch: Bucket) -> String {
+        format!("{}salt:{}:{}", self.prefix, epoch.precision, epoch.start)
+    }
+}

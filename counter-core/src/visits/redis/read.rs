@@ -1,0 +1,332 @@
+use std::ops::Range;
+
+use fred::types::Value;
+use futures_util::future::try_join_all;
+
+use crate::redis::{Group, in_order};
+
+use super::RedisVisits;
+use super::junk::{Junk, wrong_key};
+use crate::shard::Shard;
+use crate::sketch::Sketch;
+use crate::time::Bucket;
+use crate::visits::{KnownReading, Reading, Unreadable};
+use crate::{CounterName, Error, Precision, Sample, Timestamp};
+
+/// Buckets of a counter are asked for one by one where they are less than this part of those that are kept;
+/// for more it is cheaper to ask for all there are.
+const PART: u64 = 4;
+
+/// Sketches asked for at once: up to 200 KB an answer.
+const SKETCHES: usize = 16;
+
+/// How often the list of counters is read on past members that are none, for one page.
+const ROUNDS: usize = 10;
+
+/// Members of that list that are read at once when some were none.
+const MEMBERS: usize = 1000;
+
+type Each<T> = Vec<Result<T, Unreadable>>;
+
+pub(super) async fn samples(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    precision: Precision,
+    range: Range<Timestamp>,
+    kept: u32,
+) -> Result<Each<Reading>, Error> {
+    let groups = by_shard(store, counters);
+    let asked = groups.iter().map(|group| samples_of(store, group, precision, &range, kept));
+    Ok(in_order(&groups, try_join_all(asked).await?))
+}
+
+async fn samples_of(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    precision: Precision,
+    range: &Range<Timestamp>,
+    kept: u32,
+) -> Result<Each<Reading>, Error> {
+    let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
+    let few = seconds / u64::from(precision.as_seconds()) < u64::from(kept) / PART;
+    let starts = few.then(|| precision.starts(range.clone()).collect::<Vec<_>>());
+    if starts.as_ref().is_some_and(Vec::is_empty) {
+        return Ok(group.items.iter().map(|_| Ok(Reading::default())).collect());
+    }
+    // Texts that all the calls share.
+    let fields = starts.iter().flatten().map(|start| Value::from(start.to_string())).collect::<Vec<_>>();
+    let name = if few { "HMGET" } else { "HGETALL" };
+    let keys: Vec<_> =
+        group.items.iter().map(|counter| store.keys(group.shard).count(precision, counter)).collect();
+    let call = |key: &String| (name, [&[Value::from(key)], &*fields].concat());
+    let answers = store.client.call_each(&keys[0], keys.iter().map(call).collect()).await?;
+    let read = |(key, answer): (&String, Result<Value, Error>)| {
+        let answer = answer.map_err(|error| wrong_key(key, &error));
+        let reading = answer.map(|answer| match &starts {
+            Some(starts) => some_samples(key, starts, answer),
+            None => all_samples(key, precision, range, answer),
+        });
+        let found = match &reading {
+            Ok(reading) => reading.unreadable.as_ref(),
+            Err(unreadable) => Some(unreadable),
+        };
+        found.inspect(|unreadable| store.told.tell(unreadable));
+        reading
+    };
+    Ok(keys.iter().zip(answers).map(read).collect())
+}
+
+/// The answer to HMGET.
+fn some_samples(key: &str, starts: &[Timestamp], answer: Value) -> Reading {
+    let counts = answer.into_array();
+    let (mut samples, mut junk) = (Vec::new(), Junk::default());
+    for (&start, count) in starts.iter().zip(&counts).filter(|(_, count)| !count.is_null()) {
+        match number(count) {
+            Some(count) => samples.push(Sample { start, count }),
+            None => junk.add_bucket(start, count),
+        }
+    }
+    Reading { samples, unreadable: junk.found(key) }
+}
+
+/// The answer to HGETALL.
+fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, answer: Value) -> Reading {
+    // Flat, or with RESP3 a map, which becomes as flat.
+    let fields = answer.into_array();
+    let (mut samples, mut junk) = (Vec::new(), Junk::default());
+    for pair in fields.chunks(2) {
+        let [field, count] = pair else { continue };
+        // What HMGET would not find is no bucket here either, or a total would depend on its range.
+        match start(field).filter(|start| precision.bucket(*start).start == *start) {
+            None => junk.add(field, "is not the start of a bucket"),
+            Some(start) if !range.contains(&start) => {}
+            Some(start) => match number(count) {
+                Some(count) => samples.push(Sample { start, count }),
+                None => junk.add_bucket(start, count),
+            },
+        }
+    }
+    samples.sort_unstable();
+    Reading { samples, unreadable: junk.found(key) }
+}
+
+/// A start as it is written, and in no other way: each bucket has one field.
+fn start(field: &Value) -> Option<Timestamp> {
+    let unix = number(field).filter(|unix| *unix <= Timestamp::MAX.as_unix())?;
+    let first = match field {
+        Value::String(digits) => digits.as_bytes().first().copied(),
+        Value::Bytes(digits) => digits.first().copied(),
+        _ => None,
+    };
+    let plain = first.is_none_or(|first| matches!(first, b'1'..=b'9') || (first == b'0' && unix == 0));
+    plain.then(|| Timestamp::from_unix(unix))
+}
+
+/// Read where it lies: a table of counters has hundreds of thousands of them.
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(digits) => digits.parse().ok(),
+        Value::Bytes(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+pub(super) async fn lifetimes(store: &RedisVisits, counters: &[CounterName]) -> Result<Each<u64>, Error> {
+    let groups = by_shard(store, counters);
+    let asked = groups.iter().map(|group| lifetimes_of(store, group));
+    Ok(in_order(&groups, try_join_all(asked).await?))
+}
+
+async fn lifetimes_of(store: &RedisVisits, group: &Group<&CounterName>) -> Result<Each<u64>, Error> {
+    let key = &store.keys(group.shard).total;
+    let fields = group.items.iter().map(|counter| Value::from(&***counter));
+    let words = [Value::from(key)].into_iter().chain(fields).collect();
+    let answers = store.client.call_each(key, vec![("HMGET", words)]).await?;
+    let totals = match answers.into_iter().next() {
+        Some(Ok(totals)) => totals.into_array(),
+        Some(Err(error)) => {
+            let unreadable = wrong_key(key, &error);
+            store.told.tell(&unreadable);
+            return Ok(group.items.iter().map(|_| Err(unreadable.clone())).collect());
+        }
+        None => Vec::new(),
+    };
+    let read = |(counter, total): (&&CounterName, Value)| {
+        if total.is_null() {
+            return Ok(0);
+        }
+        number(&total).ok_or_else(|| {
+            let mut junk = Junk::default();
+            junk.add(&total, &format!("in the field {:?} is no count", &***counter));
+            junk.found(key).unwrap_or_else(|| Unreadable::new(key, ""))
+        })
+    };
+    let totals = group.items.iter().zip(totals).map(read);
+    Ok(totals.map(|total| total.inspect_err(|unreadable| store.told.tell(unreadable))).collect())
+}
+
+fn by_shard<'a>(store: &RedisVisits, counters: &'a [CounterName]) -> Vec<Group<&'a CounterName>> {
+    store.client.by_shard(counters, |counter| &***counter)
+}
+
+pub(super) async fn visitors(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    buckets: &[Bucket],
+) -> Result<Sketch, Error> {
+    let mut union = Sketch::new();
+    for group in by_shard(store, counters) {
+        let names = store.keys(group.shard);
+        let all =
+            group.items.into_iter().flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
+        let keys: Vec<_> = all.map(|(counter, bucket)| names.unique(counter, bucket)).collect();
+        for keys in keys.chunks(SKETCHES) {
+            merge(store, keys, &mut union).await?;
+        }
+    }
+    Ok(union)
+}
+
+/// The server counts: a number comes back in place of up to 12 KB.
+pub(super) async fn visitor_counts(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    buckets: &[Bucket],
+) -> Result<Each<u64>, Error> {
+    if buckets.is_empty() {
+        return Ok(counters.iter().map(|_| Ok(0)).collect());
+    }
+    let groups = by_shard(store, counters);
+    let asked = groups.iter().map(|group| visitor_counts_of(store, group, buckets));
+    Ok(in_order(&groups, try_join_all(asked).await?))
+}
+
+async fn visitor_counts_of(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    buckets: &[Bucket],
+) -> Result<Each<u64>, Error> {
+    let keys = |counter: &&CounterName| -> Vec<_> {
+        buckets.iter().map(|bucket| store.keys(group.shard).unique(counter, *bucket)).collect()
+    };
+    let words = |keys: &Vec<String>| keys.iter().map(Value::from).collect();
+    let keys: Vec<_> = group.items.iter().map(keys).collect();
+    let calls = keys.iter().map(|keys| ("PFCOUNT", words(keys))).collect();
+    // All keys of a shard are where this one is.
+    let answers = store.client.call_each(&store.keys(group.shard).total, calls).await?;
+    let read = |(keys, answer): (&Vec<String>, Result<Value, Error>)| {
+        // Of several, the server does not say which one it is.
+        let key = keys.first().map_or("", String::as_str);
+        let count = match answer {
+            Ok(count) => number(&count).ok_or_else(|| Unreadable::new(key, "is not counted")),
+            Err(error) => Err(wrong_key(key, &error)),
+        };
+        count.inspect_err(|unreadable| store.told.tell(unreadable))
+    };
+    Ok(keys.iter().zip(answers).map(read).collect())
+}
+
+async fn merge(store: &RedisVisits, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
+    // Not MGET, which takes what is no string for what is not there.
+    let calls = keys.iter().map(|key| ("GET", vec![Value::from(key)])).collect();
+    let values = store.client.call_each(&keys[0], calls).await?;
+    for (key, value) in keys.iter().zip(values) {
+        let value = value.map_err(|error| wrong_key(key, &error))?;
+        if value.is_null() {
+            continue;
+        }
+        let sketch = Sketch::from_redis(value.as_bytes().unwrap_or_default());
+        union.merge(&sketch.map_err(|error| Unreadable::new(key, error.to_string()))?);
+    }
+    Ok(())
+}
+
+pub(super) async fn known(
+    store: &RedisVisits,
+    precisions: &[Precision],
+    from: &str,
+    limit: usize,
+) -> Result<KnownReading, Error> {
+    let pages = store.client.shards().iter().map(|shard| page(store, shard, precisions, from, limit));
+    let mut all = KnownReading::default();
+    for page in try_join_all(pages).await? {
+        all.counters.extend(page.counters);
+        all.unreadable.extend(page.unreadable);
+    }
+    all.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
+    Ok(all)
+}
+
+/// The names of one precision on their way.
+struct Names {
+    precision: Precision,
+    /// Where the next are asked for; nothing after the last.
+    next: Option<Vec<u8>>,
+    found: usize,
+}
+
+async fn page(
+    store: &RedisVisits,
+    shard: Shard,
+    precisions: &[Precision],
+    from: &str,
+    limit: usize,
+) -> Result<KnownReading, Error> {
+    let key = &store.keys(shard).known;
+    let begin = |&precision: &Precision| Names {
+        precision,
+        next: Some(format!("[{precision}:{from}").into_bytes()),
+        found: 0,
+    };
+    let mut names: Vec<_> = precisions.iter().map(begin).collect();
+    let (mut page, mut junk, mut size) = (KnownReading::default(), Junk::default(), limit);
+    for round in 0.. {
+        let mut open: Vec<_> = names.iter_mut().filter(|names| names.next.is_some()).collect();
+        if open.is_empty() {
+            break;
+        }
+        if round == ROUNDS {
+            return Err(Unreadable::new(key, "most of its members are no counters").into());
+        }
+        let call = |names: &&mut Names| {
+            let first = Value::from(names.next.as_deref().unwrap_or_default());
+            // `;` follows `:`, so this is all that begins with `{precision}:`.
+            let end = Value::from(format!("({};", names.precision));
+            let limit = ["LIMIT", "0", &size.to_string()].map(Value::from);
+            ("ZRANGEBYLEX", [vec![Value::from(key), first, end], limit.to_vec()].concat())
+        };
+        let answers = store.client.call_each(key, open.iter().map(call).collect()).await?;
+        for (names, answer) in open.iter_mut().zip(answers) {
+            let members = match answer {
+                Ok(members) => members.into_array(),
+                // It is so for every precision.
+                Err(error) => {
+                    page.unreadable.push(wrong_key(key, &error));
+                    return Ok(page);
+                }
+            };
+            for member in &members {
+                match counter(member) {
+                    Some(counter) => {
+                        page.counters.push((counter, names.precision));
+                        names.found += 1;
+                    }
+                    None => junk.add(member, "is not a counter"),
+                }
+            }
+            // Those that were none must not end the list before its time.
+            let last = members.last().filter(|_| members.len() == size && names.found < limit);
+            names.next = last.and_then(Value::as_bytes).map(|last| [b"(", last].concat());
+        }
+        size = limit.max(MEMBERS);
+    }
+    page.unreadable.extend(junk.found(key));
+    Ok(page)
+}
+
+/// The counter of a member `{precision}:{counter}`.
+fn counter(member: &Value) -> Option<CounterName> {
+    let (_, name) = std::str::from_utf8(member.as_bytes()?).ok()?.split_once(':')?;
+    CounterName::new(name).ok()
+}

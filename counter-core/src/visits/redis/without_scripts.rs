@@ -1,0 +1,233 @@
+//! The same promises by transactions, for servers that refuse scripts.
+//!
+//! They cost five exchanges more for a batch, and each bucket three commands instead of one. What other
+//! programs of the layout wrote is not taken under the cleaner's care here, which keys refused a batch is lost
+//! with the answer, if that is lost, and a lifetime has the hits that all keys refused.
+
+use std::collections::BTreeMap;
+
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::RedisVisits;
+use super::apply::decode;
+use super::keys::Keys;
+use super::writers::{self, MARK};
+use crate::redis::{Command, Connection, says, unavailable};
+use crate::shard::Shard;
+use crate::time::Bucket;
+use crate::visits::{Batch, Cleaned, DropReason, Part, Remark, Verdict};
+use crate::{Error, Precision, Precisions, Timestamp};
+
+/// A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
+const AHEAD: u64 = 90_000;
+/// Counters that are cleaned in one call.
+const MEMBERS: usize = 20;
+
+pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<Verdict, Error> {
+    let keys = store.keys(batch.shard);
+    let fence = keys.fence(batch.fence.writer);
+    let server = store.client.server(&fence).await?;
+    store.client.learn(apply_at(store, &server, keys, &fence, batch).await)
+}
+
+async fn apply_at(
+    store: &RedisVisits,
+    server: &Connection,
+    keys: &Keys,
+    fence: &str,
+    batch: &Batch,
+) -> Result<Verdict, Error> {
+    let transaction = server.watch(fence).await?;
+    let stored: Option<Bytes> = match transaction.call("GET", words([fence])).await {
+        Err(error) if says(&error, "WRONGTYPE") => None,
+        stored => stored?,
+    };
+    let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned()).unwrap_or_default();
+    // A script, where one was permitted before, has written its remarks behind the sequence.
+    let (last, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
+    let last = last.parse::<u64>().unwrap_or(0);
+    let sequence = batch.fence.sequence;
+    if last >= sequence {
+        transaction.abandon().await?;
+        let remarks = Some(remarks).filter(|_| last == sequence).and_then(decode);
+        return Ok(Verdict::Applied(remarks.unwrap_or_default()));
+    }
+    if last < batch.fence.after {
+        transaction.abandon().await?;
+        return Ok(Verdict::Gap { last });
+    }
+    let sent = Timestamp::now();
+    let time = writers::time(&transaction.call::<Vec<_>>("TIME", Vec::new()).await?)?;
+    store.skew.measure(sent, time, Timestamp::now());
+    // Whoever sent this batch before and was given up meanwhile has changed the fence, if he still came
+    // through, and then nothing is done here.
+    let mut commands = vec![(Of::Index, ("SET", words([fence, &sequence.to_string()])))];
+    if batch.fence.after == 0 {
+        let writer = batch.fence.writer.to_string();
+        commands.push((Of::Index, ("HSETNX", words([&keys.total, MARK, &writer]))));
+        commands.push((Of::Index, ("HSETNX", words([&keys.writers, MARK, &writer]))));
+        commands.push((Of::Index, ("HSETNX", words([&keys.writers, &writer, ""]))));
+    }
+    let ahead = time.plus(AHEAD);
+    counts(keys, batch, ahead, &mut commands);
+    visitors(keys, batch, ahead, &mut commands);
+    let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
+    let answers = transaction.execute_for_integers(commands).await?;
+    let answers = answers.ok_or_else(|| unavailable("another attempt with the same batch was under way"))?;
+    let mut refused = BTreeMap::new();
+    let mut remarks = Vec::new();
+    for (of, answer) in parts.into_iter().zip(answers) {
+        match (of, answer) {
+            (Of::Lifetime(cell), Ok(Some(sum))) if u64::try_from(sum) == Ok(batch.cells[cell].count) => {
+                remarks.push(Remark::Began { cell });
+            }
+            (_, Ok(_)) => {}
+            (Of::Cell(cell), Err(words)) => drop(refused.insert(Part::Cell(cell), reason(&words))),
+            (Of::Visitors(cell), Err(words)) => drop(refused.insert(Part::Visitors(cell), reason(&words))),
+            (Of::Index | Of::Lifetime(_), Err(words)) => drop(refused.insert(Part::Index, reason(&words))),
+        }
+    }
+    let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
+    refused.extend(cells.map(|(index, _)| (Part::Cell(index), DropReason::Ahead)));
+    let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
+    refused.extend(sketches.map(|(index, _)| (Part::Visitors(index), DropReason::Ahead)));
+    remarks.extend(refused.into_iter().map(|(part, reason)| Remark::Refused { part, reason }));
+    Ok(Verdict::Applied(remarks))
+}
+
+/// What a command is for, by index.
+#[derive(Clone, Copy)]
+enum Of {
+    Cell(usize),
+    Visitors(usize),
+    Lifetime(usize),
+    Index,
+}
+
+fn counts(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+        for (bucket, retention) in batch.buckets(cell) {
+            let Bucket { precision, start } = bucket;
+            let (key, member) =
+                (keys.count(precision, &cell.counter), format!("{precision}:{}", cell.counter));
+            let (start, count) = (start.to_string(), cell.count.to_string());
+            let expiry = retention.expiry(bucket.start).to_string();
+            commands.push((Of::Cell(index), ("HINCRBY", words([&key, &start, &count]))));
+            commands.push((Of::Index, ("ZADD", words([&keys.known, "0", &member]))));
+            commands.push((Of::Index, ("ZADD", words([&keys.due, "LT", &expiry, &member]))));
+        }
+        let total = words([&keys.total, &cell.counter, &cell.count.to_string()]);
+        commands.push((Of::Lifetime(index), ("HINCRBY", total)));
+    }
+}
+
+fn visitors(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    for (index, cell) in batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+        let mut push = |name, words| commands.push((Of::Visitors(index), (name, words)));
+        for (bucket, retention) in batch.visitor_buckets(cell) {
+            let key = keys.unique(&cell.counter, bucket);
+            if cell.travels_dense() {
+                push("SET", vec![(&keys.scratch).into(), Bytes::from(cell.raised.to_redis()).into()]);
+                push("PFMERGE", words([&key, &keys.scratch]));
+                push("DEL", words([&keys.scratch]));
+            } else {
+                let elements = cell.raised.registers().map(|register| register.element());
+                let elements = elements.map(|element| Bytes::copy_from_slice(&element).into());
+                push("PFADD", [Value::from(&key)].into_iter().chain(elements).collect());
+            }
+            push("EXPIREAT", words([&key, &retention.expiry(bucket.start).to_string()]));
+        }
+    }
+}
+
+fn reason(refusal: &str) -> DropReason {
+    if refusal.contains("WRONGTYPE") {
+        DropReason::WrongType
+    } else if refusal.contains("not an integer") {
+        DropReason::NotANumber
+    } else if refusal.contains("overflow") {
+        DropReason::OutOfRange
+    } else {
+        DropReason::Other
+    }
+}
+
+pub(super) async fn clean(
+    store: &RedisVisits,
+    shard: Shard,
+    now: Timestamp,
+    kept: &Precisions,
+) -> Result<Cleaned, Error> {
+    let keys = store.keys(shard);
+    // The clock of one instance may be ahead, and must not take from the others what they keep.
+    let now = now.min(writers::time(&store.client.call::<Vec<_>>("TIME", &keys.due, Vec::new()).await?)?);
+    let bounds = [&keys.due, "-inf", &now.to_string(), "LIMIT", "0", &MEMBERS.to_string()];
+    let due: Vec<Bytes> = store.client.call("ZRANGEBYSCORE", &keys.due, words(bounds)).await?;
+    let mut cleaned = Cleaned { more: due.len() == MEMBERS, ..Cleaned::default() };
+    let server = store.client.server(&keys.due).await?;
+    for member in &due {
+        let cleaning = async {
+            match str::from_utf8(member) {
+                Ok(member) => clean_member(&server, keys, member, now, kept, &mut cleaned).await,
+                // No counter is called so.
+                Err(_) => {
+                    let words = vec![(&keys.due).into(), member.clone().into()];
+                    server.call::<Value>("ZREM", &keys.due, words).await.map(drop)
+                }
+            }
+        };
+        store.client.learn(cleaning.await)?;
+    }
+    Ok(cleaned)
+}
+
+async fn clean_member(
+    server: &Connection,
+    keys: &Keys,
+    member: &str,
+    now: Timestamp,
+    kept: &Precisions,
+    cleaned: &mut Cleaned,
+) -> Result<(), Error> {
+    let key = format!("{}{member}", keys.counts());
+    let not_ours =
+        async || server.call::<Value>("ZREM", &keys.due, words([&keys.due, member])).await.map(drop);
+    let precision = member.split_once(':').and_then(|(precision, _)| precision.parse::<Precision>().ok());
+    let Some(precision) = precision else {
+        return not_ours().await;
+    };
+    let transaction = server.watch(&key).await?;
+    let fields: Vec<Bytes> = match transaction.call("HKEYS", words([&key])).await {
+        Err(error) if says(&error, "WRONGTYPE") => return not_ours().await,
+        fields => fields?,
+    };
+    let fields: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+    let retention = kept.retention_or_default(precision);
+    let oldest = retention.oldest(now);
+    let start = |field: &String| field.parse().map(Timestamp::from_unix).ok();
+    let (doomed, left): (Vec<_>, Vec<_>) =
+        fields.into_iter().partition(|field| start(field).is_some_and(|start| start < oldest));
+    let mut commands = Vec::new();
+    if !doomed.is_empty() {
+        let fields = doomed.iter().map(String::as_str);
+        commands.push(("HDEL", [&*key].into_iter().chain(fields).map(Value::from).collect()));
+    }
+    if left.is_empty() {
+        commands.push(("ZREM", words([&keys.known, member])));
+        commands.push(("ZREM", words([&keys.due, member])));
+    } else {
+        let next = retention.expiry(left.iter().filter_map(start).min().unwrap_or(oldest));
+        commands.push(("ZADD", words([&keys.due, &next.to_string(), member])));
+    }
+    // Whoever wrote to it meanwhile has it cleaned at the next pass.
+    if transaction.execute(commands).await?.is_some() {
+        cleaned.samples += doomed.len() as u64;
+        cleaned.counters += u64::from(left.is_empty());
+    }
+    Ok(())
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<Value> {
+    words.map(Value::from).to_vec()
+}

@@ -1,0 +1,202 @@
+//! Counter names to the small numbers that the tally works with.
+//!
+//! The table is a hash table with linear probing in which a place is written once and never again:
+//! looking a known name up takes no lock, whatever else happens, and neither does finding that a new
+//! name comes too late. Only a new name takes the lock.
+
+use std::hash::BuildHasher;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use foldhash::quality::RandomState;
+
+use crate::shard::{Shard, Shards};
+use crate::sketch::Register;
+use crate::visits::WriterId;
+use crate::{CounterName, VisitorId};
+
+/// A counter of a [`Recorder`](crate::Recorder), found once and used often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Counter {
+    pub(crate) number: u32,
+    pub(crate) shard: Shard,
+    /// The tally that numbered it: under another one it counts as `(other)`. A part of the number of its
+    /// writer says that, and a hit is half as long.
+    pub(crate) tally: u32,
+}
+
+/// One hit on a counter, to be recorded: of weight 1 and without a visitor, unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a hit counts when a recorder is given it"]
+pub struct Hit {
+    pub(crate) counter: Counter,
+    /// What the visitor offers to a sketch: hashed here, before any lock is taken.
+    pub(crate) register: Option<Register>,
+    pub(crate) weight: NonZeroU32,
+}
+
+impl Counter {
+    /// A hit on this counter.
+    pub const fn hit(self) -> Hit {
+        Hit { counter: self, register: None, weight: NonZeroU32::MIN }
+    }
+}
+
+impl Hit {
+    /// By this visitor, or by nobody that is known.
+    #[inline]
+    pub fn visitor(mut self, visitor: impl Into<Option<VisitorId>>) -> Self {
+        self.register = visitor.into().map(|visitor| Register::of(visitor.as_bytes()));
+        self
+    }
+
+    /// The same hit on another counter.
+    pub const fn on(mut self, counter: Counter) -> Self {
+        self.counter = counter;
+        self
+    }
+
+    /// Counting for so many.
+    pub const fn weight(mut self, weight: NonZeroU32) -> Self {
+        self.weight = weight;
+        self
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Registry {
+    hasher: RandomState,
+    other: Counter,
+    shards: Shards,
+    /// A power of two, at least twice the number of names that may come: probes stay short.
+    places: Box<[OnceLock<(CounterName, Counter)>]>,
+    /// Shared with whoever is reading them: so the list is copied only when a name comes meanwhile.
+    names: Mutex<Arc<Vec<CounterName>>>,
+    /// Set when the last free number was given away.
+    full: OnceLock<()>,
+    most: usize,
+}
+
+/// The number of [`CounterName::OTHER`], in every registry.
+pub(crate) const OTHER: u32 = 0;
+
+impl Registry {
+    /// For at most `most` names, and `(other)`.
+    pub(crate) fn new(most: usize, writer: WriterId, shards: Shards) -> Self {
+        let places = (2 * (most + 1)).next_power_of_two();
+        let registry = Self {
+            hasher: RandomState::default(),
+            other: Counter { number: OTHER, shard: shards.of(CounterName::OTHER), tally: writer.part() },
+            shards,
+            places: (0..places).map(|_| OnceLock::new()).collect(),
+            names: Mutex::default(),
+            full: OnceLock::new(),
+            most: most + 1,
+        };
+        registry.insert(CounterName::other());
+        registry
+    }
+
+    /// The counter of that name, a new one if need be; `(other)` when it is no name or comes too late.
+    #[inline]
+    pub(crate) fn counter(&self, name: &str) -> Counter {
+        self.probe(name).unwrap_or_else(|_| self.newcomer(name))
+    }
+
+    #[cold]
+    fn newcomer(&self, name: &str) -> Counter {
+        if self.full.get().is_some() {
+            return self.other();
+        }
+        CounterName::new(name).map_or_else(|_| self.other(), |name| self.insert(name))
+    }
+
+    /// The counter `(other)`.
+    pub(crate) const fn other(&self) -> Counter {
+        self.other
+    }
+
+    /// The counter of that name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Option<Counter> {
+        self.probe(name).ok()
+    }
+
+    /// The names by number.
+    pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
+        Arc::clone(&self.names.lock().expect("nothing panics under this lock"))
+    }
+
+    /// Brings a list of the shards of counters, by number, up to date.
+    pub(crate) fn shards(&self, known: &mut Vec<Shard>) {
+        let names = self.names.lock().expect("nothing panics under this lock");
+        let new = &names[known.len()..];
+        known.extend(new.iter().map(|name| self.shards.of(name)));
+    }
+
+    fn insert(&self, name: CounterName) -> Counter {
+        let mut names = self.names.lock().expect("nothing panics under this lock");
+        let place = match self.probe(&name) {
+            Ok(counter) => return counter,
+            Err(place) => place,
+        };
+        let Some(number) = u32::try_from(names.len()).ok().filter(|_| names.len() < self.most) else {
+            return self.other();
+        };
+        let counter = Counter { number, shard: self.shards.of(&name), ..self.other };
+        Arc::make_mut(&mut names).push(name.clone());
+        if names.len() == self.most {
+            self.full.get_or_init(|| ());
+        }
+        place.get_or_init(|| (name, counter)).1
+    }
+
+    /// The counter of a name, or the place where it would go.
+    fn probe(&self, name: &str) -> Result<Counter, &OnceLock<(CounterName, Counter)>> {
+        let mask = self.places.len() - 1;
+        let mut at = usize::try_from(self.hasher.hash_one(name) & mask as u64).expect("masked");
+        loop {
+            match self.places[at].get() {
+                Some((known, counter)) if &**known == name => return Ok(*counter),
+                Some(_) => at = (at + 1) & mask,
+                None => return Err(&self.places[at]),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry(most: usize) -> Registry {
+        Registry::new(most, WriterId::random(), Shards::ONE)
+    }
+
+    #[test]
+    fn names_past_the_last_place_and_texts_that_are_no_names_are_other() {
+        let registry = registry(2);
+        assert_eq!(
+            ["a", "b", "a", "c", "", "d\n"].map(|name| registry.counter(name).number),
+            [1, 2, 1, 0, 0, 0]
+        );
+        assert_eq!(registry.counter(CounterName::OTHER), registry.other());
+        assert_eq!(registry.names().iter().map(|name| &**name).collect::<Vec<_>>(), ["(other)", "a", "b"]);
+    }
+
+    #[test]
+    fn threads_that_bring_the_same_names_agree_on_the_numbers() {
+        let registry = registry(500);
+        let number_all = || (0..600).map(|n| registry.counter(&format!("n{n}")).number).collect::<Vec<_>>();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(number_all)).collect();
+            for thread in threads {
+                thread.join().expect("no panic");
+            }
+        });
+        let names = registry.names();
+        assert_eq!(names.len(), 501);
+        for (name, number) in names.iter().zip(0..) {
+            assert_eq!(registry.counter(name).number, number);
+        }
+    }
+}

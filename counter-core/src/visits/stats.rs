@@ -1,0 +1,453 @@
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::sketch::STANDARD_ERROR;
+use crate::time::{Bucket, Grid};
+use crate::visits::tally::Tally;
+use crate::visits::{KnownReading, Reading, Unreadable};
+use crate::{CounterName, Error, ErrorKind, Health, Ledger, Precision, Precisions, Sample, Store, Timestamp};
+
+/// The reader's face: what the store has, which lags behind what was recorded by one flush.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+/// let recorder = counters.recorder();
+/// recorder.record(recorder.counter("hits"), None);
+/// counters.flush().await?;
+///
+/// let (hits, minute) = ("hits".parse()?, Precision::try_from(60)?);
+/// let last_two_hours = Timestamp::now().minus(7200)..Timestamp::now().plus(60);
+/// let series = counters.stats().series(&hits, minute, last_two_hours).await?;
+/// assert_eq!(series.total(), 1);
+/// assert_eq!(series.samples.len(), 1);
+/// assert_eq!(series.zero_filled().count(), 121);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stats {
+    store: Arc<dyn Store>,
+    tally: Arc<Tally>,
+    salt_epoch: Precision,
+}
+
+/// The samples of one counter at one precision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// The width of the buckets.
+    pub precision: Precision,
+    /// What was asked for: buckets that start in here, the end left out.
+    pub range: Range<Timestamp>,
+    /// The buckets that have a count, ascending.
+    pub samples: Vec<Sample>,
+    /// What of it the store could not read: which of its [buckets](Unreadable::buckets) are therefore not
+    /// known, and why. Fields that are no bucket of any time are named here as well, and take nothing.
+    pub unreadable: Option<Unreadable>,
+}
+
+/// An estimate of how many different visitors there were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Uniques {
+    /// The estimate.
+    pub visitors: u64,
+    /// Its standard error, as a fraction of it: two estimates in three are closer than this.
+    pub standard_error: f64,
+}
+
+/// A page of the list of known counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The counters by name, with the precisions that they have samples of.
+    pub counters: Vec<(CounterName, Vec<Precision>)>,
+    /// The last of them when there may be more: ask for what comes after it.
+    pub next: Option<CounterName>,
+    /// What stands among the known counters and is none, or lists of them that cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// The counters with the most hits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranking {
+    /// The counters with their hits, the first first, and by name where they are equal.
+    pub counters: Vec<(CounterName, u64)>,
+    /// What cannot be read, of counters that therefore have no place here; 1,000 at most.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Samples that one read may return, over all its counters.
+const SAMPLES: u64 = 300_000;
+/// Counters that a ranking may have to look at.
+const COUNTERS: u64 = 10_000;
+/// Samples that a ranking may have to look at, by one read after the other.
+const RANKED: u64 = 10_000_000;
+/// What a ranking names of what cannot be read.
+const NAMED: usize = 1000;
+/// Sketches that one read may touch: 12 MB from the store at most.
+const SKETCHES: u64 = 1000;
+/// Sketches that one read may have the store count.
+const COUNTED: u64 = 10_000;
+/// Counters on a page.
+const PAGE: usize = 1000;
+
+impl Stats {
+    pub(crate) const fn new(store: Arc<dyn Store>, tally: Arc<Tally>, salt_epoch: Precision) -> Self {
+        Self { store, tally, salt_epoch }
+    }
+
+    /// The samples of a counter whose buckets start in `range`.
+    ///
+    /// # Errors
+    /// When the precision is not kept, the range is empty or has more than 10,000 buckets, or the store
+    /// cannot be read, at all or under the key of this counter.
+    pub async fn series(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Series, Error> {
+        self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
+        let several = self.several(std::slice::from_ref(counter), precision, range.clone()).await?;
+        let nothing = || Ok(Series { precision, range, samples: Vec::new(), unreadable: None });
+        Ok(several.into_iter().next().unwrap_or_else(nothing)?)
+    }
+
+    /// The samples of several counters, in their order, by one exchange with each shard. A counter under
+    /// whose key the store holds something else takes nothing from the others.
+    ///
+    /// # Errors
+    /// When the precision is not kept, the range is empty, counters times buckets are more than 300,000,
+    /// or the store cannot be read.
+    pub async fn several(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Result<Series, Unreadable>>, Error> {
+        let kept = self.check(precision, &range, counters.len() as u64, SAMPLES)?;
+        let all = self.store.read_samples(counters, precision, range.clone(), kept).await?;
+        let series = |reading: Reading| Series {
+            precision,
+            range: range.clone(),
+            samples: reading.samples,
+            unreadable: reading.unreadable,
+        };
+        Ok(all.into_iter().map(|reading| reading.map(series)).collect())
+    }
+
+    /// All that each of these counters ever counted, also of what has left retention.
+    ///
+    /// # Errors
+    /// When the store cannot be read, at all or for one of them.
+    pub async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
+        self.lifetimes_of_each(counters).await?.into_iter().map(|total| Ok(total?)).collect()
+    }
+
+    /// The same as [`lifetimes`](Self::lifetimes), where a total that is no number takes nothing from the
+    /// others.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn lifetimes_of_each(
+        &self,
+        counters: &[CounterName],
+    ) -> Result<Vec<Result<u64, Unreadable>>, Error> {
+        self.store.read_lifetimes(counters).await
+    }
+
+    /// The counters with the most hits in the buckets that start in `range`, of those that `wanted`
+    /// accepts: at most `limit` of them. Exact, since it looks at every counter; one of which a bucket
+    /// cannot be read has no place among them, and is named.
+    ///
+    /// # Errors
+    /// When there are more than 10,000 counters, those that are wanted times buckets are more than
+    /// 10,000,000, the precision is not kept, the range is empty or has more than 10,000 buckets, or the
+    /// store cannot be read.
+    pub async fn top(
+        &self,
+        precision: Precision,
+        range: Range<Timestamp>,
+        limit: usize,
+        wanted: impl Fn(&CounterName) -> bool,
+    ) -> Result<Ranking, Error> {
+        self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
+        let buckets = buckets(precision, &range);
+        let portion = usize::try_from(SAMPLES / buckets).unwrap_or(PAGE).clamp(1, PAGE);
+        let mut ranking = Ranking { counters: Vec::new(), unreadable: Vec::new() };
+        let (mut after, mut seen, mut looked_at) = (None, 0, 0);
+        loop {
+            let page = self.known(after.as_ref(), PAGE).await?;
+            seen += page.counters.len() as u64;
+            if seen > COUNTERS {
+                return Err(Error::new(ErrorKind::TooManyCounters { most: COUNTERS }));
+            }
+            ranking.unreadable.extend(page.unreadable);
+            let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&wanted).collect();
+            looked_at += buckets * names.len() as u64;
+            if looked_at > RANKED {
+                return Err(Error::new(ErrorKind::TooManyBuckets { asked: looked_at, most: RANKED }));
+            }
+            for names in names.chunks(portion) {
+                let series = self.several(names, precision, range.clone()).await?;
+                for (name, series) in names.iter().zip(series) {
+                    match series.and_then(|series| series.known_total()) {
+                        Ok(0) => {}
+                        Ok(total) => ranking.counters.push((name.clone(), total)),
+                        Err(unreadable) => ranking.unreadable.push(unreadable),
+                    }
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        ranking.counters.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
+        ranking.counters.truncate(limit);
+        // Each page names the same list again.
+        ranking.unreadable.sort_by(|one, other| one.key.cmp(&other.key));
+        ranking.unreadable.dedup_by(|one, other| one.key == other.key);
+        ranking.unreadable.truncate(NAMED);
+        Ok(ranking)
+    }
+
+    /// Removes a counter: samples, visitors, and its lifetime total. Hits that come later begin it anew,
+    /// and so do those that some instance has not flushed yet.
+    ///
+    /// # Errors
+    /// When the store does not take it; call again.
+    pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
+        self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
+        self.tally.forget(counter);
+        Ok(())
+    }
+
+    /// The sum of the samples of a counter whose buckets start in `range`.
+    ///
+    /// # Errors
+    /// As [`series`](Self::series), and when the count of one of the buckets cannot be read.
+    pub async fn total(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<u64, Error> {
+        Ok(self.series(counter, precision, range).await?.known_total()?)
+    }
+
+    /// How many different visitors these counters had together, in the buckets that start in `range`.
+    ///
+    /// # Errors
+    /// When the precision is not one of those of visitors, the range is empty, counters times buckets
+    /// are more than 1,000, or the store cannot be read, at all or under the key of one of these buckets.
+    pub async fn uniques(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Uniques, Error> {
+        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, SKETCHES)?;
+        let starts = precision.starts(range);
+        let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
+        let union = self.store.visitors(counters, &buckets).await?;
+        Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR })
+    }
+
+    /// How many different visitors each of these counters had, in their order, in the buckets that start in
+    /// `range`: by one exchange with each shard, and without their sketches where the store can count. A
+    /// counter that has something else under the key of its visitors takes nothing from the others.
+    ///
+    /// ```
+    /// use counter_core::visitor::VisitorKey;
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let recorder = counters.recorder();
+    /// let (home, about) = (recorder.counter("/"), recorder.counter("/about"));
+    /// for person in [b"one", b"two"] {
+    ///     recorder.record(home, Some(VisitorKey::new([7; 16]).visitor(&[person])));
+    /// }
+    /// recorder.record(about, None);
+    /// counters.flush().await?;
+    ///
+    /// let (hour, now) = (Precision::try_from(3600)?, Timestamp::now());
+    /// let names = ["/".parse()?, "/about".parse()?];
+    /// let uniques = counters.stats().uniques_of_each(&names, hour, now.minus(3600)..now.plus(3600)).await?;
+    /// let visitors: Vec<_> = uniques.into_iter().flatten().map(|uniques| uniques.visitors).collect();
+    /// assert_eq!(visitors, [2, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the precision is not one of those of visitors, the range is empty, counters times buckets
+    /// are more than 10,000, or the store cannot be read.
+    pub async fn uniques_of_each(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Result<Uniques, Unreadable>>, Error> {
+        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, COUNTED)?;
+        let starts = precision.starts(range.start..range.end);
+        let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
+        let counts = self.store.read_visitor_counts(counters, &buckets).await?;
+        let uniques = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR };
+        Ok(counts.into_iter().map(|count| count.map(uniques)).collect())
+    }
+
+    /// Up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or the
+    /// first ones.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn known(&self, after: Option<&CounterName>, limit: usize) -> Result<Known, Error> {
+        let limit = limit.clamp(1, PAGE);
+        // No name contains a control character, so this is the smallest text after `after`.
+        let from = after.map_or_else(String::new, |after| format!("{after}\0"));
+        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
+        let mut counters = BTreeMap::<_, Vec<_>>::new();
+        let KnownReading { counters: known, unreadable } =
+            self.store.read_known(&precisions, &from, limit + 1).await?;
+        for (name, precision) in known {
+            counters.entry(name).or_default().push(precision);
+        }
+        let more = counters.len() > limit;
+        let counters: Vec<_> = counters.into_iter().take(limit).collect();
+        let last = counters.last().map(|(name, _)| name.clone());
+        Ok(Known { counters, next: last.filter(|_| more), unreadable })
+    }
+
+    /// Whether there is such a counter: in the store, or in this process and not flushed yet.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or its list of counters cannot and none is found in the rest of it.
+    pub async fn knows(&self, counter: &CounterName) -> Result<bool, Error> {
+        if self.tally.contains(counter) {
+            return Ok(true);
+        }
+        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
+        let mut first = self.store.read_known(&precisions, counter, 1).await?;
+        let is_there = first.counters.iter().any(|(name, _)| name == counter);
+        match first.unreadable.pop() {
+            Some(unreadable) if !is_there => Err(unreadable.into()),
+            _ => Ok(is_there),
+        }
+    }
+
+    /// The buckets that are kept.
+    #[must_use]
+    pub fn grid(&self) -> &Grid {
+        &self.tally.grid
+    }
+
+    /// The width of a salt epoch: somebody who comes in several of them counts as a visitor in each,
+    /// unless visitors are told apart by something stable.
+    #[must_use]
+    pub const fn salt_epoch(&self) -> Precision {
+        self.salt_epoch
+    }
+
+    /// What happened to everything this process has seen.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        self.tally.ledger()
+    }
+
+    /// How this process's way to the store is doing.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.tally.health(self.store.connections(), self.store.clock_skew())
+    }
+}
+
+impl Series {
+    /// The sum of the samples.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add)
+    }
+
+    /// The same where every bucket is known.
+    ///
+    /// # Errors
+    /// When the count of a bucket could not be read.
+    pub fn known_total(&self) -> Result<u64, Unreadable> {
+        match &self.unreadable {
+            Some(unreadable) if !unreadable.buckets.is_empty() => Err(unreadable.clone()),
+            _ => Ok(self.total()),
+        }
+    }
+
+    /// Whether the count of the bucket that begins here could not be read.
+    #[must_use]
+    pub fn is_unknown(&self, start: Timestamp) -> bool {
+        let unreadable = self.unreadable.as_ref();
+        unreadable.is_some_and(|unreadable| unreadable.buckets.binary_search(&start).is_ok())
+    }
+
+    /// A sample for every bucket that starts in the range, 0 where nothing was counted; none for those
+    /// whose count could not be read. Samples between the starts are added to the bucket that they lie in.
+    pub fn zero_filled(&self) -> impl Iterator<Item = Sample> {
+        let mut samples = self.samples.iter().peekable();
+        let known = self.precision.starts(self.range.clone()).filter(|start| !self.is_unknown(*start));
+        known.map(move |start| {
+            let end = Bucket { precision: self.precision, start }.end();
+            let mut count = 0_u64;
+            while let Some(sample) = samples.next_if(|sample| sample.start < end) {
+                if sample.start >= start {
+                    count = count.saturating_add(sample.count);
+                }
+            }
+            Sample { start, count }
+        })
+    }
+}
+
+impl Stats {
+    /// Buckets that one read of a counter may touch.
+    pub const MAX_BUCKETS: u64 = 10_000;
+
+    /// The retention of a precision of counts, if it may be read so.
+    fn check(
+        &self,
+        precision: Precision,
+        range: &Range<Timestamp>,
+        counters: u64,
+        most: u64,
+    ) -> Result<u32, Error> {
+        check(&self.tally.grid.counts, precision, range, counters, most)
+    }
+}
+
+/// How much is kept of a precision, if it may be read so.
+fn check(
+    set: &Precisions,
+    precision: Precision,
+    range: &Range<Timestamp>,
+    counters: u64,
+    most: u64,
+) -> Result<u32, Error> {
+    let Some(kept) = set.retention(precision) else {
+        return Err(Error::new(ErrorKind::UnknownPrecision { asked: precision, kept: set.to_string() }));
+    };
+    if range.is_empty() {
+        return Err(Error::new(ErrorKind::EmptyRange));
+    }
+    let asked = buckets(precision, range).saturating_mul(counters);
+    if asked > most {
+        return Err(Error::new(ErrorKind::TooManyBuckets { asked, most }));
+    }
+    Ok(kept.samples.get())
+}
+
+fn buckets(precision: Precision, range: &Range<Timestamp>) -> u64 {
+    let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
+    seconds.div_ceil(precision.as_seconds().into())
+}

@@ -1,0 +1,155 @@
+//! A part of the tally with a lock of its own, for some of the threads: what each hit touches, and nothing else
+//! does for long.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::visits::registers::Registers;
+use crate::visits::registry::OTHER;
+use crate::visits::{Hit, Requests};
+use crate::{Counter, Timestamp};
+
+/// On cache lines of its own, so that threads on different stripes do not slow each other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Stripe(Mutex<Local>);
+
+/// What lies under the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) requests: Requests,
+    pub(crate) recorded: u64,
+    pub(crate) overflow: u64,
+    pub(crate) latest: Latest,
+    /// By the number of the counter.
+    slots: Vec<Slot>,
+    /// Cells whose base bucket another one followed.
+    closed: Vec<Closed>,
+}
+
+/// The buckets of the last instant: those of the next are nearly always the same, and a division takes as
+/// long as all else that is done about a hit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Latest {
+    pub(crate) at: Timestamp,
+    pub(crate) start: Timestamp,
+    pub(crate) visitors: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    start: Timestamp,
+    count: u64,
+    visitors: Option<(Timestamp, Arc<Registers>)>,
+}
+
+/// A cell to which nothing is added any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closed {
+    pub(crate) counter: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) count: u64,
+}
+
+/// A stripe with so many closed cells has them folded by the thread that closed the last: nobody
+/// flushes, or instants come in no order.
+pub(crate) const CLOSED: usize = 4096;
+
+impl Stripe {
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Local> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Local {
+    /// Adds hits of the latest instant, to counters by their numbers; `open` gives the registers of a counter
+    /// and a bucket.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        hits: &[Hit],
+        number: impl Fn(Counter) -> u32,
+        open: impl Fn(u32, Timestamp) -> Arc<Registers>,
+    ) {
+        let Latest { start, visitors: bucket, .. } = self.latest;
+        for hit in hits {
+            let number = number(hit.counter);
+            let weight = u64::from(hit.weight.get());
+            self.recorded += weight;
+            if number == OTHER {
+                self.overflow += weight;
+            }
+            let slot = match self.slots.get_mut(number as usize) {
+                Some(slot) => slot,
+                None => grow(&mut self.slots, number),
+            };
+            if slot.start != start {
+                slot.begin(number, start, &mut self.closed);
+            }
+            slot.count += weight;
+            if let Some(register) = hit.register {
+                let registers = match &slot.visitors {
+                    Some((of, registers)) if *of == bucket => registers,
+                    _ => slot.visit(bucket, open(number, bucket)),
+                };
+                registers.raise(register);
+            }
+        }
+    }
+
+    /// Whether it is time to [`take`](Self::take) the cells.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.closed.len() >= CLOSED
+    }
+
+    /// How many cells there are.
+    pub(crate) fn cells(&self) -> usize {
+        self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
+    }
+
+    /// The sum of the cells.
+    pub(crate) fn hits(&self) -> u64 {
+        let open = self.slots.iter().map(|slot| slot.count).sum::<u64>();
+        open + self.closed.iter().map(|cell| cell.count).sum::<u64>()
+    }
+
+    /// Takes all cells, for the empty list that it is given, and lets go of the registers of buckets before
+    /// `current`.
+    pub(crate) fn take(&mut self, cells: &mut Vec<Closed>, current: Timestamp) {
+        std::mem::swap(&mut self.closed, cells);
+        for (number, slot) in (0..).zip(&mut self.slots) {
+            slot.close(number, cells);
+            slot.visitors.take_if(|(bucket, _)| *bucket < current);
+        }
+    }
+}
+
+// What is done once a second, a bucket or a counter is beside what is done for each hit: in its place it would
+// take the registers of the processor from that.
+#[cold]
+fn grow(slots: &mut Vec<Slot>, number: u32) -> &mut Slot {
+    let index = number as usize;
+    slots.resize_with(index + 1, Slot::default);
+    &mut slots[index]
+}
+
+impl Slot {
+    #[cold]
+    fn begin(&mut self, number: u32, start: Timestamp, closed: &mut Vec<Closed>) {
+        self.close(number, closed);
+        self.start = start;
+    }
+
+    fn close(&mut self, number: u32, closed: &mut Vec<Closed>) {
+        if self.count > 0 {
+            closed.push(Closed { counter: number, start: self.start, count: self.count });
+            self.count = 0;
+        }
+    }
+
+    #[cold]
+    fn visit(&mut self, bucket: Timestamp, registers: Arc<Registers>) -> &Registers {
+        &self.visitors.insert((bucket, registers)).1
+    }
+}

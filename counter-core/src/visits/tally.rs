@@ -1,0 +1,395 @@
+//! The in-process accumulation: what every request touches, and nothing else does for long.
+//!
+//! A request takes the lock of one stripe, which its thread nearly always has to itself, adds to the
+//! open cell of each counter and lets go. When the second changes, the open cell moves to the stripe's
+//! list; [`Tally::fold`] empties those lists into the [`Pending`] of each shard of the store. The lock
+//! of the backlog is always taken before that of a stripe, and a request never takes it, so a sum over
+//! all places at one moment is possible without stopping requests together.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use tokio::time::Instant;
+
+use crate::shard::{Shard, Shards};
+use crate::time::Grid;
+use crate::visits::pending::{Chunk, Pending};
+use crate::visits::registers::Registers;
+use crate::visits::registry::{OTHER, Registry};
+use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
+use crate::visits::turns::{Receipt, Turns};
+use crate::visits::{Agent, Batch, Hit, Hits, Part, Remark, Requests, Skip, WriterId};
+use crate::{Counter, CounterName, Health, Ledger, Timestamp};
+
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) grid: Arc<Grid>,
+    pub(crate) turns: Turns,
+    /// After this long without an attempt to send what waits, nobody does.
+    patience: Duration,
+    registry: Registry,
+    stripes: Box<[Stripe]>,
+    /// The registers of the visitor buckets that are open, shared by the stripes.
+    open: Mutex<HashMap<(u32, Timestamp), Arc<Registers>>>,
+    backlog: Mutex<Backlog>,
+}
+
+#[derive(Debug)]
+struct Backlog {
+    /// By shard of the store.
+    waiting: Vec<Waiting>,
+    settled: Hits,
+    /// The shard of each counter, by number.
+    shards: Vec<Shard>,
+    /// The numbers of counters of which the store was given visitors.
+    visited: HashSet<u32, RandomState>,
+    /// Taken in turn with the stripes' lists, so that these keep their allocation.
+    spare: Vec<Closed>,
+}
+
+/// What is on its way to one shard of the store.
+#[derive(Debug)]
+struct Waiting {
+    pending: Pending,
+    /// Fold what has aged once this many wait.
+    high_water: usize,
+    /// Hits and cells in batches that are not acknowledged.
+    sent: u64,
+    sent_cells: usize,
+    acknowledged: Option<Instant>,
+    /// When the flusher last began to send, or could have begun.
+    attempted: Instant,
+    /// Memory for batches that might have to be sent again.
+    retained: usize,
+    failing: Option<(Instant, String)>,
+}
+
+impl Tally {
+    pub(crate) fn new(grid: Grid, counters: usize, shards: Shards, interval: Duration) -> Self {
+        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        let stripes = (2 * threads).next_power_of_two().min(32);
+        Self {
+            grid: Arc::new(grid),
+            turns: Turns::new(shards),
+            patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
+            registry: Registry::new(counters, WriterId::random(), shards),
+            stripes: (0..stripes).map(|_| Stripe::default()).collect(),
+            open: Mutex::default(),
+            backlog: Mutex::new(Backlog {
+                waiting: shards.iter().map(|_| Waiting::new()).collect(),
+                settled: Hits::default(),
+                shards: Vec::new(),
+                visited: HashSet::default(),
+                spare: Vec::new(),
+            }),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn counter(&self, name: &str) -> Counter {
+        self.registry.counter(name)
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.registry.find(name).is_some()
+    }
+
+    /// Adds hits of one instant, those of a request when there is an agent; `true` when it is time to
+    /// [`fold`](Self::fold).
+    #[inline]
+    pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
+        let mut local = self.stripe();
+        if local.latest.at != at {
+            local.latest = self.buckets(at);
+        }
+        local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
+        if let Some(agent) = agent {
+            local.requests.record(agent);
+        }
+        local.is_full()
+    }
+
+    #[cold]
+    fn buckets(&self, at: Timestamp) -> Latest {
+        Latest {
+            at,
+            start: self.grid.counts.base().bucket(at).start,
+            visitors: self.grid.visitors.base().bucket(at).start,
+        }
+    }
+
+    #[cold]
+    fn registers(&self, number: u32, bucket: Timestamp) -> Arc<Registers> {
+        Arc::clone(self.open().entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
+    }
+
+    /// For what was added to the counters of these hits before this call.
+    pub(crate) fn receipt(&self, hits: &[Hit]) -> Receipt {
+        let other = self.registry.other();
+        let counters = hits.iter().map(|hit| if self.owns(hit.counter) { hit.counter } else { other });
+        self.turns.receipt(counters.map(|counter| counter.shard))
+    }
+
+    pub(crate) fn unconfirmed(&self) {
+        self.stripe().requests.unconfirmed += 1;
+    }
+
+    pub(crate) fn skip(&self, skip: Skip) {
+        self.stripe().requests.skip(skip);
+    }
+
+    /// Empties the stripes into the backlog and keeps that small.
+    pub(crate) fn fold(&self, now: Timestamp) {
+        self.fold_into(&mut self.backlog(), now);
+    }
+
+    /// Takes what waits for a shard; its hits stay pending until acknowledged.
+    pub(crate) fn take(&self, shard: Shard, now: Timestamp) -> Vec<Chunk> {
+        let backlog = &mut *self.backlog();
+        self.fold_into(backlog, now);
+        let waiting = &mut backlog.waiting[shard.index()];
+        backlog.settled.expired += waiting.coarsen(now, &self.grid);
+        if waiting.pending.len() == 0 {
+            return Vec::new();
+        }
+        let chunks = waiting.pending.take(&self.registry.names(), &self.grid);
+        for Chunk { cells, sketches, .. } in &chunks {
+            waiting.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
+            waiting.sent_cells += cells.len() + sketches.len();
+        }
+        chunks
+    }
+
+    /// The store has the batch, but for what it refused; a replay was accounted for the first time.
+    pub(crate) fn acknowledge(&self, batch: &Batch, remarks: &[Remark], replay: bool) {
+        let number = |name: &CounterName| self.registry.find(name).map(|counter| counter.number);
+        let began = remarks.iter().filter_map(|remark| match remark {
+            Remark::Began { cell } => number(&batch.cells.get(*cell)?.counter),
+            Remark::Refused { .. } => None,
+        });
+        let backlog = &mut *self.backlog();
+        // Nearly all are new, and have no visitors that the store could have lost.
+        let forgotten: HashSet<_> = began.filter(|number| backlog.visited.remove(number)).collect();
+        if !forgotten.is_empty() {
+            self.forget_visitors(|number| forgotten.contains(&number));
+        }
+        backlog.visited.extend(batch.sketches.iter().filter_map(|cell| number(&cell.counter)));
+        let waiting = &mut backlog.waiting[batch.shard.index()];
+        waiting.acknowledged = Some(Instant::now());
+        if replay {
+            return;
+        }
+        let hits = batch.hits();
+        waiting.sent -= hits;
+        waiting.sent_cells -= batch.len();
+        backlog.settled.applied += hits;
+        for remark in remarks {
+            if let Remark::Refused { part: Part::Cell(index), reason } = *remark {
+                let count = batch.cells.get(index).map_or(0, |cell| cell.count);
+                backlog.settled.applied -= count;
+                *backlog.settled.dropped.of(reason) += count;
+            }
+        }
+    }
+
+    /// These hits were sent, or sent again, and will never be known to be in the store or not.
+    pub(crate) fn doubt(&self, shard: Shard, hits: u64, cells: usize, replay: bool) {
+        let backlog = &mut *self.backlog();
+        if replay {
+            backlog.settled.applied -= hits;
+        } else {
+            let waiting = &mut backlog.waiting[shard.index()];
+            waiting.sent -= hits;
+            waiting.sent_cells -= cells;
+        }
+        backlog.settled.dropped.in_doubt += hits;
+    }
+
+    /// The flusher begins to send what waits for a shard.
+    pub(crate) fn attempted(&self, shard: Shard) {
+        self.backlog().waiting[shard.index()].attempted = Instant::now();
+    }
+
+    pub(crate) fn retained(&self, shard: Shard, bytes: usize) {
+        self.backlog().waiting[shard.index()].retained = bytes;
+    }
+
+    /// The store lost what it had acknowledged: so many hits for good, and of visitors nobody knows how many,
+    /// so all that are still at hand are sent again.
+    pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
+        let backlog = &mut *self.backlog();
+        backlog.settled.lost_by_server += hits;
+        for ((number, _), registers) in &*self.open() {
+            if backlog.shard(*number, &self.registry) == shard {
+                registers.mark_all();
+            }
+        }
+    }
+
+    /// The store has nothing of this counter any more.
+    pub(crate) fn forget(&self, counter: &CounterName) {
+        if let Some(counter) = self.registry.find(counter) {
+            self.forget_visitors(|number| number == counter.number);
+        }
+    }
+
+    /// Lets visitors of these counters count when they come again.
+    fn forget_visitors(&self, which: impl Fn(u32) -> bool) {
+        let open = self.open();
+        let forgotten = open.iter().filter(|((number, _), _)| which(*number));
+        forgotten.for_each(|(_, registers)| registers.forget());
+    }
+
+    /// Notes how the last exchange with a shard went; answers since when those before had failed.
+    pub(crate) fn exchange(&self, shard: Shard, error: Option<String>) -> Option<Instant> {
+        let failing = &mut self.backlog().waiting[shard.index()].failing;
+        let before = failing.take().map(|(since, _)| since);
+        *failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
+        before
+    }
+
+    pub(crate) fn ledger(&self) -> Ledger {
+        let backlog = self.backlog();
+        let mut ledger = Ledger { requests: Requests::default(), hits: backlog.settled };
+        ledger.hits.pending = backlog.waiting.iter().map(Waiting::hits).sum();
+        for stripe in &self.stripes {
+            let local = stripe.lock();
+            ledger.requests += local.requests;
+            ledger.hits.recorded += local.recorded;
+            ledger.hits.overflow += local.overflow;
+            ledger.hits.pending += local.hits();
+        }
+        ledger
+    }
+
+    pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {
+        let shards = &self.backlog().waiting;
+        let (mut pending, mut pending_cells) = (0, 0);
+        for stripe in &self.stripes {
+            let local = stripe.lock();
+            pending += local.hits();
+            pending_cells += local.cells();
+        }
+        // What is in the stripes waits for whichever shard is served next.
+        let next = (pending > 0).then(|| shards.iter().map(|shard| shard.attempted).max()).flatten();
+        let waiting = shards.iter().filter(|shard| shard.hits() > 0).map(|shard| shard.attempted);
+        let stalled = waiting.chain(next).min().map(|since| since.elapsed());
+        let failing =
+            shards.iter().filter_map(|shard| shard.failing.as_ref()).min_by_key(|(since, _)| *since);
+        Health {
+            pending: pending + shards.iter().map(Waiting::hits).sum::<u64>(),
+            pending_cells: pending_cells
+                + shards.iter().map(|shard| shard.sent_cells + shard.pending.len()).sum::<usize>(),
+            connections,
+            retained_bytes: shards.iter().map(|shard| shard.retained).sum(),
+            since_acknowledged: shards
+                .iter()
+                .filter_map(|shard| shard.acknowledged)
+                .max()
+                .map(|at| at.elapsed()),
+            failing_for: failing.map(|(since, _)| since.elapsed()),
+            last_error: failing.map(|(_, error)| error.clone()),
+            stalled_for: stalled.filter(|stalled| *stalled > self.patience),
+            clock_skew,
+        }
+    }
+
+    fn fold_into(&self, backlog: &mut Backlog, now: Timestamp) {
+        let current = self.grid.visitors.base().bucket(now).start;
+        let mut spare = std::mem::take(&mut backlog.spare);
+        for stripe in &self.stripes {
+            stripe.lock().take(&mut spare, current);
+            for cell in spare.drain(..) {
+                let pending = backlog.pending(cell.counter, &self.registry);
+                pending.add(cell.counter, cell.start, cell.count, &self.grid);
+            }
+        }
+        backlog.spare = spare;
+        // Whoever wants registers that no slot has must come here, so what nobody else holds now,
+        // nobody raises any more.
+        self.open().retain(|(number, bucket), registers| {
+            let last = *bucket < current && Arc::get_mut(registers).is_some();
+            let pending = backlog.pending(*number, &self.registry);
+            registers.collect(|register| pending.raise(*number, *bucket, register, &self.grid));
+            !last
+        });
+        for shard in &mut backlog.waiting {
+            if shard.pending.len() > shard.high_water {
+                backlog.settled.expired += shard.coarsen(now, &self.grid);
+            }
+        }
+    }
+
+    /// A counter of another tally has no place here; its hits are not lost for that, but are those of `(other)`.
+    #[inline]
+    fn owns(&self, counter: Counter) -> bool {
+        counter.tally == self.registry.other().tally
+    }
+
+    #[inline]
+    fn number(&self, counter: Counter) -> u32 {
+        if self.owns(counter) { counter.number } else { OTHER }
+    }
+
+    #[inline]
+    fn stripe(&self) -> MutexGuard<'_, Local> {
+        // Every thread has a stack of its own, megabytes from the next: the address of a local tells
+        // threads apart without a thread-local variable. Fibonacci hashing spreads neighbours.
+        let here = 0_u8;
+        let stack = std::ptr::from_ref(&here).addr() >> 20;
+        let mixed = (stack as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let mask = self.stripes.len() as u64 - 1;
+        self.stripes[usize::try_from(mixed & mask).expect("masked")].lock()
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<(u32, Timestamp), Arc<Registers>>> {
+        self.open.lock().expect("nothing panics under this lock")
+    }
+
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl Backlog {
+    fn pending(&mut self, counter: u32, registry: &Registry) -> &mut Pending {
+        let shard = self.shard(counter, registry);
+        &mut self.waiting[shard.index()].pending
+    }
+
+    fn shard(&mut self, counter: u32, registry: &Registry) -> Shard {
+        let index = counter as usize;
+        if index >= self.shards.len() {
+            registry.shards(&mut self.shards);
+        }
+        self.shards[index]
+    }
+}
+
+impl Waiting {
+    fn new() -> Self {
+        Self {
+            pending: Pending::default(),
+            high_water: 0,
+            sent: 0,
+            sent_cells: 0,
+            acknowledged: None,
+            attempted: Instant::now(),
+            retained: 0,
+            failing: None,
+        }
+    }
+
+    fn hits(&self) -> u64 {
+        self.sent + self.pending.hits()
+    }
+
+    /// Folds what has aged; answers the hits that no precision wants any more.
+    fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
+        let expired = self.pending.coarsen(now, grid);
+        self.high_water = (2 * self.pending.len()).max(CLOSED);
+        expired
+    }
+}

@@ -1,0 +1,263 @@
+use std::fmt;
+
+use crate::{Timestamp, VisitorId};
+
+/// What a window counts by: names with values, such as an application, a device and a visitor.
+///
+/// The order in which they are said does not matter, and a name that is said again takes the new value.
+/// Values may come from a request: whatever they hold, different ones never share a counter, but for texts
+/// of more than [`MAX_BYTES`](Self::MAX_BYTES), which count together under `(other)`, so that nobody makes
+/// keys of any length. Names come from the code.
+///
+/// What names somebody, an address above all, must not stand in a key of a store: it goes in as
+/// [`visitor`](Self::visitor), by way of a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the store, such as
+/// one of a [`Secret`](crate::Secret). The ids of the [salts](crate::visitor::Salt) that instances share are made for
+/// sketches: their salt lies in the store.
+///
+/// ```
+/// use counter_core::visitor::VisitorKey;
+/// use counter_core::window::Dimensions;
+///
+/// let key = VisitorKey::new([7; 16]);
+/// let phone = Dimensions::new().text("app", "shop").visitor("address", key.visitor(&[b"192.0.2.1"]));
+/// let same = Dimensions::new().visitor("address", key.visitor(&[b"192.0.2.1"])).text("app", "shop");
+/// assert_eq!(phone, same);
+///
+/// let forged = Dimensions::new().text("app", "shop,device=tv");
+/// assert_ne!(forged, Dimensions::new().text("app", "shop").text("device", "tv"));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[must_use]
+pub struct Dimensions {
+    scope: Option<String>,
+    named: Vec<Dimension>,
+}
+
+/// Sorted by name, each name once.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Dimension {
+    name: &'static str,
+    value: Value,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Value {
+    /// As it stands in a key.
+    Text(String),
+    Visitor(VisitorId),
+}
+
+/// Where too long texts count. No text becomes this: parentheses are escaped.
+const OTHER: &str = "(other)";
+
+/// What the value of a visitor begins with. No text does: it is escaped.
+const VISITOR: char = '@';
+
+impl Dimensions {
+    /// The longest text that counts by itself, in bytes.
+    pub const MAX_BYTES: usize = 128;
+
+    /// None: there is one counter without any.
+    pub const fn new() -> Self {
+        Self { scope: None, named: Vec::new() }
+    }
+
+    /// In a scope, such as that of a limit: what is counted there shares nothing with what is counted in others
+    /// or in none, whatever the dimensions are called.
+    pub fn scope(mut self, scope: &str) -> Self {
+        self.scope = Some(bounded(scope));
+        self
+    }
+
+    /// With a text, which stands in the keys of the store as it is, but for special characters.
+    pub fn text(self, name: &'static str, value: &str) -> Self {
+        self.with(name, Value::Text(bounded(value)))
+    }
+
+    /// With a person or a thing that is told apart by a keyed hash alone. In the store its id is another one in
+    /// each window, and nobody who has not this one can link them.
+    pub fn visitor(self, name: &'static str, visitor: VisitorId) -> Self {
+        self.with(name, Value::Visitor(visitor))
+    }
+
+    fn with(mut self, name: &'static str, value: Value) -> Self {
+        match self.named.binary_search_by(|dimension| dimension.name.cmp(name)) {
+            Ok(place) => self.named[place].value = value,
+            Err(place) => self.named.insert(place, Dimension { name, value }),
+        }
+        self
+    }
+
+    /// All of them in one text, `(scope)app=shop,device=tv`, that no others have in this window.
+    pub(crate) fn key(&self, width: u32, start: Timestamp) -> String {
+        let mut key = String::new();
+        if let Some(scope) = &self.scope {
+            key.extend(["(", scope, ")"]);
+        }
+        for (place, dimension) in self.named.iter().enumerate() {
+            if place > 0 {
+                key.push(',');
+            }
+            dimension.write(&mut key, |visitor| visitor.in_window(width, start));
+        }
+        key
+    }
+
+    /// One alone, the same in every window: to be kept nowhere.
+    pub(crate) fn group(&self, name: &str) -> Option<String> {
+        let dimension = self.named.iter().find(|dimension| dimension.name == name)?;
+        let mut key = String::new();
+        dimension.write(&mut key, |visitor| *visitor);
+        Some(key)
+    }
+}
+
+impl Dimension {
+    fn write(&self, key: &mut String, id: impl Fn(&VisitorId) -> VisitorId) {
+        escape(self.name, key);
+        key.push('=');
+        match &self.value {
+            Value::Text(text) => key.push_str(text),
+            Value::Visitor(visitor) => {
+                let digits = u128::from_be_bytes(*id(visitor).as_bytes());
+                key.push_str(&format!("{VISITOR}{digits:032x}"));
+            }
+        }
+    }
+}
+
+fn bounded(text: &str) -> String {
+    if text.len() > Dimensions::MAX_BYTES { OTHER.to_owned() } else { escaped(text) }
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    escape(text, &mut escaped);
+    escaped
+}
+
+/// Leaves letters and digits of ASCII and a few signs, and writes all other bytes as `%` and two digits.
+fn escape(text: &str, to: &mut String) {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            to.push(char::from(byte));
+        } else {
+            to.extend(['%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+// A visitor belongs in no log.
+impl fmt::Debug for Dimensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |dimension: &Dimension| match &dimension.value {
+            Value::Visitor(_) => (dimension.name, "..".to_owned()),
+            Value::Text(text) => (dimension.name, text.clone()),
+        };
+        f.debug_map().entries(self.named.iter().map(shown)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::visitor::VisitorKey;
+
+    const NAMES: [&str; 4] = ["app", "a", "a=b", "device"];
+
+    /// Texts of few characters, so that different dimensions come close to one another.
+    fn dimensions() -> impl Strategy<Value = Vec<(usize, String)>> {
+        proptest::collection::vec((0..NAMES.len(), "[a=,%@(){}:é0-9]{0,6}"), 0..4)
+    }
+
+    fn of(said: &[(usize, String)]) -> Dimensions {
+        said.iter().fold(Dimensions::new(), |all, (name, value)| all.text(NAMES[*name], value))
+    }
+
+    /// What was said, the last value of each name.
+    fn meant(said: &[(usize, String)]) -> std::collections::BTreeMap<usize, String> {
+        said.iter().cloned().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_the_same_exactly_when_the_dimensions_are(one in dimensions(), other in dimensions()) {
+            prop_assert_eq!(of(&one).key(60, Timestamp::MIN) == of(&other).key(60, Timestamp::MIN), meant(&one) == meant(&other));
+        }
+
+        #[test]
+        fn a_scope_shares_its_counters_with_no_other_and_no_names(
+            scopes in proptest::collection::vec("[a=,%@(){}:é0-9]{0,6}", 2),
+            one in dimensions(),
+            other in dimensions(),
+        ) {
+            let key = |said: &[_], scope: Option<&String>| {
+                let dimensions = of(said);
+                let scoped = scope.map_or(dimensions.clone(), |scope| dimensions.scope(scope));
+                scoped.key(60, Timestamp::MIN)
+            };
+            let same = scopes[0] == scopes[1] && meant(&one) == meant(&other);
+            prop_assert_eq!(key(&one, Some(&scopes[0])) == key(&other, Some(&scopes[1])), same);
+            prop_assert_ne!(key(&one, Some(&scopes[0])), key(&other, None));
+        }
+
+        #[test]
+        fn a_text_of_any_kind_stands_in_the_key_so_that_it_can_be_read_back(text in ".{0,32}") {
+            let key = Dimensions::new().text("a", &text).key(60, Timestamp::MIN);
+            let value = key.strip_prefix("a=").expect("the name");
+            let plain = value.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}:,=@()".contains(&byte));
+            prop_assert!(plain, "{}", value);
+            let mut pieces = value.split('%');
+            let mut bytes = pieces.next().expect("the beginning").as_bytes().to_vec();
+            for piece in pieces {
+                bytes.push(u8::from_str_radix(&piece[..2], 16).expect("digits"));
+                bytes.extend_from_slice(&piece.as_bytes()[2..]);
+            }
+            prop_assert_eq!(String::from_utf8(bytes).expect("as it was"), text);
+        }
+    }
+
+    #[test]
+    fn no_text_is_a_visitor_and_none_is_other() {
+        let visitor = VisitorKey::new([1; 16]).visitor(&[b"192.0.2.1"]);
+        let hashed = Dimensions::new().visitor("a", visitor).key(60, Timestamp::MIN);
+        let value = hashed.strip_prefix("a=").expect("the name");
+        assert_ne!(Dimensions::new().text("a", value).key(60, Timestamp::MIN), hashed);
+        let long = |letter: &str| {
+            Dimensions::new().text("a", &letter.repeat(Dimensions::MAX_BYTES + 1)).key(60, Timestamp::MIN)
+        };
+        assert_eq!(long("x"), long("y"));
+        assert_eq!(long("x"), "a=(other)");
+        assert_ne!(Dimensions::new().text("a", "(other)").key(60, Timestamp::MIN), long("x"));
+        assert!(
+            Dimensions::new().text("a", &"{".repeat(Dimensions::MAX_BYTES)).key(60, Timestamp::MIN).len()
+                == 2 + 3 * 128
+        );
+    }
+
+    #[test]
+    fn the_same_visitor_is_another_in_every_window_and_of_one_group_in_all() {
+        let ann = VisitorKey::new([1; 16]).visitor(&[b"ann"]);
+        let dimensions = Dimensions::new().visitor("a", ann);
+        let keys = [(60, 0), (60, 60), (3600, 0)].map(|(width, start)| {
+            assert_eq!(
+                dimensions.group("a"),
+                Some(format!("a=@{:032x}", u128::from_be_bytes(*ann.as_bytes())))
+            );
+            dimensions.key(width, Timestamp::from_unix(start))
+        });
+        assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2], "{keys:?}");
+        assert_eq!(dimensions.key(60, Timestamp::MIN), keys[0]);
+    }
+
+    #[test]
+    fn a_visitor_is_in_no_log() {
+        let visitor = VisitorKey::new([1; 16]).visitor(&[b"192.0.2.1"]);
+        let shown = format!("{:?}", Dimensions::new().text("app", "shop").visitor("a", visitor));
+        assert_eq!(shown, r#"{"a": "..", "app": "shop"}"#);
+    }
+}

@@ -1,0 +1,75 @@
+use std::collections::HashMap;
+
+use crate::Error;
+use crate::window::{Addition, WindowKey};
+
+/// Several additions as few: one for each key, and which of them each belongs to.
+#[derive(Debug)]
+pub(super) struct Fold {
+    /// In the order in which their keys came first.
+    pub(super) additions: Vec<Addition>,
+    /// For each that was folded: the place of its addition, and what had been folded into that with it.
+    places: Vec<(usize, u64)>,
+}
+
+impl Fold {
+    pub(super) fn of(all: impl IntoIterator<Item = Addition>) -> Self {
+        let mut known: HashMap<WindowKey, usize> = HashMap::new();
+        let mut fold = Self { additions: Vec::new(), places: Vec::new() };
+        for Addition { key, amount } in all {
+            let place = *known.entry(key).or_insert_with_key(|key| {
+                fold.additions.push(Addition { key: key.clone(), amount: 0 });
+                fold.additions.len() - 1
+            });
+            let sum = &mut fold.additions[place].amount;
+            *sum = sum.saturating_add(amount);
+            fold.places.push((place, *sum));
+        }
+        fold
+    }
+
+    /// For each that was folded what it would have been answered, had they all come one after the other.
+    pub(super) fn unfold(&self, answers: &[Result<u64, Error>]) -> Vec<Result<u64, Error>> {
+        let answer = |(place, sum): &(usize, u64)| match answers.get(*place) {
+            Some(Ok(count)) => Ok(count.saturating_sub(self.additions[*place].amount).saturating_add(*sum)),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(Error::new(crate::ErrorKind::Unconfirmed).caused_by("the store answered too little")),
+        };
+        self.places.iter().map(answer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::window::WindowStore;
+    use crate::{MemoryStore, Timestamp};
+
+    fn addition(counter: u8, amount: u64) -> Addition {
+        let (start, expiry) = (Timestamp::MIN, Timestamp::MAX);
+        let (counter, open) = (format!("a={counter}").into(), start..expiry);
+        Addition { key: WindowKey { counter, group: None, width: 60, start, expiry, open }, amount }
+    }
+
+    proptest! {
+        #[test]
+        fn folded_additions_are_answered_as_one_by_one(
+            rounds in proptest::collection::vec(proptest::collection::vec((0..4_u8, 1..100_u64), 0..20), 1..5),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            let (one, other) = (MemoryStore::new(), MemoryStore::new());
+            for round in rounds {
+                let all = || round.iter().map(|(counter, amount)| addition(*counter, *amount));
+                let fold = Fold::of(all());
+                let folded = fold.unfold(&runtime.block_on(one.add(&fold.additions)));
+                let all: Vec<_> = all().collect();
+                let single = runtime.block_on(other.add(&all));
+                let counts = |answers: Vec<Result<u64, Error>>| -> Vec<_> { answers.into_iter().map(Result::ok).collect() };
+                prop_assert!(fold.additions.len() <= 4);
+                prop_assert_eq!(counts(folded), counts(single));
+            }
+        }
+    }
+}

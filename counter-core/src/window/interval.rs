@@ -1,0 +1,158 @@
+use std::fmt;
+use std::num::NonZeroU32;
+use std::ops::Range;
+
+use crate::{Precision, Timestamp};
+
+/// How time is divided for counters that begin again: a width in whole seconds, and an offset.
+///
+/// The window of an instant begins at `floor((t − offset) / width) × width + offset` and ends a width later,
+/// for everybody at the same time. The offset is less than the width: the seconds from midnight UTC to the
+/// beginning of a day of the site, for instance.
+///
+/// ```
+/// use counter_core::window::Window;
+/// use counter_core::{Precision, Timestamp};
+///
+/// let noon = Timestamp::from_unix(1_585_908_000);
+/// assert_eq!(Window::HOUR.span(noon), noon..noon.plus(3600));
+///
+/// // Days that begin at 22:00 UTC, which is midnight two hours east of it.
+/// let day = Window::DAY.beginning_at(22 * 3600)?;
+/// assert_eq!(day.span(noon).start.as_unix(), 1_585_864_800);
+/// assert_eq!(day, Precision::try_from(86_400).unwrap().utc_offset(2 * 3600).into());
+/// # Ok::<(), counter_core::window::WindowError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window(Precision);
+
+/// Why something is no window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WindowError {
+    /// The width is 0.
+    Width,
+    /// The offset is not less than the width.
+    Offset {
+        /// The offset, in seconds.
+        offset: u32,
+        /// The width, in seconds.
+        width: u32,
+    },
+}
+
+impl Window {
+    /// Windows of 60 s, which begin with the minutes of UTC.
+    pub const MINUTE: Self = Self::new(NonZeroU32::new(60).expect("not 0"));
+    /// Windows of 3,600 s, which begin with the hours of UTC.
+    pub const HOUR: Self = Self::new(NonZeroU32::new(3600).expect("not 0"));
+    /// Windows of 86,400 s, which begin at midnight UTC.
+    pub const DAY: Self = Self::new(NonZeroU32::new(86_400).expect("not 0"));
+
+    /// Windows of so many seconds, which begin at its multiples.
+    #[must_use]
+    pub const fn new(width: NonZeroU32) -> Self {
+        Self(Precision::new(width))
+    }
+
+    /// Windows of the same width that begin so many seconds later.
+    ///
+    /// # Errors
+    /// When the offset is not less than the width.
+    pub fn beginning_at(self, offset: u32) -> Result<Self, WindowError> {
+        let width = self.as_seconds();
+        if offset < width {
+            Ok(Self(self.0.beginning_at(Timestamp::from_unix(offset.into()))))
+        } else {
+            Err(WindowError::Offset { offset, width })
+        }
+    }
+
+    /// The width in seconds.
+    #[must_use]
+    pub const fn as_seconds(self) -> u32 {
+        self.0.as_seconds()
+    }
+
+    /// The offset in seconds, less than the width.
+    #[must_use]
+    pub const fn offset(self) -> u32 {
+        self.0.offset()
+    }
+
+    /// The window of an instant: from its first second to the first one after it.
+    ///
+    /// A window that would begin before [`Timestamp::MIN`] or end after [`Timestamp::MAX`] does so there.
+    #[must_use]
+    pub const fn span(self, at: Timestamp) -> Range<Timestamp> {
+        let bucket = self.0.bucket(at);
+        bucket.start..bucket.end()
+    }
+}
+
+impl From<Precision> for Window {
+    /// Windows that are the buckets of a precision.
+    fn from(precision: Precision) -> Self {
+        Self(precision)
+    }
+}
+
+impl TryFrom<u32> for Window {
+    type Error = WindowError;
+
+    fn try_from(seconds: u32) -> Result<Self, WindowError> {
+        NonZeroU32::new(seconds).map(Self::new).ok_or(WindowError::Width)
+    }
+}
+
+impl fmt::Display for WindowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Width => f.write_str("a window of no seconds is none"),
+            Self::Offset { offset, width } => {
+                write!(f, "a window of {width} s cannot begin {offset} s later: that is a window or more")
+            }
+        }
+    }
+}
+
+impl std::error::Error for WindowError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_instant_lies_in_one_window_that_begins_at_the_offset_and_follows_the_one_before(
+            width in 1..100_000_u32,
+            offset in 0..100_000_u32,
+            at in 200_000..4_000_000_000_u64,
+        ) {
+            let offset = offset % width;
+            let window = Window::try_from(width).expect("not 0").beginning_at(offset).expect("less");
+            let Range { start, end } = window.span(Timestamp::from_unix(at));
+            prop_assert!(start.as_unix() <= at && at < end.as_unix());
+            prop_assert_eq!(end.as_unix() - start.as_unix(), u64::from(width));
+            prop_assert_eq!((start.as_unix() - u64::from(offset)) % u64::from(width), 0);
+            prop_assert_eq!(window.span(end.minus(1)), start..end);
+            prop_assert_eq!(window.span(start.minus(1)).end, start);
+        }
+    }
+
+    #[test]
+    fn the_first_and_the_last_window_end_where_time_does() {
+        let window = Window::MINUTE.beginning_at(59).expect("less");
+        assert_eq!(window.span(Timestamp::MIN), Timestamp::MIN..Timestamp::from_unix(59));
+        assert_eq!(window.span(Timestamp::MAX).end, Timestamp::MAX);
+    }
+
+    #[test]
+    fn what_is_no_window_is_refused() {
+        assert_eq!(Window::try_from(0), Err(WindowError::Width));
+        let error = Window::MINUTE.beginning_at(60).expect_err("a whole window");
+        assert_eq!(error, WindowError::Offset { offset: 60, width: 60 });
+    }
+}

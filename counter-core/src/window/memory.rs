@@ -1,0 +1,119 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::future::BoxFuture;
+use crate::window::{Addition, WindowKey, WindowStore};
+use crate::{Error, ErrorKind, Timestamp, VisitorId};
+
+/// Windows in the process.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryWindows(Mutex<Windows>);
+
+/// The windows that have not expired, and for up to a second those that have.
+#[derive(Debug, Default)]
+struct Windows {
+    counted: HashMap<(Arc<str>, u32, Timestamp), Counted>,
+    cleaned: Timestamp,
+}
+
+#[derive(Debug)]
+struct Counted {
+    count: u64,
+    expiry: Timestamp,
+    tokens: HashSet<VisitorId>,
+}
+
+impl MemoryWindows {
+    fn windows(&self) -> MutexGuard<'_, Windows> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl WindowStore for MemoryWindows {
+    fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        Box::pin(async move {
+            let windows = &mut *self.windows();
+            let now = Timestamp::now();
+            additions.iter().map(|addition| windows.add(addition, now)).collect()
+        })
+    }
+
+    fn add_once<'a>(
+        &'a self,
+        key: &'a WindowKey,
+        token: VisitorId,
+    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(async move {
+            let windows = &mut *self.windows();
+            let now = Timestamp::now();
+            key.check(now)?;
+            let count = windows.count(key, now);
+            if windows.counted.get(&name(key)).is_some_and(|counted| counted.tokens.contains(&token)) {
+                return Ok((false, count));
+            }
+            let count = windows.add(&Addition { key: key.clone(), amount: 1 }, now)?;
+            if let Some(counted) = windows.counted.get_mut(&name(key)) {
+                counted.tokens.insert(token);
+            }
+            Ok((true, count))
+        })
+    }
+
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(async move {
+            let windows = &mut *self.windows();
+            let now = Timestamp::now();
+            addition.key.check(now)?;
+            let count = windows.count(&addition.key, now);
+            if count.checked_add(addition.amount).is_none_or(|sum| sum > limit) {
+                return Ok((false, count));
+            }
+            Ok((true, windows.add(addition, now)?))
+        })
+    }
+
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move {
+            let windows = &mut *self.windows();
+            let now = Timestamp::now();
+            Ok(keys.iter().map(|key| windows.count(key, now)).collect())
+        })
+    }
+}
+
+impl Windows {
+    fn add(&mut self, addition: &Addition, now: Timestamp) -> Result<u64, Error> {
+        self.clean(now);
+        let Addition { key, amount } = addition;
+        key.check(now)?;
+        let counted = self.counted.entry(name(key)).or_insert_with(|| Counted {
+            count: 0,
+            expiry: key.expiry,
+            tokens: HashSet::new(),
+        });
+        let sum = counted.count.checked_add(*amount).filter(|sum| i64::try_from(*sum).is_ok());
+        counted.count = sum.ok_or_else(|| Error::new(ErrorKind::Refused).caused_by("the count overflows"))?;
+        Ok(counted.count)
+    }
+
+    fn count(&mut self, key: &WindowKey, now: Timestamp) -> u64 {
+        self.clean(now);
+        self.counted.get(&name(key)).map_or(0, |counted| counted.count)
+    }
+
+    /// Looks at all of them, once a second.
+    fn clean(&mut self, now: Timestamp) {
+        if now != self.cleaned {
+            self.cleaned = now;
+            self.counted.retain(|_, counted| counted.expiry > now);
+        }
+    }
+}
+
+fn name(key: &WindowKey) -> (Arc<str>, u32, Timestamp) {
+    (Arc::clone(&key.counter), key.width, key.start)
+}

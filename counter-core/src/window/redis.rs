@@ -1,0 +1,218 @@
+//! Counters of windows: each a key of its own, which says by itself when it goes.
+
+mod without_scripts;
+
+use std::sync::Arc;
+
+use fred::bytes::Bytes;
+use fred::error::{Error as FredError, ErrorKind as FredKind};
+use fred::types::Value;
+use futures_util::future::{join_all, try_join_all};
+
+use crate::future::BoxFuture;
+use crate::redis::{
+    Call, Client, Group, Prefix, Script, explain, in_order, it_may_pass, nothing_was_done, retried,
+};
+use crate::window::{Addition, WindowKey, WindowStore};
+use crate::{Error, ErrorKind, Timestamp, VisitorId};
+
+/// Counters that one call adds to, or reads: 1 to 3 ms of the server's time.
+const KEYS: usize = 1000;
+
+/// The windows of one namespace.
+#[derive(Debug)]
+pub(crate) struct RedisWindows {
+    client: Arc<Client>,
+    add: Script,
+    within: Script,
+    once: Script,
+}
+
+impl RedisWindows {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self {
+            client,
+            add: Script::new(include_str!("redis/add.lua")),
+            within: Script::new(include_str!("redis/within.lua")),
+            once: Script::new(include_str!("redis/once.lua")),
+        }
+    }
+
+    /// The beginning of the keys of the shard that has this window.
+    fn prefix(&self, key: &WindowKey) -> &Prefix {
+        self.client.prefix_of(key.place())
+    }
+}
+
+impl WindowStore for RedisWindows {
+    fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        Box::pin(async move {
+            let groups = self.client.by_shard(additions, |addition| addition.key.place());
+            let asked = groups.iter().map(|group| add_to(self, group));
+            in_order(&groups, join_all(asked).await)
+        })
+    }
+
+    fn add_once<'a>(
+        &'a self,
+        key: &'a WindowKey,
+        token: VisitorId,
+    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(
+            // A token counts once however often it comes: so this may be tried again whatever happened.
+            retried(it_may_pass, move || add_once(self, key, token)),
+        )
+    }
+
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(retried(nothing_was_done, move || add_within(self, addition, limit)))
+    }
+
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move {
+            let groups = self.client.by_shard(keys, |key| key.place());
+            let asked = groups.iter().map(|group| counts_of(self, group));
+            Ok(in_order(&groups, try_join_all(asked).await?))
+        })
+    }
+
+    fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
+        Box::pin(async move {
+            let ask = || self.client.call::<Vec<String>>("TIME", &self.prefix(key).scratch, Vec::new());
+            seconds(&retried(it_may_pass, ask).await?)
+        })
+    }
+}
+
+/// The whole seconds of an answer to `TIME`.
+fn seconds(time: &[String]) -> Result<Timestamp, Error> {
+    let seconds = time.first().and_then(|seconds| seconds.parse().ok());
+    seconds.map(Timestamp::from_unix).ok_or_else(|| refused("the server does not tell the time".to_owned()))
+}
+
+async fn add_to(store: &RedisWindows, group: &Group<&Addition>) -> Vec<Result<u64, Error>> {
+    let prefix = store.client.prefix(group.shard);
+    let mut answers = Vec::with_capacity(group.items.len());
+    for some in group.items.chunks(KEYS) {
+        match retried(nothing_was_done, || add_some(store, prefix, some)).await {
+            Ok(some) => answers.extend(some),
+            Err(error) => answers.extend(some.iter().map(|_| Err(error.clone()))),
+        }
+    }
+    answers
+}
+
+async fn add_some(
+    store: &RedisWindows,
+    prefix: &Prefix,
+    some: &[&Addition],
+) -> Result<Vec<Result<u64, Error>>, Error> {
+    let by_script = async {
+        let mut call = Call::new([&prefix.scratch]);
+        for addition in some {
+            call.key(&count_key(prefix, &addition.key));
+            call.number(addition.amount);
+            instants(&mut call, &addition.key);
+        }
+        let answers: Vec<Value> = store.client.run(&store.add, call).await?;
+        Ok(answers.iter().map(count).collect())
+    };
+    store.client.scripted(by_script, without_scripts::add(&store.client, prefix, some)).await
+}
+
+async fn add_within(store: &RedisWindows, addition: &Addition, limit: u64) -> Result<(bool, u64), Error> {
+    let prefix = store.prefix(&addition.key);
+    let counter = &count_key(prefix, &addition.key);
+    let by_script = async {
+        let mut call = Call::new([&prefix.scratch, counter]);
+        call.number(addition.amount);
+        instants(&mut call, &addition.key);
+        call.number(limit);
+        decided(store.client.run(&store.within, call).await?)
+    };
+    let without_scripts = without_scripts::add_within(&store.client, counter, addition, limit);
+    store.client.scripted(by_script, without_scripts).await
+}
+
+async fn add_once(store: &RedisWindows, key: &WindowKey, token: VisitorId) -> Result<(bool, u64), Error> {
+    let prefix = store.prefix(key);
+    let (counter, tokens) = (&count_key(prefix, key), &tokens_key(prefix, key));
+    let token = Bytes::copy_from_slice(token.as_bytes());
+    let by_script = async {
+        let mut call = Call::new([&prefix.scratch, counter, tokens]);
+        call.push(&token);
+        instants(&mut call, key);
+        decided(store.client.run(&store.once, call).await?)
+    };
+    let without_scripts = without_scripts::add_once(&store.client, counter, tokens, key, token.clone());
+    store.client.scripted(by_script, without_scripts).await
+}
+
+async fn counts_of(store: &RedisWindows, group: &Group<&WindowKey>) -> Result<Vec<u64>, Error> {
+    let prefix = store.client.prefix(group.shard);
+    let mut counts = Vec::with_capacity(group.items.len());
+    for some in group.items.chunks(KEYS) {
+        let names: Vec<_> = some.iter().map(|key| count_key(prefix, key)).collect();
+        let read = || {
+            let words = names.iter().map(Value::from).collect();
+            store.client.call::<Vec<Option<String>>>("MGET", &names[0], words)
+        };
+        let texts = retried(it_may_pass, read).await?;
+        for (text, name) in texts.into_iter().zip(&names) {
+            let count = text.map_or(Ok(0), |text| text.parse());
+            counts.push(count.map_err(|_| Error::new(ErrorKind::Malformed { key: name.clone() }))?);
+        }
+    }
+    Ok(counts)
+}
+
+/// String: the count of one window.
+fn count_key(prefix: &Prefix, key: &WindowKey) -> String {
+    let WindowKey { counter, width, start, .. } = key;
+    format!("{prefix}window:{width}:{counter}:{start}")
+}
+
+/// Set: the tokens that were counted in one window.
+fn tokens_key(prefix: &Prefix, key: &WindowKey) -> String {
+    format!("{}:tokens", count_key(prefix, key))
+}
+
+/// When a key expires, and where the server's clock has to be.
+fn instants(call: &mut Call, key: &WindowKey) {
+    call.number(key.expiry);
+    call.number(key.open.start);
+    call.number(key.open.end);
+}
+
+/// Whether it was added, and the count; or what the server's clock says, when that closed the window.
+fn decided((answer, number): (u64, u64)) -> Result<(bool, u64), Error> {
+    match answer {
+        0 | 1 => Ok((answer == 1, number)),
+        _ => Err(closed(Timestamp::from_unix(number))),
+    }
+}
+
+/// A count, or why there is none.
+fn count(answer: &Value) -> Result<u64, Error> {
+    if let Some(count) = answer.as_u64() {
+        return Ok(count);
+    }
+    let words = answer.as_string().unwrap_or_default();
+    match words.strip_prefix("CLOSED ").and_then(|now| now.parse().ok()) {
+        Some(now) => Err(closed(Timestamp::from_unix(now))),
+        None => Err(refused(words)),
+    }
+}
+
+fn closed(now: Timestamp) -> Error {
+    Error::new(ErrorKind::WindowClosed { now })
+}
+
+/// What a server says to one command of several: that it did nothing.
+fn refused(words: String) -> Error {
+    explain(FredError::new(FredKind::Unknown, words)).of_kind(ErrorKind::Refused)
+}

@@ -1,0 +1,182 @@
+//! The same by transactions, for servers that refuse scripts.
+//!
+//! A key is made by `SET … NX EXAT` and counted by `INCRBY`, in one MULTI: nobody sees one without the
+//! other, and the expiry is set once. What depends on what is there watches it. The server is asked for the
+//! time before: a window that ends in between is counted in a moment longer.
+
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::{count_key, refused, seconds};
+use crate::redis::{Client, Command, Connection, Prefix, Queue, Transaction, unavailable};
+use crate::window::{Addition, WindowKey};
+use crate::{Error, ErrorKind, Timestamp};
+
+/// How often somebody else may change what is watched, before that is said.
+const ATTEMPTS: usize = 100;
+
+/// The commands of one counter.
+const COMMANDS: usize = 3;
+
+pub(super) async fn add(
+    client: &Client,
+    prefix: &Prefix,
+    some: &[&Addition],
+) -> Result<Vec<Result<u64, Error>>, Error> {
+    let names: Vec<_> = some.iter().map(|addition| count_key(prefix, &addition.key)).collect();
+    let server = client.server(&names[0]).await?;
+    let executed = async {
+        let transaction = server.begin_in(Queue::Calls).await?;
+        let now = time(&transaction).await?;
+        let open = some.iter().zip(&names).filter(|(addition, _)| addition.key.check(now).is_ok());
+        let commands: Vec<_> =
+            open.flat_map(|(addition, name)| counting(name, addition.amount, addition.key.expiry)).collect();
+        if commands.is_empty() {
+            transaction.abandon().await?;
+            return Ok((now, Some(Vec::new())));
+        }
+        Ok((now, transaction.execute_for_integers(commands).await?))
+    };
+    let (now, answers) = client.learn(executed.await)?;
+    let answers = answers.ok_or_else(|| unavailable("a transaction that watches nothing was given up"))?;
+    let mut answers = answers.chunks(COMMANDS);
+    let mut counts = Vec::with_capacity(some.len());
+    for (addition, name) in some.iter().zip(&names) {
+        if let Err(closed) = addition.key.check(now) {
+            counts.push(Err(closed));
+            continue;
+        }
+        let answers = answers.next().unwrap_or_default();
+        unless_it_expires(&server, name, addition.key.expiry, answers).await;
+        counts.push(count(answers));
+    }
+    Ok(counts)
+}
+
+pub(super) async fn add_within(
+    client: &Client,
+    counter: &str,
+    addition: &Addition,
+    limit: u64,
+) -> Result<(bool, u64), Error> {
+    let server = client.server(counter).await?;
+    for _ in 0..ATTEMPTS {
+        let attempt = async {
+            let transaction = server.watch_in(Queue::Calls, counter).await?;
+            if let Err(closed) = addition.key.check(time(&transaction).await?) {
+                transaction.abandon().await?;
+                return Err(closed);
+            }
+            let count = read(&transaction, counter).await?;
+            if count.saturating_add(addition.amount) > limit {
+                transaction.abandon().await?;
+                return Ok(Err(count));
+            }
+            let commands = counting(counter, addition.amount, addition.key.expiry).into();
+            transaction.execute_for_integers(commands).await.map(Ok)
+        };
+        match client.learn(attempt.await)? {
+            Err(count) => return Ok((false, count)),
+            Ok(Some(answers)) => {
+                unless_it_expires(&server, counter, addition.key.expiry, &answers).await;
+                return Ok((true, self::count(&answers)?));
+            }
+            // Somebody else counted meanwhile.
+            Ok(None) => {}
+        }
+    }
+    Err(contended())
+}
+
+pub(super) async fn add_once(
+    client: &Client,
+    counter: &str,
+    tokens: &str,
+    key: &WindowKey,
+    token: Bytes,
+) -> Result<(bool, u64), Error> {
+    let server = client.server(counter).await?;
+    for _ in 0..ATTEMPTS {
+        let attempt = async {
+            let transaction = server.watch_in(Queue::Calls, tokens).await?;
+            if let Err(closed) = key.check(time(&transaction).await?) {
+                transaction.abandon().await?;
+                return Err(closed);
+            }
+            let asked = vec![tokens.into(), token.clone().into()];
+            let known: u64 = transaction.call("SISMEMBER", asked.clone()).await?;
+            let count = read(&transaction, counter).await?;
+            if known == 1 {
+                transaction.abandon().await?;
+                return Ok(Err(count));
+            }
+            let is_made: u64 = transaction.call("SCARD", vec![tokens.into()]).await?;
+            let mut commands = Vec::from(counting(counter, 1, key.expiry));
+            commands.push(("SADD", asked));
+            // Set once, as that of the count: another instance may keep its windows for less.
+            if is_made == 0 {
+                commands.push(("EXPIREAT", vec![tokens.into(), key.expiry.to_string().into()]));
+            }
+            transaction.execute_for_integers(commands).await.map(Ok)
+        };
+        match client.learn(attempt.await)? {
+            Err(count) => return Ok((false, count)),
+            Ok(Some(answers)) => {
+                unless_it_expires(&server, counter, key.expiry, &answers).await;
+                return Ok((true, count(&answers)?));
+            }
+            Ok(None) => {}
+        }
+    }
+    Err(contended())
+}
+
+/// Makes the key where it is not there, counts, and asks whether it expires.
+fn counting(name: &str, amount: u64, expiry: Timestamp) -> [Command; COMMANDS] {
+    let (amount, expiry) = (amount.to_string(), expiry.to_string());
+    let words = |words: &[&str]| words.iter().copied().map(Value::from).collect();
+    [
+        ("SET", words(&[name, "0", "NX", "EXAT", &expiry])),
+        ("INCRBY", words(&[name, &amount])),
+        ("TTL", words(&[name])),
+    ]
+}
+
+/// What `INCRBY` answered.
+fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
+    match answers.get(1) {
+        Some(Ok(Some(count))) => {
+            u64::try_from(*count).map_err(|_| refused("the count is negative".to_owned()))
+        }
+        Some(Err(words)) => Err(refused(words.clone())),
+        _ => Err(unavailable("no answer to INCRBY")),
+    }
+}
+
+/// Of a window that is over for the server's clock, `SET` makes a key that is gone before `INCRBY`, and what
+/// that makes would stay for ever. A key that was not counted is not ours, and stays as it is.
+async fn unless_it_expires(
+    server: &Connection,
+    name: &str,
+    expiry: Timestamp,
+    answers: &[Result<Option<i64>, String>],
+) {
+    if let [_, Ok(Some(_)), Ok(Some(-1)), ..] = answers {
+        let words = vec![name.into(), expiry.to_string().into()];
+        drop(server.call::<Value>("EXPIREAT", name, words).await);
+    }
+}
+
+async fn time(transaction: &Transaction<'_>) -> Result<Timestamp, Error> {
+    seconds(&transaction.call::<Vec<String>>("TIME", Vec::new()).await?)
+}
+
+async fn read(transaction: &Transaction<'_>, counter: &str) -> Result<u64, Error> {
+    let text: Option<String> = transaction.call("GET", vec![counter.into()]).await?;
+    let malformed = |_| Error::new(ErrorKind::Malformed { key: counter.to_owned() });
+    text.map_or(Ok(0), |text| text.parse().map_err(malformed))
+}
+
+fn contended() -> Error {
+    Error::new(ErrorKind::Refused).caused_by("others changed the counter at every attempt")
+}
