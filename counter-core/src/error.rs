@@ -96,6 +96,7 @@ impl Error {
     }
 
     /// The same trouble seen as another kind.
+    #[cfg(feature = "window")]
     pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
         Self { kind, ..self }
     }

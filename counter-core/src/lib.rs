@@ -85,17 +85,25 @@ mod future;
 mod later;
 mod backoff;
 mod name;
+mod writer;
 pub mod time;
 pub mod visitor;
 pub mod sketch;
 mod shard;
 mod error;
+#[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 mod operations;
 #[cfg(feature = "redis")]
+#[cfg_attr(
+    not(all(feature = "entity", feature = "unique", feature = "window")),
+    allow(dead_code, unused_imports, reason = "each family needs another part of it")
+)]
 mod redis;
 
 pub mod visits;
+#[cfg(feature = "unique")]
 pub mod unique;
+#[cfg(feature = "window")]
 pub mod window;
 #[cfg(feature = "entity")]
 pub mod entity;
@@ -103,7 +111,6 @@ pub mod entity;
 pub mod forecast;
 
 pub mod stores;
-#[cfg(any(feature = "entity", feature = "redis"))]
 pub mod guide;
 
 pub use error::{Error, ErrorKind};
@@ -114,13 +121,12 @@ pub use stores::RedisStore;
 #[doc(inline)]
 pub use stores::{AnyStore, MemoryStore};
 #[doc(inline)]
-pub use time::{Precision, Precisions, Timestamp};
+pub use time::{Precision, Precisions, Sample, Timestamp};
 #[doc(inline)]
 pub use visitor::{Secret, VisitorId};
 #[doc(inline)]
 pub use visits::{
-    BuildError, Builder, Cleaner, Counter, Counters, Flusher, Health, Ledger, Recorder, Sample, Series,
-    Stats, Store,
+    BuildError, Builder, Cleaner, Counter, Counters, Flusher, Health, Ledger, Recorder, Series, Stats, Store,
 };
 
 #[cfg(feature = "redis")]

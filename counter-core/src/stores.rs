@@ -14,3 +14,4 @@ pub use crate::future::BoxFuture;
 #[cfg(feature = "redis")]
 pub use crate::redis::{Namespace, NamespaceError, RedisServer};
 pub use crate::shard::{Shard, Shards, ShardsError};
+pub use crate::writer::WriterId;

@@ -3,9 +3,11 @@
 mod timestamp;
 mod precision;
 mod grid;
+mod sample;
 
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
 pub use precision::{Bucket, Precision, PrecisionError};
+pub use sample::Sample;
 pub use timestamp::Timestamp;
 
 #[cfg(feature = "redis")]

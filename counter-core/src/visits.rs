@@ -21,7 +21,7 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub use batch::{Batch, Cell, Fence, Part, Remark, Verdict, VisitorCell, WriterId};
+pub use batch::{Batch, Cell, Fence, Part, Remark, Verdict, VisitorCell};
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;
@@ -31,7 +31,7 @@ pub use reading::{KnownReading, Reading, Unreadable};
 pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 pub use stats::{Known, Ranking, Series, Stats, Uniques};
-pub use store::{Cleaned, Sample, Store};
+pub use store::{Cleaned, Store};
 pub use witness::Witness;
 
 pub use crate::name::CounterNameError;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use counter_core::sketch::Sketch;
 use counter_core::stores::Shard;
+use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Batch, Cell, Fence, Remark, Verdict, VisitorCell, WriterId};
+use counter_core::visits::{Batch, Cell, Fence, Remark, Verdict, VisitorCell};
 use counter_core::{Sample, Store, Timestamp};
 use tests::until;
 

@@ -8,7 +8,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use counter_core::stores::BoxFuture;
-use counter_core::visits::{Batch, Hits, Verdict, Witness, WriterId};
+use counter_core::stores::WriterId;
+use counter_core::visits::{Batch, Hits, Verdict, Witness};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};

@@ -9,8 +9,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use counter_core::stores::Namespace;
+use counter_core::stores::WriterId;
 use counter_core::time::Grid;
-use counter_core::visits::{Batch, Cell, Fence, WriterId};
+use counter_core::visits::{Batch, Cell, Fence};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};

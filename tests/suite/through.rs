@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use counter_core::sketch::Sketch;
+use counter_core::stores::WriterId;
 use counter_core::stores::{BoxFuture, Shard};
 use counter_core::time::{Bucket, Grid};
-use counter_core::visits::{Batch, Cleaned, Verdict, Witness, WriterId};
+use counter_core::visits::{Batch, Cleaned, Verdict, Witness};
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
 
 /// What a test does to the calls of a [`Through`].

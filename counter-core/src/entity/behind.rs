@@ -15,7 +15,7 @@ use crate::entity::{Entity, EntityId};
 use crate::later::later;
 use crate::operations::measured;
 use crate::unwind::{caught, tell};
-use crate::visits::WriterId;
+use crate::writer::WriterId;
 
 /// Where additions go that need not be in the database at once, such as views.
 ///

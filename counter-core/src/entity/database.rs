@@ -1,5 +1,5 @@
 use crate::entity::{EntityError, EntityId, EntityRow, Versioned};
-use crate::visits::WriterId;
+use crate::writer::WriterId;
 
 /// The database that has the truth: a row for each entity and field, of a count and a version.
 ///

@@ -3,13 +3,12 @@ use std::sync::Arc;
 use fred::types::{FromValue, Value};
 use tokio::time::Instant;
 
-use super::connection::{Command, Connection};
-use super::namespace::{Namespace, Prefix};
+use super::namespace::Namespace;
 use super::probe::{self, Probed, RedisServer};
 use super::refusal::Refusal;
 use super::route::Route;
-use super::script::{Call, Script};
 use crate::Error;
+use crate::redis::{Call, Command, Connection, Prefix, Script};
 use crate::shard::{Shard, Shards};
 
 /// A client of one namespace: what each family of counters sends its commands by.

@@ -15,7 +15,7 @@ use fred::types::{FromValue, Value};
 use fred::util::redis_keyslot;
 use futures_util::future::{join_all, select_ok};
 
-use super::connection::{Command, Connection, explain, says, unavailable};
+use crate::redis::{Command, Connection, explain, says, unavailable};
 use crate::{Error, ErrorKind};
 
 #[derive(Debug)]

@@ -4,9 +4,8 @@ use std::time::Duration;
 use fred::types::Value;
 use tokio::time::Instant;
 
-use super::client::Client;
 use super::route::Route;
-use super::transaction::Queue;
+use crate::redis::{Client, Queue};
 use crate::shard::Shard;
 use crate::{Error, ErrorKind};
 

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::connection::answer_of;
 use crate::Error;
+use crate::redis::answer_of;
 
 /// How long transactions take the place of scripts before one is tried again: rights are given as well as
 /// taken away, and a failover may lead to a server with others.
@@ -100,8 +100,8 @@ fn refused_command(words: &str) -> Option<&str> {
 mod tests {
     use fred::error::{Error as FredError, ErrorKind as FredKind};
 
-    use super::super::connection::explain;
     use super::*;
+    use crate::redis::explain;
 
     fn said(words: &'static str) -> Error {
         explain(FredError::new(FredKind::Unknown, words))

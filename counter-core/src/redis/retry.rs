@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::says;
 use crate::backoff::Backoff;
+use crate::redis::says;
 use crate::{Error, ErrorKind};
 
 /// No attempt begins later than this after the first.
@@ -47,8 +47,8 @@ pub(crate) fn it_may_pass(error: &Error) -> bool {
 mod tests {
     use fred::error::{Error as FredError, ErrorKind as FredKind};
 
-    use super::super::connection::explain;
     use super::*;
+    use crate::redis::explain;
 
     fn said(words: &'static str) -> Error {
         explain(FredError::new(FredKind::Unknown, words))

@@ -3,8 +3,8 @@ use std::sync::{Arc, OnceLock};
 use fred::types::{FromValue, Value};
 
 use super::cluster::Cluster;
-use super::connection::{Command, Connection, explain};
 use crate::Error;
+use crate::redis::{Command, Connection, explain};
 
 /// The way to the server that has a key.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-use super::client::Client;
+use crate::redis::Client;
 use crate::shard::Shard;
 
 /// Some of several items, all of one shard, and their positions among all.

@@ -4,9 +4,9 @@ use fred::bytes::Bytes;
 use fred::types::{FromValue, Value};
 use fred::util::sha1_hash;
 
-use super::connection::says;
 use super::route::Route;
 use crate::Error;
+use crate::redis::says;
 
 /// A Lua script, sent by its digest, and whole when the server does not know it (any more).
 pub(crate) struct Script {

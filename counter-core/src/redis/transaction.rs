@@ -14,8 +14,9 @@ use fred::types::{FromValue, Resp3Frame, Value};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
-use super::connection::{Command, Connection, TIMEOUT, answer_of, command, explain, unavailable};
+use super::connection::{TIMEOUT, command};
 use super::link::{Link, answers};
+use crate::redis::{Command, Connection, answer_of, explain, unavailable};
 use crate::{Error, ErrorKind};
 
 /// The transactions of one server.

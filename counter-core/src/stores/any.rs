@@ -2,7 +2,9 @@
 use crate::RedisStore;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
+#[cfg(feature = "unique")]
 use crate::unique::UniqueStore;
+#[cfg(feature = "window")]
 use crate::window::WindowStore;
 use crate::{MemoryStore, Store};
 
@@ -49,7 +51,9 @@ macro_rules! offers {
 }
 
 offers!(Store);
+#[cfg(feature = "unique")]
 offers!(UniqueStore);
+#[cfg(feature = "window")]
 offers!(WindowStore);
 #[cfg(feature = "entity")]
 offers!(EntityCache);

@@ -5,10 +5,14 @@ use crate::Store;
 use crate::entity::EntityCache;
 #[cfg(feature = "entity")]
 use crate::entity::memory::MemoryEntities;
+#[cfg(feature = "unique")]
 use crate::unique::UniqueStore;
+#[cfg(feature = "unique")]
 use crate::unique::memory::MemoryUnique;
 use crate::visits::memory::MemoryVisits;
+#[cfg(feature = "window")]
 use crate::window::WindowStore;
+#[cfg(feature = "window")]
 use crate::window::memory::MemoryWindows;
 
 /// A store in the process: for tests, and for a site that wants numbers before it has a Redis.
@@ -21,7 +25,9 @@ pub struct MemoryStore(Arc<Families>);
 #[derive(Debug, Default)]
 struct Families {
     visits: MemoryVisits,
+    #[cfg(feature = "unique")]
     unique: MemoryUnique,
+    #[cfg(feature = "window")]
     windows: MemoryWindows,
     #[cfg(feature = "entity")]
     entities: MemoryEntities,
@@ -41,12 +47,14 @@ impl AsRef<dyn Store> for MemoryStore {
     }
 }
 
+#[cfg(feature = "unique")]
 impl AsRef<dyn UniqueStore> for MemoryStore {
     fn as_ref(&self) -> &(dyn UniqueStore + 'static) {
         &self.0.unique
     }
 }
 
+#[cfg(feature = "window")]
 impl AsRef<dyn WindowStore> for MemoryStore {
     fn as_ref(&self) -> &(dyn WindowStore + 'static) {
         &self.0.windows

@@ -9,10 +9,14 @@ use crate::entity::EntityCache;
 #[cfg(feature = "entity")]
 use crate::entity::redis::RedisEntities;
 use crate::redis::{Client, Namespace, RedisServer};
+#[cfg(feature = "unique")]
 use crate::unique::UniqueStore;
+#[cfg(feature = "unique")]
 use crate::unique::redis::RedisUnique;
 use crate::visits::redis::RedisVisits;
+#[cfg(feature = "window")]
 use crate::window::WindowStore;
+#[cfg(feature = "window")]
 use crate::window::redis::RedisWindows;
 use crate::{Error, Store};
 
@@ -47,7 +51,9 @@ pub struct RedisStore(Arc<Families>);
 struct Families {
     client: Arc<Client>,
     visits: RedisVisits,
+    #[cfg(feature = "unique")]
     unique: RedisUnique,
+    #[cfg(feature = "window")]
     windows: RedisWindows,
     #[cfg(feature = "entity")]
     entities: RedisEntities,
@@ -83,7 +89,9 @@ impl RedisStore {
         let client = Arc::new(client);
         Self(Arc::new(Families {
             visits: RedisVisits::new(Arc::clone(&client)),
+            #[cfg(feature = "unique")]
             unique: RedisUnique::new(Arc::clone(&client)),
+            #[cfg(feature = "window")]
             windows: RedisWindows::new(Arc::clone(&client)),
             #[cfg(feature = "entity")]
             entities: RedisEntities::new(Arc::clone(&client)),
@@ -98,12 +106,14 @@ impl AsRef<dyn Store> for RedisStore {
     }
 }
 
+#[cfg(feature = "unique")]
 impl AsRef<dyn UniqueStore> for RedisStore {
     fn as_ref(&self) -> &(dyn UniqueStore + 'static) {
         &self.0.unique
     }
 }
 
+#[cfg(feature = "window")]
 impl AsRef<dyn WindowStore> for RedisStore {
     fn as_ref(&self) -> &(dyn WindowStore + 'static) {
         &self.0.windows

@@ -1,7 +1,6 @@
 use std::fmt;
 
 use super::siphash::SipHash;
-use crate::Timestamp;
 
 /// A visitor: 128 bits that say nothing of who it is, made only by a [`VisitorKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,12 +27,6 @@ impl VisitorId {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
-    }
-
-    /// The id in one window: whoever does not know this one cannot link those of two windows.
-    pub(crate) fn in_window(&self, width: u32, start: Timestamp) -> Self {
-        let parts: [&[u8]; 2] = [&width.to_le_bytes(), &start.as_unix().to_le_bytes()];
-        VisitorKey::new(self.0).visitor(&parts)
     }
 }
 

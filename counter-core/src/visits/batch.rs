@@ -1,10 +1,10 @@
-use std::fmt;
 use std::sync::Arc;
 
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
 use crate::visits::DropReason;
+use crate::writer::WriterId;
 use crate::{CounterName, Precision, Timestamp};
 
 /// What one call sends to the store: applied once, however often it is sent.
@@ -37,11 +37,6 @@ pub struct Fence {
     /// is never applied where its fence is missing.
     pub after: u64,
 }
-
-/// A random number that no other writer has: one for each shard and process start, and another one whenever
-/// the store has lost the fence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WriterId(u128);
 
 /// A count for one counter, from which each precision finds its bucket: the unit of folding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,28 +136,4 @@ fn buckets(
     start: Timestamp,
 ) -> impl Iterator<Item = (Bucket, Retention)> {
     set.filter(move |kept| kept.precision >= finest).map(move |kept| (kept.precision.bucket(start), kept))
-}
-
-impl WriterId {
-    /// A number from the operating system's randomness.
-    ///
-    /// # Panics
-    /// When the operating system has no randomness to give.
-    #[must_use]
-    pub fn random() -> Self {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-        Self(u128::from_le_bytes(bytes))
-    }
-
-    /// Some of its bits: enough to tell those of one process apart.
-    pub(crate) const fn part(self) -> u32 {
-        (self.0 >> 96) as u32
-    }
-}
-
-impl fmt::Display for WriterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
 }

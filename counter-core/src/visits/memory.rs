@@ -3,13 +3,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-use super::{Cleaned, Sample, Store};
+use super::{Cleaned, Store};
 use crate::future::BoxFuture;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{Batch, DropReason, Part, Remark, Verdict, WriterId};
-use crate::{CounterName, Error, Precision, Precisions, Timestamp};
+use crate::visits::{Batch, DropReason, Part, Remark, Verdict};
+use crate::writer::WriterId;
+use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
 /// Visits in the process.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::Sample;
+use crate::Sample;
 use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 
 /// Something in a store that is not what belongs there.

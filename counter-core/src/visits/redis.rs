@@ -17,13 +17,14 @@ use std::sync::Arc;
 use keys::Keys;
 use skew::Skew;
 
-use super::{Batch, Cleaned, KnownReading, Reading, Sample, Store, Unreadable, Verdict, Witness, WriterId};
+use super::{Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Verdict, Witness};
 use crate::future::BoxFuture;
 use crate::redis::{Client, Script};
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, SAMPLES};
-use crate::{CounterName, Error, Precision, Precisions, Timestamp};
+use crate::writer::WriterId;
+use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
 /// The visits of one namespace.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use foldhash::quality::RandomState;
 
 use crate::shard::{Shard, Shards};
 use crate::sketch::Register;
-use crate::visits::WriterId;
+use crate::writer::WriterId;
 use crate::{CounterName, VisitorId};
 
 /// A counter of a [`Recorder`](crate::Recorder), found once and used often.

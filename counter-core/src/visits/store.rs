@@ -8,8 +8,9 @@ use crate::future::BoxFuture;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{Batch, KnownReading, Reading, Unreadable, Verdict, Witness, WriterId};
-use crate::{CounterName, Error, Precision, Precisions, Timestamp};
+use crate::visits::{Batch, KnownReading, Reading, Unreadable, Verdict, Witness};
+use crate::writer::WriterId;
+use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
 /// A place where counts are kept: shared by many writers, readers and cleaners.
 ///
@@ -368,15 +369,6 @@ impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
 
 /// A writer that is silent for so long may be forgotten by a store that shows no [`Witness`].
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);
-
-/// The count of one bucket, as read back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sample {
-    /// The bucket's first second.
-    pub start: Timestamp,
-    /// The sum of the weights of its hits.
-    pub count: u64,
-}
 
 /// What a cleaning removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,8 @@ use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
 use crate::visits::turns::{Receipt, Turns};
-use crate::visits::{Agent, Batch, Hit, Hits, Part, Remark, Requests, Skip, WriterId};
+use crate::visits::{Agent, Batch, Hit, Hits, Part, Remark, Requests, Skip};
+use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 
 #[derive(Debug)]

@@ -2,6 +2,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::clock::StoreClock;
+use super::dimensions::in_window;
 use super::fold::Fold;
 use super::folding::{self, FoldingFront, FoldingWorker};
 use crate::operations::{self, measured};
@@ -205,7 +206,7 @@ impl WindowCounters {
     }
 
     async fn increment_once_in(&self, key: WindowKey, token: VisitorId) -> Result<Once, Error> {
-        let token = token.in_window(key.width, key.start);
+        let token = in_window(token, key.width, key.start);
         let (first, count) = measured("increment_once", self.store.add_once(&key, token)).await?;
         Ok(Once { first, count })
     }

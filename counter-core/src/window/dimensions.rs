@@ -1,5 +1,6 @@
 use std::fmt;
 
+use crate::visitor::VisitorKey;
 use crate::{Timestamp, VisitorId};
 
 /// What a window counts by: names with values, such as an application, a device and a visitor.
@@ -98,7 +99,7 @@ impl Dimensions {
             if place > 0 {
                 key.push(',');
             }
-            dimension.write(&mut key, |visitor| visitor.in_window(width, start));
+            dimension.write(&mut key, |visitor| in_window(*visitor, width, start));
         }
         key
     }
@@ -158,6 +159,12 @@ impl fmt::Debug for Dimensions {
         };
         f.debug_map().entries(self.named.iter().map(shown)).finish()
     }
+}
+
+/// The id of a visitor in one window: without the visitor's own id, those of two windows cannot be linked.
+pub(super) fn in_window(visitor: VisitorId, width: u32, start: Timestamp) -> VisitorId {
+    let parts: [&[u8]; 2] = [&width.to_le_bytes(), &start.as_unix().to_le_bytes()];
+    VisitorKey::new(*visitor.as_bytes()).visitor(&parts)
 }
 
 #[cfg(test)]

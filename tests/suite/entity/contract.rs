@@ -5,7 +5,7 @@ use counter_core::entity::{
     MariaDatabase, PostgresDatabase, SqliteDatabase, Versioned,
 };
 use counter_core::sqlx;
-use counter_core::visits::WriterId;
+use counter_core::stores::WriterId;
 use tests::{MariaDb, Postgres};
 
 use super::Post;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use counter_core::entity::{
     Entities, EntityAddition, EntityBatch, EntityDatabase, EntityVerdict, SqliteDatabase,
 };
-use counter_core::visits::WriterId;
+use counter_core::stores::WriterId;
 use counter_core::{MemoryStore, sqlx};
 use tests::{MariaDb, Postgres, until};
 use tokio::time::timeout;

@@ -96,7 +96,8 @@ mod tests {
     use super::*;
     use crate::shard::Shard;
     use crate::time::Grid;
-    use crate::visits::{Cell, Fence, WriterId};
+    use crate::visits::{Cell, Fence};
+    use crate::writer::WriterId;
     use crate::{CounterName, Precision, Timestamp};
 
     fn batch(sequence: u64) -> Batch {

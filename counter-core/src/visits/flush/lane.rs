@@ -12,7 +12,8 @@ use crate::shard::Shard;
 use crate::unwind::{caught, tell};
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{Batch, Fence, Part, Remark, Verdict, Witness, WriterId};
+use crate::visits::{Batch, Fence, Part, Remark, Verdict, Witness};
+use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// The way to one shard of the store, on which one batch at a time is under way.

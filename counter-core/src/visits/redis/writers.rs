@@ -7,7 +7,8 @@ use super::RedisVisits;
 use super::keys::Keys;
 use crate::redis::says;
 use crate::shard::Shard;
-use crate::visits::{Witness, WriterId};
+use crate::visits::Witness;
+use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Timestamp};
 
 /// The field of the list and of the lifetimes that has their mark: no counter and no writer is called so.

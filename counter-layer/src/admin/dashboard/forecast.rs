@@ -1,5 +1,6 @@
 //! What is expected of the main line of the chart, and how far off that would have been before.
 
+#[cfg(feature = "forecast")]
 use counter_core::ErrorKind;
 #[cfg(feature = "forecast")]
 use counter_core::forecast::{Forecast, ForecastError, Method};

@@ -1,0 +1,10 @@
+use super::Timestamp;
+
+/// The count of one bucket, as read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sample {
+    /// The bucket's first second.
+    pub start: Timestamp,
+    /// The sum of the weights of its hits.
+    pub count: u64,
+}

@@ -1,0 +1,30 @@
+use std::fmt;
+
+/// A random number that no other writer has: one for each shard and process start, and another one whenever
+/// the store has lost the fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WriterId(u128);
+
+impl WriterId {
+    /// A number from the operating system's randomness.
+    ///
+    /// # Panics
+    /// When the operating system has no randomness to give.
+    #[must_use]
+    pub fn random() -> Self {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        Self(u128::from_le_bytes(bytes))
+    }
+
+    /// Some of its bits: enough to tell those of one process apart.
+    pub(crate) const fn part(self) -> u32 {
+        (self.0 >> 96) as u32
+    }
+}
+
+impl fmt::Display for WriterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
