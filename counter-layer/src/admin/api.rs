@@ -3,6 +3,7 @@
 mod response;
 pub(crate) mod parameter;
 mod caching;
+mod schema;
 pub(crate) mod route;
 pub(crate) mod index;
 mod read;

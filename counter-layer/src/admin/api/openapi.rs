@@ -4,26 +4,15 @@ use axum::response::Response;
 use counter_core::Stats;
 use counter_core::time::Grid;
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
 
 use super::caching;
 use super::parameter::{self, Asked};
 use super::route::{Answer, Catalog, Description, Route};
+use super::schema;
 use crate::admin::problem::Details;
 
 /// The path of the description.
 const PATH: &str = "/api/openapi.json";
-
-/// The types of a description, by their names.
-pub(crate) type Schemas = Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>)>;
-
-/// Adds the schema of a type, and those of the types that it is made of.
-pub(crate) type AddSchema = fn(&mut Schemas);
-
-pub(crate) fn add_schema<T: ToSchema>(all: &mut Schemas) {
-    T::schemas(all);
-    all.push((T::name().into_owned(), T::schema()));
-}
 
 pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
     Route::get(PATH, "This description", (stats.clone(), catalog.clone()), openapi)
@@ -73,7 +62,7 @@ fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
 fn schemas(routes: &[Description]) -> Map<String, Value> {
     let mut all = Vec::new();
     routes.iter().flat_map(|route| &route.schemas).for_each(|add| add(&mut all));
-    add_schema::<Details>(&mut all);
+    schema::add::<Details>(&mut all);
     let json = |schema| serde_json::to_value(schema).expect("a schema has a form in JSON");
     all.into_iter().map(|(name, schema)| (name, json(schema))).collect()
 }

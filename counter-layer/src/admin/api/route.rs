@@ -7,6 +7,9 @@ use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get};
 
 use super::parameter::{self, Asked, Parameters};
+use super::schema::Schema;
+#[cfg(feature = "openapi")]
+use super::schema::{self, AddSchema};
 
 /// A path with one method, which is served and described.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub(crate) struct Description {
     /// The refusals beside those of every route, by status.
     pub(crate) refusals: Vec<(&'static str, &'static str)>,
     #[cfg(feature = "openapi")]
-    pub(crate) schemas: Vec<super::openapi::AddSchema>,
+    pub(crate) schemas: Vec<AddSchema>,
 }
 
 /// The content of an answer.
@@ -45,18 +48,6 @@ pub(crate) enum Answer {
     /// Samples, in one of the two formats of a file.
     File,
 }
-
-/// A type with a schema, where there are schemas.
-#[cfg(feature = "openapi")]
-pub(crate) trait Schema: utoipa::ToSchema {}
-#[cfg(feature = "openapi")]
-impl<T: utoipa::ToSchema> Schema for T {}
-
-/// A type with a schema, where there are schemas.
-#[cfg(not(feature = "openapi"))]
-pub(crate) trait Schema {}
-#[cfg(not(feature = "openapi"))]
-impl<T> Schema for T {}
 
 /// The descriptions of all routes of a router, for those of its routes that tell of them.
 #[derive(Clone, Debug, Default)]
@@ -150,7 +141,7 @@ impl Route {
         #[cfg(feature = "openapi")]
         {
             let mut route = self;
-            route.description.schemas.push(super::openapi::add_schema::<T>);
+            route.description.schemas.push(schema::add::<T>);
             route
         }
         #[cfg(not(feature = "openapi"))]
