@@ -253,3 +253,29 @@ async fn every_reference_leads_somewhere_and_the_server_is_where_it_is_mounted()
     }
     assert_eq!(described["servers"][0]["url"], "/admin/stats");
 }
+
+#[tokio::test]
+async fn the_table_of_routes_in_the_documentation_is_the_description() {
+    let described = description().await;
+    let mut table = "| path | parameters | answer |\n|---|---|---|\n".to_owned();
+    for (path, methods) in described["paths"].as_object().expect("paths") {
+        for (method, route) in methods.as_object().expect("methods") {
+            let parameters = route["parameters"].as_array().expect("parameters").iter().map(|parameter| {
+                let name = parameter["name"].as_str().expect("a name");
+                let many = if parameter["schema"]["type"] == "array" { "…" } else { "" };
+                if parameter["required"] == true {
+                    format!("`{name}`{many}")
+                } else {
+                    format!("(`{name}`{many})")
+                }
+            });
+            let parameters: Vec<_> = parameters.collect();
+            let method = if method == "get" { String::new() } else { method.to_uppercase() + " " };
+            let summary = route["summary"].as_str().expect("a text");
+            table += &format!("| `{method}{path}` | {} | {summary} |\n", parameters.join(" "));
+        }
+    }
+    table += "\nParameters in parentheses are optional, and `…` may occur several times.\n";
+    let written = include_str!("../../counter-layer/src/admin/routes.md");
+    assert_eq!(written, table, "what counter-layer/src/admin/routes.md has to be is\n{table}");
+}

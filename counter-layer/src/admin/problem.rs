@@ -66,34 +66,34 @@ impl Problem {
     }
 
     pub(crate) fn forbidden() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "you may not see the statistics")
+        Self::new(StatusCode::FORBIDDEN, "you may not read the statistics")
     }
 
     pub(crate) fn out_of_scope() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "you may see the statistics and not forget counters")
+        Self::new(StatusCode::FORBIDDEN, "you may read the statistics, but not forget counters")
     }
 
     pub(crate) fn another_origin() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "a page of another origin may change nothing here")
+        Self::new(StatusCode::FORBIDDEN, "a page of another origin may not change anything here")
     }
 
-    /// Also to somebody who shows what is right: it is not compared.
+    /// Also for valid credentials: nothing is compared.
     pub(crate) fn too_many_attempts(wait: u64) -> Self {
-        let detail = "too many logins have failed, and this one was not looked at: try again later";
+        let detail = "too many logins have failed, and this one was not checked: try again later";
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
     }
 
     pub(crate) fn too_many_listeners(most: usize) -> Self {
-        let detail = format!("{most} listeners are served already");
+        let detail = format!("the limit of {most} listeners is reached");
         Self { retry_after: Some(30), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
     pub(crate) fn nothing_here() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is no such page of the statistics")
+        Self::new(StatusCode::NOT_FOUND, "the statistics have no such path")
     }
 
     pub(crate) fn wrong_method() -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this page has other methods, which `Allow` names")
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods, which `Allow` lists")
     }
 
     pub(crate) fn unknown_counter(counter: &CounterName) -> Self {

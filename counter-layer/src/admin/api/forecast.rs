@@ -53,7 +53,7 @@ struct Backtest {
 const HORIZON: usize = 12;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    Route::get("/api/forecast", "What a counter is expected to count", stats.clone(), forecast)
+    Route::get("/api/forecast", "The expected counts of a counter", stats.clone(), forecast)
         .json::<Forecast>()
         .most("The horizon is at most half of the history, which has 20 buckets or more.")
         .refusal("422", "The history is too short, or the horizon too far for it")

@@ -8,7 +8,7 @@ use super::route::Route;
 use crate::admin::problem::Problem;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    Route::get("/api/lifetimes", "Everything that counters ever counted", stats.clone(), lifetimes)
+    Route::get("/api/lifetimes", "The lifetime totals of counters", stats.clone(), lifetimes)
         .json::<Lifetimes>()
 }
 

@@ -93,7 +93,7 @@ impl HasGrid for Live {
 
 pub(crate) fn route(live: Live) -> Route {
     let events = "Events `series` with a Series, `status` with a Standing, and `trouble` with a Problem";
-    Route::get("/api/live", "Samples as they change, ledger and health", live, listen)
+    Route::get("/api/live", "Samples as they change, ledger and health, as server-sent events", live, listen)
         .text("text/event-stream", events)
         .schema::<Series>()
         .schema::<Standing>()

@@ -15,7 +15,7 @@ use crate::admin::problem::Details;
 const PATH: &str = "/api/openapi.json";
 
 pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
-    Route::get(PATH, "This description", (stats.clone(), catalog.clone()), openapi)
+    Route::get(PATH, "The OpenAPI description of these routes", (stats.clone(), catalog.clone()), openapi)
         .text("application/json", "OpenAPI 3.1")
         .cached()
 }
@@ -41,8 +41,8 @@ fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Times are Unix seconds. A range has the buckets that start at or after `from` \
                             and before `to`, and ends after it begins; without them it is all that is \
-                            kept, and where that is more than an answer may have, the latest of it. What an \
-                            answer may have is told of each route.",
+                            kept, or, where that is more than an answer may have, the latest of it. Each \
+                            route says what an answer may have.",
         },
         "servers": [{"url": if mount.is_empty() { "/" } else { mount }}],
         // Which of them there are is for the site to say.
@@ -78,7 +78,7 @@ fn operation(route: &Description, grid: &Grid) -> Value {
     };
     refused("default", "A problem");
     if !route.parameters.is_empty() {
-        let why = "A parameter is not as it is described, which the problem names: also a range that \
+        let why = "A parameter is not as described, and the problem names it: also a range that \
                    ends before it begins, or has more buckets than an answer may have";
         refused("400", why);
     }
@@ -99,7 +99,7 @@ fn operation(route: &Description, grid: &Grid) -> Value {
 
 fn response(answer: &Answer) -> Value {
     match answer {
-        Answer::Nothing => json!({"description": "Nothing more"}),
+        Answer::Nothing => json!({"description": "No content"}),
         Answer::Json(name) => {
             json!({"description": name, "content": {"application/json": {"schema": reference(name)}}})
         }

@@ -138,7 +138,7 @@ impl<'a> Values<'a> {
         let first = values.next();
         match values.next() {
             Some(second) => {
-                Err(Problem::parameter("a parameter is there twice", name, Some(second), "one value"))
+                Err(Problem::parameter("a parameter occurs twice", name, Some(second), "one value"))
             }
             None => Ok(first),
         }

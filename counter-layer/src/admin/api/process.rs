@@ -10,12 +10,12 @@ use super::route::Route;
 use crate::admin::status::{Health, Ledger};
 
 pub(crate) fn ledger_route(stats: &Stats) -> Route {
-    let summary = "What happened to everything this process has seen";
+    let summary = "The ledger of this process: every request and hit that it has seen";
     Route::get("/api/ledger", summary, stats.clone(), ledger).json::<Ledger>()
 }
 
 pub(crate) fn health_route(stats: &Stats) -> Route {
-    let summary = "How this process's way to the store is doing";
+    let summary = "The health of this process's connection to its store";
     Route::get("/api/health", summary, stats.clone(), health).json::<Health>().json_with::<Health>("503")
 }
 

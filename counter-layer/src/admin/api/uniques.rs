@@ -12,7 +12,7 @@ use crate::admin::problem::Problem;
 const SKETCHES: u64 = 1000;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    let summary = "How many different visitors counters had together, estimated";
+    let summary = "The unique visitors of counters together, estimated";
     Route::get("/api/uniques", summary, stats.clone(), uniques)
         .json::<Uniques>()
         .cached()

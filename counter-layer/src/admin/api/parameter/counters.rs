@@ -103,7 +103,7 @@ impl<S> Parameters<S> for After {
 
 impl<S> Parameters<S> for Prefix {
     fn describe() -> Vec<Description> {
-        vec![Description::new("prefix", "What the names begin with", |_| json!({"type": "string"}))]
+        vec![Description::new("prefix", "The beginning of the names", |_| json!({"type": "string"}))]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {

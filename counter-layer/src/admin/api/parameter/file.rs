@@ -27,7 +27,7 @@ const LONGEST: usize = 100;
 
 impl<S> Parameters<S> for FileFormat {
     fn describe() -> Vec<Description> {
-        vec![Description::new("format", "How the file is written", |_| json!({"enum": ["csv", "ndjson"]}))]
+        vec![Description::new("format", "The format of the file", |_| json!({"enum": ["csv", "ndjson"]}))]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
@@ -57,7 +57,7 @@ impl<S> Parameters<S> for Fill {
 impl<S> Parameters<S> for Label {
     fn describe() -> Vec<Description> {
         let schema = |_: &_| json!({"type": "string", "minLength": 1, "maxLength": LONGEST});
-        vec![Description::new("label", "What stands on the left", schema)]
+        vec![Description::new("label", "The text on the left", schema)]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {

@@ -22,7 +22,7 @@ const HORIZONS: RangeInclusive<usize> = 1..=500;
 impl<S, const USUAL: usize> Parameters<S> for Limit<USUAL> {
     fn describe() -> Vec<Description> {
         let schema = |_: &_| json!({"type": "integer", "minimum": LIMITS.start(), "maximum": LIMITS.end()});
-        vec![Description::new("limit", "How many at most", schema)]
+        vec![Description::new("limit", "The largest number of counters", schema)]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
@@ -35,7 +35,7 @@ impl<S, const USUAL: usize> Parameters<S> for Horizon<USUAL> {
     fn describe() -> Vec<Description> {
         let schema =
             |_: &_| json!({"type": "integer", "minimum": HORIZONS.start(), "maximum": HORIZONS.end()});
-        vec![Description::new("horizon", "How many buckets to forecast", schema)]
+        vec![Description::new("horizon", "The number of buckets to forecast", schema)]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
