@@ -1,30 +1,29 @@
-//! A guide: which requests count where, and what is known of who sent them.
+//! A guide to which requests count where, and what is kept about their visitors.
 //!
 //! # What to read
 //!
 //! - [The crate](crate): one example from end to end.
 //! - [`rules`]: how a request finds its counter. Read it before you write a pattern.
-//! - [`visitors`]: who is counted as a visitor. Read it when the service is behind a proxy, runs in
-//!   several instances, or has to say what it keeps of people: there is the privacy statement.
-//! - `limit`, with the feature of that name: so many requests in each window and no more.
+//! - [`visitors`]: what counts as a visitor. Read it when the service is behind a proxy, runs in several
+//!   instances, or needs a privacy statement.
+//! - `limit`, with the feature of that name: a maximum of requests in each window.
 //! - [`AccessCounterLayer`](crate::AccessCounterLayer): the settings.
-//! - [`counter_core`]: hits, buckets, precisions, retention, the ledger; and what reads them back.
+//! - [`counter_core`]: hits, buckets, precisions, retention, the ledger, and how they are read.
 //!
 //! # What happens to a request
 //!
-//! 1. It arrives. The rules decide which counter it feeds; what the request says tells whether a person
-//!    or a program makes it, and, of a person, makes the visitor. All of that happens in memory, before the
-//!    inner service sees the request.
-//! 2. The inner service answers, fails or panics, or the client goes away. Each of them is an
-//!    [`Outcome`](crate::Outcome), and with it the request is settled, once; or it was settled before, by
-//!    [`count_on_request`](crate::AccessCounterLayer::count_on_request).
-//! 3. If it counts, it makes a hit under `hits`, one under the counter that was found, and one under
-//!    each [`Facet`](crate::Facet) that was chosen; and what
-//!    [`on_count`](crate::AccessCounterLayer::on_count) wanted is done, such as to add a view to a post. If
-//!    not, the ledger says why.
+//! 1. It arrives. The rules decide which counter it feeds. Its headers tell whether a person or a program
+//!    makes it, and, for a person, identify the visitor. All of this happens in memory, before the inner
+//!    service sees the request.
+//! 2. The inner service answers, fails or panics, or the client goes away. Each of these is an
+//!    [`Outcome`](crate::Outcome), with which the request is settled once; with
+//!    [`count_on_request`](crate::AccessCounterLayer::count_on_request) it is settled on arrival.
+//! 3. If it counts, it adds a hit to `hits`, one to the counter that was found, and one to each chosen
+//!    [`Facet`](crate::Facet); and the action of [`on_count`](crate::AccessCounterLayer::on_count) runs, such
+//!    as to add a view to a post. If not, the ledger has the reason.
 //! 4. The next flush sends the hits to the store.
 //!
-//! Every request is in the ledger under exactly one of four words:
+//! Every request is in exactly one of four parts of the ledger:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -68,10 +67,10 @@
 //!
 //! # Where to put the layer
 //!
-//! What is inside of the layer is counted. A layer further out that answers by itself, such as one for
-//! CORS preflight, a redirect or a limit of the rate, hides those requests from it; put the counter
-//! outside of such a layer to count them. Two layers that see the same request both count it, so one of
-//! them needs a recorder of its own, or rules that leave the other's requests alone.
+//! The layer counts the requests that reach it. A layer further out that answers by itself, such as one for
+//! CORS preflight, a redirect or a rate limit, hides those requests from it; put the counter outside of such
+//! a layer to count them. Two layers that see the same request both count it, so one of them needs a recorder
+//! of its own, or rules that leave the other one's requests alone.
 
 #[cfg(feature = "limit")]
 pub mod limit;

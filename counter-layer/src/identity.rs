@@ -1,4 +1,4 @@
-//! Who visits: from a request to an opaque number, and nothing of it is kept on the way.
+//! Visitors: from a request to an opaque number, with nothing of it kept on the way.
 
 mod head;
 mod forwarded;

@@ -1,8 +1,8 @@
-//! A Tower layer that counts every visit of a page.
+//! A Tower layer that counts every visit to a page.
 //!
-//! [`AccessCounterLayer`] is what the servlet world calls a filter: it sees each request once, lets it
-//! pass unchanged, and counts it when its outcome is known, under `hits` and under the route that
-//! matched. It does no I/O: a [`Recorder`](counter_core::Recorder) adds the hit to a number in memory.
+//! [`AccessCounterLayer`] is a filter in the terms of servlets: it sees each request once, passes it on
+//! unchanged, and counts it when its outcome is known, under `hits` and under the route that matched. It does
+//! no I/O: a [`Recorder`](counter_core::Recorder) adds the hit to a number in memory.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -30,11 +30,11 @@
 //! # Features
 //!
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
-//! - `admin`: the router that shows the numbers, as JSON.
-//! - `openapi`: its description at `api/openapi.json`.
-//! - `forecast`: what comes next, at `api/forecast` and in the chart of the dashboard.
-//! - `dashboard`: its pages for people.
-//! - `limit`: `WindowLimitLayer`, so many requests in each window, over all instances.
+//! - `admin`: the admin router, which serves the numbers as JSON.
+//! - `openapi`: the OpenAPI description of that router, at `api/openapi.json`.
+//! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
+//! - `dashboard`: the pages of that router for people.
+//! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `serde`: rules that can be read from configuration.
 
 mod request;

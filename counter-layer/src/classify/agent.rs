@@ -32,8 +32,8 @@ pub(crate) struct UserAgents {
 }
 
 /// The digest of a user agent, with its lowest bit for a bot, and the same combined with the hash of its text:
-/// so what two threads write at once is nobody's. A wrong answer would take two texts with one hash, under a
-/// seed that nobody knows.
+/// so what two threads write at once is never found. A wrong answer would take two texts with one hash, under a
+/// seed that is not known.
 struct Place {
     known: AtomicU64,
     check: AtomicU64,

@@ -1,4 +1,4 @@
-//! Who asks ahead of a visit.
+//! Requests that browsers make ahead of a visit.
 
 use http::{HeaderMap, HeaderValue};
 

@@ -1,8 +1,8 @@
 //! How a request finds its counter.
 //!
-//! The reference is at [`Rules`](crate::Rules), with a table of the patterns. This page goes through it
-//! by examples. In them, `counter(&rules, path)` is the name of the counter that a `GET` of that path
-//! feeds, if any.
+//! [`Rules`](crate::Rules) is the reference, with a table of the patterns; this page goes through it by
+//! examples. In them, `counter(&rules, path)` is the name of the counter that a `GET` of that path feeds, if
+//! any.
 //!
 //! # Without rules
 //!
@@ -37,12 +37,12 @@
 //!
 //! # With rules
 //!
-//! A request counts under `hits` and under the one counter that the rules find. When they find none it
-//! counts nowhere, not under `hits` either, and is `unmatched` in the ledger. Three settings catch such
-//! requests, in this order: [`by_matched_path`](crate::RulesBuilder::by_matched_path) takes the template
-//! of the router, [`default_counter`](crate::RulesBuilder::default_counter) names a counter, and a closure of the
-//! layer, [`fallback`](crate::AccessCounterLayer::fallback), is asked about what is left then. Without rules the
-//! closure is asked about requests that no route matched.
+//! A request counts under `hits` and under the one counter that the rules find. When they find none it counts
+//! nowhere, not under `hits` either, and is `unmatched` in the ledger. Three settings catch such requests, in
+//! this order: [`by_matched_path`](crate::RulesBuilder::by_matched_path) takes the template of the router,
+//! [`default_counter`](crate::RulesBuilder::default_counter) names a counter, and a closure of the layer,
+//! [`fallback`](crate::AccessCounterLayer::fallback), decides about the rest. Without rules the closure
+//! decides about requests that no route matched.
 //!
 //! ```
 //! # use counter_layer::{Decision, Rule, Rules};
@@ -100,8 +100,8 @@
 //!
 //! # The most specific pattern decides
 //!
-//! Exact, then template, then the longest prefix, then extension; the order in which rules are written
-//! has no meaning. An exclude wins over all of them, whatever its kind.
+//! The order is exact, then template, then the longest prefix, then extension; the order in which rules are
+//! written has no meaning. An exclusion wins over all of them, whatever its kind.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -134,9 +134,9 @@
 //!
 //! # Methods
 //!
-//! A rule without methods is for all of them. For a request of another method a rule is not there, and
-//! a less specific one may match. `GET` takes `HEAD` with it, unless a rule names `HEAD` for the same
-//! pattern. An exclude is for every method. `OPTIONS` is a method like the others.
+//! A rule without methods matches all of them. A rule with methods does not exist for requests of another
+//! method, and a less specific one may match. `GET` takes `HEAD` with it, unless a rule names `HEAD` for the
+//! same pattern. An exclusion holds for every method. `OPTIONS` is a method like the others.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -161,11 +161,11 @@
 //!
 //! # Health checks and prefetches
 //!
-//! What asks for a page without anybody looking at it can be left out. A health check has a path of its
-//! own, which is excluded, and the ledger has it as `excluded`. A browser that fetches a page ahead of a
+//! Requests that do not come from a person looking at the page can be left out. A health check has a path of
+//! its own, which is excluded, and the ledger has it as `excluded`. A browser that fetches a page ahead of a
 //! visit says so in a header, `Sec-Purpose: prefetch`, or one of the older `Purpose`, `X-Purpose` and
-//! `X-Moz`: [`exclude_prefetch`](crate::RulesBuilder::exclude_prefetch) leaves out what would count
-//! otherwise, and the ledger has it as `ignored.prefetch`.
+//! `X-Moz`: [`exclude_prefetch`](crate::RulesBuilder::exclude_prefetch) leaves such requests out, and the
+//! ledger has them as `ignored.prefetch`.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -202,10 +202,10 @@
 //!
 //! # Paths
 //!
-//! Before it is compared, a path is brought into one form: path parameters are cut off, needless
-//! percent-encodings decoded, slashes joined, dots resolved. What is encoded for a reason stays encoded,
-//! and a slash at the end stays. A path of more than 8,192 bytes matches nothing, and
-//! neither the router's template nor `default_counter` takes it.
+//! Before it is compared, a path is brought into normal form: path parameters are cut off, needless
+//! percent-encodings decoded, slashes joined, dots resolved. Necessary encodings stay, and so does a slash at
+//! the end. A path of more than 8,192 bytes matches nothing, and neither the router's template nor
+//! `default_counter` takes it.
 //!
 //! ```
 //! # use counter_layer::{Decision, Rules};
@@ -232,8 +232,8 @@
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!
-//! Rules see the path that is in the request where the layer stands. Inside of axum's `nest` that is the
-//! path without the prefix, while the template of the route has it:
+//! Rules see the path of the request at the place of the layer. Inside of axum's `nest` that is the path
+//! without the prefix, while the template of the route has it:
 //!
 //! ```
 //! # #[cfg(not(feature = "axum"))] fn main() {}
@@ -268,9 +268,8 @@
 //!
 //! # Why this counter
 //!
-//! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the
-//! rules only: what `fallback` or `count_if` of the layer make of a request is not in it, nor what its headers
-//! say of a prefetch.
+//! [`explain`](crate::Rules::explain) decides by the same code as the layer, and gives the reason. It knows
+//! the rules only, and neither the `fallback` and `count_if` of the layer nor the headers of a prefetch.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -292,10 +291,9 @@
 //!
 //! # What is refused
 //!
-//! [`build`](crate::RulesBuilder::build) refuses a pattern that could never match, since it would count
-//! nothing and nobody would notice; one that means different things to different readers; and two
-//! patterns that match the same requests with the same right, since then the order would decide. The
-//! error says what to write instead.
+//! [`build`](crate::RulesBuilder::build) refuses a pattern that could never match, since it would silently
+//! count nothing; one that means different things to different readers; and two patterns that match the same
+//! requests with equal right, since then the order would decide. The error says what to write in their place.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -330,8 +328,7 @@
 //!
 //! # How many counters there are
 //!
-//! As many as rules, templates, facets and `fallback` name, and not more than
-//! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. What comes after that counts
-//! under `(other)`, so that totals stay exact, and as `overflow` in the ledger. `hits` takes its place
-//! when the layer is made, the names of rules and facets when they are given to it, and templates as
-//! they come.
+//! There are as many counters as rules, templates, facets and `fallback` name, up to
+//! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. Any further ones count under
+//! `(other)`, so that totals stay exact, and as `overflow` in the ledger. `hits` is registered when the layer
+//! is made, the names of rules and facets when they are given to it, and templates when they first match.

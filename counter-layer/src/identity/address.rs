@@ -75,7 +75,7 @@ impl Address {
     /// The visitor, or `None` when the address is not known: a user agent alone says little.
     pub(super) fn visitor(&self, head: &RequestHead<'_>, user_agent: Digest, salt: &Salt) -> Option<Told> {
         let address = self.client(head)?;
-        // Whoever they are, they are hashed by the same instructions in the place where they are wanted.
+        // One layout for all, so that the hash is inlined with a constant length.
         let mut visitor = [0; 24];
         visitor[..16].copy_from_slice(&address.to_le_bytes());
         if self.user_agent {

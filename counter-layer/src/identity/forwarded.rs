@@ -1,4 +1,4 @@
-//! The headers in which proxies say whom they heard from.
+//! Headers in which proxies record the addresses that they were connected from.
 //!
 //! Each proxy adds an entry on the right, and the client can have written anything on the left. So
 //! entries are read from the right, one at a time, and what stands further left has no influence on
@@ -40,7 +40,7 @@ impl Forwarded {
         Self { name, syntax: Syntax::Addresses }
     }
 
-    /// The entries from the right: whom the proxies heard from, the nearest first; `None` for an entry
+    /// The addresses from the right, the nearest proxy's first; `None` for an entry
     /// that is no address.
     pub(super) fn addresses(&self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
         let values = headers.get_all(&self.name).iter().rev().map(http::HeaderValue::as_bytes);

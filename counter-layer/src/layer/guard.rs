@@ -112,7 +112,7 @@ impl Guard {
     /// Watches a part of the inner service until [`Watch::end`]; the request is counted as panicked when
     /// that panics.
     ///
-    /// Not when the guard is dropped: who catches the panic drops the future after it, and a future
+    /// Not when the guard is dropped: the one that catches the panic drops the future after it, and a future
     /// may be dropped because something else panicked.
     pub(crate) const fn watch(&mut self) -> Watch<'_> {
         Watch(self)
@@ -183,7 +183,7 @@ impl Counting {
         let agent = asked.unwrap_or(user_agent.agent);
         let told_apart =
             page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.settings.bots_are_visitors);
-        // Who is not to be told apart is not, and is given no cookie.
+        // A client that is not told apart is given no cookie either.
         let visitor = if told_apart {
             let mut cookie = None;
             let visitor = self.visitors.visitor(head, user_agent.digest, &mut cookie);

@@ -249,7 +249,7 @@ impl AccessCounterLayer {
     /// #     let request = http::Request::get(path).header("user-agent", format!("Mozilla/5.0 Gecko {agent}"));
     /// #     app.clone().oneshot(request.body(axum::body::Body::empty())?).await?;
     /// # }
-    /// // Somebody asks for a post, and a bot does.
+    /// // A browser requests a post, and so does a bot.
     /// assert_eq!(seen.load(Ordering::Relaxed), 1);
     /// # Ok(())
     /// # }

@@ -71,7 +71,7 @@ impl LimitKey {
     }
 
     pub(super) fn of(&self, head: &RequestHead<'_>) -> Option<Dimensions> {
-        // Nobody gets around a limit by what its closure cannot bear.
+        // A request that makes the closure panic does not avoid the limit.
         self.0.ask(|key| key(head)).unwrap_or_else(|| Some(Dimensions::new().text("panicked", "")))
     }
 }

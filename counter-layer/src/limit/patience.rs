@@ -30,7 +30,7 @@ impl Default for Patience {
 
 impl Patience {
     /// Asks when it is this request's turn, unless there is no need to any more: what is `known` by then, or when
-    /// waiting has an end. `None` when for so long nobody was answered.
+    /// waiting has an end. `None` when no request was answered for so long.
     pub(super) async fn ask<T>(
         &self,
         timeout: Duration,
@@ -53,7 +53,7 @@ impl Patience {
         }
     }
 
-    /// Until nobody was answered for so long.
+    /// Completes when no request was answered for so long.
     async fn silence(&self, timeout: Duration) {
         let (mut heard, mut silent) = (self.answers.load(Ordering::Relaxed), 0);
         while silent < STEPS {

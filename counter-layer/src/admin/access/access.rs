@@ -16,7 +16,7 @@ use crate::identity::{Address, Identity, RequestHead};
 /// ```
 /// use counter_layer::admin::Access;
 ///
-/// // Everybody in the office reads; who has the token forgets as well.
+/// // The office reads; the owner of the token forgets as well.
 /// let office = Access::basic("office", "correct horse battery staple")?;
 /// let owner = Access::bearer("a-long-random-token")?.may_forget();
 /// let access = office.or(owner);
@@ -230,7 +230,7 @@ impl Access {
         self.clients.as_ref().unwrap_or(&Identity::peer()).client(&head)
     }
 
-    /// A session of whoever shows this token, where there is a way by it.
+    /// Begins a session by this token, where there is a way by it.
     pub(crate) fn begin_session(&self, token: &str) -> Option<String> {
         let way = self.ways.iter().find(|way| way.shows(Shown::Token(token)))?;
         let Rule::Bearer(secrets) = &way.rule else { return None };

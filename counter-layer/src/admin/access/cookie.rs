@@ -20,9 +20,9 @@ pub(crate) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 
 /// Tells a browser to keep a session until it is closed, and to show it to this router.
 ///
-/// It is `SameSite=Lax` and not `Strict`, or a link on another site, such as one in a mail, would log nobody in:
+/// It is `SameSite=Lax` and not `Strict`, or a link on another site, such as one in a mail, would not log in:
 /// the redirect that follows it is a part of what the other site began, and a strict cookie would stay away.
-/// With `Lax` it goes along where somebody follows a link, which is a `GET` that changes nothing and whose
+/// With `Lax` it goes along where a link is followed, which is a `GET` that changes nothing and whose
 /// answer no other site can read or frame. It goes along with no request that changes something, and those are
 /// asked where they come from as well: see [`super::origin`].
 pub(crate) fn set(session: &str, parts: &Parts, secure: bool) -> Option<HeaderValue> {

@@ -1,4 +1,4 @@
-//! Who gets in, with a request, and how far.
+//! The decision about each request: let in, logged in, logged out or refused.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Access {
 
     /// Lets a request in, until the end of its session if it has one, or answers it.
     fn admit(&self, parts: &mut Parts) -> Result<Option<Timestamp>, Box<Response>> {
-        // The link first: a token in an address is to leave it, whoever is logged in already.
+        // The link first: a token in an address is to leave it, even in a session.
         let mut entry = Entry::default();
         if let Some(token) = link_token(parts)
             && let Some(response) = self.log_in(parts, &token, &mut entry)
@@ -174,7 +174,7 @@ impl Access {
         response
     }
 
-    /// The answer to somebody whom no way lets in.
+    /// The answer to a request that no way lets in.
     fn refuse(&self, parts: &Parts, entry: Entry) -> Response {
         // A browser asks without anything first, and a page that is open asks after its session has ended.
         let is_attempt =

@@ -4,7 +4,7 @@
 //! session says when it ends and is signed with the token: `{end}.{nonce}.{signature}`, in hexadecimal digits.
 //! It ends by its own word at every instance, and with the token; no instance can end it before.
 //!
-//! Whoever steals a session could try tokens against its signature at leisure. A long random token stands that,
+//! A thief of a session could try tokens against its signature at leisure. A long random token stands that,
 //! as it does guesses.
 
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Sessions {
 
     /// A session from now on; none when the operating system has no randomness to give.
     pub(crate) fn begin(&self, now: Timestamp, lifetime: Duration) -> Option<String> {
-        // Nobody guesses a session by guessing a token, even when it is known when the session began.
+        // A session is not guessed by guessing a token, even when it is known when the session began.
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).ok()?;
         let end = now.plus(lifetime.as_secs()).as_unix();

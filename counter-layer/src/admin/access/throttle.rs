@@ -2,11 +2,11 @@
 //!
 //! A guess is looked up in a budget before it is compared, so that it makes no difference whether its maker
 //! waits for the answer. Each peer has a budget, and all those together that have never shown what is right
-//! have another: from many addresses nobody guesses faster, and whoever has logged in from an address is not
+//! have another: many addresses do not guess faster, and a client that has logged in from an address is not
 //! kept out by what others do. What is right costs nothing.
 //!
 //! What was wrong once is no guess when it is shown again, such as by a page that stays open over a change of
-//! the token. A session that was right once is compared without a budget: it has a nonce that nobody guesses.
+//! the token. A session that was right once is compared without a budget: it has a nonce that cannot be guessed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};

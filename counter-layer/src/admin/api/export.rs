@@ -158,7 +158,7 @@ impl Format {
 }
 
 /// A name as no spreadsheet takes it for a formula: with an apostrophe before the characters that begin one,
-/// and before an apostrophe, so that whoever reads the file takes one away wherever there is one.
+/// and before an apostrophe, so that a reader of the file removes one wherever there is one.
 fn harmless(name: &str) -> Cow<'_, str> {
     // Those of OWASP's page on CSV injection that a name may have, and their full-width forms.
     const BEGIN: [char; 9] = ['\'', '=', '+', '-', '@', '＝', '＋', '－', '＠'];

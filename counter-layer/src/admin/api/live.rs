@@ -198,7 +198,7 @@ impl Listener {
                 events.push(event("series", &series));
             }
         }
-        // The mark is on the last one: who missed some of them begins before all of them again.
+        // The mark is on the last one: a client that missed some of them begins before all of them again.
         if let Some(last) = events.pop() {
             events.push(last.id(reading.open_from.to_string()));
         }

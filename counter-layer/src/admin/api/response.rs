@@ -139,7 +139,7 @@ pub(crate) struct Uniques {
     /// The error as a fraction of `uniques`: two estimates in three are closer than this.
     pub(crate) standard_error: f64,
     /// The width of a salt epoch in seconds: unless visitors are told apart by something stable,
-    /// somebody who comes in several epochs counts in each.
+    /// a visitor of several epochs counts in each.
     pub(crate) salt_epoch: u32,
 }
 
