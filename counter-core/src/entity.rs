@@ -7,14 +7,14 @@ mod versioned;
 mod cache;
 mod error;
 mod database;
-mod flight;
-mod owed;
+mod single_flight;
+mod invalidations;
 mod patience;
 mod entities;
 mod write;
 mod transaction;
 mod read;
-mod behind;
+mod write_behind;
 mod reconcile;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 mod sql;
@@ -22,7 +22,6 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub use behind::{AddError, Additions, EntityFlusher, EntityLedger};
 pub use cache::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 pub use database::{EntityAddition, EntityBatch, EntityDatabase, EntityTransactions, EntityVerdict};
 pub use entities::{Entities, EntitiesBuilder, EntityCounts};
@@ -40,3 +39,4 @@ pub use sql::PostgresDatabase;
 pub use sql::SqliteDatabase;
 pub use transaction::UncommittedCount;
 pub use versioned::Versioned;
+pub use write_behind::{AddError, Additions, EntityFlusher, EntityLedger};

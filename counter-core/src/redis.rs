@@ -1,10 +1,10 @@
 //! The way to a Redis server: connections, clusters, scripts and transactions. It knows no family of counters.
 
 mod namespace;
-mod link;
+mod client_handle;
 mod connection;
 mod cluster;
-mod route;
+mod topology;
 mod transaction;
 mod script;
 mod refusal;
@@ -18,10 +18,10 @@ pub use probe::RedisServer;
 
 pub(crate) use client::Client;
 pub(crate) use cluster::Cluster;
-pub(crate) use connection::{Command, Connection, answer_of, explain, says, unavailable};
+pub(crate) use connection::{Command, Connection, answer_of, explain, has_code, unavailable};
 pub(crate) use namespace::Prefix;
 pub(crate) use retry::{it_may_pass, nothing_was_done, retried};
-pub(crate) use route::Route;
 pub(crate) use scatter::{Group, in_order};
 pub(crate) use script::{Call, Script};
+pub(crate) use topology::Topology;
 pub(crate) use transaction::{Queue, Transaction};

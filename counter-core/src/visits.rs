@@ -2,12 +2,14 @@
 
 mod ledger;
 mod health;
+mod metrics;
 mod batch;
 mod registry;
 mod registers;
 mod stripe;
 mod pending;
-mod turns;
+mod delivery;
+mod group_commit;
 mod tally;
 mod recorder;
 mod reading;
@@ -27,6 +29,7 @@ pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;
 pub use health::Health;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
+pub use metrics::{Metric, MetricValue};
 pub use reading::{KnownReading, Reading, Unreadable};
 pub use recorder::Recorder;
 pub use registry::{Counter, Hit};

@@ -1,29 +1,31 @@
-//! A guide to which requests count where, and what is kept about their visitors.
+//! Guides: which requests count where, and what is known of their senders.
 //!
 //! # What to read
 //!
 //! - [The crate](crate): one example from end to end.
 //! - [`rules`]: how a request finds its counter. Read it before you write a pattern.
-//! - [`visitors`]: what counts as a visitor. Read it when the service is behind a proxy, runs in several
-//!   instances, or needs a privacy statement.
-//! - `limit`, with the feature of that name: a maximum of requests in each window.
+//! - [`visitors`]: how visitors are told apart. Read it when the service is behind a proxy or runs in several instances,
+//!   or when you have to say what it keeps of people: it contains the privacy statement.
+//! - `limit`, with the feature of that name: so many requests in each window and no more.
 //! - [`AccessCounterLayer`](crate::AccessCounterLayer): the settings.
-//! - [`counter_core`]: hits, buckets, precisions, retention, the ledger, and how they are read.
+//! - [`counter_core`]: hits, buckets, precisions, retention, the ledger, and how to read them back.
 //!
 //! # What happens to a request
 //!
-//! 1. It arrives. The rules decide which counter it feeds. Its headers tell whether a person or a program
-//!    makes it, and, for a person, identify the visitor. All of this happens in memory, before the inner
-//!    service sees the request.
+//! 1. It arrives. The rules decide which counter it feeds. Its headers tell whether a person or a program sent it, and a
+//!    person's request is given a visitor. All of that happens in memory, before the inner service sees the request.
 //! 2. The inner service answers, fails or panics, or the client goes away. Each of these is an
-//!    [`Outcome`](crate::Outcome), with which the request is settled once; with
-//!    [`count_on_request`](crate::AccessCounterLayer::count_on_request) it is settled on arrival.
-//! 3. If it counts, it adds a hit to `hits`, one to the counter that was found, and one to each chosen
-//!    [`Facet`](crate::Facet); and the action of [`on_count`](crate::AccessCounterLayer::on_count) runs, such
-//!    as to add a view to a post. If not, the ledger has the reason.
-//! 4. The next flush sends the hits to the store.
+//!    [`Outcome`](crate::Outcome), which settles the request, once. With
+//!    [`count_on_request`](crate::AccessCounterLayer::count_on_request) the request is settled before.
+//! 3. If it counts, it makes a hit under `hits`, one under the counter that was found, and one under each
+//!    [`Facet`](crate::Facet) that was chosen. Then the closure of
+//!    [`on_count`](crate::AccessCounterLayer::on_count) runs, for example to add a view to a post. If it does not count,
+//!    the ledger says why.
+//! 4. The next flush sends the hits to the store. With
+//!    [`Delivery::BeforeResponse`](crate::Delivery::BeforeResponse) the response waits for that, up to a timeout; requests
+//!    that wait at the same time share one call.
 //!
-//! Every request is in exactly one of four parts of the ledger:
+//! The ledger counts every request under exactly one of four decisions:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -67,10 +69,10 @@
 //!
 //! # Where to put the layer
 //!
-//! The layer counts the requests that reach it. A layer further out that answers by itself, such as one for
-//! CORS preflight, a redirect or a rate limit, hides those requests from it; put the counter outside of such
-//! a layer to count them. Two layers that see the same request both count it, so one of them needs a recorder
-//! of its own, or rules that leave the other one's requests alone.
+//! Requests that reach the layer are counted. A layer further out that answers by itself, such as one for CORS preflight,
+//! redirects or a rate limit, hides those requests from it; put the counter outside of such a layer to count them. Two
+//! layers that see the same request both count it, so one of them needs a recorder of its own, or rules that leave the
+//! other's requests alone.
 
 #[cfg(feature = "limit")]
 pub mod limit;

@@ -1,4 +1,4 @@
-//! Serves the small site, counting into the process or into Redis.
+//! Serves the site, and keeps its counts in the process or in Redis.
 
 mod hour;
 mod offset;
@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 use lines::Lines;
 use serve::{Timeouts, serve_until};
 
-/// Texts that one visitor may add to the forum in a minute.
+/// How many texts one visitor may add to the forum in a minute.
 const TEXTS: u32 = 5;
 
 /// What runs beside the server.
@@ -39,49 +39,49 @@ const UPKEEP: &str = "the upkeep of the counters";
 const FEED: &str = "the feed of the forum";
 const RECOUNTS: &str = "the recounts of the forum";
 
-/// A small site with a forum that counts its visits, views and likes.
+/// A small site with a forum, which counts its visits, views and likes.
 #[derive(Debug, Parser)]
 struct Settings {
-    /// The address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 chooses a free one.
     #[arg(long, env, default_value = "127.0.0.1:3000")]
     listen: SocketAddr,
-    /// A Redis address such as redis://127.0.0.1:6379 or redis-cluster://127.0.0.1:7000; without one, counts live in the process.
+    /// Redis to keep the counts in, such as redis://127.0.0.1:6379 or redis-cluster://127.0.0.1:7000; without it, they are kept in the process.
     #[arg(long, env = "REDIS_URL", hide_env_values = true)]
     redis: Option<String>,
-    /// What the keys in Redis begin with.
+    /// Prefix of the keys in Redis.
     #[arg(long, env, default_value_t)]
     namespace: Namespace,
-    /// The forum's SQLite file, such as sqlite:forum.db, made where it is missing; without one, the forum lives in the process. Give one with --redis, which keeps copies of its counts.
+    /// SQLite file of the forum, such as sqlite:forum.db, created if it is missing; without it, the forum is kept in the process. Set it together with --redis, which keeps copies of the forum's counts.
     #[arg(long, env = "DATABASE_URL")]
     database: Option<String>,
-    /// When the forum is recounted, each day at such a time of the site.
+    /// Time of day, by the site's clock, at which the forum's counts are recounted.
     #[arg(long, env, default_value = "04:00", value_parser = hour::seconds)]
     recount_at: u32,
-    /// The token of the admin pages; without one, a random one, which is printed.
+    /// Token of the admin pages; without it, a random one is generated and printed.
     #[arg(long, env, hide_env_values = true)]
     admin_token: Option<String>,
-    /// What keys the ids of visitors: 32 hexadecimal digits, such as `openssl rand -hex 16` makes, the same for all instances over one Redis. Without it, each instance limits for itself. It is stored and shown nowhere.
+    /// Secret under which visitors are hashed: 32 hexadecimal digits, such as `openssl rand -hex 16` prints, the same for all instances over one Redis. Without it, each instance applies its limits separately. It is never stored or shown.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     secret: Option<String>,
     /// Seconds between two flushes.
     #[arg(long, env, default_value = "1", value_parser = seconds)]
     flush_interval: Duration,
-    /// How many proxies of one's own stand in front and write X-Forwarded-For.
+    /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
-    /// How far the site's clocks are ahead of UTC, such as +01:00 or -05:30: a day begins at their midnight. Summer time is not followed.
+    /// Offset of the site's clock from UTC, such as +01:00 or -05:30; days begin at its midnight. Summer time is not followed.
     #[arg(long, env, default_value = "+00:00", value_parser = offset::seconds, allow_hyphen_values = true)]
     utc_offset: i32,
-    /// Answer only when Redis has the hit, or after so many seconds; without it, at once.
+    /// Seconds that a response may wait until its hit is stored; without it, responses do not wait.
     #[arg(long, env, value_parser = seconds)]
     confirm: Option<Duration>,
-    /// Seconds that a client may take for the head of a request, and for its body; and between two requests.
+    /// Seconds that a client may take for the head of a request, for its body, and between two requests.
     #[arg(long, env, default_value = "30", value_parser = seconds)]
     request_timeout: Duration,
-    /// Seconds that requests may take that are under way when it is told to stop.
+    /// Seconds that requests in flight may take after the server was told to stop.
     #[arg(long, env, default_value = "10", value_parser = seconds)]
     drain_timeout: Duration,
-    /// Visits itself as people, bots and broken links would, through a day that lasts four minutes.
+    /// Simulate the visits of people, bots and broken links, in days of four minutes.
     #[arg(long, env)]
     demo_traffic: bool,
 }
@@ -95,7 +95,7 @@ async fn main() -> ExitCode {
     };
     let lines = log.clone();
     tracing_subscriber::fmt().with_ansi(stderr().is_terminal()).with_writer(move || lines.clone()).init();
-    // As it comes, it waits for whoever reads the log.
+    // The default hook would wait for the reader of the log.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let Err(error) = run(settings, output).await else { return ExitCode::SUCCESS };
     let mut words = format!("example-app: {error}");
@@ -110,7 +110,7 @@ async fn main() -> ExitCode {
 
 async fn run(settings: Settings, output: Lines) -> Result<(), Box<dyn Error>> {
     let (store, place): (AnyStore, _) = match &settings.redis {
-        None => (MemoryStore::new().into(), "in this process (--redis keeps them)"),
+        None => (MemoryStore::new().into(), "in this process; see --redis"),
         Some(url) => (RedisStore::connect(url, settings.namespace.clone()).await?.into(), "in Redis"),
     };
     serve(settings, output, store, place).await
@@ -132,7 +132,7 @@ async fn serve(
         counters = counters.secret(secret);
     }
     let mut counters = counters.build()?;
-    // One that was given is a secret, and is not printed.
+    // A token that was configured is a secret, and is not printed.
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
@@ -147,7 +147,7 @@ async fn serve(
         .delivery(delivery);
     let (layer, feed) = forum.fed_by(layer);
     let limit = limit(store, &secret, settings.trust_hops)?;
-    // Whoever listens to live events would hold up the end of the server.
+    // A client that listens to live events would hold up the shutdown of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
     let options = Options::new().live_until(async { drop(live_ended.await) });
     let admin = admin::router_with(counters.stats(), access, options);
@@ -166,11 +166,11 @@ async fn serve(
     let mut feeding = tokio::spawn(feed.run(async { drop(feed_stopped.await) }));
     let (recount_at, utc_offset) = (settings.recount_at, settings.utc_offset);
     let mut recounts = tokio::spawn(async move { forum.recount_each_night(recount_at, utc_offset).await });
-    // It ends with the program: a visit that is cut off is one, too.
+    // It ends with the program; a visit that is cut off still counts.
     let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // None of them ends before it is told to. If one does, it is better to say so and to be started again than
-    // to serve what nobody counts.
+    // None of these ends before it is told to. If one does, exiting with an error, so that the program is started
+    // again, is better than serving without counting.
     let mut ended = None;
     let asked_to_stop = async {
         tokio::select! {
@@ -193,13 +193,13 @@ async fn serve(
     counted??;
     fed??;
     if let Some(ended) = ended {
-        return Err(format!("{ended} ended before it was told to").into());
+        return Err(format!("{ended} ended unexpectedly").into());
     }
     tracing::info!("stopped; every hit is counted");
     Ok(())
 }
 
-/// So many texts of one address: what somebody calls himself does not matter.
+/// Limits texts by address, whatever name the client gives.
 fn limit(
     store: AnyStore,
     secret: &Secret,
@@ -211,26 +211,26 @@ fn limit(
     Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, OnStoreError::Allow).policy("texts")?.problem_details())
 }
 
-/// What the program has to say to who starts it: where everything is, and the token if it made that up.
+/// The start-up lines: where everything is, and the token if it was generated.
 fn announcement(address: SocketAddr, place: &str, token: Option<&str>, is_moving: bool) -> String {
     let site = format!("http://{address}");
-    // By the second there is something to see at once.
+    // Buckets of a second have something to show at once.
     let shown = if is_moving { "precision=1&span=120" } else { "" };
     let mut lines = Vec::new();
     match token {
         Some(token) => {
             let in_a_query: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
             let and = if is_moving { "&" } else { "" };
-            lines.push(format!("The dashboard (token: {token}):\n"));
+            lines.push(format!("Dashboard (token: {token}):\n"));
             lines.push(format!("  {site}{ADMIN}?token={in_a_query}{and}{shown}\n"));
         }
         None => {
             let question = if is_moving { "?" } else { "" };
-            lines.push("The dashboard; log in once with ?token= and the token that was given:\n".to_owned());
+            lines.push("Dashboard (to log in, add the configured token as `token`):\n".to_owned());
             lines.push(format!("  {site}{ADMIN}{question}{shown}\n"));
         }
     }
-    lines.push(format!("The site. Counts are kept {place}. Ctrl-C stops.\n"));
+    lines.push(format!("Site (counts are kept {place}; Ctrl-C stops it):\n"));
     lines.push(format!("  {site}/"));
     for page in [
         "articles",
@@ -247,7 +247,7 @@ fn announcement(address: SocketAddr, place: &str, token: Option<&str>, is_moving
         lines.push(format!("  {site}/{page}"));
     }
     lines.push(format!("  {site}/healthz (not counted)\n"));
-    lines.push("The numbers as JSON:\n".to_owned());
+    lines.push("Numbers as JSON:\n".to_owned());
     for question in [
         "counters",
         "series?counter=hits&precision=60",

@@ -123,7 +123,7 @@ fn every_test_that_the_architecture_names_is_there() {
 
 #[test]
 fn the_service_that_the_readme_shows_is_one_that_is_built() {
-    let example = fs::read_to_string(root().join("example-app/examples/readme.rs")).expect("a text");
+    let example = fs::read_to_string(root().join("example-app/examples/minimal.rs")).expect("a text");
     let (_, shown) = example.split_once("// <README>\n").expect("a mark");
     let (shown, _) = shown.split_once("    // </README>").expect("a mark");
     let shown = shown.lines().map(|line| line.strip_prefix("    ").unwrap_or(line));

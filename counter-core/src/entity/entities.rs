@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::flight::Flights;
-use super::owed::Owed;
+use super::invalidations::PendingInvalidations;
 use super::patience::Patience;
+use super::single_flight::SingleFlight;
 use super::{EntityDatabase, EntityError, EntityErrorKind};
 use crate::entity::{Entity, EntityCache, EntityId};
 use crate::operations::{self, measured};
@@ -48,8 +48,8 @@ pub(super) struct Inner<K, D> {
     pub(super) expiry: Duration,
     pub(super) absent_expiry: Duration,
     pub(super) patience: Patience,
-    pub(super) flights: Flights,
-    pub(super) owed: Owed,
+    pub(super) queries: SingleFlight,
+    pub(super) invalidations: PendingInvalidations,
     pub(super) kind: PhantomData<K>,
 }
 
@@ -181,8 +181,17 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
         operations::describe();
         let Self { database, cache, expiry, absent_expiry, cache_timeout, kind } = self;
         let patience = Patience::new(cache_timeout);
-        let (flights, owed) = (Flights::default(), Owed::default());
-        Entities(Arc::new(Inner { database, cache, expiry, absent_expiry, patience, flights, owed, kind }))
+        let (queries, invalidations) = (SingleFlight::default(), PendingInvalidations::default());
+        Entities(Arc::new(Inner {
+            database,
+            cache,
+            expiry,
+            absent_expiry,
+            patience,
+            queries,
+            invalidations,
+            kind,
+        }))
     }
 }
 

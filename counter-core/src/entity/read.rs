@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
 use super::entities::Inner;
-use super::flight::{Flight, Landed};
+use super::single_flight::{InFlightQuery, QueryResult};
 use super::{EntityDatabase, EntityError};
 use crate::entity::{
     Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
@@ -47,16 +47,16 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         self: &Arc<Self>,
         ids: &mut Vec<EntityId>,
         found: &mut Found,
-    ) -> Result<Vec<Flight>, EntityError> {
+    ) -> Result<Vec<InFlightQuery>, EntityError> {
         let lease = EntityLease { token: super::jitter::random(), lives: LEASE };
         let copies = async {
-            self.pay().await?;
+            self.flush_invalidations().await?;
             self.cache.read(K::NAME, ids, K::FIELDS, lease).await
         };
         let copies = self.ask_cache("counts are read without the cache", copies).await;
         let (mut joined, mut leased, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         let mut join = |id: EntityId| {
-            let flight = self.flights.find(id);
+            let flight = self.queries.find(id);
             let known = flight.is_some();
             if let Some(flight) = flight.filter(|flight| !joined.iter().any(|other| flight.ptr_eq(other))) {
                 joined.push(flight);
@@ -85,17 +85,17 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 
     /// Begins a query; what it finds is kept in the cache if there is a lease for it.
-    fn fly(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<EntityLease>) -> Flight {
+    fn fly(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<EntityLease>) -> InFlightQuery {
         let (inner, asked) = (Arc::clone(self), ids.clone());
         let query = async move {
             let landed = inner.query(&ids, lease).await;
-            inner.flights.end(ids);
+            inner.queries.end(ids);
             landed
         };
-        self.flights.begin(&asked, query.boxed())
+        self.queries.begin(&asked, query.boxed())
     }
 
-    async fn query(&self, ids: &[EntityId], lease: Option<EntityLease>) -> Landed {
+    async fn query(&self, ids: &[EntityId], lease: Option<EntityLease>) -> QueryResult {
         let rows = self.database.read(K::NAME, ids, K::FIELDS).await?;
         let copies = self.copies(ids, &rows);
         if let Some(lease) = lease {

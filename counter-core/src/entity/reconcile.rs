@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::entities::Inner;
-use super::owed::Debt;
+use super::invalidations::InvalidationGuard;
 use super::{Entities, EntityDatabase, EntityError, EntityErrorKind};
 use crate::entity::{Entity, EntityCache, EntityId, EntityLease, EntityRow, Versioned};
 use crate::operations::measured;
@@ -158,7 +158,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         lease: EntityLease,
         drift: &mut Drift,
     ) -> Result<(), EntityError> {
-        self.pay().await.map_err(cache)?;
+        self.flush_invalidations().await.map_err(cache)?;
         let mut suspects: Vec<Suspect<K>> = Vec::new();
         let (mut after, mut named) = (None, true);
         loop {
@@ -249,13 +249,13 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     /// Whether the row was still the same, and is corrected.
     async fn correct(&self, suspect: &Suspect<K>) -> Result<bool, EntityError> {
         let Suspect { id, field, row, truth } = *suspect;
-        let debt = Debt::new(&self.owed, vec![id]);
+        let guard = InvalidationGuard::new(&self.invalidations, vec![id]);
         let corrected = self.database.correct(K::NAME, id, field.name(), row.version, truth).await?;
         let Some(row) = corrected else {
-            debt.settle();
+            guard.disarm();
             return Ok(false);
         };
-        self.tell(debt, &[EntityRow { id, field: field.name(), row }]).await;
+        self.tell(guard, &[EntityRow { id, field: field.name(), row }]).await;
         Ok(true)
     }
 

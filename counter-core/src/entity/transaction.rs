@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::entities::Inner;
-use super::owed::Debt;
+use super::invalidations::InvalidationGuard;
 use super::{Entities, EntityError, EntityErrorKind, EntityTransactions};
 use crate::entity::{Entity, EntityId, EntityRow};
 use crate::operations::measured;
@@ -15,7 +15,7 @@ use crate::operations::measured;
 #[must_use = "the cache is to hear of it when the transaction is committed"]
 pub struct UncommittedCount<K, D> {
     inner: Arc<Inner<K, D>>,
-    debt: Debt,
+    guard: InvalidationGuard,
     row: EntityRow,
 }
 
@@ -59,16 +59,16 @@ impl<K: Entity, D: EntityTransactions> Entities<K, D> {
         by: i64,
     ) -> Result<UncommittedCount<K, D>, EntityError> {
         let (inner, id, field) = (&self.0, id.into(), field.name());
-        let debt = Debt::new(&inner.owed, vec![id]);
+        let guard = InvalidationGuard::new(&inner.invalidations, vec![id]);
         let written = inner.database.increment_in(connection, K::NAME, id, field, by);
         match measured("entity_increment", written).await {
             Ok(row) => {
                 let row = EntityRow { id, field, row };
-                Ok(UncommittedCount { inner: Arc::clone(inner), debt, row })
+                Ok(UncommittedCount { inner: Arc::clone(inner), guard, row })
             }
             Err(error) => {
                 if *error.kind() != EntityErrorKind::Unconfirmed {
-                    debt.settle();
+                    guard.disarm();
                 }
                 Err(error)
             }
@@ -86,7 +86,7 @@ impl<K: Entity, D: EntityTransactions> UncommittedCount<K, D> {
     /// Tells the cache, after the commit. A cache that fails is no error, as with
     /// [`Entities::increment`].
     pub async fn committed(self) {
-        self.inner.tell(self.debt, &[self.row]).await;
+        self.inner.tell(self.guard, &[self.row]).await;
     }
 }
 

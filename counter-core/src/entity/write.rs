@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::entities::Inner;
-use super::owed::Debt;
+use super::invalidations::InvalidationGuard;
 use super::{EntityDatabase, EntityError, EntityErrorKind};
 use crate::Error;
 use crate::entity::{Entity, EntityCache, EntityId, EntityRow, Versioned};
@@ -14,17 +14,17 @@ const PAUSES: [u64; 4] = [5, 20, 80, 200];
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     pub(super) async fn increment(&self, id: EntityId, field: K, by: i64) -> Result<i64, EntityError> {
         // Whoever stops waiting does not undo what the database has done by then.
-        let debt = Debt::new(&self.owed, vec![id]);
+        let guard = InvalidationGuard::new(&self.invalidations, vec![id]);
         let row = match self.increment_row(id, field.name(), by).await {
             Ok(row) => row,
             Err(error) => {
                 if *error.kind() != EntityErrorKind::Unconfirmed {
-                    debt.settle();
+                    guard.disarm();
                 }
                 return Err(error);
             }
         };
-        self.tell(debt, &[EntityRow { id, field: field.name(), row }]).await;
+        self.tell(guard, &[EntityRow { id, field: field.name(), row }]).await;
         Ok(row.value)
     }
 
@@ -46,25 +46,25 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 
     /// Tells this process and the cache of rows that have changed.
-    pub(super) async fn tell(&self, mut debt: Debt, changes: &[EntityRow]) {
-        debt.written();
-        self.flights.end(changes.iter().map(|change| change.id));
+    pub(super) async fn tell(&self, mut guard: InvalidationGuard, changes: &[EntityRow]) {
+        guard.written();
+        self.queries.end(changes.iter().map(|change| change.id));
         let telling = self.cache.update(K::NAME, changes);
         if self.ask_cache("the cache does not hear of a change", telling).await.is_some() {
-            debt.settle();
+            guard.disarm();
         }
     }
 
     /// Removes the copies that may be out of date, before the cache is asked for anything.
-    pub(super) async fn pay(&self) -> Result<(), Error> {
+    pub(super) async fn flush_invalidations(&self) -> Result<(), Error> {
         loop {
-            let debts = self.owed.some();
-            if debts.is_empty() {
+            let batch = self.invalidations.next_batch();
+            if batch.is_empty() {
                 return Ok(());
             }
-            let ids: Vec<_> = debts.iter().map(|(id, _)| *id).collect();
+            let ids: Vec<_> = batch.iter().map(|(id, _)| *id).collect();
             self.cache.invalidate(K::NAME, &ids).await?;
-            self.owed.paid(&debts);
+            self.invalidations.done(&batch);
         }
     }
 }

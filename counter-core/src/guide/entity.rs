@@ -5,18 +5,17 @@
 //! | you want to know | choose |
 //! |---|---|
 //! | how often pages were visited, by the minute or the day | [`Counters`](crate::Counters): counts in time buckets, of a bounded number of names |
-//! | how many likes post 42 has, and 43, and each of a million others | [`Entities`](crate::entity::Entities): one number a field, of any number of entities |
+//! | how many likes post 42 has, and 43, and each of a million others | [`Entities`](crate::entity::Entities): one number for each field, of any number of entities |
 //!
-//! A count of entities has no time: it is what it is now, it goes up and down, and it is kept for as long
-//! as the database keeps it. The database has the truth, so that the counts can be joined and backed up with
-//! everything else; the cache (Redis, or the process) answers most reads. Where the database is fast enough
-//! for every read, `SELECT COUNT(*)` is simpler than all of this; and where a count may be lost with Redis,
-//! `HINCRBY` is.
+//! A count of an entity has no time: it is what it is now, it goes up and down, and it is kept for as long as the
+//! database keeps it. The database has the truth, so counts can be joined and backed up with everything else; the
+//! cache (Redis, or the process) answers most reads. Where the database is fast enough for every read,
+//! `SELECT COUNT(*)` is simpler than all of this. Where a count may be lost with Redis, `HINCRBY` is simpler.
 //!
-//! Features: `sqlite`, `mariadb` and `postgres`, each with [`sqlx`](https://docs.rs/sqlx) and its driver;
-//! `entity` alone is for a database of one's own, by [`EntityDatabase`](crate::entity::EntityDatabase).
+//! The features `sqlite`, `mariadb` and `postgres` each bring [`sqlx`](https://docs.rs/sqlx) and its driver. The
+//! feature `entity` alone is for a database of your own, through [`EntityDatabase`](crate::entity::EntityDatabase).
 //!
-//! # How to
+//! # How to use it
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -49,17 +48,17 @@
 //! # fn main() {}
 //! ```
 //!
-//! The tables are `access_entity` and `access_entity_fence`. They are made by `CREATE TABLE IF NOT EXISTS`
-//! and leave the table of migrations of `sqlx` to the application, whose own migrations would refuse to run
-//! beside those of somebody else.
+//! The tables are `access_entity` and `access_entity_fence`. They are created by `CREATE TABLE IF NOT EXISTS`. The
+//! migrations table of `sqlx` is left to the application, whose own migrations would refuse to run beside foreign
+//! ones.
 //!
-//! In Redis the user needs `+hget +hset +exists +pexpire` beside the rights that the
-//! [guide to Redis](crate::guide::redis) names.
+//! In Redis the user needs `+hget +hset +exists +pexpire` in addition to the rights that the
+//! [guide to Redis](crate::guide::redis) lists.
 //!
-//! Views are too many for a statement each. [`Entities::behind`](crate::entity::Entities::behind) folds them in the
-//! process, and a [flusher](crate::entity::EntityFlusher) that the application runs writes a row once a second, however
-//! many there were. A handler of the page adds them, or the access counter along with its hits, by
-//! `AccessCounterLayer::on_count` of `counter-layer`:
+//! Views are too frequent for a statement each. [`Entities::behind`](crate::entity::Entities::behind) adds them up in the
+//! process, and a [flusher](crate::entity::EntityFlusher) that the application runs writes one row a second, however many
+//! views there were. Views can be added by the handler of the page, or by the access counter along with its hits,
+//! through `AccessCounterLayer::on_count` of `counter-layer`:
 //!
 //! ```
 //! # use counter_core::entity::Additions;
@@ -73,10 +72,10 @@
 //!
 //! # A row and its count
 //!
-//! A like is a row in a table of one's own, and the number of likes is a count. Written one after the other,
-//! they differ for good when the process is killed in between, or when the client hangs up and the handler's
-//! future is dropped at that await. So they are written in one transaction, and the cache is told after the
-//! commit:
+//! A like is a row in a table of the application, and the number of likes is a count. If they were written one after
+//! the other, they would differ for good when the process is killed in between, or when the client hangs up and the
+//! handler's future is dropped at that await. So they are written in one transaction, and the cache is told after
+//! the commit:
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -103,56 +102,57 @@
 //! # }
 //! ```
 //!
-//! Dropped anywhere, this leaves the row with its count or neither. Whatever was not told to the cache is removed
-//! from it before this process asks it again, and once more ten seconds later, for the database may still be
-//! at the commit. With `sqlx` 0.8, `begin` survives being dropped and `begin_with` does not: it may leave
-//! the transaction open in a connection that goes back to the pool.
+//! Dropped anywhere, this leaves both the row and its count, or neither. What the cache was not told is removed from
+//! it before this process reads from it again, and once more ten seconds later, since the database may still be at
+//! the commit. With `sqlx` 0.8, `begin` survives being dropped and `begin_with` does not: it may return a connection
+//! with an open transaction to the pool.
 //!
-//! # What holds
+//! # Consistency of the cache
 //!
-//! An increment writes the database, by one statement that makes the row's version one larger and answers
-//! with the row; and then tells the cache. A reader who finds nothing takes a lease, reads the database, and
-//! keeps what he read. Between these steps anything may happen:
+//! An increment first writes the database, by one statement that increases the row's version by one and returns the
+//! row; then it tells the cache. A reader that finds nothing in the cache takes a lease, reads the database, and
+//! stores what it read. Between these steps anything may happen:
 //!
 //! | order | what would be wrong | why it is not |
 //! |---|---|---|
-//! | leased, **written**, read, kept, **told** | the copy has the increment already, and being told of it counts it twice | the cache is told the row and not the difference, and takes a larger version only |
-//! | leased, read, **written**, **told**, kept | the copy lacks the increment for hours | to be told ends the lease, so nothing is kept |
-//! | leased, read, **written**, kept, **told** | the copy lacks the increment | being told brings it up to date |
-//! | leased, read, **written**, kept, evicted, **told** | a field alone in a copy that is cold | a cold copy stays cold |
-//! | leased, lease expired, **written**, **told**, kept | the copy lacks the increment | a lease that is gone stands no more |
-//! | **written** 1, **written** 2, **told** 2, **told** 1 | the older one stays | the larger version stays |
+//! | leased, **written**, read, stored, **told** | the copy has the increment already, and telling the cache counts it twice | the cache is told the row and not the difference, and accepts larger versions only |
+//! | leased, read, **written**, **told**, stored | the copy lacks the increment for hours | telling the cache ends the lease, so nothing is stored |
+//! | leased, read, **written**, stored, **told** | the copy lacks the increment | telling the cache brings it up to date |
+//! | leased, read, **written**, stored, evicted, **told** | a copy with one field only | an entity without a copy gets none by being told |
+//! | leased, lease expired, **written**, **told**, stored | the copy lacks the increment | nothing is stored under a lease that has expired |
+//! | **written** 1, **written** 2, **told** 2, **told** 1 | the older row stays | the larger version stays |
 //!
-//! The tests go through every order of one reader with two writers, two readers with one writer, and with an
-//! eviction, over each cache. Whoever begins to read after an increment was answered sees it, in the same
-//! process and any other, as long as nothing fails; but one who joins a query that others wait for already may miss what other processes
-//! wrote while it was under way.
+//! The tests go through every order of one reader with two writers, of two readers with one writer, and with an
+//! eviction, over each cache. As long as nothing fails, a read that begins after an increment was answered sees that
+//! increment, in the same process and in any other. There is one exception: a read that joins a query which others
+//! in its process are waiting for may miss what other processes wrote while that query was running.
 //!
 //! # When things go wrong
 //!
 //! | what happens | what is done |
 //! |---|---|
-//! | the client hangs up, and the handler is dropped | an increment may have counted; with its row, in one transaction, both or neither. Its entity is remembered as in the next line |
-//! | the cache is away when it should be told | the increment has counted, and succeeds. Its entity is remembered (10,000 at most), and its copy is removed before this process asks the cache again; for other processes it may be out of date until then |
-//! | the process dies between the two writes | the copy is out of date until the next increment of the field, the next recount, or its expiry: 12 hours, up to a tenth less at random |
-//! | the cache does not answer | after 200 milliseconds ([`cache_timeout`](crate::entity::EntitiesBuilder::cache_timeout)) a request goes on without it, and for a second the others do not ask |
+//! | the client hangs up, and the handler is dropped | an increment may have counted; with its row in one transaction, both or neither. The entity is remembered as in the next line |
+//! | the cache is away when it should be told | the increment has counted, and succeeds. The entity is remembered (10,000 at most), and its copy is removed before this process reads it from the cache again; for other processes the copy may be out of date until then |
+//! | the process dies between the two writes | the copy is out of date until the next increment of the field, the next recount, or its expiry after 12 hours, up to a tenth less at random |
+//! | the cache does not answer | after 200 milliseconds ([`cache_timeout`](crate::entity::EntitiesBuilder::cache_timeout)) the operation goes on without it, and for a second the others do not ask it |
 //! | the cache is away when it is read | the database is read, once at a time for the same entities in each process |
-//! | the database is away, or refuses | nothing is counted, and the error says so; what is warm is still read |
-//! | the database does not answer a write | [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed): it may have counted. It is not tried again, for that could count twice; if the server does it later still, the copy is out of date as above |
-//! | the database gives way: a deadlock, a lock that took too long | nothing was done; it is tried again, four times within half a second |
+//! | the database is away, or refuses | nothing is counted, and the error says so; cached entities can still be read |
+//! | the database does not answer a write | [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed): it may have counted. It is not repeated, since that could count twice; if the server executes it even later, the copy is out of date as above |
+//! | the database gives way: a deadlock, a lock that took too long | nothing was done; it is repeated, four times within half a second |
 //! | a count would leave the range of an `i64` | [`OutOfRange`](crate::entity::EntityErrorKind::OutOfRange), and nothing is counted; in a batch the other rows are |
 //! | a batch is not acknowledged | it is sent again unchanged. Its fence (writer, sequence) is a row of the same transaction, so it counts once |
-//! | database, cache or log panic under a flusher or a recount | it is an error like others: the flusher says so and goes on, and the batch counts once |
+//! | database, cache or log panic under a flusher or a recount | it is an error like others: the flusher reports it and goes on, and the batch counts once |
 //! | the process is killed | the additions of the last second are lost, or those of the whole outage of the database |
-//! | the database is restored from a backup | its versions are smaller than those of the copies, which are out of date until a recount, or their expiry |
+//! | the database is restored from a backup | its versions are smaller than those of the copies, which are out of date until a recount or their expiry |
 //!
 //! # Recounting
 //!
-//! [`Entities::reconcile`](crate::entity::Entities::reconcile) asks a [`Recount`](crate::entity::Recount) for the truth, page by page, corrects what
-//! is off, and says by how much. It is a future, to be run on demand or by the application's own timer. One
-//! instance at a time does it, and the others are told [`Elsewhere`](crate::entity::EntityErrorKind::Elsewhere): so
-//! they are for a minute after one that died of it, and have to try again later to be certain; where two happen to, by a lock that ended too early, versions keep them from
-//! harming each other. A read that is partial or fails stops it.
+//! [`Entities::reconcile`](crate::entity::Entities::reconcile) asks a [`Recount`](crate::entity::Recount) for the truth, page by page,
+//! corrects the counts that differ, and reports by how much. It is a future, to be run on demand or by a timer of the
+//! application. One instance at a time recounts, and the others get
+//! [`Elsewhere`](crate::entity::EntityErrorKind::Elsewhere). They also get it for a minute after an instance died while
+//! recounting, so they have to try again later to be certain. If a lock ends too early and two instances recount at
+//! once, versions keep them from harming each other. A read that is partial or fails stops the recount.
 //!
 //! # Metrics
 //!

@@ -1,12 +1,12 @@
-//! Counting how many different things there were: which unique counter to choose, and what it answers.
+//! Counts of distinct items: which unique counter to choose, and what its answers mean.
 //!
 //! # When to choose it
 //!
-//! The visitors of pages are counted by the access counter itself, in buckets of time and without asking the
-//! store in a request: [`Recorder`](crate::Recorder) takes them, [`Stats::uniques`](crate::Stats::uniques)
-//! tells them. A unique counter is for all the other things that should count once: who voted, which
-//! articles an author has written, from how many networks somebody logged in. It belongs to no time, is
-//! written at once, and answers whether an item was new.
+//! The visitors of pages are counted by the access counter itself, in buckets of time and without asking the store
+//! during a request: [`Recorder`](crate::Recorder) records them, and [`Stats::uniques`](crate::Stats::uniques) reads
+//! them. A unique counter is for everything else that should count once: the voters of a poll, the articles of an
+//! author, the networks that an account logged in from. It has no time, is written at once, and answers whether an
+//! item was new.
 //!
 //! | | [`SetUniqueCounter`] | [`HllUniqueCounter`] | [`AdaptiveUniqueCounter`] |
 //! |---|---|---|---|
@@ -14,14 +14,14 @@
 //! | counts | exactly | with a standard error of 0.81 % | exactly, then as a HyperLogLog |
 //! | memory of 1,000 ids of 16 bytes | 64 KB | 2 KB | 64 KB |
 //! | memory of 1,000,000 of them | 70 MB | 12 KB | 12 KB |
-//! | `include` answers whether the item was new | always | `true` is certain, `false` is not | as it is now |
+//! | `include` answers whether the item was new | always | `true` is certain, `false` is not | as its present form does |
 //! | [`exclude`](crate::unique::ExcludingCounter::exclude) | yes | | |
-//! | adds up with | sets | any | any |
+//! | can be combined with | sets | any | any |
 //! | key after the namespace | `set:{name}` | `hll:{name}` | `adaptive:{name}` |
 //!
-//! Choose the set when each item matters, or when items leave again. Choose the HyperLogLog when there will be
-//! many, and a per cent is nothing. Choose the adaptive counter when there are many counters of which few
-//! grow large: the small ones are exact, and the large ones take no more than 12 KB each.
+//! Choose the set when each item matters, or when items are removed again. Choose the HyperLogLog when there will be
+//! many items and an error of one per cent does not matter. Choose the adaptive counter when there are many counters
+//! of which few grow large: the small ones are exact, and the large ones take no more than 12 KB each.
 //!
 //! ```
 //! use counter_core::unique::{AdaptiveUniqueCounter, Distinct, UniqueCounter};
@@ -49,19 +49,19 @@
 //!
 //! # What an answer means
 //!
-//! Every number says what it is: [`Distinct::Exact`](crate::unique::Distinct::Exact), or an estimate with its
-//! standard error in items; two estimates in three are closer than that, 19 in 20 than twice that.
+//! Every number says what it is: [`Distinct::Exact`](crate::unique::Distinct::Exact), or an estimate with its standard error
+//! in items. Two estimates in three are closer than that error, and 19 in 20 are closer than twice that.
 //!
-//! A HyperLogLog does not know its items. `include` answers whether the item raised a register: when it
-//! did, it was certainly new. When it did not, it was there before, or it is new and shares its
-//! register with a rarer one: of new items that happens to 1 in 250 when there are 100, to 1 in 6 when there
-//! are 5,000, and to 99 in 100 when there are a million. An adaptive counter answers like a set, and like a
-//! HyperLogLog from the threshold on; [`include_all`](crate::unique::UniqueCounter::include_all) and
-//! [`count`](crate::unique::UniqueCounter::count) say which it is.
+//! A HyperLogLog does not know its items. `include` answers whether the item raised a register. If it did, the item
+//! was certainly new. If it did not, either the item was there before, or it is new and shares its register with a
+//! rarer one. Of new items this happens to 1 in 250 when there are 100, to 1 in 6 when there are 5,000, and to 99 in
+//! 100 when there are a million. An adaptive counter answers like a set below its threshold, and like a HyperLogLog
+//! above it; [`include_all`](crate::unique::UniqueCounter::include_all) and [`count`](crate::unique::UniqueCounter::count) say which
+//! it is.
 //!
-//! A union is as good as the worst of its counters: exact of those that are, with the same 0.81 % as soon as
-//! registers are among them. An intersection with registers among them is a difference of estimates. Its error
-//! grows with the counters and not with what they have in common, so look at it before the number:
+//! A union is as good as the worst of its counters: exact if all of them are exact, and otherwise with the same
+//! 0.81 %. An intersection that includes registers is a difference of estimates. Its error grows with the counters
+//! and not with what they have in common, so look at the error before the number:
 //!
 //! ```
 //! use counter_core::unique::{HllUniqueCounter, UniqueCounter};
@@ -91,49 +91,49 @@
 //! | counters of an intersection | 5 |
 //! | items of all the sets that a union, an intersection or a merge reads | 100,000 |
 //!
-//! How many items a set has in the end is for its owner to bound, and so is for how long a counter lives: it
-//! has no expiry, unless it is given one by `EXPIRE`, which an adaptive counter keeps when it turns;
+//! The application has to bound how many items a set gets in the end, and how long a counter is kept. A counter has
+//! no expiry unless it is given one by `EXPIRE`, which an adaptive counter keeps when it turns into registers;
 //! [`forget`](crate::unique::UniqueCounter::forget) removes it.
 //!
 //! # People
 //!
-//! A set keeps its items as they are, for everybody who can read the store. What names a person, such as an
-//! address, an account or a cookie, should go through a [`VisitorKey`](crate::visitor::VisitorKey): a
-//! [`VisitorId`](crate::VisitorId) is an item. Nothing of an item is logged, and none is part of an error.
+//! A set keeps its items as they are, and every reader of the store can see them. An item that names a person, such
+//! as an address, an account or a cookie, should go through a [`VisitorKey`](crate::visitor::VisitorKey): a
+//! [`VisitorId`](crate::VisitorId) is an item. Items are not logged and are not part of errors.
 //!
 //! # When things go wrong
 //!
-//! An operation asks the store at once, and its caller waits. What the server says it did not do (it loads
-//! its data, a slot is on its way, no master is there) is done again, with growing pauses, for two seconds.
-//! So is what fails while reading and forgetting, for that may be done twice. A merge may be called again.
+//! An operation asks the store at once, and its caller waits. If the server says that it did nothing (it is loading
+//! its data, a slot is being moved, there is no master), the operation is repeated with growing pauses, for two
+//! seconds. Reading and forgetting are repeated after any failure, since they may be done twice. A merge may be
+//! called again by the application.
 //!
-//! An `include` or `exclude` whose answer was lost is not done again by itself. It may have been done, and the
-//! second answer would be about the first call: `false` for an item that nobody else has added. The error
-//! is [`Unavailable`](crate::ErrorKind::Unavailable), and who does not need the answer just calls again. The
-//! state is right then, since an item is in or not, however often it is added.
+//! An `include` or `exclude` whose answer was lost is not repeated automatically. It may have been done, and the
+//! second answer would be about the first call: `false` for an item that no other client has added. The error is
+//! [`Unavailable`](crate::ErrorKind::Unavailable). An application that does not need the answer can simply call
+//! again: the state is right then, since an item is in the counter or not, however often it is added.
 //!
-//! A key that holds something else is [`Malformed`](crate::ErrorKind::Malformed), with its name, and is left as
-//! it is.
+//! A key that holds something else is [`Malformed`](crate::ErrorKind::Malformed), with its name, and is not changed.
 //!
 //! # Rights
 //!
-//! On Redis these are needed beyond [those of the access counter](crate::guide::redis#rights):
+//! On Redis these are needed in addition to [those of the access counter](crate::guide::redis#rights):
 //!
 //! ```text
 //! ACL SETUSER counter +type +sadd +srem +scard +smembers +sscan +pfcount
 //! ```
 //!
-//! Where scripts are not allowed, `+smismember` as well:
+//! Where scripts are not allowed, `+smismember` is needed as well:
 //!
 //! ```text
 //! ACL SETUSER plain +type +sadd +srem +scard +smembers +smismember +sscan +pfcount
 //! ```
 //!
-//! # Many servers
+//! # Several servers
 //!
-//! A counter lies in the shard of its name. Union, intersection and merge read each counter where it is and
-//! put them together in the process, so they work over shards and nodes; they are no one step, and what is
-//! added meanwhile may be in the answer or not.
+//! A counter lies in the shard of its name. Union, intersection and merge read each counter where it is and combine
+//! them in the process, so they work across shards and nodes. They are not atomic: items that are added meanwhile may
+//! be included in the answer or not.
 //!
 //! [`SetUniqueCounter`]: crate::unique::SetUniqueCounter
 //! [`HllUniqueCounter`]: crate::unique::HllUniqueCounter

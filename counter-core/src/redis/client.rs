@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::namespace::Namespace;
 use super::probe::{self, Probed, RedisServer};
 use super::refusal::Refusal;
-use super::route::Route;
+use super::topology::Topology;
 use crate::Error;
 use crate::redis::{Call, Command, Connection, Prefix, Script};
 use crate::shard::{Shard, Shards};
@@ -14,7 +14,7 @@ use crate::shard::{Shard, Shards};
 /// A client of one namespace: what each family of counters sends its commands by.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(super) route: Route,
+    pub(super) topology: Topology,
     shards: Shards,
     /// By shard.
     prefixes: Box<[Prefix]>,
@@ -24,13 +24,13 @@ pub(crate) struct Client {
 
 impl Client {
     /// Splits the namespace over so many shards, or over none.
-    pub(crate) fn new(route: Route, namespace: &Namespace, shards: Option<Shards>) -> Self {
+    pub(crate) fn new(topology: Topology, namespace: &Namespace, shards: Option<Shards>) -> Self {
         let prefixes = match shards {
             None => [Prefix::whole(namespace)].into(),
             Some(shards) => shards.iter().map(|shard| Prefix::of(namespace, shard)).collect(),
         };
         Self {
-            route,
+            topology,
             shards: shards.unwrap_or(Shards::ONE),
             prefixes,
             refusal: Refusal::default(),
@@ -40,7 +40,7 @@ impl Client {
 
     /// Waits for the first connection, a few seconds at most, and says in the log what will not go well.
     pub(crate) async fn wait(&self) {
-        self.route.wait().await;
+        self.topology.wait().await;
         probe::at_start(self).await;
     }
 
@@ -69,7 +69,7 @@ impl Client {
     }
 
     pub(crate) fn connections(&self) -> u64 {
-        self.route.connections()
+        self.topology.connections()
     }
 
     /// The first of two ways to do the same, by a script, or the other where the server refuses scripts.
@@ -90,7 +90,7 @@ impl Client {
     }
 
     pub(crate) async fn run<R: FromValue>(&self, script: &Script, call: Call) -> Result<R, Error> {
-        script.run(&self.route, call).await
+        script.run(&self.topology, call).await
     }
 
     /// Sends one command to the server of this key.
@@ -100,7 +100,7 @@ impl Client {
         key: &str,
         args: Vec<Value>,
     ) -> Result<R, Error> {
-        self.route.call(command, key, args).await
+        self.topology.call(command, key, args).await
     }
 
     /// Sends several commands at once to the server of this key, for answers in the same order.
@@ -109,7 +109,7 @@ impl Client {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<R>, Error> {
-        self.route.call_all(key, calls).await
+        self.topology.call_all(key, calls).await
     }
 
     /// Sends several commands at once to the server of this key, for answers in the same order; of keys that
@@ -119,21 +119,21 @@ impl Client {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        self.route.call_each(key, calls).await
+        self.topology.call_each(key, calls).await
     }
 
     /// The connection that commands for this key take.
     pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
-        self.route.connection(key).await
+        self.topology.connection(key).await
     }
 
     /// The server of this key, for what has to stay with it.
     pub(crate) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
-        self.route.server(key).await
+        self.topology.server(key).await
     }
 
     /// Takes note of what an answer says about which server has which key.
     pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        self.route.learn(answer)
+        self.topology.learn(answer)
     }
 }

@@ -15,7 +15,7 @@ use fred::types::{FromValue, Value};
 use fred::util::redis_keyslot;
 use futures_util::future::{join_all, select_ok};
 
-use crate::redis::{Command, Connection, explain, says, unavailable};
+use crate::redis::{Command, Connection, explain, has_code, unavailable};
 use crate::{Error, ErrorKind};
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Cluster {
         let node = self.owner(key).await?;
         match self.learn(node.call(command, key, arguments.clone()).await) {
             // It was not done, and the next map says who does it.
-            Err(error) if says(&error, "MOVED") => {
+            Err(error) if has_code(&error, "MOVED") => {
                 let node = self.owner(key).await?;
                 self.learn(node.call(command, key, arguments).await)
             }
@@ -88,7 +88,7 @@ impl Cluster {
     ) -> Result<Vec<R>, Error> {
         let node = self.owner(key).await?;
         match self.learn(node.call_all(key, calls.clone()).await) {
-            Err(error) if says(&error, "MOVED") => {
+            Err(error) if has_code(&error, "MOVED") => {
                 let node = self.owner(key).await?;
                 self.learn(node.call_all(key, calls).await)
             }
@@ -103,7 +103,7 @@ impl Cluster {
     ) -> Result<Vec<Result<Value, Error>>, Error> {
         let node = self.owner(key).await?;
         match self.learn(node.call_each(key, calls.clone()).await) {
-            Err(error) if says(&error, "MOVED") => {
+            Err(error) if has_code(&error, "MOVED") => {
                 let node = self.owner(key).await?;
                 self.learn(node.call_each(key, calls).await)
             }
@@ -131,7 +131,8 @@ impl Cluster {
     /// Mistrusts the map when a node was away or knew better.
     pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &answer {
-            let redirected = ["MOVED", "ASK", "CLUSTERDOWN", "READONLY"].iter().any(|word| says(error, word));
+            let redirected =
+                ["MOVED", "ASK", "CLUSTERDOWN", "READONLY"].iter().any(|word| has_code(error, word));
             if redirected || *error.kind() == ErrorKind::Unavailable {
                 self.map().stale = true;
             }

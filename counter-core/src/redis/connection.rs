@@ -12,7 +12,7 @@ use fred::types::{ClusterHash, CustomCommand, FromValue, Value};
 use fred::util::redis_keyslot;
 use tokio::time::timeout;
 
-use super::link::{Link, answers};
+use super::client_handle::{ClientHandle, is_code};
 use super::transaction::Queues;
 use crate::{Error, ErrorKind};
 
@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind};
 pub(crate) struct Connection {
     /// What a new client is made of; nothing when the client is the user's own.
     config: Option<Config>,
-    link: Mutex<Arc<Link>>,
+    handle: Mutex<Arc<ClientHandle>>,
     pub(crate) transactions: Queues,
     pub(crate) options: Options,
     /// Connections made by clients that were replaced.
@@ -45,20 +45,20 @@ impl Connection {
     pub(crate) fn open(mut config: Config) -> Result<Self, FredError> {
         // Otherwise a server that is away at the start would be given up.
         config.fail_fast = false;
-        let link = Link::open(&config)?;
-        Ok(Self::new(Some(config), link))
+        let handle = ClientHandle::open(&config)?;
+        Ok(Self::new(Some(config), handle))
     }
 
     /// Uses a client of the user's own.
     pub(crate) fn of(client: Client) -> Self {
-        Self::new(None, Link::of(client))
+        Self::new(None, ClientHandle::of(client))
     }
 
-    fn new(config: Option<Config>, link: Link) -> Self {
+    fn new(config: Option<Config>, handle: ClientHandle) -> Self {
         let options = Options { fail_fast: true, timeout: Some(TIMEOUT), ..Options::default() };
         Self {
             config,
-            link: Mutex::new(Arc::new(link)),
+            handle: Mutex::new(Arc::new(handle)),
             transactions: Queues::default(),
             options,
             connections: AtomicU64::new(0),
@@ -68,13 +68,13 @@ impl Connection {
     /// Waits for the connection, a second at most, so that a service whose server is there does not
     /// begin with failures.
     pub(crate) async fn wait(&self) {
-        let client = self.link().client.clone();
+        let client = self.handle().client.clone();
         drop(timeout(FIRST_CONNECTION, client.wait_for_connect()).await);
     }
 
     /// How many connections were made.
     pub(crate) fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed) + self.link().connections()
+        self.connections.load(Ordering::Relaxed) + self.handle().connections()
     }
 
     /// Sends one command; `key` says which server of a cluster a user's own client sends it to.
@@ -84,10 +84,10 @@ impl Connection {
         key: &str,
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
-        let link = self.link();
-        let client = link.client.with_options(&self.options);
-        let answer = link.unless_broken(client.custom(self::command(command, key), arguments)).await;
-        answer.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
+        let handle = self.handle();
+        let client = handle.client.with_options(&self.options);
+        let answer = handle.unless_broken(client.custom(self::command(command, key), arguments)).await;
+        answer.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
     }
 
     /// Sends several commands at once, for answers in the same order.
@@ -96,15 +96,15 @@ impl Connection {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<R>, Error> {
-        let link = self.link();
-        let pipeline = link.client.pipeline();
+        let handle = self.handle();
+        let pipeline = handle.client.pipeline();
         let with_options = pipeline.with_options(&self.options);
         for (name, arguments) in calls {
             let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
-            queued.map_err(|error| self.explain(&link, error))?;
+            queued.map_err(|error| self.explain(&handle, error))?;
         }
-        let answers = link.unless_broken(pipeline.all()).await;
-        answers.map_err(|error| self.explain(&link, error)).inspect(|_| link.answered())
+        let answers = handle.unless_broken(pipeline.all()).await;
+        answers.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
     }
 
     /// Sends several commands at once, for answers in the same order; of keys that are not what the command is
@@ -114,77 +114,77 @@ impl Connection {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let (link, asked) = (self.link(), calls.len());
-        let pipeline = link.client.pipeline();
+        let (handle, asked) = (self.handle(), calls.len());
+        let pipeline = handle.client.pipeline();
         let with_options = pipeline.with_options(&self.options);
         for (name, arguments) in calls {
             let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
-            queued.map_err(|error| self.explain(&link, error))?;
+            queued.map_err(|error| self.explain(&handle, error))?;
         }
-        let answers = link.unless_broken(async { Ok(pipeline.try_all::<Value>().await) }).await;
-        let answers = answers.map_err(|error| self.explain(&link, error))?;
+        let answers = handle.unless_broken(async { Ok(pipeline.try_all::<Value>().await) }).await;
+        let answers = answers.map_err(|error| self.explain(&handle, error))?;
         let each = |answer: Result<Value, FredError>| match answer {
             Err(error) if is_of_the_key(&error) => Ok(Err(explain(error))),
-            answer => answer.map(Ok).map_err(|error| self.explain(&link, error)),
+            answer => answer.map(Ok).map_err(|error| self.explain(&handle, error)),
         };
         let answers = answers.into_iter().map(each).collect::<Result<Vec<_>, _>>()?;
         if answers.len() != asked {
             return Err(unavailable("not as many answers as commands"));
         }
-        link.answered();
+        handle.answered();
         Ok(answers)
     }
 
     /// Begins to make a connection that is not made again when it breaks.
-    pub(crate) fn connect_once(&self) -> Result<Link, Error> {
-        Link::open_once(self.config()).map_err(explain)
+    pub(crate) fn connect_once(&self) -> Result<ClientHandle, Error> {
+        ClientHandle::open_once(self.config()).map_err(explain)
     }
 
     /// What its client was made of.
     pub(crate) fn config(&self) -> Config {
-        self.config.clone().unwrap_or_else(|| self.link().client.client_config())
+        self.config.clone().unwrap_or_else(|| self.handle().client.client_config())
     }
 
     /// The client of the moment, a new one if the task of the last has ended.
-    fn link(&self) -> Arc<Link> {
-        let link = Arc::clone(&self.lock());
-        if link.has_ended() {
-            self.replace(&link);
+    fn handle(&self) -> Arc<ClientHandle> {
+        let handle = Arc::clone(&self.lock());
+        if handle.has_ended() {
+            self.replace(&handle);
             return Arc::clone(&self.lock());
         }
-        link
+        handle
     }
 
-    fn explain(&self, link: &Arc<Link>, error: FredError) -> Error {
-        if link.is_useless_after(&error) {
-            self.replace(link);
+    fn explain(&self, handle: &Arc<ClientHandle>, error: FredError) -> Error {
+        if handle.is_useless_after(&error) {
+            self.replace(handle);
         }
         let error = explain(error);
-        match link.latest_trouble() {
+        match handle.latest_trouble() {
             Some(trouble) if *error.kind() == ErrorKind::Unavailable => error.caused_by(trouble),
             _ => error,
         }
     }
 
-    fn replace(&self, old: &Arc<Link>) {
+    fn replace(&self, old: &Arc<ClientHandle>) {
         let Some(config) = &self.config else { return };
-        let mut link = self.lock();
+        let mut handle = self.lock();
         // Somebody else may have done it.
-        if !Arc::ptr_eq(&link, old) {
+        if !Arc::ptr_eq(&handle, old) {
             return;
         }
-        match Link::open(config) {
+        match ClientHandle::open(config) {
             Ok(new) => {
-                self.connections.fetch_add(link.connections(), Ordering::Relaxed);
-                *link = Arc::new(new);
+                self.connections.fetch_add(handle.connections(), Ordering::Relaxed);
+                *handle = Arc::new(new);
                 tracing::warn!("the connection to the store is made anew");
             }
             Err(error) => tracing::error!(%error, "the connection to the store cannot be made anew"),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Link>> {
-        self.link.lock().expect("nothing panics under this lock")
+    fn lock(&self) -> MutexGuard<'_, Arc<ClientHandle>> {
+        self.handle.lock().expect("nothing panics under this lock")
     }
 }
 
@@ -201,8 +201,8 @@ pub(crate) fn answer_of(error: &Error) -> Option<&str> {
 }
 
 /// Whether an error is an answer of the server that begins with this word.
-pub(crate) fn says(error: &Error, word: &str) -> bool {
-    answer_of(error).is_some_and(|answer| answers(answer, word))
+pub(crate) fn has_code(error: &Error, word: &str) -> bool {
+    answer_of(error).is_some_and(|answer| is_code(answer, word))
 }
 
 /// A command for the server of a key, should the client know several.
@@ -232,7 +232,7 @@ pub(crate) fn explain(error: FredError) -> Error {
 /// Whether a server answered that a key is not what the command is for: another command of the same
 /// pipeline may well succeed.
 fn is_of_the_key(error: &FredError) -> bool {
-    ["WRONGTYPE", "INVALIDOBJ"].iter().any(|code| answers(error.details(), code))
+    ["WRONGTYPE", "INVALIDOBJ"].iter().any(|code| is_code(error.details(), code))
 }
 
 /// Whether these are a server's words: they begin with a code such as `ERR` or `READONLY`.
@@ -251,7 +251,7 @@ mod tests {
         for words in ["ERR no", "READONLY You can't write against a read only replica.", "OOM"] {
             assert_eq!(kind(words), ErrorKind::Refused, "{words}");
         }
-        for words in ["Failed to route command.", "Client is not initialized.", ""] {
+        for words in ["Failed to topology command.", "Client is not initialized.", ""] {
             assert_eq!(kind(words), ErrorKind::Unavailable, "{words}");
         }
     }

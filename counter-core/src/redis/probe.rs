@@ -4,7 +4,7 @@ use std::time::Duration;
 use fred::types::Value;
 use tokio::time::Instant;
 
-use super::route::Route;
+use super::topology::Topology;
 use crate::redis::{Client, Queue};
 use crate::shard::Shard;
 use crate::{Error, ErrorKind};
@@ -91,7 +91,7 @@ const PERIOD: Duration = Duration::from_secs(600);
 pub(super) async fn at_start(client: &Client) {
     let Ok(server) = look(client).await else { return };
     if server.cluster == Some(true)
-        && matches!(client.route, Route::One(_))
+        && matches!(client.topology, Topology::One(_))
         && !client.prefix(Shard::default()).is_tagged()
     {
         tracing::error!("this server is a node of a cluster: its address must begin with redis-cluster://");
@@ -103,7 +103,7 @@ pub(super) async fn at_start(client: &Client) {
 
 /// Asks again now and then, and after a connection was made anew, which may lead to another server.
 pub(super) async fn now_and_then(client: &Client) {
-    let connections = client.route.connections();
+    let connections = client.topology.connections();
     let is_due = client
         .probed
         .0
@@ -118,7 +118,7 @@ pub(super) async fn now_and_then(client: &Client) {
 }
 
 async fn look(client: &Client) -> Result<RedisServer, Error> {
-    let connections = client.route.connections();
+    let connections = client.topology.connections();
     let server = probe(client).await?;
     let last = Last { at: Instant::now(), connections, warnings: server.warnings() };
     let before = client.probed.0.lock().expect("nothing panics under this lock").replace(last);
@@ -134,14 +134,14 @@ async fn look(client: &Client) -> Result<RedisServer, Error> {
 pub(super) async fn probe(client: &Client) -> Result<RedisServer, Error> {
     let key = &client.prefix(Shard::default()).scratch;
     let script = vec!["return 1".into(), "1".into(), key.into()];
-    let answer = client.route.call::<i64>("EVAL", key, script).await;
+    let answer = client.topology.call::<i64>("EVAL", key, script).await;
     let refused = client.refusal.learn(&answer, Instant::now());
     if !refused {
         answer?;
         client.refusal.end();
     }
     let transactions = !refused || executes_transactions(client, key).await?;
-    let info: Option<String> = client.route.call("INFO", key, Vec::<Value>::new()).await.ok();
+    let info: Option<String> = client.topology.call("INFO", key, Vec::<Value>::new()).await.ok();
     let line = |name: &str| {
         let mut lines = info.as_deref()?.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -159,7 +159,7 @@ pub(super) async fn probe(client: &Client) -> Result<RedisServer, Error> {
 
 /// Executes nothing, at once.
 async fn executes_transactions(client: &Client, key: &str) -> Result<bool, Error> {
-    let server = client.route.server(key).await?;
+    let server = client.topology.server(key).await?;
     let executed = async { server.watch_in(Queue::Upkeep, key).await?.execute(Vec::new()).await };
     match executed.await {
         Ok(_) => Ok(true),

@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Backoff;
-use crate::redis::says;
+use crate::redis::has_code;
 use crate::{Error, ErrorKind};
 
 /// No attempt begins later than this after the first.
@@ -35,7 +35,7 @@ where
 
 /// For what answers differently when it is done twice: the server said that it did nothing.
 pub(crate) fn nothing_was_done(error: &Error) -> bool {
-    NOT_NOW.iter().any(|word| says(error, word))
+    NOT_NOW.iter().any(|word| has_code(error, word))
 }
 
 /// For what may be done as often as one likes.

@@ -4,9 +4,9 @@ use fred::bytes::Bytes;
 use fred::types::{FromValue, Value};
 use fred::util::sha1_hash;
 
-use super::route::Route;
+use super::topology::Topology;
 use crate::Error;
-use crate::redis::says;
+use crate::redis::has_code;
 
 /// A Lua script, sent by its digest, and whole when the server does not know it (any more).
 pub(crate) struct Script {
@@ -33,12 +33,12 @@ impl Script {
         Self { source, digest: sha1_hash(source) }
     }
 
-    pub(crate) async fn run<R: FromValue>(&self, route: &Route, call: Call) -> Result<R, Error> {
+    pub(crate) async fn run<R: FromValue>(&self, topology: &Topology, call: Call) -> Result<R, Error> {
         let first = call.keys[0].clone();
         let words = call.words();
-        match route.call("EVALSHA", &first, by(&self.digest, &words)).await {
-            Err(error) if says(&error, "NOSCRIPT") => {
-                route.call("EVAL", &first, by(self.source, &words)).await
+        match topology.call("EVALSHA", &first, by(&self.digest, &words)).await {
+            Err(error) if has_code(&error, "NOSCRIPT") => {
+                topology.call("EVAL", &first, by(self.source, &words)).await
             }
             answer => answer,
         }

@@ -14,8 +14,8 @@ use fred::types::{FromValue, Resp3Frame, Value};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
+use super::client_handle::{ClientHandle, is_code};
 use super::connection::{TIMEOUT, command};
-use super::link::{Link, answers};
 use crate::redis::{Command, Connection, answer_of, explain, unavailable};
 use crate::{Error, ErrorKind};
 
@@ -37,7 +37,7 @@ pub(crate) enum Queue {
 
 /// A connection for one transaction at a time.
 struct Exclusive {
-    link: Link,
+    handle: ClientHandle,
     begun: Begun,
     /// When something was begun on it for the first time since nothing was.
     since: Instant,
@@ -104,9 +104,9 @@ impl Transaction<'_> {
         name: &'static str,
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
-        let link = self.link()?;
-        let client = link.client.with_options(&self.server.options);
-        judged(link, client.custom(command(name, ""), arguments)).await
+        let handle = self.handle()?;
+        let client = handle.client.with_options(&self.server.options);
+        judged(handle, client.custom(command(name, ""), arguments)).await
     }
 
     /// Executes the commands at once, and answers for each what the server had against it, if anything;
@@ -142,10 +142,10 @@ impl Transaction<'_> {
         if !commands.is_empty() {
             self.queue(commands).await?;
         }
-        let link = self.link()?;
-        let client = link.client.with_options(&self.server.options);
+        let handle = self.handle()?;
+        let client = handle.client.with_options(&self.server.options);
         let answer = client.custom_raw(command("EXEC", ""), Vec::<Value>::new());
-        let answers = match judged(link, answer).await? {
+        let answers = match judged(handle, answer).await? {
             Resp3Frame::Null => None,
             Resp3Frame::Array { data, .. } => Some(data),
             frame => {
@@ -157,14 +157,14 @@ impl Transaction<'_> {
     }
 
     async fn queue(&self, commands: Vec<Command>) -> Result<(), Error> {
-        let link = self.link()?;
-        let pipeline = link.client.pipeline();
+        let handle = self.handle()?;
+        let pipeline = handle.client.pipeline();
         let with_options = pipeline.with_options(&self.server.options);
         for (name, arguments) in commands {
             let queued: Result<(), _> = with_options.custom(command(name, ""), arguments).await;
             queued.map_err(explain)?;
         }
-        let answers: Vec<Value> = judged(link, pipeline.all()).await?;
+        let answers: Vec<Value> = judged(handle, pipeline.all()).await?;
         if answers.iter().all(|answer| matches!(answer, Value::Queued)) {
             return Ok(());
         }
@@ -184,18 +184,18 @@ impl Transaction<'_> {
             *self.exclusive = None;
         }
         if self.exclusive.is_none() {
-            let link = self.server.connect_once()?;
-            *self.exclusive = Some(Exclusive { link, begun: Begun::Nothing, since: Instant::now() });
+            let handle = self.server.connect_once()?;
+            *self.exclusive = Some(Exclusive { handle, begun: Begun::Nothing, since: Instant::now() });
         }
-        let link = self.link()?;
-        judged(link, link.connected()).await
+        let handle = self.handle()?;
+        judged(handle, handle.connected()).await
     }
 
     /// Whether nothing is under way any more on a connection that is there.
     async fn settles(&mut self) -> bool {
-        let Some(Exclusive { link, begun, since }) = &*self.exclusive else { return true };
+        let Some(Exclusive { handle, begun, since }) = &*self.exclusive else { return true };
         // One that broke while it was not used would be noticed by its silence alone, seconds later.
-        if link.has_ended() {
+        if handle.has_ended() {
             return false;
         }
         if *begun == Begun::Nothing {
@@ -226,23 +226,26 @@ impl Transaction<'_> {
         }
     }
 
-    fn link(&self) -> Result<&Link, Error> {
+    fn handle(&self) -> Result<&ClientHandle, Error> {
         let exclusive = self.exclusive.as_ref();
-        exclusive.map(|exclusive| &exclusive.link).ok_or_else(|| unavailable("there is no connection"))
+        exclusive.map(|exclusive| &exclusive.handle).ok_or_else(|| unavailable("there is no connection"))
     }
 }
 
 /// Waits for an answer and explains it. After one that did not come the connection is of no use.
-async fn judged<T>(link: &Link, answer: impl Future<Output = Result<T, FredError>>) -> Result<T, Error> {
-    let error = match link.unless_broken(answer).await {
+async fn judged<T>(
+    handle: &ClientHandle,
+    answer: impl Future<Output = Result<T, FredError>>,
+) -> Result<T, Error> {
+    let error = match handle.unless_broken(answer).await {
         Ok(answer) => return Ok(answer),
         Err(error) => explain(error),
     };
     if *error.kind() != ErrorKind::Unavailable {
         return Err(error);
     }
-    link.end();
-    Err(match link.latest_trouble() {
+    handle.end();
+    Err(match handle.latest_trouble() {
         Some(trouble) => error.caused_by(trouble),
         None => error,
     })
@@ -256,7 +259,7 @@ fn is_ok(answer: &Value) -> bool {
 /// Says what it means that MULTI is refused, where scripts are as well.
 fn no_transactions(error: Error) -> Error {
     match answer_of(&error) {
-        Some(words) if answers(words, "NOPERM") || words.starts_with("ERR unknown command") => {
+        Some(words) if is_code(words, "NOPERM") || words.starts_with("ERR unknown command") => {
             let words = format!("neither scripts nor transactions (MULTI) are permitted: {words}");
             Error::new(ErrorKind::Refused).caused_by(words)
         }

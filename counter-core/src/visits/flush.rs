@@ -1,7 +1,7 @@
 #[cfg(feature = "metrics")]
 mod export;
-mod grace;
-mod lane;
+mod replay_buffer;
+mod shard_flusher;
 mod sharing;
 mod skew;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use lane::Lane;
+use shard_flusher::ShardFlusher;
 use sharing::Sharing;
 use skew::Skew;
 
@@ -39,7 +39,7 @@ use crate::{Error, ErrorKind, Store, Timestamp};
 pub struct Flusher {
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
-    lanes: Vec<Lane>,
+    shards: Vec<ShardFlusher>,
     sharing: Sharing,
     skew: Skew,
     interval: Duration,
@@ -54,12 +54,12 @@ impl Flusher {
         interval: Duration,
         shutdown_timeout: Duration,
     ) -> Self {
-        let lane = |shard| Lane::new(Arc::clone(&tally), Arc::clone(&store), shard);
-        let lanes = store.shards().iter().map(lane).collect();
+        let flusher = |shard| ShardFlusher::new(Arc::clone(&tally), Arc::clone(&store), shard);
+        let shards = store.shards().iter().map(flusher).collect();
         #[cfg(feature = "metrics")]
         export::describe();
         let (sharing, skew) = (Sharing::new(salting), Skew::default());
-        Self { tally, store, lanes, sharing, skew, interval, shutdown_timeout }
+        Self { tally, store, shards, sharing, skew, interval, shutdown_timeout }
     }
 
     /// Sends all that was recorded before the call, and agrees with the other instances on the salts of
@@ -72,7 +72,7 @@ impl Flusher {
     /// Dropping the future loses nothing and doubles nothing: the batch that was under way is sent
     /// again by the next call.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        let sent = join_all(self.lanes.iter_mut().map(Lane::flush)).await;
+        let sent = join_all(self.shards.iter_mut().map(ShardFlusher::flush)).await;
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
         // Hits are worth more than agreement on who visits, so trouble with this is only logged.
@@ -111,7 +111,7 @@ impl Flusher {
                 sleep(interval).await;
             }
         };
-        let flushing = join_all(self.lanes.iter_mut().map(|lane| lane.flush_for_ever(interval)));
+        let flushing = join_all(self.shards.iter_mut().map(|shard| shard.flush_for_ever(interval)));
         tokio::join!(sharing, flushing);
     }
 
@@ -120,13 +120,13 @@ impl Flusher {
         let (mut cause, mut asked) = (None, false);
         loop {
             // The ledger has what is sent again among the applied.
-            let replaying = self.lanes.iter().map(Lane::replaying).sum::<u64>();
+            let replaying = self.shards.iter().map(ShardFlusher::replaying).sum::<u64>();
             let hits = self.tally.ledger().hits.pending + replaying;
-            let done = hits == 0 && !self.lanes.iter().any(Lane::owes);
+            let done = hits == 0 && !self.shards.iter().any(ShardFlusher::owes);
             if done && !std::mem::replace(&mut asked, true) {
-                self.lanes.iter_mut().for_each(Lane::ask);
+                self.shards.iter_mut().for_each(ShardFlusher::ask);
             }
-            if done && (self.lanes.iter().all(Lane::is_empty) || Instant::now() >= deadline) {
+            if done && (self.shards.iter().all(ShardFlusher::is_empty) || Instant::now() >= deadline) {
                 return Ok(());
             }
             // Not by a timer alone: a store that never waits for anything would never let it ring.

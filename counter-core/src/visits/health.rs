@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 /// How the way to the store is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
     /// Hits that the store has not acknowledged.

@@ -139,10 +139,10 @@ impl Recorder {
     /// # }
     /// ```
     pub fn confirmed(&self, hits: &[Hit], timeout: Duration) -> impl Future<Output = bool> + Send + use<> {
-        let receipt = self.tally.receipt(hits);
+        let ticket = self.tally.ticket(hits);
         let tally = Arc::clone(&self.tally);
         async move {
-            let arrived = tokio::time::timeout(timeout, receipt.arrived()).await.is_ok();
+            let arrived = tokio::time::timeout(timeout, ticket.wait()).await.is_ok();
             if !arrived {
                 tally.unconfirmed();
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid};
+use crate::visits::metrics::{Metric, metrics};
 use crate::visits::tally::Tally;
 use crate::visits::{KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, ErrorKind, Health, Ledger, Precision, Precisions, Sample, Store, Timestamp};
@@ -364,6 +365,12 @@ impl Stats {
     #[must_use]
     pub fn health(&self) -> Health {
         self.tally.health(self.store.connections(), self.store.clock_skew())
+    }
+
+    /// The [ledger](Self::ledger) and the [health](Self::health) as metrics, for an exporter.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        metrics(&self.ledger(), &self.health())
     }
 }
 

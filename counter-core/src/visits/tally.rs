@@ -7,27 +7,27 @@
 //! all places at one moment is possible without stopping requests together.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
-use tokio::time::Instant;
-
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
+use crate::visits::delivery::{Account, Delivery};
+use crate::visits::group_commit::{CommitTicket, GroupCommit};
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
-use crate::visits::turns::{Receipt, Turns};
-use crate::visits::{Agent, Batch, Hit, Hits, Part, Remark, Requests, Skip};
+use crate::visits::{Agent, Batch, Hit, Remark, Requests, Skip};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
+use foldhash::fast::RandomState;
 
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
-    pub(crate) turns: Turns,
+    pub(crate) commits: GroupCommit,
     /// After this long without an attempt to send what waits, nobody does.
     patience: Duration,
     registry: Registry,
@@ -41,7 +41,7 @@ pub(crate) struct Tally {
 struct Backlog {
     /// By shard of the store.
     waiting: Vec<Waiting>,
-    settled: Hits,
+    delivery: Delivery,
     /// The shard of each counter, by number.
     shards: Vec<Shard>,
     /// The numbers of counters of which the store was given visitors.
@@ -50,22 +50,17 @@ struct Backlog {
     spare: Vec<Closed>,
 }
 
-/// What is on its way to one shard of the store.
-#[derive(Debug)]
+/// The hits that wait for one shard of the store.
+#[derive(Debug, Default)]
 struct Waiting {
     pending: Pending,
     /// Fold what has aged once this many wait.
     high_water: usize,
-    /// Hits and cells in batches that are not acknowledged.
-    sent: u64,
-    sent_cells: usize,
-    acknowledged: Option<Instant>,
-    /// When the flusher last began to send, or could have begun.
-    attempted: Instant,
-    /// Memory for batches that might have to be sent again.
-    retained: usize,
-    failing: Option<(Instant, String)>,
 }
+
+/// The [`Delivery`] of a tally, whose backlog is locked.
+#[derive(Debug)]
+pub(crate) struct DeliveryGuard<'a>(MutexGuard<'a, Backlog>);
 
 impl Tally {
     pub(crate) fn new(grid: Grid, counters: usize, shards: Shards, interval: Duration) -> Self {
@@ -73,14 +68,14 @@ impl Tally {
         let stripes = (2 * threads).next_power_of_two().min(32);
         Self {
             grid: Arc::new(grid),
-            turns: Turns::new(shards),
+            commits: GroupCommit::new(shards),
             patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
             registry: Registry::new(counters, WriterId::random(), shards),
             stripes: (0..stripes).map(|_| Stripe::default()).collect(),
             open: Mutex::default(),
             backlog: Mutex::new(Backlog {
-                waiting: shards.iter().map(|_| Waiting::new()).collect(),
-                settled: Hits::default(),
+                waiting: shards.iter().map(|_| Waiting::default()).collect(),
+                delivery: Delivery::new(shards),
                 shards: Vec::new(),
                 visited: HashSet::default(),
                 spare: Vec::new(),
@@ -127,10 +122,10 @@ impl Tally {
     }
 
     /// For what was added to the counters of these hits before this call.
-    pub(crate) fn receipt(&self, hits: &[Hit]) -> Receipt {
+    pub(crate) fn ticket(&self, hits: &[Hit]) -> CommitTicket {
         let other = self.registry.other();
         let counters = hits.iter().map(|hit| if self.owns(hit.counter) { hit.counter } else { other });
-        self.turns.receipt(counters.map(|counter| counter.shard))
+        self.commits.ticket(counters.map(|counter| counter.shard))
     }
 
     pub(crate) fn unconfirmed(&self) {
@@ -151,15 +146,12 @@ impl Tally {
         let backlog = &mut *self.backlog();
         self.fold_into(backlog, now);
         let waiting = &mut backlog.waiting[shard.index()];
-        backlog.settled.expired += waiting.coarsen(now, &self.grid);
+        backlog.delivery.expire(waiting.coarsen(now, &self.grid));
         if waiting.pending.len() == 0 {
             return Vec::new();
         }
         let chunks = waiting.pending.take(&self.registry.names(), &self.grid);
-        for Chunk { cells, sketches, .. } in &chunks {
-            waiting.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
-            waiting.sent_cells += cells.len() + sketches.len();
-        }
+        backlog.delivery.send(shard, &chunks);
         chunks
     }
 
@@ -177,51 +169,19 @@ impl Tally {
             self.forget_visitors(|number| forgotten.contains(&number));
         }
         backlog.visited.extend(batch.sketches.iter().filter_map(|cell| number(&cell.counter)));
-        let waiting = &mut backlog.waiting[batch.shard.index()];
-        waiting.acknowledged = Some(Instant::now());
-        if replay {
-            return;
-        }
-        let hits = batch.hits();
-        waiting.sent -= hits;
-        waiting.sent_cells -= batch.len();
-        backlog.settled.applied += hits;
-        for remark in remarks {
-            if let Remark::Refused { part: Part::Cell(index), reason } = *remark {
-                let count = batch.cells.get(index).map_or(0, |cell| cell.count);
-                backlog.settled.applied -= count;
-                *backlog.settled.dropped.of(reason) += count;
-            }
-        }
+        backlog.delivery.acknowledge(batch, remarks, replay);
     }
 
-    /// These hits were sent, or sent again, and will never be known to be in the store or not.
-    pub(crate) fn doubt(&self, shard: Shard, hits: u64, cells: usize, replay: bool) {
-        let backlog = &mut *self.backlog();
-        if replay {
-            backlog.settled.applied -= hits;
-        } else {
-            let waiting = &mut backlog.waiting[shard.index()];
-            waiting.sent -= hits;
-            waiting.sent_cells -= cells;
-        }
-        backlog.settled.dropped.in_doubt += hits;
-    }
-
-    /// The flusher begins to send what waits for a shard.
-    pub(crate) fn attempted(&self, shard: Shard) {
-        self.backlog().waiting[shard.index()].attempted = Instant::now();
-    }
-
-    pub(crate) fn retained(&self, shard: Shard, bytes: usize) {
-        self.backlog().waiting[shard.index()].retained = bytes;
+    /// The account of what has left, for the flusher to book in.
+    pub(crate) fn delivery(&self) -> DeliveryGuard<'_> {
+        DeliveryGuard(self.backlog())
     }
 
     /// The store lost what it had acknowledged: so many hits for good, and of visitors nobody knows how many,
     /// so all that are still at hand are sent again.
     pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
         let backlog = &mut *self.backlog();
-        backlog.settled.lost_by_server += hits;
+        backlog.delivery.lose(hits);
         for ((number, _), registers) in &*self.open() {
             if backlog.shard(*number, &self.registry) == shard {
                 registers.mark_all();
@@ -243,18 +203,10 @@ impl Tally {
         forgotten.for_each(|(_, registers)| registers.forget());
     }
 
-    /// Notes how the last exchange with a shard went; answers since when those before had failed.
-    pub(crate) fn exchange(&self, shard: Shard, error: Option<String>) -> Option<Instant> {
-        let failing = &mut self.backlog().waiting[shard.index()].failing;
-        let before = failing.take().map(|(since, _)| since);
-        *failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
-        before
-    }
-
     pub(crate) fn ledger(&self) -> Ledger {
         let backlog = self.backlog();
-        let mut ledger = Ledger { requests: Requests::default(), hits: backlog.settled };
-        ledger.hits.pending = backlog.waiting.iter().map(Waiting::hits).sum();
+        let mut ledger = Ledger { requests: Requests::default(), hits: backlog.delivery.hits() };
+        ledger.hits.pending += backlog.waiting.iter().map(|waiting| waiting.pending.hits()).sum::<u64>();
         for stripe in &self.stripes {
             let local = stripe.lock();
             ledger.requests += local.requests;
@@ -266,30 +218,30 @@ impl Tally {
     }
 
     pub(crate) fn health(&self, connections: u64, clock_skew: Option<i64>) -> Health {
-        let shards = &self.backlog().waiting;
+        let backlog = self.backlog();
         let (mut pending, mut pending_cells) = (0, 0);
         for stripe in &self.stripes {
             let local = stripe.lock();
             pending += local.hits();
             pending_cells += local.cells();
         }
+        let accounts = backlog.delivery.accounts();
         // What is in the stripes waits for whichever shard is served next.
-        let next = (pending > 0).then(|| shards.iter().map(|shard| shard.attempted).max()).flatten();
-        let waiting = shards.iter().filter(|shard| shard.hits() > 0).map(|shard| shard.attempted);
+        let next = (pending > 0).then(|| accounts.iter().map(|account| account.attempted).max()).flatten();
+        let hits = |(waiting, account): (&Waiting, &Account)| waiting.pending.hits() + account.sent;
+        let shards = || backlog.waiting.iter().zip(accounts);
+        let waiting = shards().filter(|shard| hits(*shard) > 0).map(|(_, account)| account.attempted);
         let stalled = waiting.chain(next).min().map(|since| since.elapsed());
-        let failing =
-            shards.iter().filter_map(|shard| shard.failing.as_ref()).min_by_key(|(since, _)| *since);
+        let failing = accounts.iter().filter_map(|account| account.failing.as_ref());
+        let failing = failing.min_by_key(|(since, _)| *since);
+        let acknowledged = accounts.iter().filter_map(|account| account.acknowledged).max();
+        let cells = |(waiting, account): (&Waiting, &Account)| waiting.pending.len() + account.sent_cells;
         Health {
-            pending: pending + shards.iter().map(Waiting::hits).sum::<u64>(),
-            pending_cells: pending_cells
-                + shards.iter().map(|shard| shard.sent_cells + shard.pending.len()).sum::<usize>(),
+            pending: pending + shards().map(hits).sum::<u64>(),
+            pending_cells: pending_cells + shards().map(cells).sum::<usize>(),
             connections,
-            retained_bytes: shards.iter().map(|shard| shard.retained).sum(),
-            since_acknowledged: shards
-                .iter()
-                .filter_map(|shard| shard.acknowledged)
-                .max()
-                .map(|at| at.elapsed()),
+            retained_bytes: accounts.iter().map(|account| account.retained).sum(),
+            since_acknowledged: acknowledged.map(|at| at.elapsed()),
             failing_for: failing.map(|(since, _)| since.elapsed()),
             last_error: failing.map(|(_, error)| error.clone()),
             stalled_for: stalled.filter(|stalled| *stalled > self.patience),
@@ -316,9 +268,9 @@ impl Tally {
             registers.collect(|register| pending.raise(*number, *bucket, register, &self.grid));
             !last
         });
-        for shard in &mut backlog.waiting {
-            if shard.pending.len() > shard.high_water {
-                backlog.settled.expired += shard.coarsen(now, &self.grid);
+        for waiting in &mut backlog.waiting {
+            if waiting.pending.len() > waiting.high_water {
+                backlog.delivery.expire(waiting.coarsen(now, &self.grid));
             }
         }
     }
@@ -370,27 +322,24 @@ impl Backlog {
 }
 
 impl Waiting {
-    fn new() -> Self {
-        Self {
-            pending: Pending::default(),
-            high_water: 0,
-            sent: 0,
-            sent_cells: 0,
-            acknowledged: None,
-            attempted: Instant::now(),
-            retained: 0,
-            failing: None,
-        }
-    }
-
-    fn hits(&self) -> u64 {
-        self.sent + self.pending.hits()
-    }
-
     /// Folds what has aged; answers the hits that no precision wants any more.
     fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
         let expired = self.pending.coarsen(now, grid);
         self.high_water = (2 * self.pending.len()).max(CLOSED);
         expired
+    }
+}
+
+impl Deref for DeliveryGuard<'_> {
+    type Target = Delivery;
+
+    fn deref(&self) -> &Delivery {
+        &self.0.delivery
+    }
+}
+
+impl DerefMut for DeliveryGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Delivery {
+        &mut self.0.delivery
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Which window it is must be the same for all instances, so the store's clock decides. A caller names the window
 //! that it takes for the current one, and the store counts there only if it is; otherwise it says what its clock
-//! says, and the call is made again for that instant.
+//! has_code, and the call is made again for that instant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -40,7 +40,7 @@ impl StoreClock {
         answer
     }
 
-    /// Takes over what the store says, unless the clocks agree to the second and only a window has ended.
+    /// Takes over what the store has_code, unless the clocks agree to the second and only a window has ended.
     fn learn(&self, theirs: Timestamp) {
         if theirs.as_unix().abs_diff(self.now().as_unix()) > 1 {
             let (theirs, ours) = (theirs.as_unix().cast_signed(), Timestamp::now().as_unix().cast_signed());

@@ -292,7 +292,7 @@ impl WindowCounters {
     }
 
     /// What the counter counts in each of the windows that are kept, ascending, that of `now` included:
-    /// one more than [`keep`](Self::keep) says, zeros too, 256 at most.
+    /// one more than [`keep`](Self::keep) has_code, zeros too, 256 at most.
     ///
     /// # Errors
     /// When the store cannot be read, after two seconds of attempts.

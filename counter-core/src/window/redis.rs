@@ -188,7 +188,7 @@ fn instants(call: &mut Call, key: &WindowKey) {
     call.number(key.open.end);
 }
 
-/// Whether it was added, and the count; or what the server's clock says, when that closed the window.
+/// Whether it was added, and the count; or what the server's clock has_code, when that closed the window.
 fn decided((answer, number): (u64, u64)) -> Result<(bool, u64), Error> {
     match answer {
         0 | 1 => Ok((answer == 1, number)),

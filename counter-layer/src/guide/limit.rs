@@ -1,17 +1,16 @@
-//! Limits: a maximum of requests per key in each window, over all instances.
+//! Limits: so many requests of one key in each window, over all instances.
 //!
 //! # When to choose it
 //!
-//! [`WindowLimitLayer`](crate::WindowLimitLayer) asks the store before each request, and the request waits
-//! for the answer. It is exact over any number of instances: no more than the limit passes in a window. A
-//! limit that only protects one process from overload needs no store: use the layers of `tower` or a crate
-//! such as `governor`. Counting visits needs no limit and does not wait: that is
-//! [`AccessCounterLayer`](crate::AccessCounterLayer).
+//! [`WindowLimitLayer`](crate::WindowLimitLayer) asks the store before each request, and the request waits for the answer.
+//! The limit is exact over any number of instances: no more requests than the limit pass in a window. A limit that only
+//! keeps one process from being overrun needs no store; the layers of `tower` or a crate such as `governor` provide it.
+//! Counting visits needs no limit and does not wait: that is [`AccessCounterLayer`](crate::AccessCounterLayer).
 //!
-//! A window is fixed: at its end and at the beginning of the next one, twice the limit may pass within a
-//! moment. Two limits, one of them with short windows, reduce that.
+//! A window is fixed: around the end of one window and the beginning of the next, twice the limit may pass within a
+//! moment. A second limit with shorter windows makes that smaller.
 //!
-//! # The key
+//! # Choosing the key
 //!
 //! A [`LimitKey`](crate::LimitKey) is a closure over the request, or an [`Identity`](crate::Identity):
 //!
@@ -30,60 +29,55 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `without_user_agent` matters: a client that can choose what identifies it is not limited. For the same
-//! reason all requests without an identity share one limit, and 56 bits of an IPv6 address count, since a
-//! client with a /56 has 256 networks of its own; for clients with a /48 set
-//! [`ipv6_prefix`](crate::Address::ipv6_prefix).
+//! `without_user_agent` matters: a client that can choose what it is told apart by is not limited. For the same reason
+//! all requests in which the identity finds nothing share one limit. Of an IPv6 address 56 bits count, since the holder
+//! of a /56 has 256 networks to send from; some have a /48, for which
+//! [`ipv6_prefix`](crate::Address::ipv6_prefix) can be set.
 //!
-//! A cookie that the layer issues identifies clients when it is [signed](counter_core::Builder::secret), and
-//! ids that clients make up share one limit. But each request without a cookie is issued a new one, so it
-//! limits well-behaved clients only.
+//! A cookie that the layer issues tells clients apart when it is [signed](counter_core::Builder::secret), and ids that
+//! clients make up share one limit. But each request without a cookie is issued a new one, so such a limit holds only for
+//! well-behaved clients.
 //!
 //! # The secret
 //!
-//! The store has the ids of limited visitors. They are made with a secret that is not in the store, or all
-//! addresses could be tested against them. Instances with the same [`Secret`](counter_core::Secret) limit
-//! together, whatever happens to the salts of visitors. With
-//! [`Secret::of_this_process`](counter_core::Secret::of_this_process) each instance limits for itself, so
-//! that three instances let three times the limit pass, and begins anew when it is restarted: that is for a
-//! single process. A recorder may take the place of a secret, and stands for that of its counters.
+//! The store contains the ids of limited clients. They are made with a secret that the store does not have; otherwise all
+//! addresses could be tried against them. Instances with the same [`Secret`](counter_core::Secret) limit together, whatever
+//! becomes of the salts of visitors. With [`Secret::of_this_process`](counter_core::Secret::of_this_process) each instance
+//! limits for itself, so that three instances let three times the limit pass, and begins anew when it is restarted: use
+//! it for a single process. A recorder can take the place of a secret, and stands for the secret of its counters.
 //!
-//! In each window the same visitor has another id in the store. So a reader of the store, its file or a
-//! backup, without the secret, learns how many visitors were limited in a window and how often each came, but
-//! neither their identities nor which of them came again in another window. With the secret, addresses can be
-//! tested.
+//! In each window the same client has another id in the store. A reader of the store, its file or a backup, without the
+//! secret, learns how many clients were limited in a window and how often each of them came, but not their addresses, nor
+//! which of them came again in another window. With the secret too, a reader can try addresses.
 //!
-//! # Responses
+//! # What is answered
 //!
 //! | | status | headers |
 //! |---|---|---|
 //! | within the limit | the inner service's | `RateLimit: "default";r=49;t=30`, `RateLimit-Policy: "default";q=100;w=60` |
 //! | beyond it | 429 | the same, and `Retry-After: 30` |
-//! | the store fails, [`OnStoreError::Allow`](crate::OnStoreError::Allow) | the inner service's | none |
-//! | the store fails, [`OnStoreError::Deny`](crate::OnStoreError::Deny) | 503 | `Retry-After: 2` |
+//! | the store is away, [`OnStoreError::Allow`](crate::OnStoreError::Allow) | the inner service's | none |
+//! | the store is away, [`OnStoreError::Deny`](crate::OnStoreError::Deny) | 503 | `Retry-After: 2` |
 //! | the key is `None` | the inner service's | none |
 //!
-//! `r` is the number of requests left, `t` the seconds to the end of the window, `q` the limit and `w` the
-//! width of a window in seconds, as in `draft-ietf-httpapi-ratelimit-headers-11`. Several layers add a value
-//! each.
+//! `r` is what is left, `t` the seconds to the end of the window, `q` the limit and `w` the width of a window in seconds,
+//! as in `draft-ietf-httpapi-ratelimit-headers-11`. Several layers add a value each.
 //!
-//! Refusals have an empty body, or with
-//! [`problem_details`](crate::WindowLimitLayer::problem_details) that of RFC 9457 with the problem types of that
-//! draft: `quota-exceeded`, which names the policy, and `temporary-reduced-capacity`.
+//! Refusals have an empty body, or with [`problem_details`](crate::WindowLimitLayer::problem_details) that of RFC 9457 with
+//! the problem types of that draft: `quota-exceeded`, which names the policy, and `temporary-reduced-capacity`.
 //!
-//! A key that has used up its limit is remembered, up to 4,096 of them, and refused without asking the store
-//! until the window ends. Up to 64 requests ask the store at a time, and the others wait for their turn,
-//! which does not count as an outage.
+//! A key that has used up its limit is remembered, up to 4,096 keys, and refused without asking the store until the window
+//! ends. Up to 64 requests ask at a time, and the others wait for their turn, which does not count as an outage.
 //!
-//! The store counts as failing when it returns an error, or answers no request for the
-//! [timeout](crate::WindowLimitLayer::timeout). The log says so once when that begins and once when it ends;
-//! meanwhile every request waits that long. Where a single node of a cluster is silent and others answer,
-//! requests to it wait until the client gives it up, some seconds at most. A request whose answer from the
-//! store was lost may have been counted: then less than the limit passes in that window, or, with `Allow`,
-//! the requests that passed uncounted come on top.
+//! The store counts as away when it fails, or answers no request within the
+//! [timeout](crate::WindowLimitLayer::timeout); the log says so once when that begins and once when it ends. Meanwhile
+//! every request waits that long. Where a single node of a cluster is silent and others answer, requests to that node wait
+//! until the client gives up on it, some seconds at most. A request whose answer from the store was lost may have been
+//! counted. Then less than the limit passes in that window, and with `Allow` the requests that came during the outage pass
+//! in addition.
 //!
 //! # Where to put it
 //!
-//! Put it outside of what it protects, and inside of [`AccessCounterLayer`](crate::AccessCounterLayer), so
-//! that refusals are counted among `status:4xx`. It waits in the response future, so concurrency limits
-//! further out see a request that waits for the store as one that is being served.
+//! Put the layer outside of what it protects, and inside of [`AccessCounterLayer`](crate::AccessCounterLayer), so that
+//! refusals are counted among `status:4xx`. It waits in the future of the response, so a concurrency limit further out
+//! sees a request that waits for the store as one that is being served.

@@ -1,13 +1,12 @@
 //! How a request finds its counter.
 //!
-//! [`Rules`](crate::Rules) is the reference, with a table of the patterns; this page goes through it by
-//! examples. In them, `counter(&rules, path)` is the name of the counter that a `GET` of that path feeds, if
-//! any.
+//! The reference is at [`Rules`](crate::Rules), with a table of the patterns. This page goes through them by examples.
+//! In the examples, `counter(&rules, path)` is the name of the counter that a `GET` of that path feeds, if any.
 //!
 //! # Without rules
 //!
-//! Every request counts under `hits`, and under the template of axum's route that matched it. A request
-//! that no route matched counts under `hits` only: the path itself never names a counter.
+//! Every request counts under `hits`, and under the template of the axum route that matched it. A request that no
+//! route matched counts under `hits` only: the path itself never names a counter.
 //!
 //! ```
 //! # #[cfg(not(feature = "axum"))] fn main() {}
@@ -37,12 +36,12 @@
 //!
 //! # With rules
 //!
-//! A request counts under `hits` and under the one counter that the rules find. When they find none it counts
-//! nowhere, not under `hits` either, and is `unmatched` in the ledger. Three settings catch such requests, in
-//! this order: [`by_matched_path`](crate::RulesBuilder::by_matched_path) takes the template of the router,
+//! A request counts under `hits` and under the one counter that the rules find. If they find none, it counts nowhere,
+//! not even under `hits`, and is `unmatched` in the ledger. Three settings catch such requests, in this order:
+//! [`by_matched_path`](crate::RulesBuilder::by_matched_path) uses the template of the router,
 //! [`default_counter`](crate::RulesBuilder::default_counter) names a counter, and a closure of the layer,
-//! [`fallback`](crate::AccessCounterLayer::fallback), decides about the rest. Without rules the closure
-//! decides about requests that no route matched.
+//! [`fallback`](crate::AccessCounterLayer::fallback), decides about the remaining ones. Without rules the closure decides
+//! about requests that no route matched.
 //!
 //! ```
 //! # use counter_layer::{Decision, Rule, Rules};
@@ -59,10 +58,9 @@
 //!
 //! # Patterns
 //!
-//! Exact, prefix and extension patterns are those of the Jakarta Servlet specification. Templates are
-//! written as the routes of axum are: a parameter is one segment that is not empty, and `{*rest}` is
-//! everything below, at least one character. The empty pattern is the home page, and several patterns may
-//! feed one counter.
+//! Exact, prefix and extension patterns are those of the Jakarta Servlet specification. Templates are written like
+//! the routes of axum: a parameter is one segment that is not empty, and `{*rest}` is everything below, at least one
+//! character. The empty pattern is the home page. Several patterns may feed one counter.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -100,8 +98,8 @@
 //!
 //! # The most specific pattern decides
 //!
-//! The order is exact, then template, then the longest prefix, then extension; the order in which rules are
-//! written has no meaning. An exclusion wins over all of them, whatever its kind.
+//! An exact pattern wins over a template, a template over the longest prefix, and a prefix over an extension. The
+//! order in which rules are written has no meaning. An exclude wins over all of them, whatever its kind.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -134,9 +132,9 @@
 //!
 //! # Methods
 //!
-//! A rule without methods matches all of them. A rule with methods does not exist for requests of another
-//! method, and a less specific one may match. `GET` takes `HEAD` with it, unless a rule names `HEAD` for the
-//! same pattern. An exclusion holds for every method. `OPTIONS` is a method like the others.
+//! A rule without methods applies to all of them. For requests with other methods, a rule does not exist, and a less
+//! specific one may match. `GET` includes `HEAD`, unless a rule names `HEAD` for the same pattern. An exclude applies to
+//! every method. `OPTIONS` is a method like the others.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -161,11 +159,11 @@
 //!
 //! # Health checks and prefetches
 //!
-//! Requests that do not come from a person looking at the page can be left out. A health check has a path of
-//! its own, which is excluded, and the ledger has it as `excluded`. A browser that fetches a page ahead of a
-//! visit says so in a header, `Sec-Purpose: prefetch`, or one of the older `Purpose`, `X-Purpose` and
-//! `X-Moz`: [`exclude_prefetch`](crate::RulesBuilder::exclude_prefetch) leaves such requests out, and the
-//! ledger has them as `ignored.prefetch`.
+//! Requests for a page that no person looks at can be left out. A health check has a path of its own, which is excluded,
+//! and the ledger counts it as `excluded`. A browser that fetches a page ahead of a visit says so in a header,
+//! `Sec-Purpose: prefetch`, or one of the older `Purpose`, `X-Purpose` and `X-Moz`:
+//! [`exclude_prefetch`](crate::RulesBuilder::exclude_prefetch) leaves out such requests if they would count otherwise,
+//! and the ledger counts them as `ignored.prefetch`.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -197,15 +195,14 @@
 //! # }
 //! ```
 //!
-//! A page that was fetched ahead and is then looked at comes out of the browser's cache, mostly without
-//! another request: such a visit is in no counter then.
+//! A page that was fetched ahead and is then looked at comes out of the browser's cache, usually without another
+//! request. Such a visit is in no counter.
 //!
 //! # Paths
 //!
-//! Before it is compared, a path is brought into normal form: path parameters are cut off, needless
-//! percent-encodings decoded, slashes joined, dots resolved. Necessary encodings stay, and so does a slash at
-//! the end. A path of more than 8,192 bytes matches nothing, and neither the router's template nor
-//! `default_counter` takes it.
+//! Before a path is compared, it is normalised: path parameters are cut off, needless percent-encodings decoded, slashes
+//! joined, dots resolved. Necessary encodings stay, and so does a slash at the end. A path of more than 8,192 bytes
+//! matches nothing, and neither the router's template nor `default_counter` catches it.
 //!
 //! ```
 //! # use counter_layer::{Decision, Rules};
@@ -232,8 +229,8 @@
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!
-//! Rules see the path of the request at the place of the layer. Inside of axum's `nest` that is the path
-//! without the prefix, while the template of the route has it:
+//! Rules see the path of the request where the layer stands. Inside of axum's `nest` that is the path without the
+//! prefix, while the template of the route includes it:
 //!
 //! ```
 //! # #[cfg(not(feature = "axum"))] fn main() {}
@@ -266,10 +263,10 @@
 //! # }
 //! ```
 //!
-//! # Why this counter
+//! # Explaining a decision
 //!
-//! [`explain`](crate::Rules::explain) decides by the same code as the layer, and gives the reason. It knows
-//! the rules only, and neither the `fallback` and `count_if` of the layer nor the headers of a prefetch.
+//! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the rules only: not
+//! the layer's closures `fallback` and `count_if`, and not what the headers say about a prefetch.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -291,9 +288,9 @@
 //!
 //! # What is refused
 //!
-//! [`build`](crate::RulesBuilder::build) refuses a pattern that could never match, since it would silently
-//! count nothing; one that means different things to different readers; and two patterns that match the same
-//! requests with equal right, since then the order would decide. The error says what to write in their place.
+//! [`build`](crate::RulesBuilder::build) refuses a pattern that could never match, since it would count nothing without
+//! any sign of it; a pattern that different readers would understand differently; and two patterns of equal rank that
+//! match the same requests, since the order would have to decide. The error says what to write instead.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -329,6 +326,6 @@
 //! # How many counters there are
 //!
 //! There are as many counters as rules, templates, facets and `fallback` name, up to
-//! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. Any further ones count under
-//! `(other)`, so that totals stay exact, and as `overflow` in the ledger. `hits` is registered when the layer
-//! is made, the names of rules and facets when they are given to it, and templates when they first match.
+//! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. Names beyond that count under `(other)`, so
+//! that totals stay exact, and as `overflow` in the ledger. `hits` takes its slot when the layer is made, the names of
+//! rules and facets when they are given to it, and templates when they are first used.

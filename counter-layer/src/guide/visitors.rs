@@ -1,15 +1,14 @@
-//! Visitors: how they are told apart, and what is kept about them.
+//! How visitors are told apart, and what is kept of people.
 //!
-//! A visitor is an opaque number of 128 bits. It is made from something in the request by a hash under a
-//! secret key, raises one register in the sketches of its counters, and is forgotten. In the examples,
-//! `visitors(identity, requests)` sends these requests through a layer and reads the uniques of `hits` back,
-//! and `from(peer, headers)` is a request over a connection from that address, with the user agent `FIREFOX`
-//! unless the headers have another one.
+//! A visitor is an opaque number of 128 bits. It is made from something in the request by a hash under a secret key,
+//! raises one register in the sketches of its counters, and is forgotten. In the examples, `visitors(identity, requests)`
+//! sends these requests through a layer and reads the uniques of `hits` back, and `from(peer, headers)` is a request over
+//! a connection from that address, with the user agent `FIREFOX` unless the headers have one.
 //!
 //! # The default
 //!
-//! The address of the connection and the user agent identify a visitor. The first 64 bits of an IPv6 address
-//! count: a household shares them, and a device changes the rest at will.
+//! The address of the connection and the user agent make a visitor. Of an IPv6 address the first 64 bits count: a
+//! household has them, and a device changes the rest at will.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -71,26 +70,26 @@
 //! # }
 //! ```
 //!
-//! The server has to leave the address in the request: axum does so with
-//! `into_make_service_with_connect_info::<SocketAddr>()`, other servers insert a `SocketAddr` extension. A
-//! request without it counts, and has no visitor. People behind one address with the same browser count as
-//! one, and one person with two browsers counts as two.
+//! The server has to leave the address in the request: axum does with
+//! `into_make_service_with_connect_info::<SocketAddr>()`, other servers insert a `SocketAddr` extension. A request without
+//! one counts, and has no visitor. People behind one address with the same browser count as one visitor, and one person
+//! with two browsers counts as two.
 //!
 //! # Bots
 //!
-//! Uniques are people: a request by a program is counted like any other, but has no visitor, whatever the
-//! identity, and is given no cookie. The ledger has such requests as `bots`, which are a part of `recorded`,
-//! and [`Facet::Agent`](crate::Facet) keeps them as a series. Facets have no visitors of their own.
+//! Uniques are of people. A request that a program makes is counted like any other, but has no visitor, whatever the
+//! identity, and is given no cookie. The ledger counts such requests as `bots`, which are a part of `recorded`, and
+//! [`Facet::Agent`](crate::Facet) keeps them as a series. Facets have no visitors of their own.
 //!
-//! A client is a bot if its user agent says so, or does not say that it is a browser: it contains one of a
-//! few words, such as `bot`, `crawl`, `spider` or a web address; or it names no browser engine; or it is
-//! missing. Upper and lower case do not matter, and only the first 1,024 bytes do. Of the 2,118 user agents
-//! in a public list of crawlers 97.2 % are recognized, and of 19,897 of browsers 0.08 % are taken for bots. A
-//! bot that pretends to be a browser counts as one.
+//! A client is a bot if it says so, or if it does not say that it is a browser: its user agent contains one of a few
+//! words, such as `bot`, `crawl`, `spider` or a web address; or it names no browser engine; or there is no user agent. The
+//! case of letters does not matter, and neither does anything after the first 1,024 bytes. Of the 2,118 user agents in a
+//! public list of crawlers 97.2 % are found in this way, and of 19,897 of browsers 0.08 % are taken for bots. A program
+//! that pretends to be a browser counts as one.
 //!
-//! [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) counts bots as visitors, for services
-//! whose clients are programs; and the closure of
-//! [`classify_agent`](crate::AccessCounterLayer::classify_agent) decides where the application knows better.
+//! [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) counts bots among the visitors, for a service whose
+//! clients are programs. A closure of [`classify_agent`](crate::AccessCounterLayer::classify_agent) decides what is a bot where the
+//! application knows better.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -137,29 +136,30 @@
 //!
 //! # Other sources
 //!
-//! - [`Identity::peer`](crate::Identity::peer): the default, with another [length of the
-//!   prefix](crate::Address::ipv6_prefix) or [without the user agent](crate::Address::without_user_agent).
-//! - [`Identity::forwarded`](crate::Identity::forwarded): an address that proxies wrote; see below.
+//! - [`Identity::peer`](crate::Identity::peer): the default, with another
+//!   [length of the prefix](crate::Address::ipv6_prefix) or
+//!   [without the user agent](crate::Address::without_user_agent).
+//! - [`Identity::forwarded`](crate::Identity::forwarded): an address that proxies wrote: see below.
 //! - [`Identity::cookie`](crate::Identity::cookie): a cookie that the service itself sets.
-//! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id that the layer
-//!   sets, for 365 days unless [`max_age`](crate::IssuedCookie::max_age) is set. Bots get none, and neither
-//!   do excluded requests.
-//! - [`Identity::header`](crate::Identity::header): a header that only a trusted proxy can write.
-//! - [`Identity::extension`](crate::Identity::extension): an extension that a layer further out inserted,
-//!   such as an account.
+//! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id that the layer sets, for 365
+//!   days unless [`max_age`](crate::IssuedCookie::max_age) says otherwise. Bots get none, and neither do requests that the
+//!   rules leave out.
+//! - [`Identity::header`](crate::Identity::header): a header, which only a trusted party may be able to write.
+//! - [`Identity::extension`](crate::Identity::extension): an extension that a layer further out inserted, such as an
+//!   account.
 //! - [`Identity::from_fn`](crate::Identity::from_fn): a closure over the head of the request.
-//! - [`Identity::none`](crate::Identity::none): no visitors.
+//! - [`Identity::none`](crate::Identity::none): no visitors at all.
 //!
-//! Where the source is missing from a request, the request counts without a visitor, and no other source is
-//! tried. There are two exceptions: with fewer entries than hops the peer is the client, and a request
-//! without its issued cookie is that of a new visitor.
+//! Where the source finds nothing, a request counts without a visitor, and nothing else is tried instead. There are two
+//! exceptions: with fewer entries than hops the peer is the client, and a request without its issued cookie is that of a
+//! new visitor.
 //!
 //! # Behind proxies
 //!
-//! Each proxy appends the address it was connected from, so the right end of the header is written by the
-//! service's own proxies, and the left end may come from any client. It is read from the right, as far as it
-//! is trusted: a number of [hops](crate::ForwardedAddress::trusted_hops), or all hosts of some
-//! [networks](crate::ForwardedAddress::trusted_networks). Entries further left have no influence.
+//! Each proxy appends the address that it received the request from, so the right end of the header is written by your
+//! own proxies, and the left end by any client. The header is read from the right, as far as it is trusted: a number of
+//! [hops](crate::ForwardedAddress::trusted_hops), or all hosts of these
+//! [networks](crate::ForwardedAddress::trusted_networks). Entries further left change nothing.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -222,18 +222,17 @@
 //! # }
 //! ```
 //!
-//! So use hops only where clients cannot bypass the proxies, and set the number right: with one too many the
-//! client writes its own address.
+//! Use hops only where no client can connect past the proxies, and set the number right: with one too many, the client
+//! writes its own address.
 //!
 //! # Salts and epochs
 //!
-//! The key of the hash is called a salt. For addresses, and for closures that are not declared stable, each
-//! epoch has a new one. An epoch is a day unless [`salt_epoch`](counter_core::Builder::salt_epoch) is set,
-//! and begins with the days of the visitors: at midnight UTC unless there is a
-//! [`utc_offset`](counter_core::Builder::utc_offset). The same address is the same visitor within an epoch,
-//! and another one in the next. A request that is in progress when the epoch of its visitor ends counts in
-//! its last second, so that no visitor counts twice on the next day. Without the salt an id can neither be
-//! made again nor be tested against a list of addresses. Its `Debug` does not show it either:
+//! The key of the hash is called a salt. For addresses, and for closures that are not marked as stable, each epoch has a
+//! new one. An epoch is a day that begins when the days of the visitors do (at midnight UTC unless there is a
+//! [`utc_offset`](counter_core::Builder::utc_offset)), unless [`salt_epoch`](counter_core::Builder::salt_epoch) was set. The
+//! same address is the same visitor within an epoch, and another one in the next. A request in flight at the end of its
+//! visitor's epoch counts in the last second of that epoch, so that no visitor counts twice on the next day. Without the
+//! salt an id can neither be made again nor be compared with a list of addresses. Its `Debug` does not show it either:
 //!
 //! ```
 //! use counter_core::visitor::VisitorKey;
@@ -252,11 +251,11 @@
 //!
 //! # The owner's secret
 //!
-//! The salt is in the store, beside the registers that were made with it. With
-//! [`Builder::secret`](counter_core::Builder::secret) visitors are hashed under a key that is made from the
-//! salt and a [`Secret`](counter_core::Secret), which goes to no store: then the store alone does not suffice
-//! to test addresses, and the secret alone does not bring back an epoch whose salt is gone. All instances
-//! need the same secret. It also signs the cookies that the layer issues.
+//! The salt lies in the store, beside the registers of the visitors that were hashed under it. With
+//! [`Builder::secret`](counter_core::Builder::secret) visitors are hashed under a key that is made of the salt and a
+//! [`Secret`](counter_core::Secret), which goes to no store. Then the store alone does not suffice to try addresses, and the
+//! secret alone does not bring back an epoch whose salt is gone. All instances need the same secret. It also signs the
+//! cookies that the layer issues.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Secret};
@@ -280,20 +279,19 @@
 //!
 //! # Stable identities
 //!
-//! Cookies, a header, and a closure that is declared [`stable`](crate::ClosureIdentity::stable) identify the
-//! same person for years. They have one salt, which does not change with the epoch, so that a visitor of
-//! Monday and of Tuesday is one in the uniques of both days. That also has a meaning for privacy: those
-//! visits are linked.
+//! Cookies, a header, and a closure that is marked as [`stable`](crate::ClosureIdentity::stable) mean the same person for
+//! years. They have one salt, which does not change with the epoch, so that a visitor of Monday and of Tuesday is one in
+//! the uniques of both days. That is also what it means for privacy: those visits are linked.
 //!
-//! [`Identity::key`](crate::Identity::key) takes the place of all salts, also for addresses: then the key
-//! rotates only when its owner rotates it.
+//! [`Identity::key`](crate::Identity::key) uses a key of the application in place of all salts, also for addresses: then
+//! nothing rotates unless the application rotates it.
 //!
 //! # Which precisions visitors have
 //!
-//! The precisions are 3600 and 86400 seconds, with 120 buckets of each, unless
-//! [`visitor_precisions`](counter_core::Builder::visitor_precisions) are set. A precision that is coarser
-//! than the epoch, or begins at other times, would count every visitor once an epoch, so it is refused: by
-//! `build`, and, where visitors were declared stable there, by an identity that is not.
+//! Visitors have buckets of 3600 and 86400 seconds, 120 of each, unless
+//! [`visitor_precisions`](counter_core::Builder::visitor_precisions) says otherwise. In a precision that is coarser than the
+//! epoch, or begins at other times, each visitor would count once for each epoch. Such a precision is refused: by `build`,
+//! and, where the visitors were declared stable there, by an identity that is not.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Precision, Precisions};
@@ -314,14 +312,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A layer whose identity was never set cannot return that error: it counts without visitors. Uniques over
-//! several epochs count an address once for each of them.
+//! A layer whose identity was never set cannot report that; it counts without visitors then. Uniques over several epochs
+//! count an address once for each of them.
 //!
 //! # Several instances
 //!
-//! Instances over one store share its salts. Each begins with a random one of its own and offers it to the
-//! store with the first flush; the first one offered becomes the salt of all. The salt of the next epoch is
-//! fetched in the second half of the current one. No request waits for this.
+//! Instances over one store share its salts. Each begins with a random one of its own and offers it to the store with the
+//! first flush; the first that was offered is used by all. The salt of the next epoch is fetched from the middle of the
+//! current one on. No request waits for that.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore};
@@ -341,16 +339,15 @@
 //! # }
 //! ```
 //!
-//! Before the first flush, and when the store is unavailable for more than half an epoch, an instance counts
-//! by its own salt. A visitor seen under that salt and under the shared one counts once more in that epoch.
-//! An instance does not ask again for a salt that it has: when the store loses one, instances that start
-//! later have another one, for the rest of the epoch, and for stable identities until all are restarted. Hits
-//! are not affected by any of this.
+//! Before the first flush, and when the store is away for more than half an epoch, an instance counts by its own salt. A
+//! visitor that is seen under that salt and under the shared one counts once more in that epoch. An instance does not ask
+//! again for a salt that it has: when the store loses one, instances that start later have another, for the rest of the
+//! epoch, and for stable identities until all are restarted. Hits are not affected by any of this.
 //!
 //! # Uniques are estimates
 //!
-//! A sketch is a HyperLogLog of 16,384 registers. It holds for each register the longest run of zeros
-//! that any visitor's hash had there, and no list of visitors. Its standard error is under 1 %:
+//! A sketch is a HyperLogLog of 16,384 registers. Each register holds the longest run of zeros that any visitor's hash
+//! had there; there is no list of visitors. The standard error is under 1 %:
 //!
 //! ```
 //! assert!(counter_core::sketch::STANDARD_ERROR < 0.01);
@@ -364,49 +361,62 @@
 //! | the names of counters: of rules, templates and facets | as long as they have samples or sketches |
 //! | the sketch of each counter and bucket of visitors | its retention, by default 120 hours and 120 days |
 //! | the salt of an epoch | to the end of the epoch after it |
-//! | the salt of stable identities, where there are any | until it is deleted |
-//! | ids of limited visitors, and tokens, where there are [limits](crate::guide::limit) or [`increment_once`](counter_core::window::WindowCounters::increment_once): under a secret, others in each window | the window, and as many after it as are kept |
-//! | the number of the last batch of each process, under a random name | until 30 days after the last batch |
+//! | the salt of stable identities, where there are any | until it is deleted by hand |
+//! | ids of limited clients, and tokens, where there are [limits](crate::guide::limit) or [`increment_once`](counter_core::window::WindowCounters::increment_once): under a secret, others in each window | the window, and as many after it as are kept |
+//! | the number of the last batch of each process, under a random name | until it was silent for 30 days |
 //!
-//! Redis expires sketches and salts by itself. A `MemoryStore` drops sketches when the cleaner runs, and
-//! salts when it is asked for one.
+//! Redis expires sketches and salts by itself. A `MemoryStore` drops sketches when the cleaner passes, and salts when it is
+//! asked for one.
 //!
-//! A process keeps in memory, besides counts and sketches of recent hits, the salts of two epochs; the salt
-//! of the last one is dropped when that of the next one is fetched. Each layer keeps a hash of up to 4,096
-//! recent user agents (64 KB), with whether it is a bot's, and nothing about their senders.
+//! In addition to counts and sketches of what it has recently counted, a process keeps the salts of two epochs in memory;
+//! that of the last one is dropped when that of the next one is fetched. Each layer keeps a hash of up to 4,096 recent user
+//! agents (64 KB), with whether it is a bot's, and nothing about the clients that sent them.
 //!
 //! # What is never stored or logged
 //!
-//! Addresses, user agents, cookies, other headers, accounts, queries, raw paths, visitor ids. The layer reads
-//! them while it looks at a request, and keeps the number of a counter and the visitor's id until the request
-//! is settled. The library logs trouble with the store, with names of counters and numbers.
-//! [`explain`](crate::Rules::explain) returns the path of its argument, and keeps none. The name of a counter
-//! is stored as it is: a closure of [`fallback`](crate::AccessCounterLayer::fallback) that makes a name from
-//! a path stores that path. Likewise, an application that keeps the visitor of
-//! [`on_count`](crate::AccessCounterLayer::on_count) stores an id that by default changes every day. Since
-//! the salt is in the store, such an id should be hashed once more under a key of a
+//! Addresses, user agents, cookies, other headers, accounts, queries, raw paths and visitor ids are neither stored nor
+//! logged. The layer reads them while it looks at a request, and keeps the number of a counter and a visitor's id until the
+//! request is settled. The library logs trouble with the store, with names of counters and numbers.
+//! [`explain`](crate::Rules::explain) returns the path that it was asked about, and keeps none.
+//!
+//! Two closures of the application can change that. The name of a counter is stored as it is, so a closure of
+//! [`fallback`](crate::AccessCounterLayer::fallback) that makes a name out of a path stores that path. And an application that keeps
+//! the visitor of [`on_count`](crate::AccessCounterLayer::on_count) stores an id, by default one that is another on the
+//! next day. Since the salt lies in the store, such an id should be hashed once more under a key of a
 //! [`Secret`](counter_core::Secret) if it goes there too.
+//!
+//! # What a reader of the store learns
+//!
+//! A reader of Redis, its snapshot, its append-only file or a backup learns what lies in it, and no more:
+//!
+//! | | without a secret | with the owner's secret in all instances |
+//! |---|---|---|
+//! | unique visitors | while the salt of a day is there (two days; in backups and append-only files as long as those are kept): whether an address with a user agent was probably among the visitors of a page and hour. Addresses can be tried, all of IPv4 in minutes | how many there were, and that one register was raised in several sketches of a day |
+//! | limits by identity, tokens, readers of the forum in the example | the ids need a secret: one of the process (`Secret::of_this_process`), with which each instance limits for itself, until it restarts | how many ids there were in a window, and what each counted there. No address, and nothing that links an id of one window to one of another |
+//! | unique counters, dimensions as text | what the application put in | the same |
+//!
+//! The secret is in no store, log or key. With both the store and the secret, addresses can be tried as in the first
+//! column. For limits that is possible while their windows are kept (`keep`), and in files for as long as the files are.
 //!
 //! # What can be linked
 //!
-//! - Visits of different epochs cannot, when the identity is not stable and the salts are gone: nothing that
-//!   is left tells that two registers were raised by one person.
-//! - Without a [secret](counter_core::Builder::secret), while the salt of an epoch is in the store, a reader
-//!   of the store can test an address with a user agent: the sketch of a page and an hour answers "not here",
-//!   or "probably here"; in a small sketch that is nearly certain. Protect the store as an access log of two
-//!   days, and note that a backup of Redis has the salts of its day, and an append-only file those of all
-//!   days since it was rewritten. With a secret, the secret is needed too.
-//! - Within an epoch the same visitor raises the same register in every sketch. Where a bucket has one
-//!   visitor, a reader of the store may find the same register raised elsewhere in that epoch, without
-//!   knowing whose it is.
-//! - Under a stable identity, or under a key, everything said here about an epoch holds for as long as the
-//!   salt or the key exists. To end that, delete it and restart the instances that have it.
+//! - Visits of different epochs cannot be linked when the identity is not stable and the salts are gone: nothing that is
+//!   left says that two registers were raised by one person.
+//! - Without a [secret](counter_core::Builder::secret), while the salt of an epoch is in the store, a reader of the store can
+//!   try an address with a user agent: the sketch of a page and an hour says "not here", or "probably here"; in a small
+//!   sketch that is nearly certain. Guard the store like an access log of two days, and mind that a backup of Redis has the
+//!   salts of its day, and an append-only file those of all days since it was rewritten. With a secret, the reader needs
+//!   that too.
+//! - Within an epoch the same visitor raises the same register in every sketch. Where a bucket has one visitor, a reader of
+//!   the store may find the same register raised elsewhere in that epoch, without knowing whose it is.
+//! - Under a stable identity, or a key of the application, all that is said here of an epoch holds for as long as the salt
+//!   or the key exists. Deleting it, and restarting the instances that have it, ends that.
 //!
 //! # Leaving visitors out
 //!
-//! [`Identity::none`](crate::Identity::none) counts no visitors at all.
-//! [`Rule::without_visitors`](crate::Rule::without_visitors) leaves them out of the rule's requests, under
-//! `hits` as well. An excluded request leaves nothing of its visitor either.
+//! [`Identity::none`](crate::Identity::none) counts no visitors anywhere.
+//! [`Rule::without_visitors`](crate::Rule::without_visitors) leaves them out of the rule's requests, under `hits` as well. An
+//! excluded request leaves nothing of its visitor either.
 //!
 //! ```
 //! # use std::convert::Infallible;

@@ -2,7 +2,7 @@
 
 use fred::types::Value;
 
-use crate::redis::{Client, Command, Connection, Queue, says, unavailable};
+use crate::redis::{Client, Command, Connection, Queue, has_code, unavailable};
 
 use super::{EntityCopy, EntityFound, EntityLease, EntityRow, Item, Part, milliseconds, text, values};
 use crate::Error;
@@ -23,7 +23,7 @@ pub(super) async fn read(
         let names = fields.iter().map(|name| Value::from(*name));
         let words = [Value::from(copy)].into_iter().chain(names).collect();
         let texts: Vec<Option<String>> = match client.call("HMGET", copy, words).await {
-            Err(error) if says(&error, "WRONGTYPE") => Vec::from([None]),
+            Err(error) if has_code(&error, "WRONGTYPE") => Vec::from([None]),
             texts => texts?,
         };
         found.push(match values(texts) {
@@ -132,7 +132,7 @@ async fn attempt_at<T>(
     let found = transaction.call("HGET", words([&item.copy, field])).await;
     let (copy, field) = match found {
         // Of another type: no copy of ours.
-        Err(error) if says(&error, "WRONGTYPE") => (false, None),
+        Err(error) if has_code(&error, "WRONGTYPE") => (false, None),
         found => {
             let there: i64 = transaction.call("EXISTS", words([&item.copy])).await?;
             (there == 1, found?)

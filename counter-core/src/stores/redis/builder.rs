@@ -7,7 +7,7 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, ServerConfig};
 
 use super::RedisStore;
-use crate::redis::{Client, Cluster, Connection, Namespace, Route};
+use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
 use crate::shard::Shards;
 
 /// The settings of a [`RedisStore`], and the ways to its server.
@@ -92,13 +92,13 @@ impl RedisBuilder {
     /// # Panics
     /// Outside of a Tokio runtime.
     pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
-        let (route, clustered) = match &config.server {
+        let (topology, clustered) = match &config.server {
             ServerConfig::Clustered { .. } => {
-                (Cluster::open(config).map(|cluster| Route::Cluster(Box::new(cluster))), true)
+                (Cluster::open(config).map(|cluster| Topology::Cluster(Box::new(cluster))), true)
             }
-            _ => (Connection::open(config).map(|server| Route::One(Arc::new(server))), false),
+            _ => (Connection::open(config).map(|server| Topology::One(Arc::new(server))), false),
         };
-        let store = self.store(route.map_err(ConnectError)?, clustered);
+        let store = self.store(topology.map_err(ConnectError)?, clustered);
         store.0.client.wait().await;
         Ok(store)
     }
@@ -113,14 +113,14 @@ impl RedisBuilder {
     pub fn client(self, client: FredClient) -> RedisStore {
         let clustered = client.is_clustered();
         let client = Arc::new(Connection::of(client));
-        let route = if clustered { Route::Own(client, OnceLock::new()) } else { Route::One(client) };
-        self.store(route, clustered)
+        let topology = if clustered { Topology::Own(client, OnceLock::new()) } else { Topology::One(client) };
+        self.store(topology, clustered)
     }
 
-    fn store(self, route: Route, clustered: bool) -> RedisStore {
+    fn store(self, topology: Topology, clustered: bool) -> RedisStore {
         let of_a_cluster = || Shards::try_from(CLUSTER_SHARDS).expect("between 1 and 1024");
         let shards = self.shards.or_else(|| clustered.then(of_a_cluster));
-        RedisStore::new(Client::new(route, &self.namespace, shards))
+        RedisStore::new(Client::new(topology, &self.namespace, shards))
     }
 }
 

@@ -13,7 +13,7 @@ use super::RedisVisits;
 use super::apply::decode;
 use super::keys::Keys;
 use super::writers::{self, MARK};
-use crate::redis::{Command, Connection, says, unavailable};
+use crate::redis::{Command, Connection, has_code, unavailable};
 use crate::shard::Shard;
 use crate::time::Bucket;
 use crate::visits::{Batch, Cleaned, DropReason, Part, Remark, Verdict};
@@ -40,7 +40,7 @@ async fn apply_at(
 ) -> Result<Verdict, Error> {
     let transaction = server.watch(fence).await?;
     let stored: Option<Bytes> = match transaction.call("GET", words([fence])).await {
-        Err(error) if says(&error, "WRONGTYPE") => None,
+        Err(error) if has_code(&error, "WRONGTYPE") => None,
         stored => stored?,
     };
     let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned()).unwrap_or_default();
@@ -199,7 +199,7 @@ async fn clean_member(
     };
     let transaction = server.watch(&key).await?;
     let fields: Vec<Bytes> = match transaction.call("HKEYS", words([&key])).await {
-        Err(error) if says(&error, "WRONGTYPE") => return not_ours().await,
+        Err(error) if has_code(&error, "WRONGTYPE") => return not_ours().await,
         fields => fields?,
     };
     let fields: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();

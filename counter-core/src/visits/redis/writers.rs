@@ -5,7 +5,7 @@ use fred::types::Value;
 
 use super::RedisVisits;
 use super::keys::Keys;
-use crate::redis::says;
+use crate::redis::has_code;
 use crate::shard::Shard;
 use crate::visits::Witness;
 use crate::writer::WriterId;
@@ -28,7 +28,7 @@ pub(super) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId)
         let words = [key].iter().chain(fields).map(|word| Value::from(*word)).collect();
         match store.client.call("HMGET", key, words).await {
             // Of something else under the key nothing can be learnt, as of nothing.
-            Err(error) if says(&error, "WRONGTYPE") => Ok(vec![None; fields.len()]),
+            Err(error) if has_code(&error, "WRONGTYPE") => Ok(vec![None; fields.len()]),
             marks => marks,
         }
     };
@@ -61,7 +61,7 @@ pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
         let words = [&keys.writers, &cursor, "COUNT", PAGE].map(Value::from).to_vec();
         let (next, page): (String, Vec<Bytes>) = match store.client.call("HSCAN", &keys.writers, words).await
         {
-            Err(error) if says(&error, "WRONGTYPE") => return Ok(()),
+            Err(error) if has_code(&error, "WRONGTYPE") => return Ok(()),
             page => page?,
         };
         let page: Vec<_> = page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect();

@@ -22,14 +22,14 @@ const VISITORS: [&str; 3] = ["0", "1", "10"];
 
 /// What is told, and the functions that it is of: with all that they call, but without the second ones.
 const PARTS: [(&str, &[&str], &[&str]); 8] = [
-    ("folding the stripes into what waits", &[FOLD], &[]),
+    ("folding the stripes into the pending cells", &[FOLD], &[]),
     ("ordering it", &[SORT], &[]),
     ("cutting it into batches", &[TAKE], &[FOLD, SORT]),
-    ("a batch as the words of a call", &[ENCODE], &[]),
+    ("a batch as the arguments of a call", &[ENCODE], &[]),
     ("`fred`: taking a call, and giving its answer", &[CALL], &[]),
     ("`fred`: encoding frames and writing them", &[WRITE], &[]),
-    ("`fred`: the rest of its task, reading among it", &[TASK], &[WRITE]),
-    ("what is around that, tokio among it", &["profile::main"], &[RECORD, TAKE, ENCODE, CALL, TASK]),
+    ("`fred`: the rest of its task, including reading", &[TASK], &[WRITE]),
+    ("everything else, including tokio", &["profile::main"], &[RECORD, TAKE, ENCODE, CALL, TASK]),
 ];
 
 const RECORD: &str = "profile::record";

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::entities::Inner;
-use super::owed::Debt;
+use super::invalidations::InvalidationGuard;
 use super::{Entities, EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind};
 use crate::entity::{Entity, EntityId};
 use crate::later::later;
@@ -243,15 +243,15 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
             waiting.ledger.dropped += dropped;
             waiting.outgoing = 0;
         }
-        let mut debt = Debt::new(&inner.owed, ids.clone());
-        debt.written();
+        let mut guard = InvalidationGuard::new(&inner.invalidations, ids.clone());
+        guard.written();
         if dropped > 0 {
             tracing::error!(calls = dropped, kind = K::NAME, "counts that would leave their range are left");
         }
         match verdict.rows {
-            Some(rows) => inner.tell(debt, &rows).await,
+            Some(rows) => inner.tell(guard, &rows).await,
             // What the rows were then is not known: those copies are removed.
-            None => inner.flights.end(ids),
+            None => inner.queries.end(ids),
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::redis::{Command, Connection, explain};
 
 /// The way to the server that has a key.
 #[derive(Debug)]
-pub(crate) enum Route {
+pub(crate) enum Topology {
     One(Arc<Connection>),
     Cluster(Box<Cluster>),
     /// A user's own client of a cluster. It goes wherever a command's key is, while a transaction has to stay
@@ -16,7 +16,7 @@ pub(crate) enum Route {
     Own(Arc<Connection>, OnceLock<Box<Cluster>>),
 }
 
-impl Route {
+impl Topology {
     /// Sends one command to the server of this key.
     pub(crate) async fn call<R: FromValue>(
         &self,

@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 use tokio::time::timeout;
 
 /// A client of fred and what it tells.
-pub(crate) struct Link {
+pub(crate) struct ClientHandle {
     pub(crate) client: Client,
     /// The task of a client that was made here. It is here before anything is awaited: a caller may go away
     /// at every await, and what is not owned then, nothing ends.
@@ -38,7 +38,7 @@ const UNANSWERED: u32 = 3;
 /// How long to listen for a connection before its state is looked at again.
 const LOOK: Duration = Duration::from_millis(50);
 
-impl Link {
+impl ClientHandle {
     /// Begins to connect, and does so again whenever the connection breaks.
     pub(crate) fn open(config: &Config) -> Result<Self, FredError> {
         let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
@@ -58,9 +58,9 @@ impl Link {
             builder.set_policy(policy);
         }
         // What goes wrong is listened to before there is anything that could.
-        let mut link = Self::of(builder.build()?);
-        link.task = Some(link.client.connect());
-        Ok(link)
+        let mut handle = Self::of(builder.build()?);
+        handle.task = Some(handle.client.connect());
+        Ok(handle)
     }
 
     /// A client of the user's own.
@@ -129,7 +129,7 @@ impl Link {
         }
         self.unanswered.store(0, Ordering::Relaxed);
         // A master that became a replica: the next connection finds the new one, by sentinel or by name.
-        answers(error.details(), "READONLY")
+        is_code(error.details(), "READONLY")
     }
 
     pub(crate) fn connections(&self) -> u64 {
@@ -162,7 +162,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for ClientHandle {
     fn drop(&mut self) {
         self.end();
     }
@@ -191,14 +191,14 @@ fn connection_config() -> ConnectionConfig {
 }
 
 /// Whether what a server said begins with this word; Redis 6.2 says first where in a script it met that.
-pub(crate) fn answers(said: &str, word: &str) -> bool {
+pub(crate) fn is_code(said: &str, word: &str) -> bool {
     let begins = said.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
     begins || said.contains(&format!(": -{word} "))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::answers;
+    use super::is_code;
 
     #[test]
     fn a_word_is_found_at_the_beginning_and_inside_of_a_script() {
@@ -213,7 +213,7 @@ mod tests {
             ("BUSYGROUP it exists", "BUSY", false),
             ("ERR unknown command 'READONLY'", "READONLY", false),
         ] {
-            assert_eq!(answers(said, word), expected, "{said}");
+            assert_eq!(is_code(said, word), expected, "{said}");
         }
     }
 }

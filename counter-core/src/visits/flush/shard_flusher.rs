@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::grace::Grace;
+use super::replay_buffer::ReplayBuffer;
 use crate::backoff::Backoff;
 use crate::later::later;
 use crate::shard::Shard;
@@ -21,14 +21,14 @@ use crate::{Error, ErrorKind, Store, Timestamp};
 /// What it calls may panic (a store, a subscriber of logs), and its futures may be dropped at any await: the
 /// state is whole before each of them, and nothing is logged before it is.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct ShardFlusher {
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
     shard: Shard,
     writer: Writer,
     /// In the order of their sequences. Only an acknowledgement takes one out.
     outgoing: VecDeque<Outgoing>,
-    grace: Grace,
+    replays: ReplayBuffer,
     acknowledged: Option<Instant>,
     /// Set when the store lost something since the last batches were taken.
     lost: bool,
@@ -64,7 +64,7 @@ struct Warned {
     index: bool,
 }
 
-impl Lane {
+impl ShardFlusher {
     pub(super) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, shard: Shard) -> Self {
         Self {
             tally,
@@ -72,7 +72,7 @@ impl Lane {
             shard,
             writer: Writer::new(),
             outgoing: VecDeque::new(),
-            grace: Grace::default(),
+            replays: ReplayBuffer::default(),
             acknowledged: None,
             lost: false,
             missed: false,
@@ -93,8 +93,8 @@ impl Lane {
     /// Has the store say whether it still has what it acknowledged lately: an empty batch is answered like
     /// any other, and nothing else will follow.
     pub(super) fn ask(&mut self) {
-        self.grace.expire(Instant::now());
-        if self.grace.bytes() > 0 {
+        self.replays.expire(Instant::now());
+        if self.replays.bytes() > 0 {
             self.enqueue(self.nothing(), false);
         }
     }
@@ -123,7 +123,7 @@ impl Lane {
                         () = sleep_until(later(began, interval)) => {}
                         // The requests that came together with the first that waits are served first,
                         // so that all of them share one batch.
-                        () = self.tally.turns.wanted(self.shard) => yield_now().await,
+                        () = self.tally.commits.requested(self.shard) => yield_now().await,
                     }
                 }
                 Err(_) => sleep(backoff.next()).await,
@@ -132,10 +132,10 @@ impl Lane {
     }
 
     async fn send(&mut self) -> Result<(), Error> {
-        self.tally.attempted(self.shard);
+        self.tally.delivery().attempt(self.shard);
         self.missed = false;
         self.send_outgoing().await?;
-        let turn = self.tally.turns.begin(self.shard);
+        let flush = self.tally.commits.begin(self.shard);
         loop {
             self.lost = false;
             for chunk in self.tally.take(self.shard, Timestamp::now()) {
@@ -148,9 +148,9 @@ impl Lane {
                 break;
             }
         }
-        self.tally.turns.end(self.shard, turn);
-        self.grace.expire(Instant::now());
-        self.tally.retained(self.shard, self.grace.bytes());
+        self.tally.commits.end(self.shard, flush);
+        self.replays.expire(Instant::now());
+        self.tally.delivery().retain(self.shard, self.replays.bytes());
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl Lane {
             if front.batch.fence.after > 0 && self.writer.witness.is_none() {
                 self.writer.witness = self.store.witness(self.shard, self.writer.id).await?;
             }
-            self.tally.attempted(self.shard);
+            self.tally.delivery().attempt(self.shard);
             let was_in_doubt = front.in_doubt;
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let verdict = self.store.apply(&front.batch).await;
@@ -193,14 +193,14 @@ impl Lane {
             self.warned.warn(&batch, remark);
         }
         if batch.len() > 0 {
-            self.grace.retain(batch, now);
+            self.replays.retain(batch, now);
         }
-        self.tally.retained(self.shard, self.grace.bytes());
+        self.tally.delivery().retain(self.shard, self.replays.bytes());
     }
 
     /// Puts the batches that the store lost in front of those that wait.
     fn rewind(&mut self, last: u64) {
-        let (replays, lost) = self.grace.take_after(last, Instant::now());
+        let (replays, lost) = self.replays.take_after(last, Instant::now());
         let replayed = replays.len();
         for batch in replays.into_iter().rev() {
             self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
@@ -219,7 +219,7 @@ impl Lane {
             (Some(before), Some(now)) => now.shows_loss_since(before),
             _ => self.acknowledged.is_none_or(|at| at.elapsed() < REMEMBERED),
         };
-        let (replays, lost) = self.grace.take_after(0, Instant::now());
+        let (replays, lost) = self.replays.take_after(0, Instant::now());
         if data_are_lost {
             let replayed = replays.len();
             self.begin_anew(replays);
@@ -245,7 +245,7 @@ impl Lane {
         let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
         let cells = std::mem::take(&mut front.batch.cells);
         let hits = cells.iter().map(|cell| cell.count).sum();
-        self.tally.doubt(self.shard, hits, cells.len(), front.replay);
+        self.tally.delivery().doubt(self.shard, hits, cells.len(), front.replay);
         hits
     }
 
@@ -300,7 +300,9 @@ impl Lane {
             self.tally.fold(Timestamp::now());
         }
         let shard = self.shard;
-        match (self.tally.exchange(shard, words.clone()), words) {
+        // Not in the scrutinee, where the account would stay locked while a subscriber runs.
+        let failed_before = self.tally.delivery().exchange(shard, words.clone());
+        match (failed_before, words) {
             (None, Some(error)) => {
                 tracing::warn!(%error, %shard, "the store does not take batches; hits wait in memory");
             }

@@ -10,7 +10,7 @@ use crate::visits::Batch;
 /// Redis replicates asynchronously: a failover can lose writes that it acknowledged. What is kept here
 /// can be sent again; of what has left, the hits are remembered, to tell what was lost.
 #[derive(Debug, Default)]
-pub(super) struct Grace {
+pub(super) struct ReplayBuffer {
     kept: Kept,
     /// The sequences and hits of batches that have left `kept`, all older than those in it.
     left: VecDeque<(u64, u64)>,
@@ -21,7 +21,7 @@ const BYTES: usize = 16 << 20;
 /// So many sequences are remembered at most: half a MiB, nine hours of a batch each second.
 const SEQUENCES: usize = 1 << 15;
 
-impl Grace {
+impl ReplayBuffer {
     pub(super) fn retain(&mut self, batch: Batch, now: Instant) {
         self.kept.push(batch, now);
         self.expire(now);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_left_the_window_is_lost_and_the_rest_comes_back_in_order() {
-        let (mut grace, start) = (Grace::default(), Instant::now());
+        let (mut grace, start) = (ReplayBuffer::default(), Instant::now());
         for sequence in 1..=100 {
             grace.retain(batch(sequence), start + Duration::from_secs(sequence));
         }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn nothing_comes_back_that_is_older_than_a_minute_though_nothing_pushed_it_out() {
-        let (mut grace, start) = (Grace::default(), Instant::now());
+        let (mut grace, start) = (ReplayBuffer::default(), Instant::now());
         grace.retain(batch(1), start);
         assert_eq!(grace.take_after(0, start + TIME + Duration::from_secs(1)), (Vec::new(), 1));
     }
@@ -147,7 +147,7 @@ mod tests {
         fn any_history_gives_back_what_is_young_and_counts_what_is_not(
             steps in prop::collection::vec((0_u8..4, 0_u64..90), 0..60),
         ) {
-            let (mut grace, mut now) = (Grace::default(), Instant::now());
+            let (mut grace, mut now) = (ReplayBuffer::default(), Instant::now());
             let (mut model, mut next) = (Vec::<(u64, Instant)>::new(), 1);
             for (step, number) in steps {
                 match step {

@@ -1,0 +1,57 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures_util::FutureExt;
+use futures_util::future::{Shared, WeakShared};
+
+use super::EntityError;
+use crate::entity::EntityId;
+use crate::future::BoxFuture;
+
+/// The counts that a query found, or why it failed, for every caller that waits for it.
+pub(super) type QueryResult = Result<Arc<HashMap<EntityId, Vec<i64>>>, EntityError>;
+
+/// A query that is under way. Every caller that waits drives it, so it does not end with the one that began it.
+pub(super) type InFlightQuery = Shared<BoxFuture<'static, QueryResult>>;
+
+/// The queries that are under way in this process, by the entities that they ask for.
+#[derive(Debug, Default)]
+pub(super) struct SingleFlight(Mutex<HashMap<EntityId, WeakQuery>>);
+
+type WeakQuery = WeakShared<BoxFuture<'static, QueryResult>>;
+
+/// From this many queries on, those that no caller waits for are removed.
+const MANY: usize = 1000;
+
+impl SingleFlight {
+    /// Returns a query for this entity that may be joined: it began after the last change in this process.
+    pub(super) fn find(&self, id: EntityId) -> Option<InFlightQuery> {
+        self.lock().get(&id)?.upgrade()
+    }
+
+    /// Begins a query for these entities that other callers may join.
+    pub(super) fn begin(&self, ids: &[EntityId], query: BoxFuture<'static, QueryResult>) -> InFlightQuery {
+        let query = query.shared();
+        let mut queries = self.lock();
+        if queries.len() >= MANY {
+            queries.retain(|_, query| query.upgrade().is_some_and(|query| query.peek().is_none()));
+        }
+        if let Some(weak) = query.downgrade() {
+            queries.extend(ids.iter().map(|id| (*id, weak.clone())));
+        }
+        query
+    }
+
+    /// Lets no caller join the queries for these entities any more: they are over, or may have read before a
+    /// change that is.
+    pub(super) fn end(&self, ids: impl IntoIterator<Item = EntityId>) {
+        let mut queries = self.lock();
+        for id in ids {
+            queries.remove(&id);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<EntityId, WeakQuery>> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}

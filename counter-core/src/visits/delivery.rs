@@ -1,0 +1,125 @@
+use tokio::time::Instant;
+
+use crate::shard::{Shard, Shards};
+use crate::visits::pending::Chunk;
+use crate::visits::{Batch, Hits, Part, Remark};
+
+/// The account of the hits that have left the tally: on their way to each shard of the store, or settled.
+///
+/// The flusher books here, and the ledger reads here, under the lock of the tally's backlog: so a hit is in
+/// exactly one place at every observation.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    /// By shard.
+    accounts: Vec<Account>,
+    settled: Hits,
+}
+
+/// The account of one shard.
+#[derive(Debug)]
+pub(crate) struct Account {
+    /// Hits and cells in batches that are not acknowledged.
+    pub(crate) sent: u64,
+    pub(crate) sent_cells: usize,
+    pub(crate) acknowledged: Option<Instant>,
+    /// The time at which the flusher last began to send, or could have begun.
+    pub(crate) attempted: Instant,
+    /// Memory for batches that might have to be sent again.
+    pub(crate) retained: usize,
+    pub(crate) failing: Option<(Instant, String)>,
+}
+
+impl Delivery {
+    pub(crate) fn new(shards: Shards) -> Self {
+        Self { accounts: shards.iter().map(|_| Account::new()).collect(), settled: Hits::default() }
+    }
+
+    /// Notes that the flusher begins to send what waits for a shard.
+    pub(crate) fn attempt(&mut self, shard: Shard) {
+        self.of(shard).attempted = Instant::now();
+    }
+
+    /// Notes that chunks have left for a shard.
+    pub(crate) fn send(&mut self, shard: Shard, chunks: &[Chunk]) {
+        let account = self.of(shard);
+        for Chunk { cells, sketches, .. } in chunks {
+            account.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
+            account.sent_cells += cells.len() + sketches.len();
+        }
+    }
+
+    /// Notes that the store has a batch, but for what it refused; a replay was accounted for the first time.
+    pub(crate) fn acknowledge(&mut self, batch: &Batch, remarks: &[Remark], replay: bool) {
+        let account = self.of(batch.shard);
+        account.acknowledged = Some(Instant::now());
+        if replay {
+            return;
+        }
+        let hits = batch.hits();
+        account.sent -= hits;
+        account.sent_cells -= batch.len();
+        self.settled.applied += hits;
+        for remark in remarks {
+            if let Remark::Refused { part: Part::Cell(index), reason } = *remark {
+                let count = batch.cells.get(index).map_or(0, |cell| cell.count);
+                self.settled.applied -= count;
+                *self.settled.dropped.of(reason) += count;
+            }
+        }
+    }
+
+    /// Notes hits that were sent, or sent again, and of which it will never be known whether the store has them.
+    pub(crate) fn doubt(&mut self, shard: Shard, hits: u64, cells: usize, replay: bool) {
+        if replay {
+            self.settled.applied -= hits;
+        } else {
+            let account = self.of(shard);
+            account.sent -= hits;
+            account.sent_cells -= cells;
+        }
+        self.settled.dropped.in_doubt += hits;
+    }
+
+    /// Notes hits that no precision keeps any more.
+    pub(crate) fn expire(&mut self, hits: u64) {
+        self.settled.expired += hits;
+    }
+
+    /// Notes hits that the store had acknowledged and lost for good.
+    pub(crate) fn lose(&mut self, hits: u64) {
+        self.settled.lost_by_server += hits;
+    }
+
+    /// Notes how much memory is taken by batches that might have to be sent again.
+    pub(crate) fn retain(&mut self, shard: Shard, bytes: usize) {
+        self.of(shard).retained = bytes;
+    }
+
+    /// Notes how the last exchange with a shard went; returns since when those before had failed.
+    pub(crate) fn exchange(&mut self, shard: Shard, error: Option<String>) -> Option<Instant> {
+        let failing = &mut self.of(shard).failing;
+        let before = failing.take().map(|(since, _)| since);
+        *failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
+        before
+    }
+
+    /// The hits that are settled, and those that are on their way as pending.
+    pub(crate) fn hits(&self) -> Hits {
+        Hits { pending: self.accounts.iter().map(|account| account.sent).sum(), ..self.settled }
+    }
+
+    pub(crate) fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
+    fn of(&mut self, shard: Shard) -> &mut Account {
+        &mut self.accounts[shard.index()]
+    }
+}
+
+impl Account {
+    fn new() -> Self {
+        let attempted = Instant::now();
+        Self { sent: 0, sent_cells: 0, acknowledged: None, attempted, retained: 0, failing: None }
+    }
+}

@@ -1,0 +1,120 @@
+use crate::{Health, Ledger};
+
+/// A number about this process, as exporters show it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// Its name by the conventions of Prometheus; several metrics may share it and differ in their labels.
+    pub name: &'static str,
+    /// Its meaning, in one line.
+    pub help: &'static str,
+    /// The name and the value of its label, where it has one.
+    pub label: Option<(&'static str, &'static str)>,
+    /// Its value.
+    pub value: MetricValue,
+}
+
+/// The value of a [`Metric`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum MetricValue {
+    /// A number that only grows while the process runs.
+    Counter(u64),
+    /// A number that goes up and down.
+    Gauge(f64),
+}
+
+use MetricValue::{Counter, Gauge};
+
+/// Lists all metrics of a ledger and a health, those of the same name next to each other.
+///
+/// This is the only list of them: the `metrics` facade and the page `/metrics` are made from it.
+pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
+    let Ledger { requests, hits } = ledger;
+    let mut all = Vec::with_capacity(32);
+    for (decision, count) in [
+        ("recorded", requests.recorded),
+        ("excluded", requests.excluded),
+        ("unmatched", requests.unmatched),
+        ("ignored_outcome", requests.ignored.outcome),
+        ("ignored_prefetch", requests.ignored.prefetch),
+    ] {
+        let (name, help) = ("access_counter_requests_total", "Requests by what was decided about them");
+        all.push(Metric { name, help, label: Some(("decision", decision)), value: Counter(count) });
+    }
+    for (state, count) in [
+        ("applied", hits.applied),
+        ("expired", hits.expired),
+        ("dropped_wrong_type", hits.dropped.wrong_type),
+        ("dropped_not_a_number", hits.dropped.not_a_number),
+        ("dropped_out_of_range", hits.dropped.out_of_range),
+        ("dropped_ahead", hits.dropped.ahead),
+        ("dropped_in_doubt", hits.dropped.in_doubt),
+        ("dropped_other", hits.dropped.other),
+    ] {
+        let (name, help) = ("access_counter_hits_total", "Hits by what became of them");
+        all.push(Metric { name, help, label: Some(("state", state)), value: Counter(count) });
+    }
+    let seconds = |time: Option<std::time::Duration>| Gauge(time.unwrap_or_default().as_secs_f64());
+    let since_acknowledged = health.since_acknowledged.map(|since| {
+        let (name, help) =
+            ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");
+        (name, help, Gauge(since.as_secs_f64()))
+    });
+    let plain = [
+        ("access_counter_bot_requests_total", "Recorded requests that programs made", Counter(requests.bots)),
+        (
+            "access_counter_unconfirmed_requests_total",
+            "Recorded requests whose response did not wait any longer",
+            Counter(requests.unconfirmed),
+        ),
+        (
+            "access_counter_overflow_hits_total",
+            "Hits that went to the counter (other)",
+            Counter(hits.overflow),
+        ),
+        (
+            "access_counter_lost_by_server_hits_total",
+            "Applied hits that the store lost",
+            Counter(hits.lost_by_server),
+        ),
+        (
+            "access_counter_connections_total",
+            "Connections made to servers of the store",
+            Counter(health.connections),
+        ),
+        (
+            "access_counter_pending_hits",
+            "Hits that the store has not acknowledged",
+            Gauge(hits.pending as f64),
+        ),
+        (
+            "access_counter_pending_cells",
+            "Counts and sketches in memory that wait for the store",
+            Gauge(health.pending_cells as f64),
+        ),
+        (
+            "access_counter_retained_bytes",
+            "Acknowledged batches kept in case the store loses them",
+            Gauge(health.retained_bytes as f64),
+        ),
+        (
+            "access_counter_failing_seconds",
+            "Time since when no flush has succeeded, 0 when the last one did",
+            seconds(health.failing_for),
+        ),
+        (
+            "access_counter_stalled_seconds",
+            "Time for which hits have waited and none were sent, 0 while they are sent",
+            seconds(health.stalled_for),
+        ),
+        (
+            "access_counter_clock_skew_seconds",
+            "Seconds by which the clock of this process is ahead of the store's",
+            Gauge(health.clock_skew.unwrap_or_default() as f64),
+        ),
+    ];
+    let plain = plain.into_iter().chain(since_acknowledged);
+    all.extend(plain.map(|(name, help, value)| Metric { name, help, label: None, value }));
+    all
+}
