@@ -9,7 +9,7 @@ use tokio::io::{AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a day of these visits lasts.
+/// The length of a day of these visits.
 pub const DAY: Duration = Duration::from_secs(240);
 
 /// Visits in a second around noon; at night there is a fifth of them.

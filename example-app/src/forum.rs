@@ -41,7 +41,7 @@ pub struct Forum {
 /// A count of which the cache hears after the commit.
 type Count<K> = UncommittedCount<K, SqliteDatabase>;
 
-/// What a mark is put on.
+/// A thing that a member can put a mark on.
 #[derive(Clone, Copy, Debug)]
 pub enum Marked {
     /// A member, whom somebody follows.
@@ -196,8 +196,8 @@ impl Forum {
         Ok(self.database.pool().begin().await?)
     }
 
-    /// How many different people read a post in the last 30 days, those of each day by themselves; `None` while the
-    /// store does not say.
+    /// The number of different readers of a post in the last 30 days, those of each day by themselves; `None`
+    /// while the store does not say.
     pub async fn readers_of(&self, post: u32) -> Option<u64> {
         self.readers.of(post).await
     }

@@ -17,10 +17,10 @@ use tower_http::timeout::TimeoutLayer;
 
 use forum::Forum;
 
-/// Where the admin pages are.
+/// The path of the admin pages.
 pub const ADMIN: &str = "/admin/stats";
 
-/// How long `/slow` takes to answer.
+/// The time that `/slow` takes to answer.
 pub const SLOW: Duration = Duration::from_secs(1);
 
 /// The site with its forum, counted by this layer, with these admin pages and a health check, which are not. A

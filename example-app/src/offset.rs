@@ -1,4 +1,4 @@
-//! How far clocks are ahead of UTC, as people write it.
+//! Offsets of clocks from UTC, as people write them.
 
 /// Reads `+05:30`, in seconds; at most 14 hours and 59 minutes.
 pub(crate) fn seconds(text: &str) -> Result<i32, String> {

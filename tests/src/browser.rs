@@ -36,18 +36,18 @@ const SOMEBODY: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101
 const VISITED: [&str; 8] =
     ["/", "/", "/", "/articles/1", "/articles/2", "/search?q=once", "/fail", "/articles"];
 
-/// What a browser is to be like.
+/// Settings of a browser.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Whether scripts run.
+    /// Lets scripts run.
     pub script: bool,
-    /// Whether the site visits itself all the time.
+    /// Makes the site visit itself all the time.
     pub demo: bool,
-    /// Whether the dark is preferred.
+    /// Prefers the dark colour scheme.
     pub dark: bool,
-    /// In pixels; a page of less than 500 is on a telephone.
+    /// The width in pixels; a page of less than 500 is on a telephone.
     pub width: u32,
-    /// In pixels.
+    /// The height in pixels.
     pub height: u32,
 }
 
@@ -185,12 +185,12 @@ impl Page {
         get(self.site, path, &[("User-Agent", SOMEBODY)]).await;
     }
 
-    /// Where it is.
+    /// The address of the page.
     pub async fn address(&self) -> String {
         self.client.current_url().await.expect("there is one").to_string()
     }
 
-    /// What can be read in an element, its white space made into single spaces.
+    /// The visible text of an element, its white space made into single spaces.
     pub async fn text(&self, css: &str) -> String {
         single_spaced(&self.element(css).await.text().await.expect("it has a text"))
     }
@@ -254,7 +254,7 @@ impl Page {
             .await;
     }
 
-    /// What the browser has against the page: errors, and violations of its policy. Forgets them.
+    /// Takes the complaints of the browser about the page: errors, and violations of its policy.
     pub async fn complaints(&self) -> Vec<String> {
         let said = self.driver("se/log", json!({"type": "browser"})).await;
         said.as_array().expect("entries").iter().map(Value::to_string).collect()

@@ -112,7 +112,7 @@ impl RedisCluster {
         u16::try_from(int(&slot)).expect("a slot is small")
     }
 
-    /// Which node has the slot: while it is on its way, still the one that it comes from.
+    /// The number of the node that has the slot: while the slot moves, still the one that it comes from.
     ///
     /// # Panics
     ///
@@ -134,7 +134,7 @@ impl RedisCluster {
         index.expect("the nodes know each other alone")
     }
 
-    /// Which node has the key: [`master_of`](Self::master_of) its [slot](Self::slot_of).
+    /// The number of the node that has the key: [`master_of`](Self::master_of) its [slot](Self::slot_of).
     ///
     /// # Panics
     ///

@@ -1,12 +1,15 @@
 //! HTTP/1.1 as far as tests need it: one GET, and a load of many.
 
-use std::io;
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use http::{HeaderMap, Method, Request, header};
+use http_body_util::BodyExt;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -14,22 +17,22 @@ use tokio::time::timeout;
 /// How long an answer may take.
 const LIMIT: Duration = crate::until::LIMIT;
 
-/// What a server answered, read to its end.
+/// A response that was read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// Names in lower case, and values.
-    pub headers: Vec<(String, String)>,
+    /// The headers.
+    pub headers: HeaderMap,
     /// The body, as text.
     pub body: String,
 }
 
 impl Response {
-    /// The first header of that name, which is given in lower case.
+    /// The first header of that name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+        self.headers.get(name)?.to_str().ok()
     }
 }
 
@@ -39,7 +42,7 @@ impl Response {
 ///
 /// When there is no complete answer within two minutes.
 pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Response {
-    ask(address, "GET", path, headers, "").await
+    ask(address, Method::GET, path, headers, "").await
 }
 
 /// Sends a form such as `name=value&other=more`, on a connection of its own.
@@ -48,31 +51,48 @@ pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> R
 ///
 /// As [`get`].
 pub async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], form: &str) -> Response {
-    let length = form.len().to_string();
-    let form_headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Content-Length", &length)];
-    ask(address, "POST", path, &[headers, &form_headers].concat(), form).await
+    let form_header = [("Content-Type", "application/x-www-form-urlencoded")];
+    ask(address, Method::POST, path, &[headers, &form_header].concat(), form).await
 }
 
 async fn ask(
     address: SocketAddr,
-    method: &str,
+    method: Method,
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
 ) -> Response {
-    let answer = async {
-        let mut server = BufReader::new(TcpStream::connect(address).await?);
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
-        server.write_all((head + body).as_bytes()).await?;
-        read(&mut server).await
-    };
+    let mut request = Request::builder().method(&method).uri(path).header(header::CONNECTION, "close");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(body.to_owned()).expect("a path and headers");
+    let answer = async { send(&mut connect(address).await?, address, request).await };
     match timeout(LIMIT, answer).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => panic!("no complete answer to {method} {path}: {error}"),
         Err(_) => panic!("no complete answer to {method} {path} in {LIMIT:?}"),
     }
+}
+
+async fn connect(address: SocketAddr) -> Result<SendRequest<String>, Box<dyn Error + Send + Sync>> {
+    let server = TcpStream::connect(address).await?;
+    server.set_nodelay(true)?;
+    let (requests, connection) = handshake(TokioIo::new(server)).await?;
+    // It ends with the handle, which is told of its errors.
+    tokio::spawn(connection);
+    Ok(requests)
+}
+
+async fn send(
+    requests: &mut SendRequest<String>,
+    address: SocketAddr,
+    mut request: Request<String>,
+) -> Result<Response, Box<dyn Error + Send + Sync>> {
+    request.headers_mut().insert(header::HOST, address.to_string().parse()?);
+    let (head, body) = requests.send_request(request).await?.into_parts();
+    let body = String::from_utf8(body.collect().await?.to_bytes().into())?;
+    Ok(Response { status: head.status.as_u16(), headers: head.headers, body })
 }
 
 /// Connections that ask for one page after the other until they are told to stop, or the server
@@ -119,7 +139,7 @@ impl Load {
         self.counts.received.load(Ordering::Relaxed)
     }
 
-    /// Whether the server has closed all connections.
+    /// Returns whether the server has closed all connections.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.connections.iter().all(JoinHandle::is_finished)
@@ -148,76 +168,19 @@ async fn ask_until(
     counts: &Counts,
     address: SocketAddr,
     paths: impl Iterator<Item = &&'static str>,
-) -> io::Result<()> {
-    let mut server = BufReader::new(TcpStream::connect(address).await?);
-    server.get_ref().set_nodelay(true)?;
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let mut server = connect(address).await?;
     for path in paths {
+        server.ready().await?;
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        let request = Request::get(*path).body(String::new())?;
         counts.asked.fetch_add(1, Ordering::Relaxed);
-        server.write_all(head.as_bytes()).await?;
-        let response = read(&mut server).await?;
+        send(&mut server, address, request).await?;
         counts.received.fetch_add(1, Ordering::Relaxed);
-        if response.header("connection") == Some("close") {
-            break;
-        }
     }
     Ok(())
-}
-
-async fn read(server: &mut BufReader<TcpStream>) -> io::Result<Response> {
-    let status = line(server).await?;
-    let status = status.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(malformed)?;
-    let mut headers = Vec::new();
-    loop {
-        let line = line(server).await?;
-        if line.is_empty() {
-            break;
-        }
-        let (name, value) = line.split_once(':').ok_or_else(malformed)?;
-        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
-    }
-    let mut response = Response { status, headers, body: String::new() };
-    let length = response.header("content-length").map(str::parse);
-    let mut body = Vec::new();
-    if response.header("transfer-encoding") == Some("chunked") {
-        read_chunks(server, &mut body).await?;
-    } else if let Some(length) = length {
-        body.resize(length.map_err(io::Error::other)?, 0);
-        server.read_exact(&mut body).await?;
-    } else {
-        server.read_to_end(&mut body).await?;
-    }
-    response.body = String::from_utf8(body).map_err(io::Error::other)?;
-    Ok(response)
-}
-
-async fn read_chunks(server: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<()> {
-    loop {
-        let size = usize::from_str_radix(&line(server).await?, 16).map_err(io::Error::other)?;
-        let begin = body.len();
-        body.resize(begin + size, 0);
-        server.read_exact(&mut body[begin..]).await?;
-        // After the data of a chunk, and in place of the trailers, which nobody sends here.
-        if !line(server).await?.is_empty() {
-            return Err(malformed());
-        }
-        if size == 0 {
-            return Ok(());
-        }
-    }
-}
-
-async fn line(server: &mut BufReader<TcpStream>) -> io::Result<String> {
-    let mut line = String::new();
-    server.read_line(&mut line).await?;
-    line.strip_suffix("\r\n").map(str::to_owned).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-}
-
-fn malformed() -> io::Error {
-    io::ErrorKind::InvalidData.into()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(crate) fn let_an_hour_end() {
     }
 }
 
-/// How far a place is ahead of UTC where it is between noon and one o'clock now, in seconds: whole hours,
+/// The offset from UTC, in seconds, of a place where it is between noon and one o'clock now: whole hours,
 /// from -11 to 12.
 ///
 /// Of what is counted by the days of that place nothing goes over to another day during a test, whatever

@@ -74,7 +74,7 @@ impl Process {
         Self::start_with(command, Stdio::piped(), Stdio::piped())
     }
 
-    /// The same with a standard output and a standard error of one's own, which are not collected.
+    /// Starts a program with a standard output and a standard error of one's own, which are not collected.
     ///
     /// # Panics
     ///
@@ -103,8 +103,8 @@ impl Process {
         self.output.read(|lines| lines.to_vec())
     }
 
-    /// What `find` makes of the first line of the standard output that it wants, waiting for it
-    /// if need be. Every call looks at all lines, from the first one on.
+    /// Waits for a line of the standard output that `find` accepts, and returns what `find` makes of it.
+    /// Every call looks at all lines, from the first one on.
     ///
     /// # Panics
     ///
@@ -135,7 +135,7 @@ impl Process {
         }
     }
 
-    /// What `find` makes of the first line of the standard error that it wants, waiting for it if need be.
+    /// Waits for a line of the standard error that `find` accepts, and returns what `find` makes of it.
     ///
     /// # Panics
     ///

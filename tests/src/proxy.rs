@@ -46,7 +46,7 @@ impl FaultProxy {
         Self { address, faults, acceptor }
     }
 
-    /// Where clients find it.
+    /// The address where clients find the proxy.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -97,7 +97,7 @@ impl FaultProxy {
         self.faults.to_hold.set(calls);
     }
 
-    /// As [`hold_calls`](Self::hold_calls), of those that come after the next `passing` calls: what goes on is
+    /// Holds calls as [`hold_calls`](Self::hold_calls) does, after the next `passing` calls: what goes on is
     /// stopped in its middle.
     pub fn hold_calls_after(&self, passing: u64, calls: u64) {
         self.faults.to_pass.set(passing);
@@ -109,24 +109,24 @@ impl FaultProxy {
         self.faults.conduct.send_modify(|conduct| conduct.hold = false);
     }
 
-    /// How many calls have been held.
+    /// The number of calls that have been held.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.faults.to_hold.spent()
     }
 
-    /// While on, connections are cut, and new ones closed as soon as they are made.
+    /// Cuts connections while on, and closes new ones as soon as they are made.
     pub fn refuse(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.refuse = on);
     }
 
-    /// While on, bytes are accepted, and neither passed on nor answered. When it ends, the
+    /// Accepts bytes while on, and neither passes them on nor answers them. When it ends, the
     /// connections that were in it are closed, since some of their bytes may be gone.
     pub fn black_hole(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.black_hole = on);
     }
 
-    /// While on, nothing is read from clients: they may connect, and write until the buffers of the
+    /// Reads nothing from clients while on: they may connect, and write until the buffers of the
     /// kernel are full: about four megabytes, nearly all in the client's own. Replies still pass.
     /// When it ends, all that they wrote is passed on.
     pub fn stop_reading(&self, on: bool) {
@@ -146,19 +146,19 @@ impl FaultProxy {
         self.faults.conduct.send_modify(|conduct| conduct.delay = delay);
     }
 
-    /// How many replies have been swallowed.
+    /// The number of replies that have been swallowed.
     #[must_use]
     pub fn swallowed(&self) -> u64 {
         self.faults.to_swallow.spent()
     }
 
-    /// How many requests have been dropped.
+    /// The number of requests that have been dropped.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.faults.to_drop.spent()
     }
 
-    /// How many calls the proxy has answered itself.
+    /// The number of calls that the proxy has answered itself.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.faults.to_answer.spent()
@@ -169,14 +169,14 @@ impl FaultProxy {
         self.faults.conduct.send_modify(|conduct| conduct.silence = silence);
     }
 
-    /// How often a request came after a reply to earlier ones: how often the clients waited, when replies
+    /// The number of requests that came after a reply to earlier ones: how often the clients waited, when replies
     /// [await silence](Self::await_silence).
     #[must_use]
     pub fn round_trips(&self) -> u64 {
         self.faults.round_trips()
     }
 
-    /// How many connections have been made, refused ones included.
+    /// The number of connections that have been made, refused ones included.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.faults.connections()

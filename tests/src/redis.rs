@@ -141,7 +141,7 @@ impl RedisServer {
         self.restart_until(is_pong);
     }
 
-    /// As [`restart`](Self::restart), and does not wait until all data are loaded.
+    /// Starts the server again as [`restart`](Self::restart) does, without waiting until all data are loaded.
     ///
     /// # Panics
     ///
@@ -228,7 +228,7 @@ impl RedisServer {
         }
     }
 
-    /// How many commands the server has run since it started, those inside of scripts included.
+    /// The number of commands that the server has run since it started, those inside of scripts included.
     ///
     /// `INFO` is left out, so that two readings differ by what was between them.
     pub fn command_calls(&self) -> u64 {

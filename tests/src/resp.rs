@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// What a server answers.
+/// An answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A status line such as `OK`; also a double, a boolean or a big number of RESP3, as written.

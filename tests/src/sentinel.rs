@@ -64,7 +64,7 @@ impl RedisSentinel {
         &self.servers
     }
 
-    /// Who is the master now, as the sentinel says.
+    /// The address of the present master, as the sentinel says.
     #[must_use]
     pub fn master(&self) -> SocketAddr {
         self.master_server().address()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time;
 
-/// How long anything may take that a test waits for: so long that only what hangs takes longer, on a machine
+/// The bound of everything that a test waits for: so long that only what hangs takes longer, on a machine
 /// that is slow and busy.
 pub const LIMIT: Duration = Duration::from_secs(120);
 

@@ -16,11 +16,11 @@ mod stand;
 use counter_core::entity;
 
 entity! {
-    /// What is counted of a post.
+    /// Counts of a post.
     pub(crate) enum Post: "post" {
-        /// How often it was shown.
+        /// Times that it was shown.
         Views = "views",
-        /// Who likes it.
+        /// Members who like it.
         Likes = "likes",
     }
 }

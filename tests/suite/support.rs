@@ -1,4 +1,4 @@
-//! What several of the tests begin with.
+//! Values and questions that several tests share.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

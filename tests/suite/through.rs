@@ -1,5 +1,6 @@
 //! A store in memory, with a test's own hand in what goes to it.
 
+use std::future::ready;
 use std::ops::Range;
 
 use counter_core::sketch::Sketch;
@@ -26,6 +27,11 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
 
     fn witness(&self, _: WriterId) -> Option<Witness> {
         None
+    }
+
+    /// Lets a read of samples go on.
+    fn read(&self) -> impl Future<Output = ()> + Send {
+        ready(())
     }
 }
 
@@ -83,7 +89,10 @@ impl<H: Hand> Store for Through<H> {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
-        Box::pin(async move { self.inner.samples(counters, precision, range).await })
+        Box::pin(async move {
+            self.hand.read().await;
+            self.inner.samples(counters, precision, range).await
+        })
     }
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {

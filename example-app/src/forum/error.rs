@@ -4,7 +4,7 @@ use std::fmt;
 use counter_core::entity::EntityError;
 use counter_core::sqlx::Error as SqlError;
 
-/// Why something was not done in the forum.
+/// The reason why something was not done in the forum.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ForumError {

@@ -2,7 +2,7 @@ use counter_core::entity;
 use counter_core::entity::Entity;
 
 entity! {
-    /// What is counted of a member.
+    /// Counts of a member.
     pub enum Member: "member" {
         /// Members who follow.
         Followers = "followers",
@@ -12,7 +12,7 @@ entity! {
 }
 
 entity! {
-    /// What is counted of a group.
+    /// Counts of a group.
     pub enum Group: "group" {
         /// Members who joined.
         Members = "members",
@@ -22,19 +22,19 @@ entity! {
 }
 
 entity! {
-    /// What is counted of a post.
+    /// Counts of a post.
     pub enum Post: "post" {
-        /// How often people were shown it.
+        /// Times that it was shown.
         Views = "views",
         /// Members who like it.
         Likes = "likes",
-        /// What was answered.
+        /// Comments on it.
         Comments = "comments",
     }
 }
 
 entity! {
-    /// What is counted of a message in a group.
+    /// Counts of a message in a group.
     pub enum Message: "message" {
         /// Members who like it.
         Likes = "likes",

@@ -3,36 +3,36 @@ use counter_core::sqlx::{SqliteConnection, SqlitePool, query, query_as, raw_sql}
 use super::kind::Summary;
 use super::{Forum, ForumError};
 
-/// What has a name: a member, or a group.
+/// A member or a group, by its name.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// Its number.
+    /// The number of the member or group.
     pub id: u32,
-    /// Its name.
+    /// The name of the member or group.
     pub name: String,
 }
 
 /// A post.
 #[derive(Clone, Debug)]
 pub struct Article {
-    /// Its number.
+    /// The number of the post.
     pub id: u32,
-    /// Its title.
+    /// The title of the post.
     pub title: String,
-    /// What it says.
+    /// The text of the post.
     pub text: String,
-    /// Who wrote it.
+    /// The author of the post.
     pub author: Named,
 }
 
 /// A comment on a post, or a message in a group.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// Its number.
+    /// The number of the note.
     pub id: u32,
-    /// What it says.
+    /// The text of the note.
     pub text: String,
-    /// Who wrote it.
+    /// The author of the note.
     pub author: Named,
 }
 

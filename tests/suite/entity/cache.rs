@@ -1,4 +1,4 @@
-//! What every cache promises, shown on every cache.
+//! The contract of a cache, shown on every cache.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What every database promises, shown on every database.
+//! The contract of a database, shown on every database.
 
 use counter_core::entity::{
     Entity, EntityAddition, EntityBatch, EntityDatabase, EntityErrorKind, EntityId, EntityRow, EntityVerdict,

@@ -1,4 +1,4 @@
-//! What entities say of themselves through the `metrics` facade.
+//! The metrics of entities, exported through the `metrics` facade.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::Post;
 use super::stand::{Frail, Gated};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = tests::LIMIT;
 
 type Posts = Entities<Post, Gated<SqliteDatabase>>;
 

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::Post;
 use super::contract::{maria, postgres};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = tests::LIMIT;
 
 /// A macro, since only the drivers know what a connection of theirs is.
 macro_rules! check {

@@ -10,9 +10,10 @@ use counter_core::{Error, ErrorKind, RedisStore};
 use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
 
-use super::{adaptive, count, hll, include, set, sketch_of, store, visitors, without_scripts};
-use crate::connections::{self, line_of_the_guide};
-use crate::support::name;
+use super::contract::{adaptive, count, hll, include, set, sketch_of, visitors};
+use crate::redis::connections::{self, line_of_the_guide};
+use crate::stores::without_scripts;
+use crate::support::{name, store};
 
 #[tokio::test]
 async fn a_counter_lies_under_the_key_that_is_documented() {
@@ -261,7 +262,7 @@ async fn a_set_that_is_read_over_a_failover_is_read_whole() {
         proxy.delay_replies(Duration::from_millis(20));
         let before = scans(from);
         let failover = async {
-            until("some pages are read", Duration::from_secs(30), async || scans(from) >= before + 6).await;
+            until("some pages are read", tests::LIMIT, async || scans(from) >= before + 6).await;
             proxy.retarget(to.address());
             from.command(&["CLIENT", "KILL", "TYPE", "normal"]);
             proxy.delay_replies(Duration::ZERO);

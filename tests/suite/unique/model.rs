@@ -12,7 +12,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tests::RedisServer;
 
-use super::{adaptive, hll, set, store, visitor, without_scripts};
+use super::contract::{adaptive, hll, set, visitor};
+use crate::stores::without_scripts;
+use crate::support::store;
 
 /// Small, so that the random numbers cross it in both directions of each call's length.
 const THRESHOLD: u16 = 40;

@@ -6,7 +6,7 @@ use counter_core::{CounterName, RedisStore, Store};
 use tests::cluster::RedisCluster;
 use tests::until;
 
-use super::{adaptive, count, include, sketch_of};
+use super::contract::{adaptive, count, include, sketch_of};
 use crate::support::{name, precision};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! What can be seen of the forum.
+//! The pages of the forum that only read.
 
 use axum::extract::{Path, State};
 use counter_core::entity::EntityCounts;

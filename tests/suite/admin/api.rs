@@ -1,0 +1,533 @@
+//! The JSON of the admin router.
+
+use std::num::NonZeroU32;
+
+use counter_core::sketch::STANDARD_ERROR;
+use counter_core::visits::{Agent, Skip};
+use counter_core::{MemoryStore, Timestamp};
+use counter_layer::admin::Access;
+use http::{Method, StatusCode, header};
+use serde_json::json;
+use tests::{RedisServer, until};
+use tokio::time::timeout;
+
+use super::site::{LIMIT, Site, ask, check, encode, request, send, site, site_without_redis, visitor};
+use crate::support::{precision, store};
+
+#[tokio::test]
+async fn a_series_has_the_documented_shape() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start.minus(600);
+    site.record("hits", start, 12).await;
+    let answer = ask(&site.router, &format!("series?counter=hits&precision=60&from={start}")).await;
+    let expected =
+        format!(r#"{{"counter":"hits","precision":60,"samples":[{{"start":{start},"count":12}}]}}"#);
+    assert_eq!((answer.status, answer.body), (StatusCode::OK, expected));
+}
+
+#[tokio::test]
+async fn a_series_has_its_samples_ascending_from_the_first_second_of_the_range_to_before_its_end() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start.minus(3600);
+    for (minutes, count) in [(5, 4), (0, 1), (2, 2), (7, 8)] {
+        site.record("hits", start.plus(60 * minutes), count).await;
+    }
+    let (from, to) = (start, start.plus(60 * 7));
+    let path = format!("series?counter=hits&precision=60&from={from}&to={to}");
+    let samples = [(0, 1), (2, 2), (5, 4)]
+        .map(|(minutes, count)| json!({"start": start.plus(60 * minutes).as_unix(), "count": count}));
+    check(&site.router, &path, json!({"counter": "hits", "precision": 60, "samples": samples})).await;
+}
+
+#[tokio::test]
+async fn a_series_may_have_a_sample_for_every_bucket() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start.minus(3600);
+    site.record("hits", start.plus(60), 7).await;
+    let (from, to) = (start.minus(59), start.plus(121));
+    let path = |fill| format!("series?counter=hits&precision=60&from={from}&to={to}&fill={fill}");
+    let samples = |counts: &[(u64, u64)]| {
+        let sample =
+            |&(after, count): &(u64, u64)| json!({"start": start.plus(after).as_unix(), "count": count});
+        let samples: Vec<_> = counts.iter().map(sample).collect();
+        json!({"counter": "hits", "precision": 60, "samples": samples})
+    };
+    check(&site.router, &path("zero"), samples(&[(0, 0), (60, 7), (120, 0)])).await;
+    check(&site.router, &path("none"), samples(&[(60, 7)])).await;
+}
+
+#[tokio::test]
+async fn a_range_is_all_that_is_kept_unless_it_is_said() {
+    let site = site();
+    site.recorder().record(site.recorder().counter("hits"), None);
+    let answer = ask(&site.router, "series?counter=hits&precision=3600&fill=zero").await.json();
+    assert_eq!(answer["samples"].as_array().map(Vec::len), Some(120));
+}
+
+#[tokio::test]
+async fn a_series_of_several_counters_has_them_in_the_order_of_the_question() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start.minus(600);
+    for (counter, count) in [("a", 1), ("b", 2)] {
+        site.record(counter, start, count).await;
+    }
+    let series = |counter: &str, count: u32| {
+        let samples = [json!({"start": start.as_unix(), "count": count})];
+        json!({"counter": counter, "precision": 60, "samples": samples})
+    };
+    let expected = json!({"series": [series("b", 2), series("a", 1)]});
+    check(&site.router, &format!("series?counter=b&counter=a&precision=60&from={start}"), expected).await;
+}
+
+#[tokio::test]
+async fn the_top_has_the_most_visited_first_of_those_whose_names_begin_so() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start.minus(600);
+    for (counter, count) in [("hits", 9), ("/a", 2), ("/b", 3), ("/c", 3), ("a/z", 1), ("/old", 7)] {
+        let at = if counter == "/old" { start.minus(60) } else { start };
+        site.record(counter, at, count).await;
+    }
+    let (from, to) = (start.as_unix(), start.plus(60).as_unix());
+    let all = [("hits", 9), ("/b", 3), ("/c", 3), ("/a", 2), ("a/z", 1)];
+    for (asked, expected) in
+        [("", &all[..]), ("&prefix=%2F", &all[1..4]), ("&prefix=%2F&limit=2", &all[1..3]), ("&prefix=x", &[])]
+    {
+        let top: Vec<_> =
+            expected.iter().map(|(counter, count)| json!({"counter": counter, "count": count})).collect();
+        let expected = json!({"precision": 60, "from": from, "to": to, "top": top});
+        check(&site.router, &format!("top?precision=60&from={from}&to={to}{asked}"), expected).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_form_leaves_empty_is_not_said() {
+    let mut site = site();
+    site.record("hits", Timestamp::now(), 1).await;
+    let short = ask(&site.router, "series?counter=hits&precision=60").await.json();
+    check(&site.router, "series?counter=hits&precision=60&from=&to=&fill=", short).await;
+    let short = ask(&site.router, "counters").await.json();
+    check(&site.router, "counters?after=&limit=", short).await;
+    assert_eq!(ask(&site.router, "total?counter=hits&precision=").await.json()["parameter"], "precision");
+}
+
+#[tokio::test]
+async fn a_lifetime_has_what_no_precision_keeps() {
+    let mut site = site();
+    let now = Timestamp::now();
+    site.record("hits", now.minus(80_000), 5).await;
+    site.record("hits", now, 2).await;
+    site.record("other", now, 1).await;
+    let lifetimes = json!([{"counter": "other", "total": 1}, {"counter": "hits", "total": 7}]);
+    let expected = json!({"lifetimes": lifetimes});
+    check(&site.router, "lifetimes?counter=other&counter=hits", expected).await;
+}
+
+#[tokio::test]
+async fn a_forgotten_counter_is_gone_and_the_others_stay() {
+    let redis = RedisServer::start();
+    let (memory, redis) = (MemoryStore::new(), store(&redis.url()).await);
+    forget_one(Site::with(memory, Access::open().may_forget())).await;
+    forget_one(Site::with(redis, Access::open().may_forget())).await;
+}
+
+async fn forget_one(mut site: Site) {
+    for counter in ["gone", "stays"] {
+        site.record(counter, Timestamp::now(), 3).await;
+    }
+    let path = "/admin/stats/api/counters?counter=gone";
+    for _ in 0..2 {
+        let answer = request(&site.router, Method::DELETE, path, None).await;
+        assert_eq!((answer.status, &*answer.body), (StatusCode::NO_CONTENT, ""));
+    }
+    let listed = ask(&site.router, "counters").await.json();
+    assert_eq!(listed["counters"].as_array().map(Vec::len), Some(1), "{listed}");
+    let expected = json!({"lifetimes": [{"counter": "stays", "total": 3}]});
+    check(&site.router, "lifetimes?counter=stays", expected).await;
+}
+
+#[tokio::test]
+async fn every_problem_has_the_shape_of_rfc_9457() {
+    let site = Site::with(MemoryStore::new(), Access::open().may_forget());
+    let table = [
+        (Method::GET, "/api/total?counter=a&precision=1", 404, "Not Found"),
+        (Method::GET, "/api/total", 400, "Bad Request"),
+        (Method::GET, "/api/nothing", 404, "Not Found"),
+        (Method::POST, "/api/total", 405, "Method Not Allowed"),
+        (Method::DELETE, "/api/counters", 400, "Bad Request"),
+    ];
+    for (method, path, status, title) in table {
+        let answer = request(&site.router, method, &format!("/admin/stats{path}"), None).await;
+        assert_eq!(answer.status.as_u16(), status, "{path}: {}", answer.body);
+        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json", "{path}");
+        let problem = answer.json();
+        assert_eq!((&problem["type"], &problem["title"]), (&json!("about:blank"), &json!(title)), "{path}");
+        assert_eq!(problem["status"], status, "{path}");
+        assert!(problem["detail"].is_string(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_the_answer_already_is_told_so_until_it_changes() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start.minus(3600);
+    site.record("hits", start, 2).await;
+    let path =
+        format!("/admin/stats/api/series?counter=hits&precision=60&from={start}&to={}", start.plus(60));
+    let first = send(&site.router, &path, None).await;
+    let tag = first.headers[header::ETAG].to_str().expect("text");
+    assert!(tag.starts_with('"'), "a strong one: {tag}");
+    for known in [tag.to_owned(), format!("\"other\", W/{tag}")] {
+        let again = send(&site.router, &path, Some(("if-none-match", &known))).await;
+        assert_eq!((again.status, &*again.body), (StatusCode::NOT_MODIFIED, ""));
+        assert_eq!(again.headers[header::ETAG], tag);
+    }
+    // Late, as after an outage.
+    site.record("hits", start, 1).await;
+    let changed = send(&site.router, &path, Some(("if-none-match", tag))).await;
+    assert_eq!(changed.status, StatusCode::OK);
+    assert_eq!(changed.json()["samples"][0]["count"], 3);
+}
+
+#[tokio::test]
+async fn what_is_over_may_be_kept_for_a_while_and_what_goes_on_may_not() {
+    let mut site = site();
+    let hour = precision(3600).bucket(Timestamp::now()).start;
+    site.record("hits", hour.minus(7200), 2).await;
+    // The hour that goes on may end meanwhile, and the one after it will not.
+    for (to, kept) in [(hour.minus(3600), "private, max-age="), (hour.plus(7200), "private, no-cache")] {
+        for question in ["series?counter=hits&", "total?counter=hits&", "uniques?counter=hits&", "top?"] {
+            let path = format!("{question}precision=3600&from={}&to={to}", hour.minus(7200));
+            let answer = ask(&site.router, &path).await;
+            assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+            let said = answer.headers[header::CACHE_CONTROL].to_str().expect("text");
+            assert!(said.starts_with(kept), "{question}: {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_total_is_the_sum_of_its_range() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start.minus(3600);
+    for (minutes, count) in [(0, 1), (1, 2), (2, 4)] {
+        site.record("hits", start.plus(60 * minutes), count).await;
+    }
+    let (from, to) = (start.plus(60), start.plus(180));
+    let path = format!("total?counter=hits&precision=60&from={from}&to={to}");
+    let (from, to) = (from.as_unix(), to.as_unix());
+    let expected = json!({"counter": "hits", "precision": 60, "from": from, "to": to, "total": 6});
+    check(&site.router, &path, expected).await;
+}
+
+#[tokio::test]
+async fn uniques_are_of_all_the_counters_together() {
+    let mut site = site();
+    let hour = precision(3600).bucket(Timestamp::now()).start;
+    for (counter, person) in [("/", "ann"), ("/", "bob"), ("/articles", "bob"), ("/articles", "cy")] {
+        site.recorder().record_at(site.recorder().counter(counter), visitor(person), hour, NonZeroU32::MIN);
+    }
+    site.counters.flush().await.expect("memory takes all");
+    let (from, to) = (hour.as_unix(), hour.plus(3600).as_unix());
+    for (counters, uniques) in [(&["/"][..], 2), (&["/articles"], 2), (&["/", "/articles"], 3)] {
+        let names: String = counters.iter().map(|counter| format!("counter={counter}&")).collect();
+        let expected = json!({
+            "counters": counters, "precision": 3600, "from": from, "to": to,
+            "uniques": uniques, "standard_error": STANDARD_ERROR, "salt_epoch": 86_400,
+        });
+        check(&site.router, &format!("uniques?{names}precision=3600&from={from}&to={to}"), expected).await;
+    }
+}
+
+#[tokio::test]
+async fn counters_are_listed_by_name_with_the_precisions_that_they_have() {
+    let mut site = site();
+    // A day ago: long gone from the seconds and the minutes.
+    site.record("b", Timestamp::now().minus(86_400), 2).await;
+    site.record("a", Timestamp::now(), 1).await;
+    let all = json!([1, 5, 60, 300, 3600, 18_000, 86_400]);
+    let expected = json!({
+        "counters": [
+            {"counter": "a", "precisions": all, "lifetime": 1},
+            {"counter": "b", "precisions": [3600, 18_000, 86_400], "lifetime": 2},
+        ],
+        "next": null,
+    });
+    check(&site.router, "counters", expected).await;
+}
+
+#[tokio::test]
+async fn the_list_of_counters_has_pages_that_miss_none_and_repeat_none() {
+    let mut site = site();
+    for number in 0..7 {
+        site.record(&format!("counter {number}"), Timestamp::now(), 1).await;
+    }
+    let (mut listed, mut path) = (Vec::new(), "counters?limit=3".to_owned());
+    loop {
+        let page = ask(&site.router, &path).await.json();
+        let names = page["counters"].as_array().expect("a list");
+        assert!(names.len() == 3 || page["next"].is_null(), "{page}");
+        listed.extend(names.iter().map(|known| known["counter"].clone()));
+        let Some(next) = page["next"].as_str() else { break };
+        assert!(listed.len() < 7, "a page after the last one: {page}");
+        path = format!("counters?limit=3&after={}", encode(next));
+    }
+    assert_eq!(json!(listed), json!((0..7).map(|number| format!("counter {number}")).collect::<Vec<_>>()));
+}
+
+#[tokio::test]
+async fn the_ledger_has_every_number_by_its_name() {
+    let mut site = site();
+    let counter = site.recorder().counter("hits");
+    site.recorder().request(&[counter.hit()], Agent::Human);
+    site.counters.flush().await.expect("memory takes all");
+    site.recorder().request(&[counter.hit()], Agent::Bot);
+    for (times, skip) in [(1, Skip::Excluded), (2, Skip::Unmatched), (3, Skip::Outcome), (4, Skip::Prefetch)]
+    {
+        (0..times).for_each(|_| site.recorder().skip(skip));
+    }
+    site.recorder().record_at(counter, None, Timestamp::from_unix(0), NonZeroU32::new(5).expect("not 0"));
+    site.recorder().record(site.recorder().counter(""), None);
+    let expected = json!({
+        "requests": {
+            "observed": 12, "recorded": 2, "excluded": 1, "unmatched": 2,
+            "ignored": {"outcome": 3, "prefetch": 4},
+            "bots": 1, "unconfirmed": 0,
+        },
+        "hits": {
+            "recorded": 8, "applied": 1, "pending": 7, "expired": 0,
+            "dropped": {"wrong_type": 0, "not_a_number": 0, "out_of_range": 0, "ahead": 0, "in_doubt": 0, "other": 0},
+            "overflow": 1, "lost_by_server": 0,
+        },
+    });
+    check(&site.router, "ledger", expected).await;
+    site.counters.flush().await.expect("memory takes all");
+    let ledger = ask(&site.router, "ledger").await.json();
+    assert_eq!((&ledger["hits"]["applied"], &ledger["hits"]["expired"]), (&json!(3), &json!(5)));
+}
+
+#[tokio::test]
+async fn health_is_what_is_pending_and_since_when() {
+    let mut site = site();
+    site.recorder().record(site.recorder().counter("hits"), None);
+    let expected = json!({
+        "status": "ok", "pending": 1, "pending_cells": 1, "retained_bytes": 0, "connections": 0, "seconds_since_acknowledged": null,
+        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null,
+    });
+    check(&site.router, "health", expected).await;
+    site.counters.flush().await.expect("memory takes all");
+    let health = ask(&site.router, "health").await.json();
+    assert_eq!((&health["pending"], &health["pending_cells"]), (&json!(0), &json!(0)));
+    assert!(health["retained_bytes"].as_u64().is_some_and(|bytes| (100..1000).contains(&bytes)), "{health}");
+    assert!(health["seconds_since_acknowledged"].as_f64().is_some_and(|seconds| seconds < 60.0), "{health}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_understood_is_named_with_its_value_and_what_is_allowed() {
+    const COUNTS: &str = "1, 5, 60, 300, 3600, 18000, 86400";
+    const TIME: &str = "Unix seconds, 0 to 253402300799";
+    const NAME: &str = "1 to 200 bytes without control characters";
+    let long = format!("total?counter={}&precision=60", "x".repeat(201));
+    let many = format!("lifetimes?{}", "counter=a&".repeat(101));
+    let table = [
+        ("series?counter=a&precision=7", "precision", Some("7"), COUNTS),
+        ("series?counter=a&precision=0", "precision", Some("0"), COUNTS),
+        ("series?counter=a&precision=minute", "precision", Some("minute"), COUNTS),
+        ("total?counter=a", "precision", None, COUNTS),
+        ("uniques?counter=a&precision=60", "precision", Some("60"), "3600, 86400"),
+        ("series?precision=60", "counter", None, "the name of a counter"),
+        ("total?precision=60", "counter", None, "the name of a counter"),
+        ("uniques?precision=3600", "counter", None, "the name of a counter"),
+        ("series?counter=&precision=60", "counter", Some(""), NAME),
+        ("series?counter=a%0Ab&precision=60", "counter", Some("a\nb"), NAME),
+        ("uniques?counter=a&counter=%00&precision=3600", "counter", Some("\0"), NAME),
+        ("counters?after=%7F", "after", Some("\u{7f}"), NAME),
+        (&long, "counter", Some(&"x".repeat(201)), NAME),
+        ("series?counter=a&precision=60&from=yesterday", "from", Some("yesterday"), TIME),
+        ("series?counter=a&precision=60&from=-1", "from", Some("-1"), TIME),
+        ("total?counter=a&precision=60&to=1.5", "to", Some("1.5"), TIME),
+        ("total?counter=a&precision=60&to=253402300800", "to", Some("253402300800"), TIME),
+        ("counters?limit=0", "limit", Some("0"), "1 to 1000"),
+        ("counters?limit=1001", "limit", Some("1001"), "1 to 1000"),
+        ("counters?limit=all", "limit", Some("all"), "1 to 1000"),
+        ("series?counter=a&precision=60&fill=x", "fill", Some("x"), "none, zero"),
+        ("total?counter=a&counter=b&precision=60", "counter", Some("b"), "one value"),
+        ("total?counter=a&precision=60&precision=5", "precision", Some("5"), "one value"),
+        ("counters?limit=1&limit=2", "limit", Some("2"), "one value"),
+        ("total?counter=a&precision=60&fill=zero", "fill", Some("zero"), "counter, precision, from, to"),
+        ("counters?page=2", "page", Some("2"), "after, limit"),
+        ("top?precision=61", "precision", Some("61"), COUNTS),
+        ("top?precision=60&limit=1001", "limit", Some("1001"), "1 to 1000"),
+        ("top?precision=60&counter=a", "counter", Some("a"), "precision, from, to, limit, prefix"),
+        ("lifetimes", "counter", None, "the name of a counter"),
+        (&many, "counter", Some("101"), "at most 100 counters"),
+    ];
+    let site = site();
+    for (path, parameter, value, allowed) in table {
+        let answer = ask(&site.router, path).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.body);
+        let body = answer.json();
+        assert_eq!(body["parameter"], parameter, "{path}: {body}");
+        assert_eq!(body["value"].as_str(), value, "{path}: {body}");
+        assert_eq!(body["allowed"], allowed, "{path}: {body}");
+        assert!(body["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_is_not_after_its_beginning_is_named_with_its_value() {
+    let table = [
+        ("series?counter=a&precision=60&from=200&to=100", "to", "100", "Unix seconds after 200"),
+        ("total?counter=a&precision=60&from=200&to=200", "to", "200", "Unix seconds after 200"),
+        ("uniques?counter=a&precision=3600&from=2&to=1", "to", "1", "Unix seconds after 2"),
+        ("total?counter=a&precision=86400&to=86400&from=90000", "to", "86400", "Unix seconds after 90000"),
+    ];
+    let site = site();
+    for (path, parameter, value, allowed) in table {
+        let answer = ask(&site.router, path).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.body);
+        let body = answer.json();
+        let named = [&body["parameter"], &body["value"], &body["allowed"]];
+        assert_eq!(named, [parameter, value, allowed], "{path}: {body}");
+    }
+    let future = ask(&site.router, "series?counter=a&precision=60&from=99999999999").await;
+    assert_eq!(future.json()["parameter"], "from", "{}", future.body);
+}
+
+#[tokio::test]
+async fn a_range_of_too_many_buckets_is_refused_with_how_many_they_are() {
+    let table = [
+        ("series?counter=a&precision=1&from=0&to=10001", "10001", "10000"),
+        ("total?counter=a&precision=60&from=0&to=600001", "10001", "10000"),
+        ("uniques?counter=a&counter=b&precision=3600&from=0&to=1803600", "1002", "1000"),
+    ];
+    let site = site();
+    for (path, asked, most) in table {
+        let answer = ask(&site.router, path).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.body);
+        let body = answer.json();
+        assert_eq!(body["parameter"], "from", "{path}: {body}");
+        assert!(body["value"].as_str().is_some_and(|value| value.contains(asked)), "{path}: {body}");
+        assert!(body["allowed"].as_str().is_some_and(|allowed| allowed.contains(most)), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_counter_that_nobody_knows_is_not_found() {
+    let mut site = site();
+    site.record("hits", Timestamp::now(), 1).await;
+    let questions =
+        ["series?precision=3600&", "total?precision=3600&", "uniques?precision=3600&", "lifetimes?"];
+    let several = "series?precision=3600&counter=hits&";
+    for question in questions.into_iter().chain([several]) {
+        let answer = ask(&site.router, &format!("{question}counter=hit")).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{question}: {}", answer.body);
+        let body = answer.json();
+        assert_eq!((&body["parameter"], &body["value"]), (&json!("counter"), &json!("hit")), "{question}");
+    }
+}
+
+#[tokio::test]
+async fn a_known_counter_without_samples_in_the_range_has_none() {
+    let mut site = site();
+    site.record("hits", Timestamp::now(), 1).await;
+    let empty = json!({"counter": "hits", "precision": 60, "samples": []});
+    check(&site.router, "series?counter=hits&precision=60&from=0&to=60", empty).await;
+}
+
+#[tokio::test]
+async fn a_page_that_is_not_there_is_not_found() {
+    let site = site();
+    let answer = ask(&site.router, "nothing").await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert!(answer.json()["detail"].is_string());
+}
+
+#[tokio::test]
+async fn any_name_survives_the_query_string() {
+    let names = [
+        "/articles/{id}",
+        "/a?b=c&d=e#f",
+        "100 % of 1+1",
+        "<script>alert('x')</script>",
+        "\"quoted\\\"",
+        "größte Öffnung: 数え上げ 🦀",
+        "{}:*[a-z]",
+        "%2F",
+    ];
+    let mut site = site();
+    for name in names {
+        site.record(name, Timestamp::now(), 3).await;
+        let answer = ask(&site.router, &format!("total?counter={}&precision=86400", encode(name))).await;
+        assert_eq!(answer.status, StatusCode::OK, "{name}: {}", answer.body);
+        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
+        let body = answer.json();
+        assert_eq!((&body["counter"], &body["total"]), (&json!(name), &json!(3)));
+    }
+}
+
+#[tokio::test]
+async fn without_the_store_reads_say_so_in_time_with_what_is_known_here() {
+    let (_redis, site) = site_without_redis().await;
+    site.recorder().request(&[site.recorder().counter("hits").hit()], Agent::Human);
+    let reads = [
+        "counters",
+        "series?counter=hits&precision=60",
+        "total?counter=hits&precision=60",
+        "uniques?counter=hits&precision=3600",
+        "total?counter=unknown&precision=60",
+        "series?counter=hits&counter=other&precision=60",
+        "lifetimes?counter=hits",
+        "top?precision=60",
+    ];
+    for path in reads {
+        let answer = timeout(LIMIT, ask(&site.router, path)).await.expect("in time");
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {}", answer.body);
+        let body = answer.json();
+        assert_eq!(body["health"]["pending"], 1, "{path}: {body}");
+        assert_eq!(body["ledger"]["requests"]["observed"], 1, "{path}: {body}");
+        assert!(body["detail"].is_string(), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn the_ledger_and_bad_input_need_no_store() {
+    let (_redis, site) = site_without_redis().await;
+    // With the store they would be told that it is away.
+    let (ledger, bad) = (ask(&site.router, "ledger").await, ask(&site.router, "counters?limit=0").await);
+    assert_eq!((ledger.status, bad.status), (StatusCode::OK, StatusCode::BAD_REQUEST));
+}
+
+#[tokio::test]
+async fn health_fails_with_the_flush_and_recovers_with_it() {
+    let (mut redis, mut site) = site_without_redis().await;
+    site.recorder().record(site.recorder().counter("hits"), None);
+    assert_eq!(ask(&site.router, "health").await.status, StatusCode::OK, "nothing was tried yet");
+    site.counters.flush().await.expect_err("there is no server");
+    let answer = ask(&site.router, "health").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    let health = answer.json();
+    assert_eq!((&health["status"], &health["pending"]), (&json!("failing"), &json!(1)));
+    assert!(health["failing_for_seconds"].is_number() && health["last_error"].is_string(), "{health}");
+
+    redis.restart();
+    let counters = &mut site.counters;
+    until("Redis takes the hit", LIMIT, async || counters.flush().await.is_ok()).await;
+    let answer = ask(&site.router, "health").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let health = answer.json();
+    assert_eq!((&health["status"], &health["pending"]), (&json!("ok"), &json!(0)));
+}
+
+#[tokio::test]
+async fn reads_answer_again_when_the_store_is_back() {
+    let (mut redis, mut site) = site_without_redis().await;
+    site.recorder().record(site.recorder().counter("hits"), None);
+    let path = "total?counter=hits&precision=86400";
+    assert_eq!(ask(&site.router, path).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    redis.restart();
+    let router = &site.router;
+    until("a read is answered", LIMIT, async || ask(router, path).await.status == StatusCode::OK).await;
+    let counters = &mut site.counters;
+    until("Redis takes the hit", LIMIT, async || counters.flush().await.is_ok()).await;
+    assert_eq!(ask(&site.router, path).await.json()["total"], 1);
+}

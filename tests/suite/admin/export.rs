@@ -1,0 +1,150 @@
+//! The files of the admin router.
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::Timestamp;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tests::RedisServer;
+use tokio::task::block_in_place;
+use tower::ServiceExt;
+
+use super::site::{Site, ask, encode, site, site_without_redis};
+use crate::support::{precision, store};
+
+/// What a table of another kind would stumble over.
+const NAMES: [&str; 5] = ["=1+1", "a,b", "plain", "say \"no\"", "zwölf\u{2028}'"];
+
+async fn open(router: &Router, question: &str) -> Response<Body> {
+    let request = Request::get(format!("/admin/stats/api/export?{question}"));
+    let request = request.body(Body::empty()).expect("a path");
+    router.clone().oneshot(request).await.expect("a router answers")
+}
+
+/// The fields of each line, as RFC 4180 has them.
+fn table(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
+    let (mut quoted, mut characters) = (false, text.chars().peekable());
+    while let Some(c) = characters.next() {
+        match c {
+            '"' if quoted && characters.next_if_eq(&'"').is_some() => field.push('"'),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut field)),
+            '\r' if !quoted => {
+                assert_eq!(characters.next(), Some('\n'));
+                row.push(std::mem::take(&mut field));
+                rows.push(std::mem::take(&mut row));
+            }
+            c => field.push(c),
+        }
+    }
+    assert!(row.is_empty() && field.is_empty() && !quoted, "the last line has an end: {text}");
+    rows
+}
+
+async fn export(mut site: Site) {
+    let start = precision(60).bucket(Timestamp::now()).start.minus(600);
+    for (name, count) in NAMES.iter().zip(1..) {
+        site.record(name, start, count).await;
+        site.record(name, start.plus(60), 10 * count).await;
+    }
+    site.record("old", start.minus(7 * 3600), 1).await;
+    let lines = |names: &[&str]| -> Vec<(String, u64, u64)> {
+        let number =
+            |name: &str| 1 + NAMES.iter().position(|known| *known == name).expect("one of them") as u64;
+        let both = |name: &str| {
+            let (name, count) = (name.to_owned(), number(name));
+            [(name.clone(), start.as_unix(), count), (name, start.plus(60).as_unix(), 10 * count)]
+        };
+        names.iter().copied().flat_map(both).collect()
+    };
+    let two = format!("&counter={}&counter={}", encode(NAMES[3]), encode(NAMES[0]));
+    for (asked, names) in [(String::new(), &NAMES[..]), (two, &[NAMES[3], NAMES[0]])] {
+        let csv = ask(&site.router, &format!("export?precision=60{asked}")).await;
+        assert_eq!(csv.status, StatusCode::OK, "{}", csv.body);
+        assert_eq!(csv.headers[header::CONTENT_TYPE], "text/csv; charset=utf-8; header=present");
+        assert_eq!(csv.headers[header::CONTENT_DISPOSITION], "attachment; filename=\"counters-60.csv\"");
+        let mut rows = table(&csv.body).into_iter();
+        assert_eq!(rows.next().expect("a head"), ["counter", "precision", "start", "count"]);
+        let expected = lines(names);
+        let rows: Vec<_> = rows.collect();
+        let wanted: Vec<_> = expected
+            .iter()
+            // No spreadsheet takes it for a formula, and whoever reads the file takes the apostrophe away.
+            .map(|(name, start, count)| (name.replace("=1+1", "'=1+1"), start, count))
+            .map(|(name, start, count)| vec![name, "60".into(), start.to_string(), count.to_string()])
+            .collect();
+        assert_eq!(rows, wanted);
+
+        let ndjson = ask(&site.router, &format!("export?precision=60&format=ndjson{asked}")).await;
+        assert_eq!(ndjson.headers[header::CONTENT_TYPE], "application/x-ndjson");
+        let rows: Vec<Value> =
+            ndjson.body.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let line = |(name, start, count): &(String, u64, u64)| json!({"counter": name, "precision": 60, "start": start, "count": count});
+        assert_eq!(rows, expected.iter().map(line).collect::<Vec<_>>());
+    }
+    let range = format!("export?precision=60&counter=plain&from={}&to={}", start.plus(60), start.plus(120));
+    let csv = ask(&site.router, &range).await;
+    assert_eq!(table(&csv.body)[1..], [["plain", "60", &start.plus(60).to_string(), "30"]]);
+}
+
+#[tokio::test]
+async fn a_file_has_every_sample_of_all_counters_or_of_those_that_are_named() {
+    export(site()).await;
+}
+
+#[tokio::test]
+async fn a_file_has_every_sample_of_redis() {
+    let redis = RedisServer::start();
+    export(Site::open(store(&redis.url()).await)).await;
+}
+
+#[tokio::test]
+async fn a_site_without_counters_has_a_file_without_lines() {
+    let site = site();
+    assert_eq!(ask(&site.router, "export?precision=60").await.body, "counter,precision,start,count\r\n");
+    assert_eq!(ask(&site.router, "export?precision=60&format=ndjson").await.body, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_sent_while_it_is_read_and_breaks_off_where_reading_fails() {
+    let mut redis = RedisServer::start();
+    let mut site = Site::open(store(&redis.url()).await);
+    let recorder = site.recorder();
+    for number in 0..250 {
+        recorder.record(recorder.counter(&format!("counter {number:03}")), None);
+    }
+    site.counters.flush().await.expect("Redis takes all");
+
+    let mut body = open(&site.router, "precision=86400").await.into_body();
+    let mut pages = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let page = frame.expect("Redis is there").into_data().expect("no trailers");
+        pages.push(page.iter().filter(|byte| **byte == b'\n').count());
+    }
+    assert_eq!(pages, [101, 100, 50], "a page of lines at a time, and the head");
+
+    let mut body = open(&site.router, "precision=86400").await.into_body();
+    block_in_place(|| redis.stop());
+    body.frame().await.expect("what was read already").expect("it came before the end of Redis");
+    body.frame().await.expect("more").expect_err("a file that is whole would look like all there is");
+}
+
+#[tokio::test]
+async fn what_cannot_be_exported_is_said_before_the_first_line() {
+    let (_redis, site) = site_without_redis().await;
+    assert_eq!(ask(&site.router, "export?precision=60").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let site = super::site::site();
+    for (question, status, parameter) in [
+        ("export", 400, "precision"),
+        ("export?precision=60&format=xlsx", 400, "format"),
+        ("export?precision=1&from=0&to=10001", 400, "from"),
+        ("export?precision=60&counter=nobody", 404, "counter"),
+    ] {
+        let answer = ask(&site.router, question).await;
+        assert_eq!(answer.status, status, "{question}: {}", answer.body);
+        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(answer.json()["parameter"], parameter, "{question}");
+    }
+}

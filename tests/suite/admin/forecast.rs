@@ -1,0 +1,57 @@
+//! The forecasts of the admin router.
+
+use counter_core::Timestamp;
+use http::StatusCode;
+
+use super::site::{ask, site, site_at_noon};
+
+#[tokio::test]
+async fn what_comes_next_has_a_band_and_says_how_far_off_it_would_have_been() {
+    let mut site = site_at_noon();
+    let days = site.counters.stats().grid().counts.of_width(86_400).expect("days are kept").precision;
+    let now = Timestamp::now();
+    // As many on every day, but for one that stands out.
+    for day in 0..96 {
+        let hits = if day == 30 { 400 } else { 20 };
+        site.record("hits", now.minus(day * 86_400), hits).await;
+    }
+    let answer = ask(&site.router, "forecast?counter=hits&precision=86400&horizon=6").await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    let forecast = answer.json();
+    let points = forecast["points"].as_array().expect("points");
+    assert_eq!(points.len(), 6);
+    let today = days.bucket(now).start.as_unix();
+    for (n, point) in (0..).zip(points) {
+        assert_eq!(point["start"].as_u64(), Some(today + n * 86_400));
+        let (lower, upper) =
+            (point["lower"].as_u64().expect("a count"), point["upper"].as_u64().expect("a count"));
+        let expected = point["expected"].as_f64().expect("a number");
+        assert!((expected - 20.0).abs() < 1.0 && lower <= 20 && upper >= 20, "{point}");
+    }
+    let unusual = forecast["unusual"].as_array().expect("samples");
+    assert_eq!(unusual.iter().map(|sample| sample["count"].as_u64()).collect::<Vec<_>>(), [Some(400)]);
+    assert!(forecast["backtest"]["folds"].as_u64() > Some(0), "{forecast}");
+}
+
+#[tokio::test]
+async fn without_enough_history_the_reason_is_told_and_a_stranger_is_unknown() {
+    let mut site = site();
+    site.record("hits", Timestamp::now(), 1).await;
+    let short = ask(&site.router, "forecast?counter=hits&precision=3600").await;
+    assert_eq!(short.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        short.json()["detail"].as_str().is_some_and(|words| words.contains("finished buckets")),
+        "{}",
+        short.body
+    );
+    let stranger = ask(&site.router, "forecast?counter=nobody&precision=3600").await;
+    assert_eq!(stranger.status, StatusCode::NOT_FOUND);
+    for horizon in ["0", "501", "x"] {
+        let refused =
+            ask(&site.router, &format!("forecast?counter=hits&precision=3600&horizon={horizon}")).await;
+        assert_eq!(
+            (refused.status, &refused.json()["parameter"]),
+            (StatusCode::BAD_REQUEST, &"horizon".into())
+        );
+    }
+}

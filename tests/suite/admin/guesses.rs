@@ -1,0 +1,173 @@
+//! The limit on guesses at the token of the admin router.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::{Counters, MemoryStore};
+use counter_layer::admin::{self, Access};
+use counter_layer::{Forwarded, Identity};
+use http::{Request, StatusCode};
+use tower::ServiceExt;
+
+const LEDGER: &str = "/admin/stats/api/ledger";
+
+fn guarded(access: Access) -> Router {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    Router::new().nest("/admin/stats", admin::router(counters.stats(), access))
+}
+
+fn access() -> Access {
+    Access::bearer("4711").expect("a token")
+}
+
+fn asked(peer: &str, path: &str, shown: Option<(&str, &str)>) -> Request<Body> {
+    let mut request = Request::get(path);
+    if let Some((name, value)) = shown {
+        request = request.header(name, value);
+    }
+    if let Ok(peer) = peer.parse() {
+        request = request.extension(SocketAddr::new(peer, 1000));
+    }
+    request.body(Body::empty()).expect("a request")
+}
+
+/// Shows a token and hangs up at once: what the answer would have been, if it was there.
+fn guess(router: &Router, peer: &str, token: &str) -> Option<StatusCode> {
+    let shown = format!("Bearer {token}");
+    let mut answer = pin!(router.clone().oneshot(asked(peer, LEDGER, Some(("authorization", &shown)))));
+    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer.expect("a router answers").status()),
+        Poll::Pending => None,
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_at_one_place_may_be_right_at_another() {
+    let office = Access::bearer("token-of-the-office").expect("a token");
+    let both = office.clone().or(Access::bearer("token-of-the-owner").expect("a token"));
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    let status = async |access: &Access| {
+        let router = admin::router(counters.stats(), access.clone());
+        let request = Request::get("/api/ledger").header("authorization", "Bearer token-of-the-owner");
+        let request = request.body(Body::empty()).expect("a path");
+        router.oneshot(request).await.expect("a router answers").status().as_u16()
+    };
+    assert_eq!([status(&office).await, status(&both).await], [401, 200]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_early_guesses_no_more_often_than_who_waits() {
+    for peer in ["192.0.2.1", "no peer"] {
+        let router = guarded(access());
+        let found = (0..5000).find(|n| guess(&router, peer, &n.to_string()) == Some(StatusCode::OK));
+        assert_eq!(found, None, "{peer}");
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(guess(&router, peer, "4711"), Some(StatusCode::OK), "{peer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_peers_together_guess_no_more_often_than_they_all_may() {
+    let router = guarded(access());
+    let peer = |n: u32| format!("10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255);
+    let found = (0..5000).find(|n| guess(&router, &peer(*n), &n.to_string()) == Some(StatusCode::OK));
+    assert_eq!(found, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn guesses_of_others_keep_nobody_out_who_has_logged_in_before() {
+    let router = guarded(access());
+    assert_eq!(guess(&router, "192.0.2.1", "4711"), Some(StatusCode::OK));
+    for n in 0..5000_u32 {
+        guess(&router, &format!("10.0.{}.{}", n >> 8, n & 255), "wrong");
+        if n % 100 == 0 {
+            assert_eq!(guess(&router, "192.0.2.1", "4711"), Some(StatusCode::OK), "{n}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_proxy_clients_are_told_apart_by_what_it_says() {
+    let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    let router = guarded(access().clients(client));
+    let ask = async |client: &str, token: &str| {
+        let mut request = asked("10.0.0.1", LEDGER, Some(("x-forwarded-for", client)));
+        let token = format!("Bearer {token}").parse().expect("a value");
+        request.headers_mut().insert("authorization", token);
+        router.clone().oneshot(request).await.expect("a router answers").status()
+    };
+    for n in 0..20 {
+        ask("spoofed, 192.0.2.1", &format!("wrong-{n}")).await;
+    }
+    assert_eq!(ask("192.0.2.1", "4711").await, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("192.0.2.2", "4711").await, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_guesses_too_often_is_told_when_to_come_again() {
+    let router = guarded(access());
+    for n in 0..10 {
+        assert_eq!(guess(&router, "192.0.2.1", &format!("wrong-{n}")), Some(StatusCode::UNAUTHORIZED));
+    }
+    let shown = Some(("authorization", "Bearer 4711"));
+    let asked = || asked("192.0.2.1", LEDGER, shown);
+    let answer = router.clone().oneshot(asked()).await.expect("a router answers");
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(answer.headers()["retry-after"], "10");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let answer = router.clone().oneshot(asked()).await.expect("a router answers");
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_seen_stays_in_whatever_is_guessed_from_its_own_address() {
+    let router = guarded(access());
+    let link = asked("192.0.2.1", "/admin/stats?token=4711", None);
+    let answer = router.clone().oneshot(link).await.expect("a router answers");
+    let cookie = answer.headers()["set-cookie"].to_str().expect("text");
+    let cookie = cookie.split(';').next().expect("a pair");
+    let ask = async || {
+        let asked = asked("192.0.2.1", LEDGER, Some(("cookie", cookie)));
+        router.clone().oneshot(asked).await.expect("a router answers").status()
+    };
+    assert_eq!(ask().await, StatusCode::OK);
+    for n in 0..20 {
+        guess(&router, "192.0.2.1", &format!("wrong-{n}"));
+    }
+    assert_eq!(guess(&router, "192.0.2.1", "4711"), Some(StatusCode::TOO_MANY_REQUESTS));
+    assert_eq!(ask().await, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_guessed_no_faster_by_links_or_by_sessions_that_are_signed_with_it() {
+    let session = async |token: &str| {
+        let router = guarded(Access::bearer(token).expect("a token"));
+        let link = asked("", &format!("/admin/stats?token={token}"), None);
+        let answer = router.oneshot(link).await.expect("a router answers");
+        let cookie = answer.headers()["set-cookie"].to_str().expect("text").to_owned();
+        cookie.split(';').next().expect("a pair").to_owned()
+    };
+    for by_link in [false, true] {
+        let router = guarded(access());
+        for n in 4600..=4711_u32 {
+            let token = n.to_string();
+            let (link, cookie) = (format!("/admin/stats?token={token}"), session(&token).await);
+            let guess = match by_link {
+                true => asked("192.0.2.1", &link, None),
+                false => asked("192.0.2.1", LEDGER, Some(("cookie", &cookie))),
+            };
+            let status = router.clone().oneshot(guess).await.expect("a router answers").status();
+            assert!(!status.is_success() && !status.is_redirection(), "{token}: {status}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_panics_lets_nobody_in() {
+    let router = guarded(Access::from_fn(|_| panic!("the closure's own panic")));
+    assert_eq!(guess(&router, "192.0.2.1", ""), Some(StatusCode::FORBIDDEN));
+}

@@ -1,0 +1,455 @@
+//! The live events of the admin router.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::time::Retention;
+use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
+use counter_layer::admin::{self, Access, Options};
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tests::{RedisServer, until};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tower::ServiceExt;
+
+use super::site::{Site, ask, request, send, site, site_without_redis};
+use crate::support::{precision, store};
+use crate::through::{Hand, Through};
+
+/// An answer that goes on.
+struct Events {
+    body: Body,
+    text: String,
+}
+
+#[derive(Debug)]
+struct Event {
+    name: String,
+    id: Option<String>,
+    data: Value,
+    comment: bool,
+}
+
+impl Events {
+    async fn listen(router: &Router, question: &str, last: Option<&str>) -> Self {
+        let mut request = Request::get(format!("/admin/stats/api/live?{question}"));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let request = request.body(Body::empty()).expect("a path and a header");
+        let response = router.clone().oneshot(request).await.expect("a router answers");
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+        Self { body: response.into_body(), text: String::new() }
+    }
+
+    /// The next event or comment; `None` when there are no more.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let mut parsed = Event { name: String::new(), id: None, data: Value::Null, comment: false };
+                for line in event.lines() {
+                    match line.split_once(": ").unwrap_or((line, "")) {
+                        ("event", name) => name.clone_into(&mut parsed.name),
+                        ("id", id) => parsed.id = Some(id.to_owned()),
+                        ("data", data) => parsed.data = serde_json::from_str(data).expect("JSON in one line"),
+                        ("", _) => parsed.comment = true,
+                        _ => panic!("{event}"),
+                    }
+                }
+                self.text = rest.to_owned();
+                return Some(parsed);
+            }
+            let frame = self.body.frame().await?.expect("the answer goes on");
+            let bytes = frame.into_data().expect("no trailers");
+            self.text += std::str::from_utf8(&bytes).expect("text");
+        }
+    }
+
+    /// The next event of this name.
+    async fn next_of(&mut self, name: &str) -> Event {
+        let next = async {
+            loop {
+                let event = self.next().await.expect("the answer goes on");
+                if event.name == name {
+                    return event;
+                }
+            }
+        };
+        timeout(tests::LIMIT, next).await.unwrap_or_else(|_| panic!("no {name} came"))
+    }
+}
+
+fn minute(counter: &str, samples: &[(Timestamp, u64)]) -> Value {
+    let samples: Vec<_> =
+        samples.iter().map(|(start, count)| json!({"start": start.as_unix(), "count": count})).collect();
+    json!({"counter": counter, "precision": 60, "samples": samples})
+}
+
+async fn follow(mut site: Site) {
+    let start = precision(60).bucket(Timestamp::now()).start;
+    let (old, new) = (start.minus(600), start.minus(60));
+    site.record("a", old, 1).await;
+    site.record("a", new, 2).await;
+    site.record("b", new, 3).await;
+    let mut events = Events::listen(&site.router, "counter=b&counter=a&counter=c&precision=60", None).await;
+    assert_eq!(events.next_of("series").await.data, minute("a", &[(old, 1), (new, 2)]));
+    assert_eq!(events.next_of("series").await.data, minute("b", &[(new, 3)]));
+    site.record("a", new, 5).await;
+    assert_eq!(events.next_of("series").await.data, minute("a", &[(new, 7)]));
+    // One that is new, and one that came late.
+    site.record("c", new, 1).await;
+    assert_eq!(events.next_of("series").await.data, minute("c", &[(new, 1)]));
+    site.record("b", old, 4).await;
+    assert_eq!(events.next_of("series").await.data, minute("b", &[(old, 4)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_gets_what_there_is_and_then_what_changes() {
+    follow(site()).await;
+}
+
+#[tokio::test]
+async fn a_listener_gets_what_changes_in_redis() {
+    let redis = RedisServer::start();
+    follow(Site::open(store(&redis.url()).await)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_again_gets_what_may_have_changed() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start;
+    let (old, new) = (start.minus(600), start);
+    site.record("a", old, 1).await;
+    site.record("a", new, 2).await;
+    site.record("b", new, 3).await;
+    let question = "counter=a&counter=b&precision=60";
+    let mut events = Events::listen(&site.router, question, None).await;
+    let (first, second) = (events.next_of("series").await, events.next_of("series").await);
+    assert_eq!(first.id, None, "who has only half of them is to begin anew");
+    let id = second.id.expect("a mark");
+    let marked: u64 = id.parse().expect("a time");
+    assert!((start.minus(120).as_unix()..=start.as_unix()).contains(&marked), "{marked} and {start}");
+    drop(events);
+    site.record("a", new, 5).await;
+    let mut events = Events::listen(&site.router, question, Some(&id)).await;
+    assert_eq!(events.next_of("series").await.data, minute("a", &[(new, 7)]));
+    assert_eq!(events.next_of("series").await.data, minute("b", &[(new, 3)]));
+    // What is before the mark is still followed.
+    site.record("a", old, 1).await;
+    assert_eq!(events.next_of("series").await.data, minute("a", &[(old, 2)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_is_none_of_ours_is_none() {
+    let mut site = site();
+    let old = precision(60).bucket(Timestamp::now()).start.minus(600);
+    site.record("a", old, 1).await;
+    for mark in ["", "x", "-1", "1.5", "99999999999999999999999"] {
+        let mut events = Events::listen(&site.router, "counter=a&precision=60", Some(mark)).await;
+        assert_eq!(events.next_of("series").await.data, minute("a", &[(old, 1)]), "{mark}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_forgotten_counts_nothing_any_more() {
+    let mut site = Site::with(MemoryStore::new(), Access::open().may_forget());
+    let start = precision(60).bucket(Timestamp::now()).start.minus(600);
+    site.record("a", start, 1).await;
+    let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
+    assert_eq!(events.next_of("series").await.data, minute("a", &[(start, 1)]));
+    site.counters.stats().forget(&"a".parse().expect("a name")).await.expect("memory forgets");
+    assert_eq!(events.next_of("series").await.data, minute("a", &[(start, 0)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_comes_every_fifteen_seconds_and_the_status_every_five() {
+    let site = site();
+    let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
+    let begin = Instant::now();
+    let (mut heartbeats, mut statuses) = (0, 0);
+    while begin.elapsed() < Duration::from_secs(54) {
+        let event = events.next().await.expect("the answer goes on");
+        heartbeats += u32::from(event.comment);
+        statuses += u32::from(event.name == "status");
+    }
+    assert_eq!((heartbeats, statuses), (3, 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_is_what_the_ledger_and_the_health_say() {
+    let mut site = site();
+    site.recorder().record(site.recorder().counter("a"), None);
+    let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
+    let expected = json!({
+        "ledger": ask(&site.router, "ledger").await.json(),
+        "health": ask(&site.router, "health").await.json(),
+    });
+    assert_eq!(events.next_of("status").await.data, expected);
+    site.counters.flush().await.expect("memory takes all");
+    assert_eq!(events.next_of("status").await.data["ledger"]["hits"]["applied"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_listeners_than_there_are_places_are_refused_until_one_leaves() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let few = admin::router_with(counters.stats(), Access::open(), Options::new().listeners(2));
+    let many = admin::router(counters.stats(), Access::open());
+    for (router, places) in [(few, 2), (many, 64)] {
+        let router = Router::new().nest("/admin/stats", router);
+        let question = "counter=a&precision=60";
+        let mut listeners = Vec::new();
+        for _ in 0..places {
+            listeners.push(Events::listen(&router, question, None).await);
+        }
+        let answer = send(&router, &format!("/admin/stats/api/live?{question}"), None).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(answer.headers[header::RETRY_AFTER], "30");
+        listeners.pop();
+        let mut events = Events::listen(&router, question, None).await;
+        events.next_of("status").await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_followed_is_named() {
+    let site = site();
+    let long = format!("live?precision=60&{}", "counter=a&".repeat(101));
+    for (path, parameter) in [
+        ("live?counter=a", "precision"),
+        ("live?counter=a&precision=7", "precision"),
+        ("live?precision=60", "counter"),
+        ("live?counter=a&precision=60&from=0", "from"),
+        (&long, "counter"),
+    ] {
+        let answer = ask(&site.router, path).await;
+        assert_eq!(
+            (answer.status, &answer.json()["parameter"]),
+            (StatusCode::BAD_REQUEST, &json!(parameter))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_counter_may_be_called_like_a_script() {
+    let mut site = site();
+    let start = precision(60).bucket(Timestamp::now()).start;
+    let name = "</script><script>alert('x')</script>\u{2028}data: x";
+    site.record(name, start, 1).await;
+    let question = format!("precision=60&counter={}", super::site::encode(name));
+    let mut events = Events::listen(&site.router, &question, None).await;
+    assert_eq!(events.next_of("series").await.data, minute(name, &[(start, 1)]));
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_told_and_the_next_one_follows() {
+    let (mut redis, mut site) = site_without_redis().await;
+    let start = precision(60).bucket(Timestamp::now()).start;
+    let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
+    for _ in 0..2 {
+        let trouble = events.next_of("trouble").await.data;
+        assert_eq!(trouble["status"], 503, "{trouble}");
+        assert!(trouble["health"].is_object() && trouble["detail"].is_string(), "{trouble}");
+    }
+    redis.restart();
+    let counters = &mut site.counters;
+    let recorder = counters.recorder();
+    recorder.record_at(recorder.counter("a"), None, start, NonZeroU32::MIN);
+    until("Redis takes the hit", super::site::LIMIT, async || counters.flush().await.is_ok()).await;
+    assert_eq!(events.next_of("series").await.data, minute("a", &[(start, 1)]));
+}
+
+#[tokio::test]
+async fn a_listener_costs_the_store_a_read_a_second_and_one_who_left_none() {
+    let redis = RedisServer::start();
+    let mut site = Site::open(store(&redis.url()).await);
+    for counter in ["a", "b", "c"] {
+        site.record(counter, Timestamp::now(), 1).await;
+    }
+    let question = "counter=a&counter=b&counter=c&precision=60";
+    let mut listeners = Vec::new();
+    for _ in 0..4 {
+        listeners.push(Events::listen(&site.router, question, None).await);
+    }
+    let before = redis.command_calls();
+    let begin = Instant::now();
+    let listen = listeners.iter_mut().map(|events| async {
+        while timeout(Duration::from_millis(3500).saturating_sub(begin.elapsed()), events.next())
+            .await
+            .is_ok()
+        {}
+    });
+    futures_join(listen).await;
+    let reads = redis.command_calls() - before;
+    // A read of three counters in each second, for all listeners together, one at the beginning, and what asking costs.
+    let seconds = begin.elapsed().as_secs() + 1;
+    assert!((3..=seconds * 3 + 4).contains(&reads), "{reads} in {seconds} s");
+    drop(listeners);
+    let before = redis.command_calls();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(redis.command_calls() - before <= 4, "somebody still reads");
+}
+
+/// Tells how often samples were read, and lets reads wait.
+#[derive(Clone, Debug)]
+struct Watched {
+    reads: Arc<AtomicU64>,
+    /// One for each read that may go on.
+    permits: Arc<Semaphore>,
+}
+
+impl Hand for Watched {
+    async fn read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.permits.acquire().await.expect("never closed").forget();
+    }
+}
+
+fn watched(permits: usize) -> Through<Watched> {
+    let permits = Arc::new(Semaphore::new(permits));
+    Through::new(Watched { reads: Arc::default(), permits })
+}
+
+#[tokio::test(start_paused = true)]
+async fn listeners_of_the_same_counters_share_one_read_a_second() {
+    let watched = watched(1000);
+    let mut site = Site::open(watched.clone());
+    let start = precision(60).bucket(Timestamp::now()).start;
+    site.record("a", start, 1).await;
+    // The same counters, however they are asked for.
+    let questions = ["counter=a&counter=b&precision=60", "precision=60&counter=b&counter=a&counter=a"];
+    let mut listeners = Vec::new();
+    for number in 0..63 {
+        listeners.push(Events::listen(&site.router, questions[number % 2], None).await);
+    }
+    let listen = listeners.iter_mut().map(|events| async {
+        assert_eq!(events.next_of("series").await.data, minute("a", &[(start, 1)]));
+        while timeout(Duration::from_secs(10), events.next_of("series")).await.is_ok() {}
+    });
+    futures_join(listen).await;
+    let reads = watched.hand.reads.load(Ordering::Relaxed);
+    assert!((5..=12).contains(&reads), "{reads} reads in ten seconds");
+    // Others are read for by themselves.
+    let mut other = Events::listen(&site.router, "counter=a&precision=3600", None).await;
+    other.next_of("series").await;
+    assert_eq!(watched.hand.reads.load(Ordering::Relaxed), reads + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_stops_in_the_middle_of_a_read_holds_up_no_other() {
+    for leaves in [true, false] {
+        let watched = watched(0);
+        let mut site = Site::open(watched.clone());
+        let start = precision(60).bucket(Timestamp::now()).start;
+        site.record("a", start, 1).await;
+        let question = "counter=a&precision=60";
+        let mut first = Some(Events::listen(&site.router, question, None).await);
+        let mut second = Events::listen(&site.router, question, None).await;
+        for events in [first.as_mut().expect("it is there"), &mut second] {
+            timeout(Duration::from_millis(10), events.next_of("series")).await.expect_err("the read waits");
+        }
+        assert_eq!(watched.hand.reads.load(Ordering::Relaxed), 1, "both wait for the same one");
+        if leaves {
+            first = None;
+        }
+        watched.hand.permits.add_permits(1000);
+        assert_eq!(second.next_of("series").await.data, minute("a", &[(start, 1)]));
+        site.record("a", start, 1).await;
+        assert_eq!(second.next_of("series").await.data, minute("a", &[(start, 2)]));
+        if let Some(first) = &mut first {
+            assert_eq!(first.next_of("series").await.data, minute("a", &[(start, 1)]), "when it goes on");
+            assert_eq!(first.next_of("series").await.data, minute("a", &[(start, 2)]));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_long_retention_the_latest_buckets_are_followed() {
+    let long = Retention { precision: precision(1), samples: NonZeroU32::new(86_400).expect("not 0") };
+    let kept = Precisions::new([long]).expect("a set");
+    let mut counters = Counters::builder(MemoryStore::new()).precisions(kept).build().expect("a grid");
+    let (recorder, now) = (counters.recorder(), Timestamp::now());
+    for ago in [30_000, 10] {
+        recorder.record_at(recorder.counter("a"), None, now.minus(ago), NonZeroU32::MIN);
+    }
+    counters.flush().await.expect("memory takes all");
+    let router = admin::router(counters.stats(), Access::open());
+    let router = Router::new().nest("/admin/stats", router);
+    let mut events = Events::listen(&router, "counter=a&precision=1", None).await;
+    let series = events.next_of("series").await.data;
+    assert_eq!(series["samples"], json!([{"start": now.minus(10).as_unix(), "count": 1}]));
+    assert!(series["from"].as_u64().is_some_and(|from| from > now.minus(21_000).as_unix()), "{series}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_any_more_is_named_once_and_is_not_gone() {
+    let redis = RedisServer::start();
+    let mut site = Site::open(store(&redis.url()).await);
+    let start = precision(60).bucket(Timestamp::now()).start;
+    site.record("a", start, 1).await;
+    let mut events = Events::listen(&site.router, "counter=a&counter=b&precision=60", None).await;
+    assert_eq!(events.next_of("series").await.data, minute("a", &[(start, 1)]));
+    redis.command(&["RENAME", "access:count:60:a", "kept"]);
+    redis.command(&["SET", "access:count:60:a", "x"]);
+    // Between the two commands it is gone indeed.
+    let named = async {
+        loop {
+            let series = events.next_of("series").await.data;
+            if series["unreadable"].is_object() {
+                return series;
+            }
+        }
+    };
+    let series = timeout(tests::LIMIT, named).await.expect("it is named");
+    assert_eq!((&series["samples"], &series["unreadable"]["key"]), (&json!([]), &json!("access:count:60:a")));
+    // Others are followed all the same, and it is when it is there again.
+    site.record("b", start, 3).await;
+    assert_eq!(events.next_of("series").await.data, minute("b", &[(start, 3)]));
+    redis.command(&["RENAME", "kept", "access:count:60:a"]);
+    let series = events.next_of("series").await.data;
+    assert_eq!((&series["counter"], series.get("unreadable")), (&json!("a"), None));
+}
+
+async fn futures_join(all: impl Iterator<Item = impl Future<Output = ()>>) {
+    let mut all: Vec<_> = all.map(Box::pin).collect();
+    std::future::poll_fn(|context| {
+        all.retain_mut(|one| one.as_mut().poll(context).is_pending());
+        if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_end_when_they_are_told_to() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let options = Options::new().live_until(async { drop(stopped.await) });
+    let router = admin::router_with(counters.stats(), Access::open(), options);
+    let router = Router::new().nest("/admin/stats", router);
+    let mut events = Events::listen(&router, "counter=a&precision=60", None).await;
+    let mut others = Events::listen(&router, "counter=a&precision=60", None).await;
+    events.next_of("status").await;
+    drop(stop);
+    let ends = async {
+        while events.next().await.is_some() {}
+        while others.next().await.is_some() {}
+    };
+    timeout(Duration::from_secs(1), ends).await.expect("at once");
+}
+
+#[tokio::test]
+async fn only_who_has_access_may_listen() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let access = Access::bearer("token").expect("a token");
+    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+    let path = "/admin/stats/api/live?counter=a&precision=60";
+    let answer = request(&router, http::Method::GET, path, None).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+}

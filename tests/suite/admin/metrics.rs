@@ -1,0 +1,149 @@
+//! The metrics that Prometheus reads at the admin router.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::Router;
+use counter_core::visits::{Agent, Skip};
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::admin::{self, Access};
+use http::{StatusCode, header};
+
+use super::site::{send, site, site_without_redis};
+
+/// The page of the documentation that names the metrics of the facade.
+const PAGE: &str = include_str!("../../../counter-core/src/lib.rs");
+
+/// Series to value, checked as a scraper checks it and as the conventions have it.
+fn parse(text: &str) -> BTreeMap<String, f64> {
+    let (mut series, mut families, mut family) = (BTreeMap::new(), BTreeSet::new(), ("", ""));
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, words) = help.split_once(' ').expect("a name and words");
+            assert!(!words.is_empty() && families.insert(name), "{name} is one family");
+            let kind =
+                lines.next().and_then(|line| line.strip_prefix("# TYPE ")).expect("a type after the help");
+            family = kind.split_once(' ').expect("a name and a type");
+            assert_eq!(family.0, name);
+            let valid = |c: char| c.is_ascii_lowercase() || c == '_';
+            assert!(name.starts_with("access_counter_") && name.chars().all(valid), "{name}");
+            assert_eq!(family.1 == "counter", name.ends_with("_total"), "{name} is a {}", family.1);
+            assert!(["counter", "gauge"].contains(&family.1), "{}", family.1);
+            continue;
+        }
+        let (of, value) = line.rsplit_once(' ').expect("a series and a value");
+        let (name, labels) = of.split_once('{').unwrap_or((of, "}"));
+        assert_eq!(name, family.0, "{line}");
+        let labels = labels.strip_suffix('}').expect("the end of the labels");
+        if !labels.is_empty() {
+            let (label, value) = labels.split_once("=\"").expect("a label and its value");
+            assert!(label.chars().all(|c| c.is_ascii_lowercase()), "{line}");
+            let value = value.strip_suffix('"').expect("the end of a value");
+            let mut characters = value.chars();
+            while let Some(c) = characters.next() {
+                assert_ne!(c, '"', "{line}");
+                assert!(c != '\\' || matches!(characters.next(), Some('\\' | '"' | 'n')), "{line}");
+            }
+        }
+        let value: f64 = value.parse().expect("a number");
+        assert!(series.insert(of.to_owned(), value).is_none(), "{of} is there twice");
+    }
+    assert!(text.ends_with('\n'));
+    series
+}
+
+async fn scrape(router: &Router) -> BTreeMap<String, f64> {
+    let answer = send(router, "/admin/stats/metrics", None).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    assert_eq!(answer.headers[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
+    parse(&answer.body)
+}
+
+#[tokio::test]
+async fn the_ledger_and_the_health_and_the_lifetimes_are_there() {
+    let mut site = site();
+    let recorder = site.recorder();
+    recorder.request(&[recorder.counter("hits").hit(), recorder.counter("/").hit()], Agent::Bot);
+    recorder.skip(Skip::Excluded);
+    recorder.skip(Skip::Prefetch);
+    site.counters.flush().await.expect("memory takes all");
+    site.recorder().record(site.recorder().counter("hits"), None);
+    let values = scrape(&site.router).await;
+    for (series, value) in [
+        ("access_counter_requests_total{decision=\"recorded\"}", 1.0),
+        ("access_counter_requests_total{decision=\"excluded\"}", 1.0),
+        ("access_counter_requests_total{decision=\"ignored_prefetch\"}", 1.0),
+        ("access_counter_hits_total{state=\"applied\"}", 2.0),
+        ("access_counter_bot_requests_total", 1.0),
+        ("access_counter_pending_hits", 1.0),
+        ("access_counter_failing_seconds", 0.0),
+        ("access_counter_store_up", 1.0),
+        ("access_counter_lifetimes_complete", 1.0),
+        ("access_counter_lifetime_hits_total{counter=\"hits\"}", 1.0),
+        ("access_counter_lifetime_hits_total{counter=\"/\"}", 1.0),
+        ("access_counter_failed_logins_total", 0.0),
+    ] {
+        assert_eq!(values.get(series), Some(&value), "{series} in {values:#?}");
+    }
+}
+
+#[tokio::test]
+async fn every_metric_of_the_facade_is_here_under_the_same_name() {
+    let mut site = site();
+    site.record("hits", Timestamp::now(), 1).await;
+    let values = scrape(&site.router).await;
+    let names = PAGE.lines().filter_map(|line| line.strip_prefix("//!   | `")?.split('`').next());
+    // What callers await is told when it ends, and kept by nobody.
+    let names: Vec<_> = names.filter(|name| !name.starts_with("access_counter_operation")).collect();
+    assert!(names.len() >= 12, "{names:?}");
+    for name in names {
+        assert!(values.keys().any(|series| series.split('{').next() == Some(name)), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn any_name_is_a_label() {
+    let mut site = site();
+    for name in ["say \"no\"", "back\\slash", "a}b{c", "<script>", "a,b=\"c\" 7"] {
+        site.record(name, Timestamp::now(), 3).await;
+    }
+    let values = scrape(&site.router).await;
+    for name in ["say \\\"no\\\"", "back\\\\slash", "a}b{c", "<script>", "a,b=\\\"c\\\" 7"] {
+        let series = format!("access_counter_lifetime_hits_total{{counter=\"{name}\"}}");
+        assert_eq!(values.get(&series), Some(&3.0), "{series}");
+    }
+}
+
+#[tokio::test]
+async fn the_number_of_series_is_bounded_and_it_says_when_some_are_missing() {
+    let mut site = site();
+    let recorder = site.recorder();
+    for number in 0..501 {
+        recorder.record(recorder.counter(&format!("counter {number:03}")), None);
+    }
+    site.counters.flush().await.expect("memory takes all");
+    let values = scrape(&site.router).await;
+    let lifetimes = values.keys().filter(|series| series.contains("lifetime_hits_total")).count();
+    assert_eq!((lifetimes, values["access_counter_lifetimes_complete"]), (500, 0.0));
+}
+
+#[tokio::test]
+async fn without_the_store_there_is_what_the_process_knows() {
+    let (_redis, site) = site_without_redis().await;
+    site.recorder().record(site.recorder().counter("hits"), None);
+    let values = scrape(&site.router).await;
+    assert_eq!((values["access_counter_store_up"], values["access_counter_pending_hits"]), (0.0, 1.0));
+    assert!(!values.keys().any(|series| series.contains("lifetime")), "{values:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_logins_are_a_metric() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let access = Access::bearer("token").expect("a token");
+    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+    for shown in ["Bearer wrong", "Bearer token"] {
+        send(&router, "/admin/stats/metrics", Some(("authorization", shown))).await;
+    }
+    let answer = send(&router, "/admin/stats/metrics", Some(("authorization", "Bearer token"))).await;
+    assert_eq!(parse(&answer.body)["access_counter_failed_logins_total"], 1.0);
+}

@@ -1,0 +1,136 @@
+//! The admin router of a site, and what it answers.
+
+use std::num::NonZeroU32;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
+use counter_layer::admin::{self, Access};
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tests::{RedisServer, noon_offset, until};
+use tokio::sync::OnceCell;
+use tower::ServiceExt;
+
+use super::conforms;
+use crate::support::store;
+
+/// What the router says of itself; every answer to these tests is checked against it.
+static DESCRIPTION: OnceCell<Value> = OnceCell::const_new();
+
+/// How long a server that came back may stay unnoticed.
+pub(crate) const LIMIT: std::time::Duration = tests::LIMIT;
+
+pub(crate) struct Site {
+    pub(crate) counters: Counters,
+    pub(crate) router: Router,
+}
+
+impl Site {
+    pub(crate) fn open(store: impl Store + Clone) -> Self {
+        Self::with(store, Access::open())
+    }
+
+    pub(crate) fn with(store: impl Store + Clone, access: Access) -> Self {
+        Self::of(Counters::builder(store).build().expect("the defaults are fine"), access)
+    }
+
+    fn of(counters: Counters, access: Access) -> Self {
+        let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+        Self { counters, router }
+    }
+
+    pub(crate) fn recorder(&self) -> counter_core::Recorder {
+        self.counters.recorder()
+    }
+
+    /// Counts and flushes.
+    pub(crate) async fn record(&mut self, counter: &str, at: Timestamp, weight: u32) {
+        let weight = NonZeroU32::new(weight).expect("not 0");
+        self.recorder().record_at(self.recorder().counter(counter), None, at, weight);
+        self.counters.flush().await.expect("the store takes it");
+    }
+}
+
+pub(crate) fn site() -> Site {
+    Site::open(MemoryStore::new())
+}
+
+/// A site where no day ends while a test runs.
+pub(crate) fn site_at_noon() -> Site {
+    let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build();
+    Site::of(counters.expect("the offset is one of whole hours"), Access::open())
+}
+
+/// A site whose Redis was there and has gone.
+pub(crate) async fn site_without_redis() -> (RedisServer, Site) {
+    let mut redis = RedisServer::start();
+    let site = Site::open(store(&redis.url()).await);
+    let router = &site.router;
+    until("the store reads", LIMIT, async || ask(router, "counters").await.status == StatusCode::OK).await;
+    redis.stop();
+    (redis, site)
+}
+
+pub(crate) fn visitor(person: &str) -> Option<VisitorId> {
+    Some(VisitorKey::new([7; 16]).visitor(&[person.as_bytes()]))
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+pub(crate) async fn check(router: &Router, path: &str, expected: Value) {
+    let answer = ask(router, path).await;
+    assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
+    assert_eq!(answer.json(), expected, "{path}");
+}
+
+pub(crate) async fn ask(router: &Router, question: &str) -> Answer {
+    send(router, &format!("/admin/stats/api/{question}"), None).await
+}
+
+pub(crate) async fn send(router: &Router, path: &str, shown: Option<(&str, &str)>) -> Answer {
+    request(router, Method::GET, path, shown).await
+}
+
+pub(crate) async fn request(
+    router: &Router,
+    method: Method,
+    path: &str,
+    shown: Option<(&str, &str)>,
+) -> Answer {
+    let mut request = Request::builder().method(method.clone()).uri(path);
+    if let Some((name, value)) = shown {
+        request = request.header(name, value);
+    }
+    let request = request.body(Body::empty()).expect("a path and a header");
+    let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
+    let body = body.collect().await.expect("a body in memory").to_bytes();
+    let body = String::from_utf8(body.into()).expect("text");
+    let described = DESCRIPTION.get_or_init(conforms::description).await;
+    if method != Method::HEAD {
+        conforms::check(described, &method, path, (head.status, &head.headers, &body));
+    }
+    Answer { status: head.status, headers: head.headers, body }
+}
+
+/// Everything but letters and digits percent-encoded.
+pub(crate) fn encode(text: &str) -> String {
+    let encoded = text.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    });
+    encoded.collect()
+}

@@ -1,0 +1,225 @@
+//! Clients of the forum that hang up: at every await, and in the middle of a request over the network.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use counter_core::MemoryStore;
+use counter_core::sqlx::{SqlitePool, query_as};
+use example_app::forum::{Forum, ForumError, Marked, Member, Post};
+use tempfile::TempDir;
+use tests::http::get;
+use tests::{RedisServer, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::program::Site;
+
+/// How long anything here may take.
+const LIMIT: Duration = tests::LIMIT;
+
+/// Every count of the forum that is a summary, and the rows that it is the count of.
+const SUMMARIES: [(&str, &str, &str); 7] = [
+    ("member", "followers", "SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'member' GROUP BY 1"),
+    ("member", "posts", "SELECT author, COUNT(*) FROM forum_post GROUP BY 1"),
+    ("group", "members", "SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'group' GROUP BY 1"),
+    ("group", "messages", "SELECT home, COUNT(*) FROM forum_message GROUP BY 1"),
+    ("post", "likes", "SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'post' GROUP BY 1"),
+    ("post", "comments", "SELECT post, COUNT(*) FROM forum_comment GROUP BY 1"),
+    ("message", "likes", "SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'message' GROUP BY 1"),
+];
+
+#[tokio::test]
+async fn a_change_of_the_forum_that_is_dropped_at_any_await_is_whole_or_not_there() {
+    let folder = TempDir::new().expect("a folder");
+    let file = file_in(&folder);
+    let forum = Forum::open(Some(&file), MemoryStore::new()).await.expect("a forum");
+    let rows = SqlitePool::connect(&file).await.expect("a file");
+    let mut finished = 0;
+    for round in 0..120 {
+        let (polls, on) = (round % 24, round / 24 % 2 == 0);
+        for what in [Marked::Member, Marked::Group, Marked::Post, Marked::Message] {
+            finished += usize::from(polled(forum.mark(what, 1, 2, on), polls).await);
+        }
+        finished += usize::from(polled(forum.publish(2, "A title", "A text"), polls).await);
+        finished += usize::from(polled(forum.comment(1, 2, "A text"), polls).await);
+        finished += usize::from(polled(forum.tell(1, 2, "A text"), polls).await);
+        compare(&rows, &format!("after {polls} polls")).await;
+    }
+    assert!((50..800).contains(&finished), "{finished} were finished, and the rest dropped");
+    // The copies follow: nobody tells the cache of what a dropped future left.
+    let (likes, followers) = (row(&rows, "post", "likes").await, row(&rows, "member", "followers").await);
+    let shown = async || {
+        let posts = forum.counts_of_posts(&[1]).await.expect("it can be read");
+        let members = forum.counts_of_members(&[1]).await.expect("it can be read");
+        (posts[0].of(Post::Likes), members[0].of(Member::Followers)) == (likes, followers)
+    };
+    until("the copies follow", LIMIT, shown).await;
+}
+
+#[tokio::test]
+async fn a_forum_whose_first_start_is_cut_off_is_whole_after_the_next() {
+    let folder = TempDir::new().expect("a folder");
+    for polls in (0..200).step_by(7) {
+        let file = format!("sqlite:{}", folder.path().join(format!("{polls}.db")).display());
+        polled(Forum::open(Some(&file), MemoryStore::new()), polls).await;
+        // What it had begun may still hold the file for a moment.
+        let mut forum = None;
+        until("the file is free", LIMIT, async || {
+            forum = Forum::open(Some(&file), MemoryStore::new()).await.ok();
+            forum.is_some()
+        })
+        .await;
+        let forum = forum.expect("it was opened");
+        let found = (
+            forum.all_members().await.expect("members").len(),
+            forum.all_groups().await.expect("groups").len(),
+            forum.all_posts().await.expect("posts").len(),
+            forum.messages(1).await.expect("messages").len(),
+        );
+        assert_eq!(found, (12, 2, 3, 1), "after {polls} polls");
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_is_dropped_at_any_await_leaves_a_database_in_memory_as_it_was() {
+    let forum = Forum::open(None, MemoryStore::new()).await.expect("a forum");
+    forum.mark(Marked::Post, 1, 2, true).await.expect("it can be done");
+    for polls in (0..10).cycle().take(300) {
+        polled(forum.all_posts(), polls).await;
+        polled(forum.mark(Marked::Post, 2, 2, polls % 2 == 0), polls).await;
+    }
+    assert_eq!(forum.all_posts().await.expect("it can be read").len(), 3);
+    assert_eq!(forum.counts_of_posts(&[1]).await.expect("it can be read")[0].of(Post::Likes), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_that_are_aborted_leave_a_forum_in_memory_as_it_was() {
+    let site = Site::start(&[]).await;
+    abort(site.address, 200, |_| "GET /posts HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n".to_owned())
+        .await;
+    for path in ["/posts", "/posts/1", "/members", "/groups/1"] {
+        let answer = get(site.address, path, &[]).await;
+        assert_eq!(answer.status, 200, "{path}: {}\n{}", answer.body, site.process);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_aborted_leave_every_count_equal_to_its_rows() {
+    check_aborted(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_redis_requests_that_are_aborted_leave_every_count_equal_to_its_rows() {
+    let redis = RedisServer::start();
+    check_aborted(&["--redis", &redis.url()]).await;
+}
+
+async fn check_aborted(arguments: &[&str]) {
+    let folder = TempDir::new().expect("a folder");
+    let file = file_in(&folder);
+    let arguments = [arguments, &["--database", &file, "--trust-hops", "1"]].concat();
+    let site = Site::start(&arguments).await;
+    abort(site.address, 800, |number| {
+        let (path, form) = DEEDS[number % DEEDS.len()];
+        // Everybody has another address, so the limit on texts lets them pass.
+        let address = format!("X-Forwarded-For: 10.0.{}.{}", number / 250, number % 250);
+        let form = format!("{form}{}", number % 12 + 1);
+        let head = format!("POST {path} HTTP/1.1\r\nHost: site\r\nConnection: close\r\n{address}");
+        let form_type = "Content-Type: application/x-www-form-urlencoded";
+        format!("{head}\r\n{form_type}\r\nContent-Length: {}\r\n\r\n{form}", form.len())
+    })
+    .await;
+    let rows = SqlitePool::connect(&file).await.expect("a file");
+    compare(&rows, "after the aborts").await;
+    let (likes, comments) = (row(&rows, "post", "likes").await, row(&rows, "post", "comments").await);
+    assert!(comments > 0, "some arrived");
+    let words = format!("Likes: {likes}. Comments: {comments}.");
+    let shown = async || get(site.address, "/posts/1", &[]).await.body.contains(&words);
+    until("the page says so", LIMIT, shown).await;
+    compare(&rows, "when nobody asks any more").await;
+}
+
+/// Everything that changes something; the number of the member follows.
+const DEEDS: [(&str, &str); 9] = [
+    ("/posts/1/like", "member="),
+    ("/posts/1/unlike", "member="),
+    ("/members/1/follow", "member="),
+    ("/members/1/unfollow", "member="),
+    ("/groups/1/join", "member="),
+    ("/messages/1/like", "member="),
+    ("/posts", "title=a&text=b&member="),
+    ("/posts/1/comments", "text=a&member="),
+    ("/groups/1/messages", "text=a&member="),
+];
+
+/// Sends so many requests, eight at a time, and hangs up at a random moment of most.
+async fn abort(site: SocketAddr, requests: usize, request: impl Fn(usize) -> String) {
+    let (random, mut tasks) = (RandomState::new(), JoinSet::new());
+    for number in 0..requests {
+        let (request, moment) = (request(number), random.hash_one(number) % 4000);
+        tasks.spawn(async move {
+            let mut connection = TcpStream::connect(site).await.expect("it listens");
+            connection.write_all(request.as_bytes()).await.expect("it reads");
+            if number % 5 == 0 {
+                drop(connection.read_to_end(&mut Vec::new()).await);
+            } else {
+                sleep(Duration::from_micros(moment)).await;
+            }
+        });
+        if tasks.len() >= 8 {
+            tasks.join_next().await.expect("there are some").expect("it does not panic");
+        }
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("it does not panic");
+    }
+}
+
+/// Polls at most so often; whether that was to the end.
+async fn polled<T>(change: impl Future<Output = Result<T, ForumError>>, polls: usize) -> bool {
+    let (mut change, mut left) = (pin!(change), polls);
+    let done = poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        change.as_mut().poll(context).map(Some)
+    });
+    match done.await {
+        Some(done) => done.map(drop).map(|()| true).expect("it can be done"),
+        None => false,
+    }
+}
+
+/// Counts and rows as they are in the same instant.
+async fn compare(rows: &SqlitePool, when: &str) {
+    let mut snapshot = rows.begin().await.expect("it can be read");
+    for (kind, field, truth) in SUMMARIES {
+        let truth: Vec<(i64, i64)> = query_as(truth).fetch_all(&mut *snapshot).await.expect("rows");
+        let counts = "SELECT CAST(entity AS INTEGER), value FROM access_entity \
+                      WHERE kind = ? AND field = ? AND value <> 0";
+        let counts = query_as(counts).bind(kind).bind(field);
+        let counts: Vec<(i64, i64)> = counts.fetch_all(&mut *snapshot).await.expect("counts");
+        let map = |rows: Vec<(i64, i64)>| rows.into_iter().collect::<BTreeMap<_, _>>();
+        assert_eq!(map(counts), map(truth), "{field} of {kind}s {when}");
+    }
+}
+
+/// The count of the first of its kind.
+async fn row(rows: &SqlitePool, kind: &str, field: &str) -> i64 {
+    let count = "SELECT value FROM access_entity WHERE kind = ? AND entity = '1' AND field = ?";
+    let found: Option<(i64,)> =
+        query_as(count).bind(kind).bind(field).fetch_optional(rows).await.expect("it can be read");
+    found.map_or(0, |(value,)| value)
+}
+
+fn file_in(folder: &TempDir) -> String {
+    format!("sqlite:{}", folder.path().join("forum.db").display())
+}

@@ -1,0 +1,238 @@
+//! The forum of the example: what is counted of it, and what becomes of that.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use counter_core::sqlx::{SqlitePool, query};
+use tempfile::TempDir;
+use tests::http::{Response, get, post};
+use tests::{RedisServer, until};
+use tokio::task::block_in_place;
+
+use super::program::Site;
+use crate::support::{BOT, BROWSER};
+
+/// How long anything here may take that needs no waiting for a dead server.
+const LIMIT: Duration = tests::LIMIT;
+
+#[tokio::test]
+async fn views_and_readers_of_a_post_are_counted_along_with_the_requests() {
+    check_views(&[]).await;
+}
+
+#[tokio::test]
+async fn with_redis_views_and_readers_are_counted_the_same() {
+    let redis = RedisServer::start();
+    check_views(&["--redis", &redis.url()]).await;
+    let readers = redis.strings(&["KEYS", "access:window:86400:(readers)post=1:*:tokens"]);
+    assert!(!readers.is_empty(), "{:?}", redis.strings(&["KEYS", "*"]));
+    for key in readers {
+        // Who is in there goes with the last day that is looked at.
+        assert!((1..=30 * 86_400).contains(&redis.int(&["TTL", &key])), "{key}");
+    }
+}
+
+async fn check_views(arguments: &[&str]) {
+    let site = Site::start(arguments).await;
+    for (path, agent, status) in [
+        ("/posts/1", BROWSER, 200),
+        ("/posts/1", BROWSER, 200),
+        ("/posts/1", OTHER_BROWSER, 200),
+        ("/posts/1", BOT, 200),
+        ("/posts/2", BROWSER, 200),
+        ("/posts", BROWSER, 200),
+        ("/posts/one", BROWSER, 400),
+        ("/posts/77", BROWSER, 404),
+    ] {
+        assert_eq!(get(site.address, path, &[("User-Agent", agent)]).await.status, status, "{path}");
+    }
+    until_shown(&site, "/posts/1", "Views: 3. Likes: 0. Comments: 0. Readers: 2.").await;
+    until_shown(&site, "/posts/2", "Views: 1. Likes: 0. Comments: 0. Readers: 1.").await;
+    until_shown(&site, "/posts/3", "Views: 0. Likes: 0. Comments: 0. Readers: 0.").await;
+}
+
+#[tokio::test]
+async fn whatever_is_liked_followed_or_joined_counts_once_and_may_be_taken_back() {
+    let site = Site::start(&[]).await;
+    for (page, of, on, off, word) in [
+        ("/posts/1", "/posts/1", "like", "unlike", "Likes"),
+        ("/members/1", "/members/1", "follow", "unfollow", "Followers"),
+        ("/groups/1", "/groups/1", "join", "leave", "Members"),
+        ("/groups/1", "/messages/1", "like", "unlike", "Likes"),
+    ] {
+        for (member, verb, count) in
+            [(2, off, 0), (2, on, 1), (2, on, 1), (3, on, 2), (2, off, 1), (2, off, 1), (3, off, 0)]
+        {
+            let answer = send(&site, &format!("{of}/{verb}"), &format!("member={member}")).await;
+            assert_eq!(answer.status, 303, "{of}/{verb}: {}", answer.body);
+            let shown = look(&site, page).await;
+            assert!(shown.contains(&format!("{word}: {count}.")), "{of}/{verb} by {member}: {shown}");
+        }
+        for (path, member) in [(of, 99), (&*of.replace('1', "99"), 2)] {
+            let answer = send(&site, &format!("{path}/{on}"), &format!("member={member}")).await;
+            assert_eq!(answer.status, 404, "{path}: {}", answer.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_written_is_shown_as_text_and_counted_of_its_author_and_its_place() {
+    let site = Site::start(&[]).await;
+    let text = "member=5&title=%3Cb%3E&text=%3Ci%3E+%26";
+    let published = send(&site, "/posts", text).await;
+    assert_eq!((published.status, published.header("location")), (303, Some("/posts/4")));
+    for (path, form, status) in [
+        ("/posts/4/comments", "member=6&text=%3Cu%3E", 303),
+        ("/posts/4/comments", "member=6&text=+", 422),
+        ("/posts/99/comments", "member=6&text=a", 404),
+        ("/groups/2/messages", "member=6&text=a", 303),
+    ] {
+        assert_eq!(send(&site, path, form).await.status, status, "{path} {form}");
+    }
+    let post = look(&site, "/posts/4").await;
+    for part in ["<h1>&lt;b&gt;</h1>", "<p>&lt;i&gt; &amp;<p>", "<li>Finn: &lt;u&gt;", "Comments: 1."] {
+        assert!(post.contains(part), "{part}: {post}");
+    }
+    assert!(look(&site, "/members/5").await.contains("Posts: 1."));
+    assert!(look(&site, "/groups").await.contains("Operators</a>. Members: 0. Messages: 1."));
+}
+
+#[tokio::test]
+async fn beyond_the_limit_a_text_is_refused_and_told_when_to_come_again() {
+    let site = Site::start(&["--flush-interval", "0.05"]).await;
+    let mut taken = 0;
+    let refused = loop {
+        // Whoever calls himself something else is the same visitor.
+        let agent = format!("Mozilla/5.0 ({taken})");
+        let answer =
+            post(site.address, "/posts/1/comments", &[("User-Agent", &agent)], "member=2&text=a").await;
+        if answer.status != 303 {
+            break answer;
+        }
+        assert_eq!(answer.header("ratelimit-policy"), Some("\"texts\";q=5;w=60"));
+        taken += 1;
+        assert!(taken <= 10, "nothing is refused");
+    };
+    // A minute may have ended in between.
+    assert!(refused.status == 429 && (5..=10).contains(&taken), "{taken} {refused:?}");
+    let seconds = refused.header("retry-after").and_then(|seconds| seconds.parse::<u64>().ok());
+    assert!(seconds.is_some_and(|seconds| (1..=60).contains(&seconds)), "{refused:?}");
+    assert!(refused.header("ratelimit").is_some_and(|left| left.starts_with("\"texts\";r=0;t=")));
+    assert!(look(&site, "/posts/1").await.contains(&format!("Comments: {taken}.")));
+    assert_eq!(send(&site, "/posts/1/like", "member=2").await.status, 303, "a like is no text");
+    let counted = async || {
+        let total = get(site.address, "/admin/stats/api/total?counter=status:4xx&precision=86400", &[TOKEN]);
+        total.await.body.contains("\"total\":1")
+    };
+    until("the refusal is counted", LIMIT, counted).await;
+}
+
+#[tokio::test]
+async fn instances_with_one_secret_limit_together() {
+    let redis = RedisServer::start();
+    for (secrets, together) in [(["1", "1"], true), (["1", "2"], false)] {
+        redis.command(&["FLUSHALL"]);
+        for secret in secrets {
+            let site = Site::start(&["--redis", &redis.url(), "--secret", &secret.repeat(32)]).await;
+            assert_eq!(send(&site, "/posts/1/comments", "member=2&text=a").await.status, 303);
+        }
+        let windows = redis.strings(&["KEYS", "access:window:60:(texts)visitor=@*"]);
+        let start = |key: &String| key.rsplit(':').next().expect("a start").to_owned();
+        let starts: BTreeSet<_> = windows.iter().map(start).collect();
+        // A minute may end in between; then they were limited one after the other.
+        let apart = if together { windows.len() == starts.len() } else { windows.len() == 2 };
+        assert!(!windows.is_empty() && apart, "{windows:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_forum_in_a_file_keeps_its_counts_over_a_restart() {
+    let folder = TempDir::new().expect("a folder");
+    let file = file_in(folder.path());
+    let mut site = Site::start(&["--database", &file]).await;
+    get(site.address, "/posts/1", &[("User-Agent", BROWSER)]).await;
+    send(&site, "/posts/1/like", "member=2").await;
+    send(&site, "/posts/1/comments", "member=2&text=a").await;
+    // What was viewed in the last second is written before it ends.
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+
+    let site = Site::start(&["--database", &file]).await;
+    let shown = look(&site, "/posts/1").await;
+    assert!(shown.contains("Views: 1. Likes: 1. Comments: 1."), "{shown}");
+    assert!(look(&site, "/members/1").await.contains("Posts: 1."), "it was made once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_the_pages_answer_and_a_recount_corrects_counts_and_copies() {
+    let folder = TempDir::new().expect("a folder");
+    let file = file_in(folder.path());
+    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let arguments = ["--redis", &redis.url(), "--database", &file];
+    let mut site = Site::start(&arguments).await;
+    send(&site, "/posts/1/like", "member=2").await;
+    let copy = |redis: &RedisServer| redis.bytes(&["HGET", "access:entity:post:1", "likes"]);
+    let has_copy = async || {
+        look(&site, "/posts/1").await;
+        copy(&redis).is_some()
+    };
+    until("there is a copy", LIMIT, has_copy).await;
+
+    block_in_place(|| redis.kill());
+    assert_eq!(send(&site, "/posts/1/like", "member=3").await.status, 303);
+    let shown = look(&site, "/posts/1").await;
+    assert!(shown.contains("Likes: 2.") && shown.contains("Readers: not known now."), "{shown}");
+    // It dies with what it owes the cache, and one like is written that nobody counts.
+    site.process.kill();
+    let database = SqlitePool::connect(&file).await.expect("a file");
+    let like = "INSERT INTO forum_mark (kind, id, member) VALUES ('post', 1, 4)";
+    query(like).execute(&database).await.expect("a row");
+    database.close().await;
+    block_in_place(|| redis.restart());
+    assert_eq!(copy(&redis).as_deref(), Some(&b"1 1"[..]), "the copy is out of date");
+
+    let site = Site::start(&arguments).await;
+    // It may have been killed while it recounted, and its lock outlives it by a minute.
+    let recounted = Duration::from_secs(120);
+    until("the copy is gone", recounted, async || copy(&redis).as_deref() != Some(b"1 1")).await;
+    until_shown(&site, "/posts/1", "Likes: 3.").await;
+}
+
+#[tokio::test]
+async fn its_own_visits_make_the_forum_live() {
+    let site = Site::start(&["--demo-traffic"]).await;
+    let moves = async |path: &str, words: &[&str]| {
+        let page = look(&site, path).await;
+        let count = |text: String| page.matches(&text).count();
+        words.iter().any(|word| count(format!("{word}: ")) > count(format!("{word}: 0.")))
+    };
+    until("posts are viewed", LIMIT, async || moves("/posts", &["Views"]).await).await;
+    let deed = async || {
+        moves("/posts", &["Likes", "Comments"]).await
+            || moves("/members", &["Followers"]).await
+            || moves("/groups/1", &["Members"]).await
+    };
+    until("members do something", LIMIT, deed).await;
+}
+
+const OTHER_BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:141.0) Gecko/20100101 Firefox/141.0";
+
+const TOKEN: (&str, &str) = ("Authorization", "Bearer a-token");
+
+fn file_in(folder: &Path) -> String {
+    format!("sqlite:{}", folder.join("forum.db").display())
+}
+
+/// A page as bots see it, who are no views.
+async fn look(site: &Site, path: &str) -> String {
+    get(site.address, path, &[("User-Agent", BOT)]).await.body
+}
+
+async fn send(site: &Site, path: &str, form: &str) -> Response {
+    post(site.address, path, &[("User-Agent", BROWSER)], form).await
+}
+
+async fn until_shown(site: &Site, path: &str, words: &str) {
+    until(&format!("{path} says {words}"), LIMIT, async || look(site, path).await.contains(words)).await;
+}

@@ -1,0 +1,497 @@
+//! The example as a program: what it serves, what it counts, and how it ends.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tests::http::{Load, Response, get};
+use tests::{Process, RedisServer, process, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::block_in_place;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{BROWSER, storm_seconds};
+
+const TOKEN: &str = "a-token";
+
+/// How long anything here may take that needs no waiting for a dead server.
+const LIMIT: Duration = tests::LIMIT;
+
+/// The pages that a load goes round.
+const PAGES: &[&str] = &["/", "/articles", "/articles/1", "/articles/2", "/search?q=once", "/nowhere"];
+
+/// As many connections as a load has.
+const CONNECTIONS: usize = 16;
+
+#[tokio::test]
+async fn every_page_answers_as_documented() {
+    let pages = [
+        ("/", 200, "A small site"),
+        ("/articles", 200, "<a href=\"/articles/3\">Fencing</a>"),
+        ("/articles/1", 200, "Count each visit once, and none twice."),
+        ("/articles/4", 404, "No such article"),
+        ("/search?q=once", 200, "<a href=\"/articles/1\">Counting</a>"),
+        ("/search", 200, "<a href=\"/articles/2\">Folding</a>"),
+        ("/download/notes.txt", 200, "/download/{file}"),
+        ("/download/other.txt", 404, ""),
+        ("/slow", 200, "That took a second"),
+        ("/fail", 500, "This page always fails"),
+        ("/posts", 200, "<a href=\"/posts/3\">Who reads this?</a> by Cleo"),
+        ("/posts/1", 200, "By <a href=\"/members/1\">Ada</a>"),
+        ("/posts/4", 404, "there is no such"),
+        ("/members", 200, "<a href=\"/members/12\">Leo</a>"),
+        ("/members/1", 200, "Followers: 0. Posts: 1."),
+        ("/groups", 200, "<a href=\"/groups/2\">Operators</a>"),
+        ("/groups/1", 200, "Ada: Welcome. Likes: 0."),
+        ("/nowhere", 404, "There is no such page"),
+        ("/healthz", 200, "ok\n"),
+    ];
+    let site = Site::start(&[]).await;
+    for (path, status, body) in pages {
+        let answer = site.get(path).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(answer.body.contains(body), "{path}: {}", answer.body);
+    }
+    let download = site.get("/download/notes.txt").await;
+    assert_eq!(download.header("content-disposition"), Some("attachment; filename=\"notes.txt\""));
+}
+
+#[tokio::test]
+async fn the_numbers_are_those_of_the_visits_without_the_health_check_and_the_admin_pages() {
+    let visits = [
+        ("/", 3),
+        ("/articles", 2),
+        ("/articles/1", 4),
+        ("/articles/2", 1),
+        ("/articles/99", 1),
+        ("/search?q=once", 2),
+        ("/download/notes.txt", 1),
+        ("/slow", 1),
+        ("/fail", 2),
+        ("/nowhere", 5),
+        ("/healthz", 7),
+        ("/admin/stats", 3),
+    ];
+    let site = Site::start(&["--flush-interval", "0.05"]).await;
+    for (path, times) in visits {
+        for _ in 0..times {
+            site.get(path).await;
+        }
+    }
+    // Each under its template but the five that no route matched, and all under `hits` and by agent and
+    // status.
+    let expected = [
+        ("/", 3),
+        ("/articles", 2),
+        ("/articles/{id}", 6),
+        ("/download/{file}", 1),
+        ("/fail", 2),
+        ("/search", 2),
+        ("/slow", 1),
+        ("agent:bot", 22),
+        ("hits", 22),
+        ("status:2xx", 14),
+        ("status:4xx", 6),
+        ("status:5xx", 2),
+    ];
+    site.until_flushed(22 * 3 + 17).await;
+    let known = site.ask("counters").await;
+    let names = known["counters"].as_array().expect("a list").iter();
+    let names: Vec<_> = names.filter_map(|known| known["counter"].as_str()).collect();
+    assert_eq!(names, expected.map(|(name, _)| name));
+    for (name, visits) in expected {
+        let total = site.ask(&format!("total?counter={name}&precision=86400")).await;
+        assert_eq!(total["total"], visits, "{name}");
+    }
+    let ledger = site.ask("ledger").await;
+    assert_eq!((&ledger["requests"]["observed"], &ledger["hits"]["pending"]), (&22.into(), &0.into()));
+}
+
+#[tokio::test]
+async fn visitors_behind_a_trusted_proxy_are_told_apart() {
+    let site = Site::start(&["--flush-interval", "0.05", "--trust-hops", "1"]).await;
+    for forwarded in ["192.0.2.1", "192.0.2.2", "198.51.100.1, 192.0.2.1"] {
+        get(site.address, "/", &[("X-Forwarded-For", forwarded), ("User-Agent", BROWSER)]).await;
+    }
+    site.until_flushed(12).await;
+    assert_eq!(site.ask("uniques?counter=hits&precision=86400").await["uniques"], 2);
+}
+
+#[tokio::test]
+async fn a_flag_has_a_twin_in_the_environment() {
+    let mut command = command().await;
+    command.envs([("LISTEN", "127.0.0.1:0"), ("ADMIN_TOKEN", "from-the-environment")]);
+    let (_process, address) = start(&mut command).await;
+    let shown = [("Authorization", "Bearer from-the-environment")];
+    assert_eq!(get(address, "/admin/stats", &shown).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_admin_pages_want_the_token() {
+    let site = Site::start(&[]).await;
+    for path in ["/admin/stats", "/admin/stats/api/ledger"] {
+        assert_eq!(site.get(path).await.status, 401);
+    }
+}
+
+#[tokio::test]
+async fn the_link_of_the_start_up_lines_opens_the_numbers() {
+    let (process, address) = start(command().await.args(["--listen", "127.0.0.1:0"])).await;
+    let own = format!("http://{address}");
+    let link =
+        |line: &str| Some(line.trim().strip_prefix(&own)?.to_owned()).filter(|link| link.contains("?token="));
+    check_link(address, &process.wait_line(link, LIMIT).await).await;
+}
+
+#[tokio::test]
+async fn a_link_works_with_every_token_that_is_allowed_and_one_that_is_given_is_not_printed() {
+    let token = "a+b/c~d.e-f_g==";
+    for by_flag in [true, false] {
+        let mut command = command().await;
+        command.args(["--listen", "127.0.0.1:0", "--demo-traffic"]);
+        if by_flag {
+            command.args(["--admin-token", token]);
+        } else {
+            command.env("ADMIN_TOKEN", token);
+        }
+        let (mut process, address) = start(&mut command).await;
+        check_link(address, "/admin/stats?token=a%2Bb%2Fc~d.e-f_g%3D%3D").await;
+        process.terminate();
+        assert!(process.wait(LIMIT).await.success(), "{process}");
+        let words = process.to_string();
+        assert!(words.contains("/admin/stats?precision=1"), "{words}");
+        assert!(!words.contains("a+b") && !words.contains("a%2B"), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn the_start_up_lines_name_every_page() {
+    let site = Site::start(&[]).await;
+    let own = format!("http://{}", site.address);
+    let link = site.process.wait_line(|line| line.contains("/api/health").then_some(()), LIMIT);
+    link.await; // the last one
+    let lines = site.process.lines();
+    let links: Vec<_> = lines.iter().filter_map(|line| line.trim().strip_prefix(&own)).collect();
+    for page in [
+        "/articles",
+        "/posts",
+        "/posts/1",
+        "/members",
+        "/groups/1",
+        "/search?q=once",
+        "/download/notes.txt",
+        "/slow",
+        "/fail",
+        "/healthz",
+    ] {
+        assert!(links.iter().any(|link| link.starts_with(page)), "no {page} in {links:?}");
+    }
+    for question in links.iter().filter(|link| link.contains("/api/")) {
+        let answer = get(site.address, question, &[SHOWN]).await;
+        assert!([200, 404].contains(&answer.status), "{question}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn it_visits_itself_as_people_and_bots_would() {
+    let site = Site::start(&["--flush-interval", "0.05", "--demo-traffic"]).await;
+    let total = async |counter: &str| {
+        let answer = site.admin(&format!("total?counter={counter}&precision=86400")).await;
+        let answer: Value = serde_json::from_str(&answer.body).expect("the admin pages speak JSON");
+        answer["total"].as_u64().unwrap_or_default()
+    };
+    until("there are some of all kinds", LIMIT, async || {
+        total("hits").await > 20 && total("agent:bot").await > 0 && total("status:4xx").await > 0
+    })
+    .await;
+    until("there are several people", LIMIT, async || {
+        site.ask("uniques?counter=hits&precision=86400").await["uniques"].as_u64() > Some(5)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_redis_at_the_start_it_serves_and_the_counts_arrive_with_redis() {
+    let mut redis = RedisServer::start();
+    redis.stop();
+    let site = Site::start(&["--redis", &redis.url()]).await;
+    for _ in 0..5 {
+        assert_eq!(site.get("/").await.status, 200);
+    }
+    redis.restart();
+    until("the counts are in Redis", LIMIT, async || total(&redis, 86_400) == 5).await;
+    until("the store reads", LIMIT, async || {
+        site.admin("total?counter=hits&precision=86400").await.status == 200
+    })
+    .await;
+    assert_eq!(site.ask("total?counter=hits&precision=86400").await["total"], 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sigterm_in_the_middle_of_a_load_loses_nothing() {
+    let redis = RedisServer::start();
+    let mut site = Site::start(&["--redis", &redis.url()]).await;
+    let load = Load::start(site.address, CONNECTIONS, PAGES);
+    until("the load is at work", LIMIT, async || load.received() > 1000).await;
+
+    site.process.terminate();
+    let status = site.process.wait(LIMIT).await;
+    assert!(status.success(), "{status}\n{}", site.process);
+    let received = load.stop().await;
+    let counted = total(&redis, 86_400);
+    // A connection may have been closed on a response that it had not read to its end.
+    assert!(
+        (received..=received + CONNECTIONS as u64).contains(&counted),
+        "{counted} counted, {received} received"
+    );
+    assert_eq!(total(&redis, 1), counted);
+}
+
+#[tokio::test]
+async fn a_sigterm_waits_for_the_answer_that_is_under_way_and_counts_it() {
+    let redis = RedisServer::start();
+    let mut site = Site::start(&["--redis", &redis.url(), "--flush-interval", "60"]).await;
+    let mut client = TcpStream::connect(site.address).await.expect("it listens");
+    let requests = "GET / HTTP/1.1\r\nHost: site\r\n\r\nGET /slow HTTP/1.1\r\nHost: site\r\n\r\n";
+    client.write_all(requests.as_bytes()).await.expect("it reads");
+    // The two came together: with the first answer the second request is under way.
+    client.read_u8().await.expect("the front page answers at once");
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+    let mut answers = String::new();
+    client.read_to_string(&mut answers).await.expect("both answers are text");
+    assert!(answers.contains("That took a second"), "{answers}");
+    assert_eq!(total(&redis, 86_400), 2);
+}
+
+#[tokio::test]
+async fn a_sigterm_does_not_wait_for_who_listens() {
+    let mut site = Site::start(&[]).await;
+    let mut client = TcpStream::connect(site.address).await.expect("it listens");
+    let (name, value) = SHOWN;
+    let head = format!("Host: site\r\n{name}: {value}\r\n\r\n");
+    let request = format!("GET /admin/stats/api/live?counter=hits&precision=60 HTTP/1.1\r\n{head}");
+    client.write_all(request.as_bytes()).await.expect("it reads");
+    // An answer that goes on: what comes at first is there.
+    let mut answer = Vec::new();
+    let first = async {
+        while !String::from_utf8_lossy(&answer).contains("event: status") {
+            assert_ne!(client.read_buf(&mut answer).await.expect("it answers"), 0, "{}", site.process);
+        }
+    };
+    timeout(LIMIT, first).await.expect("an event comes");
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+    client.read_to_end(&mut answer).await.expect("the answer has an end");
+    assert!(answer.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn a_sigterm_in_an_outage_ends_in_time_and_says_how_many_hits_did_not_arrive() {
+    let mut redis = RedisServer::start();
+    let mut site = Site::start(&["--redis", &redis.url(), "--flush-interval", "0.05"]).await;
+    site.get("/").await;
+    site.until_flushed(4).await;
+    redis.stop();
+    for _ in 0..7 {
+        site.get("/").await;
+    }
+    site.process.terminate();
+    // Ten seconds are what a shutdown waits for the store, unless it is told otherwise: far less than this.
+    let status = site.process.wait(LIMIT).await;
+    assert_eq!(status.code(), Some(1), "{}", site.process);
+    // Each is a hit of the page, of all pages, of its status and of its agent.
+    let words = "example-app: 28 hits were not acknowledged by the store before the deadline: ";
+    let said = async || site.process.to_string().contains(words);
+    until("it says so", LIMIT, said).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_again_and_again_under_load_it_misses_no_answered_hit_and_doubles_none() {
+    let redis = RedisServer::start();
+    let random = RandomState::new();
+    let rounds = 2 * storm_seconds();
+    let mut before = 0;
+    for round in 0..rounds {
+        let mut site = Site::start(&["--redis", &redis.url(), "--confirm", "5"]).await;
+        let load = Load::start(site.address, CONNECTIONS, PAGES);
+        // At its first answer, or in the middle of many.
+        let enough = random.hash_one(round) % 400;
+        until("it has answered", LIMIT, async || load.received() >= enough).await;
+        sleep(Duration::from_millis(random.hash_one(!round) % 10)).await;
+        site.process.kill();
+        until("all connections are closed", LIMIT, async || load.has_ended()).await;
+        // What it still sent to Redis is applied before Redis forgets the connection.
+        let clients = || redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
+        until("Redis has seen the end", LIMIT, async || clients() == 1).await;
+        let counted = total(&redis, 86_400) - before;
+        assert!(
+            (load.received()..=load.asked()).contains(&counted),
+            "round {round}: {counted} counted, {} received, {} asked",
+            load.received(),
+            load.asked()
+        );
+        before += counted;
+        assert_eq!(total(&redis, 3600), before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_stopped_and_started_in_the_middle_of_a_load_has_every_hit() {
+    check_restart(&["--appendonly", "yes"], RedisServer::stop).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_killed_in_the_middle_of_a_load_has_every_hit_if_it_syncs_always() {
+    check_restart(&["--appendonly", "yes", "--appendfsync", "always"], RedisServer::kill).await;
+}
+
+async fn check_restart(persistence: &[&str], end: fn(&mut RedisServer)) {
+    let mut redis = RedisServer::start_with(persistence);
+    let mut site = Site::start(&["--redis", &redis.url(), "--flush-interval", "0.05"]).await;
+    let load = Load::start(site.address, CONNECTIONS, PAGES);
+    for _ in 0..2 {
+        let before = site.applied().await;
+        until("some of the load is applied", LIMIT, async || site.applied().await > before + 500).await;
+        block_in_place(|| end(&mut redis));
+        until("the flusher has noticed", LIMIT, async || site.admin("health").await.status == 503).await;
+        block_in_place(|| redis.restart());
+    }
+    until("all is well again", LIMIT, async || site.admin("health").await.status == 200).await;
+    let received = load.stop().await;
+    until("nothing is pending", LIMIT, async || site.ask("health").await["pending"] == 0).await;
+
+    let ledger = site.ask("ledger").await;
+    assert_eq!(ledger["requests"]["observed"], received, "{ledger}");
+    assert_eq!(ledger["hits"]["lost_by_server"], 0, "{ledger}");
+    assert_eq!(total(&redis, 86_400), received, "{ledger}");
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+    assert_eq!(total(&redis, 86_400), received);
+}
+
+const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token");
+
+#[tokio::test]
+async fn a_day_begins_at_the_midnight_of_the_offset_that_is_given() {
+    let site = Site::start(&["--flush-interval", "0.05", "--utc-offset", "-05:30"]).await;
+    site.get("/").await;
+    site.until_flushed(1).await;
+    for question in ["series?counter=hits&precision=86400", "uniques?counter=hits&precision=86400"] {
+        let answer = site.ask(question).await;
+        let start = answer["samples"][0]["start"].as_u64().or(answer["from"].as_u64()).expect("a start");
+        assert_eq!(start % 86_400, 5 * 3600 + 1800, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_offset_that_is_none_is_refused_in_words() {
+    for text in ["1", "+25:00", "-5:30", "CET"] {
+        // Nobody can listen there, so it ends in any case.
+        let arguments = ["--listen", "192.0.2.1:1", "--utc-offset", text];
+        let output = command().await.args(arguments).output().expect("it starts");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && words.contains("such as +01:00 or -05:30"), "{text}: {words}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_is_none_ends_the_program_and_is_shown_nowhere() {
+    let arguments = ["--listen", "192.0.2.1:1", "--secret", "half-of-a-secret"];
+    let output = command().await.args(arguments).output().expect("it starts");
+    let words =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(!output.status.success() && words.contains("32 hexadecimal digits"), "{words}");
+    assert!(!words.contains("half-of-a-secret"), "{words}");
+}
+
+/// The example at work, with the token of these tests.
+pub(crate) struct Site {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+}
+
+impl Site {
+    pub(crate) async fn start(arguments: &[&str]) -> Self {
+        let mut command = command().await;
+        command.args(["--listen", "127.0.0.1:0", "--admin-token", TOKEN]).args(arguments);
+        let (process, address) = start(&mut command).await;
+        Self { process, address }
+    }
+
+    async fn get(&self, path: &str) -> Response {
+        get(self.address, path, &[]).await
+    }
+
+    async fn admin(&self, question: &str) -> Response {
+        get(self.address, &format!("/admin/stats/api/{question}"), &[SHOWN]).await
+    }
+
+    /// The answer to a question that has one.
+    pub(crate) async fn ask(&self, question: &str) -> Value {
+        let answer = self.admin(question).await;
+        assert_eq!(answer.status, 200, "{question}: {}\n{}", answer.body, self.process);
+        serde_json::from_str(&answer.body).expect("the admin pages speak JSON")
+    }
+
+    async fn applied(&self) -> u64 {
+        self.ask("ledger").await["hits"]["applied"].as_u64().expect("a number")
+    }
+
+    async fn until_flushed(&self, hits: u64) {
+        until("the hits are flushed", LIMIT, async || self.applied().await >= hits).await;
+    }
+}
+
+/// The program, without what the environment of the tests may say to it.
+pub(crate) async fn command() -> Command {
+    let mut command = Command::new(process::example().await);
+    for variable in [
+        "LISTEN",
+        "REDIS_URL",
+        "NAMESPACE",
+        "ADMIN_TOKEN",
+        "FLUSH_INTERVAL",
+        "TRUST_HOPS",
+        "CONFIRM",
+        "DEMO_TRAFFIC",
+        "UTC_OFFSET",
+        "DATABASE_URL",
+        "RECOUNT_AT",
+        "REQUEST_TIMEOUT",
+        "DRAIN_TIMEOUT",
+        "COUNTER_SECRET",
+    ] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Starts it, and waits until it listens.
+async fn start(command: &mut Command) -> (Process, SocketAddr) {
+    let process = Process::start(command);
+    let home = |line: &str| line.trim().strip_prefix("http://")?.strip_suffix('/')?.parse().ok();
+    let address = process.wait_line(home, LIMIT).await;
+    (process, address)
+}
+
+/// Follows the link as a browser does.
+async fn check_link(address: SocketAddr, link: &str) {
+    let answer = get(address, link, &[]).await;
+    assert_eq!(answer.status, 303, "{link}: {}", answer.body);
+    let to = answer.header("location").expect("a redirect has somewhere to go");
+    assert!(!to.contains("token"), "{to}");
+    assert_eq!(get(address, to, &[]).await.status, 401, "without the cookie");
+    let cookie = answer.header("set-cookie").expect("the link sets a cookie");
+    let (pair, _) = cookie.split_once(';').expect("a cookie has attributes");
+    assert_eq!(get(address, to, &[("Cookie", pair)]).await.status, 200, "with the cookie");
+}
+
+/// The sum of the samples of `hits` in Redis.
+fn total(redis: &RedisServer, precision: u32) -> u64 {
+    let counts = redis.strings(&["HVALS", &format!("access:count:{precision}:hits")]);
+    counts.iter().map(|count| count.parse::<u64>().expect("counts are integers")).sum()
+}

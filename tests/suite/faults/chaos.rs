@@ -1,0 +1,178 @@
+//! Laws 1, 2 and 5 in a storm: faults by chance, while several instances write, flush and clean.
+//!
+//! `COUNTER_STORM_SECONDS` says how long each storm lasts, 4 s if nothing does, and `COUNTER_STORM_SEED`
+//! repeats what chance decided. It decides what is done, and when; who of those that run at the same time
+//! comes first it does not decide. On a machine that is slow a storm lasts until it was one.
+
+pub(super) mod random;
+mod record;
+mod instance;
+mod servers;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::time::Duration;
+
+use counter_core::{RedisStore, Timestamp};
+use tests::until;
+use tokio::time::{Instant, sleep};
+
+use instance::{Cleaning, Instance, cleaner};
+use random::{Random, Rounds};
+use record::Record;
+use servers::{One, Pair, Servers, Three};
+
+use crate::support::storm_seconds;
+
+/// How long anything may take that is waited for.
+const LIMIT: Duration = tests::LIMIT;
+
+const INSTANCES: usize = 3;
+const CLEANERS: usize = 2;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sample_and_visitor_is_exact_through_a_storm_before_one_server() {
+    let storm = Storm::announce("before_one_server");
+    storm.passes_over(&mut One::start().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sample_and_visitor_is_exact_through_a_storm_where_scripts_are_refused() {
+    let storm = Storm::announce("where_scripts_are_refused");
+    storm.passes_over(&mut One::start_without_scripts().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sample_and_visitor_is_exact_through_a_storm_of_failovers() {
+    let storm = Storm::announce("of_failovers");
+    let mut servers = Pair::start();
+    storm.passes_over(&mut servers).await;
+    eprintln!("{} acknowledged batches were lost and sent again", servers.lost);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sample_and_visitor_is_exact_through_a_storm_over_a_cluster() {
+    Storm::announce("over_a_cluster").passes_over(&mut Three::start()).await;
+}
+
+/// Faults by chance, for a time.
+#[derive(Debug)]
+struct Storm {
+    name: &'static str,
+    seed: u64,
+    random: Random,
+    time: Duration,
+    faults: BTreeMap<&'static str, u32>,
+}
+
+impl Storm {
+    fn announce(name: &'static str) -> Self {
+        let seed = env::var("COUNTER_STORM_SEED").ok().map(|seed| seed.parse().expect("a whole number"));
+        let seed = seed.unwrap_or_else(Random::seed);
+        let time = Duration::from_secs(storm_seconds());
+        eprintln!("a storm {name}: COUNTER_STORM_SEED={seed} COUNTER_STORM_SECONDS={}", time.as_secs());
+        Self { name, seed, random: Random::new(seed), time, faults: BTreeMap::new() }
+    }
+
+    async fn passes_over<S: Servers>(mut self, servers: &mut S) {
+        let (start, began) = (Instant::now(), Timestamp::now());
+        let mut kinds = Rounds::of(S::FAULTS);
+        let mut cleaning = Vec::new();
+        for _ in 0..CLEANERS {
+            cleaning.push(Cleaning::start(store(servers).await));
+        }
+        let mut instances = Vec::new();
+        for _ in 0..INSTANCES {
+            instances.push(self.begin(servers).await);
+        }
+        self.blow(servers, &mut kinds, self.time / 2).await;
+
+        let old = instances.remove(0);
+        let mut record = if S::FORGET {
+            // What the servers lose of an instance that has ended, nobody can send again.
+            servers.heal().await;
+            old.end().await
+        } else {
+            let (record, ()) = tokio::join!(old.end(), self.blow(servers, &mut kinds, self.time / 10));
+            record
+        };
+        instances.push(self.begin(servers).await);
+        self.blow(servers, &mut kinds, self.time * 4 / 10).await;
+        let deadline = Instant::now() + LIMIT;
+        while !servers.have_seen_all() {
+            assert!(Instant::now() < deadline, "hardly a storm: {:?}", self.faults);
+            self.blow(servers, &mut kinds, Duration::ZERO).await;
+        }
+        until("there were many batches", LIMIT, async || batches(servers) > 100).await;
+
+        servers.heal().await;
+        for instance in instances {
+            record.add(instance.end().await);
+        }
+        let mut removed = 0;
+        for cleaning in cleaning {
+            removed += cleaning.end().await;
+        }
+        assert!(removed > 0, "the cleaners had nothing to do");
+        self.compare(servers, &record, began).await;
+        let batches = batches(servers);
+        let faults: u32 = self.faults.values().sum();
+        eprintln!(
+            "{}: {faults} faults {:?}, {batches} batches, {} hits, {removed} samples removed, {:.1?}",
+            self.name,
+            self.faults,
+            record.hits,
+            start.elapsed()
+        );
+    }
+
+    /// At once, and not when a first batch is safe: what is lost of a beginner is sent again as well.
+    async fn begin(&mut self, servers: &impl Servers) -> Instance {
+        Instance::start(store(servers).await, &mut self.random)
+    }
+
+    /// For that time, and two faults at least: a failover alone may take longer.
+    async fn blow(&mut self, servers: &mut impl Servers, kinds: &mut Rounds, time: Duration) {
+        let (end, mut dealt) = (Instant::now() + time, 0);
+        while Instant::now() < end || dealt < 2 {
+            dealt += 1;
+            let fault = servers.fault(kinds.next(&mut self.random), &mut self.random).await;
+            *self.faults.entry(fault).or_default() += 1;
+            sleep(self.random.millis(0..100)).await;
+        }
+    }
+
+    async fn compare(&self, servers: &impl Servers, record: &Record, began: Timestamp) {
+        let store = store(servers).await;
+        let mut cleaner = cleaner(store.clone());
+        let now = Timestamp::now();
+        until("all is clean", LIMIT, async || cleaner.clean_once(now).await.is_ok()).await;
+        record.compare(&store, servers, began, now).await;
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("it was the storm {} with COUNTER_STORM_SEED={}", self.name, self.seed);
+        }
+    }
+}
+
+async fn store(servers: &impl Servers) -> RedisStore {
+    let mut builder = RedisStore::builder();
+    if let Some(shards) = servers.shards() {
+        builder = builder.shards(shards);
+    }
+    builder.connect(&servers.url()).await.expect("an address")
+}
+
+/// How many batches were applied, as the fences say.
+fn batches(servers: &impl Servers) -> u64 {
+    let fences = servers.keys("*fence:*");
+    let sequence = |key: &String| {
+        let fence = servers.command(key, &[b"GET".to_vec(), key.clone().into()]).text().expect("a fence");
+        fence.split(' ').next().and_then(|sequence| sequence.parse::<u64>().ok()).expect("a number")
+    };
+    fences.iter().map(sequence).sum()
+}

@@ -1,0 +1,474 @@
+//! Outages as a user sees them: the store is away, or answers something else than expected, and comes back.
+
+mod traffic;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Agent;
+use counter_core::{Counters, Error, ErrorKind, Precisions, RedisStore, Store, Timestamp};
+use counter_layer::AccessCounterLayer;
+use http::Request;
+use tests::{FaultProxy, RedisServer, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::block_in_place;
+use tower::ServiceExt;
+
+use traffic::{Seconds, Traffic, buckets, stored, through_proxy};
+
+use crate::support::{always, name, precision, store, unix};
+use crate::through::{Hand, Through};
+
+const LIMIT: Duration = tests::LIMIT;
+
+/// A store can be away.
+#[derive(Clone, Debug, Default)]
+struct Away(Arc<AtomicBool>);
+
+impl Away {
+    fn set(&self, away: bool) {
+        self.0.store(away, Ordering::Relaxed);
+    }
+}
+
+impl Hand for Away {
+    fn pass(&self) -> Result<(), Error> {
+        let away = self.0.load(Ordering::Relaxed);
+        if away { Err(Error::new(ErrorKind::Unavailable)) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounded_memory() {
+    const COUNTERS: usize = 100;
+    let store = Through::<Away>::default();
+    let mut counters = Counters::builder(store.clone()).build().expect("good settings");
+    let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let names: Vec<_> = (0..COUNTERS).map(|n| format!("/page/{n}")).collect();
+    let ids: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
+    let now = Timestamp::now();
+    let weight = |second: u64, n: usize| u32::try_from(1 + (second + n as u64) % 3).expect("small");
+    let mut most_cells = 0;
+    store.hand.set(true);
+    let memory = allocation_counter::measure(|| {
+        for second in 0..600 {
+            let at = now.minus(600 - second);
+            for (n, counter) in ids.iter().enumerate() {
+                let visitor = key.visitor(&[&(second % 50).to_le_bytes()]);
+                let weight = NonZeroU32::new(weight(second, n)).expect("not 0");
+                recorder.record_at(*counter, visitor, at, weight);
+            }
+            assert!(runtime.block_on(counters.flush()).is_err());
+            most_cells = most_cells.max(stats.health().pending_cells);
+        }
+    });
+    // All 120 samples of 1 s, those of 5 s behind them, and the hours of visitors, for each counter; and
+    // twice as much and some until it is folded.
+    let bound = 2 * COUNTERS * (120 + 480 / 5 + 2 + 3) + 4096;
+    assert!(most_cells <= bound, "{most_cells} cells, and not {bound}");
+    let open_registers = 2 * COUNTERS * (1 << 14);
+    assert!(memory.bytes_max <= (64 * bound + open_registers) as u64, "{} bytes", memory.bytes_max);
+    let hits = stats.ledger().hits;
+    assert!(hits.balance(), "{hits:?}");
+    assert_eq!((hits.pending, hits.applied, hits.expired), (hits.recorded, 0, 0));
+
+    store.hand.set(false);
+    runtime.block_on(async {
+        counters.flush().await.expect("it is back");
+        let after = Timestamp::now();
+        for (n, counter) in names.iter().enumerate() {
+            let seconds: Seconds =
+                (0..600).map(|second| (now.minus(600 - second), u64::from(weight(second, n)))).collect();
+            for kept in stats.grid().counts.iter() {
+                let oldest = kept.oldest(after).as_unix();
+                let wanted =
+                    |buckets: Vec<(u64, u64)>| buckets.into_iter().filter(|(start, _)| *start >= oldest);
+                let found: Vec<_> = wanted(stored(&store, counter, kept.precision).await).collect();
+                let expected: Vec<_> = wanted(buckets(&seconds, kept.precision)).collect();
+                assert_eq!(found, expected, "{counter} by {} s", kept.precision);
+            }
+        }
+        let today = now.minus(2 * 86_400)..after.plus(1);
+        let uniques = stats.uniques(&[name("/page/0")], precision(86_400), today).await.expect("readable");
+        assert!((48..=52).contains(&uniques.visitors), "{uniques:?}");
+    });
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.applied, hits.expired, hits.pending), (hits.recorded, 0, 0));
+}
+
+#[tokio::test]
+async fn what_no_precision_wants_after_an_outage_has_expired_and_nothing_else() {
+    let store = Through::<Away>::default();
+    let few = NonZeroU32::new(12).expect("not 0");
+    let precisions = Precisions::new([1, 5].map(precision)).expect("two").samples(few);
+    let counters = Counters::builder(store.clone()).precisions(precisions).build();
+    let mut counters = counters.expect("good settings");
+    let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
+    let counter = recorder.counter("hits");
+    let mut kept = Seconds::new();
+    store.hand.set(true);
+    for second in 0..600 {
+        let at = now.minus(600 - second);
+        // Nothing near the end of what is kept, a minute, where the time that the test takes counts.
+        if (510..570).contains(&second) {
+            continue;
+        }
+        recorder.record_at(counter, None, at, NonZeroU32::MIN);
+        if second >= 570 {
+            kept.insert(at, 1);
+        }
+        // What has expired already is not even tried.
+        drop(counters.flush().await);
+    }
+    store.hand.set(false);
+    counters.flush().await.expect("it is back");
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.recorded, hits.applied, hits.expired, hits.balance()), (540, 30, 510, true));
+    assert_eq!(stored(&store, "hits", precision(5)).await, buckets(&kept, precision(5)));
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_to_and_fro_by_an_hour_moves_no_hit_and_loses_none() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let counters = Counters::builder(store.clone()).build().expect("good settings");
+    let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
+    let (mut flusher, mut cleaner) = counters.into_upkeep();
+    let (counter, now) = (recorder.counter("hits"), Timestamp::now());
+    let (mut seconds, mut visitors) = (Seconds::new(), 0_u64);
+    let clock = [0, 3600, 0, -3600, 0, 3600, -3600];
+    for (round, step) in clock.into_iter().enumerate() {
+        for second in 0..20 {
+            let at = unix(now.as_unix().saturating_add_signed(step) + second + 20 * round as u64);
+            visitors += 1;
+            recorder.record_at(counter, key.visitor(&[&visitors.to_le_bytes()]), at, NonZeroU32::MIN);
+            *seconds.entry(at).or_default() += 1;
+        }
+        if round % 2 == 0 {
+            flusher.flush().await.expect("it takes batches");
+            cleaner.clean_once(Timestamp::now()).await.expect("it cleans");
+        }
+    }
+    flusher.flush().await.expect("it takes batches");
+    let oldest = |width: u32, samples: u64| now.minus(u64::from(width) * samples).as_unix();
+    for width in [1, 5, 60, 300, 3600, 18_000, 86_400] {
+        // What is surely kept: of the seconds, only those from the present and the future.
+        let surely = |buckets: Vec<(u64, u64)>| -> Vec<_> {
+            buckets.into_iter().filter(|(start, _)| *start > oldest(width, 100)).collect()
+        };
+        let found = surely(stored(&store, "hits", precision(width)).await);
+        assert_eq!(found, surely(buckets(&seconds, precision(width))), "{width} s");
+    }
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.recorded, hits.applied, hits.expired, hits.pending), (visitors, visitors, 0, 0));
+    let days = now.minus(2 * 86_400)..now.plus(2 * 86_400);
+    let uniques = stats.uniques(&[name("hits")], precision(86_400), days).await.expect("readable");
+    assert!((visitors - 4..=visitors + 4).contains(&uniques.visitors), "{uniques:?} of {visitors}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_goes_away_is_told_at_once_and_every_hit_is_in_its_second_when_it_is_back() {
+    let mut server = RedisServer::start_with(&["--appendonly", "yes"]);
+    let traffic = Traffic::begin(store(&server.url()).await).await;
+    let mut soonest = Duration::MAX;
+    for _ in 0..4 {
+        traffic.flowing().await;
+        block_in_place(|| server.stop());
+        soonest = soonest.min(traffic.troubled("").await);
+        let failing = || traffic.stats.health().failing_for.unwrap_or_default();
+        until("it is away for a while", LIMIT, async || failing() > Duration::from_millis(400)).await;
+        traffic.troubled("refused").await;
+        block_in_place(|| server.restart());
+    }
+    // A call that waited for an answer in vain would take five seconds each time.
+    assert!(soonest < Duration::from_secs(3), "{soonest:?}");
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_server_without_memory_takes_the_hits_when_it_has_some() {
+    let server = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
+    let traffic = Traffic::begin(store(&server.url()).await).await;
+    traffic.flowing().await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    traffic.troubled("OOM command not allowed").await;
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_master_that_became_a_replica_is_connected_anew_and_takes_the_hits_when_it_is_master_again() {
+    let server = RedisServer::start();
+    let traffic = Traffic::begin(store(&server.url()).await).await;
+    traffic.flowing().await;
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    traffic.troubled("READONLY").await;
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    assert!(traffic.end().await.health().connections > 1);
+}
+
+#[tokio::test]
+async fn a_master_without_the_replicas_it_wants_takes_the_hits_when_it_has_them() {
+    let server = RedisServer::start();
+    let traffic = Traffic::begin(store(&server.url()).await).await;
+    traffic.flowing().await;
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    traffic.troubled("NOREPLICAS").await;
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn whatever_else_a_server_refuses_with_is_told_in_its_words_and_the_hits_wait() {
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    for words in [
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        "BUSY Redis is busy running a script.",
+        "ERR something that nobody has heard of",
+    ] {
+        proxy.reply_with(u64::MAX, words);
+        traffic.troubled(words).await;
+        proxy.reply_with(0, "");
+        traffic.flowing().await;
+    }
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_pauses_its_clients_is_waited_for_and_nothing_fails() {
+    let server = RedisServer::start();
+    let traffic = Traffic::begin(store(&server.url()).await).await;
+    traffic.flowing().await;
+    // As long as it takes, and no longer: after five seconds a call fails. Of those that write, so that the
+    // end of the pause is not held up by it.
+    server.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let there = || server.strings(&["HVALS", "access:count:86400:hits"]);
+    let before = there();
+    until("hits wait", LIMIT, async || traffic.stats.ledger().hits.pending > 20).await;
+    assert_eq!(there(), before);
+    server.command(&["CLIENT", "UNPAUSE"]);
+    traffic.flowing().await;
+    assert!(traffic.troubles().is_empty(), "{:?}", traffic.troubles());
+    let stats = traffic.end().await;
+    assert_eq!(stats.health().connections, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_scripts_is_sent_them_and_nobody_notices() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let mut counters = Counters::builder(store.clone()).build().expect("good settings");
+    let counter = counters.recorder().counter("hits");
+    for _ in 0..3 {
+        counters.recorder().record(counter, None);
+        server.command(&["SCRIPT", "FLUSH"]);
+        counters.flush().await.expect("it takes batches");
+    }
+    assert_eq!(counters.stats().ledger().hits.applied, 3);
+    assert_eq!(counters.stats().health().failing_for, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loads_its_data_takes_the_hits_when_it_has_done_so() {
+    // So many microseconds for each key: twenty seconds in all, and an ear for clients meanwhile.
+    let slow = ["--appendonly", "yes", "--key-load-delay", "5000"];
+    let listening = ["--loading-process-events-interval-bytes", "1024"];
+    let mut server = RedisServer::start_with(&[slow.as_slice(), &listening].concat());
+    let traffic = Traffic::begin(store(&server.url()).await).await;
+    traffic.flowing().await;
+    server.command(&["EVAL", "for n = 1, 4000 do redis.call('SET', 'key' .. n, n) end", "0"]);
+    block_in_place(|| server.restart_loading());
+    traffic.troubled("LOADING").await;
+    server.command(&["CONFIG", "SET", "key-load-delay", "0"]);
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_password_that_is_rotated_is_told_and_the_hits_arrive_when_it_is_good_again() {
+    let server = RedisServer::start();
+    server.command(&["ACL", "SETUSER", "site", "on", ">old", "~*", "+@all"]);
+    let url = format!("redis://site:old@127.0.0.1:{}", server.port());
+    let traffic = Traffic::begin(store(&url).await).await;
+    traffic.flowing().await;
+    server.command(&["ACL", "SETUSER", "site", "resetpass", ">new"]);
+    // Whoever is connected stays so.
+    traffic.flowing().await;
+    server.command(&["CLIENT", "KILL", "USER", "site"]);
+    traffic.troubled("WRONGPASS").await;
+    server.command(&["ACL", "SETUSER", "site", ">old"]);
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_knows_stops_nobody_from_counting_and_is_told() {
+    // No name is as long, so that no server is asked for it: one that does not answer would cost the time
+    // after which a connection fails for another reason.
+    let url = format!("redis://{}.invalid:6379", "x".repeat(64));
+    let store = RedisStore::connect(&url, Namespace::default()).await.expect("an address");
+    let mut counters = Counters::builder(store).build().expect("good settings");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    recorder.request(&[recorder.counter("hits").hit()], Agent::Human);
+    let told = async || {
+        assert!(counters.flush().await.is_err());
+        stats.health().last_error.is_some_and(|error| error.contains("failed to lookup address"))
+    };
+    until("the reason is told", LIMIT, told).await;
+    assert_eq!((stats.ledger().hits.pending, stats.health().connections), (1, 0));
+}
+
+#[tokio::test]
+async fn slow_replies_are_no_trouble() {
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    proxy.delay_replies(Duration::from_millis(700));
+    let applied = traffic.stats.ledger().hits.applied;
+    until("hits arrive", LIMIT, async || traffic.stats.ledger().hits.applied > applied + 500).await;
+    assert!(traffic.troubles().is_empty(), "{:?}", traffic.troubles());
+    proxy.delay_replies(Duration::ZERO);
+    assert_eq!(traffic.end().await.health().connections, 1);
+}
+
+#[tokio::test]
+async fn a_black_hole_is_told_and_left() {
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    proxy.black_hole(true);
+    traffic.troubled("Unresponsive").await;
+    proxy.black_hole(false);
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_half_open_is_made_again() {
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    let connections = traffic.stats.health().connections;
+    proxy.forget();
+    // It is made again at once, and the trouble has passed.
+    traffic.told(0, "Unresponsive").await;
+    traffic.connected_again(connections).await;
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn what_a_peer_reads_too_late_counts_once() {
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    proxy.stop_reading(true);
+    traffic.troubled("Unresponsive").await;
+    proxy.stop_reading(false);
+    traffic.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_is_replaced() {
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    let connections = traffic.stats.health().connections;
+    proxy.forget();
+    // Whatever is written counts as a sign of life with the client, though nothing ever answers.
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = tokio::spawn({
+        let (store, done) = (traffic.store.clone(), Arc::clone(&done));
+        async move {
+            while !done.load(Ordering::Relaxed) {
+                let store = store.clone();
+                let read = async move { drop(store.samples(&[name("hits")], precision(1), always()).await) };
+                tokio::spawn(read);
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+    });
+    traffic.told(0, "").await;
+    traffic.connected_again(connections).await;
+    traffic.flowing().await;
+    done.store(true, Ordering::Relaxed);
+    reader.await.expect("no panic");
+    traffic.end().await;
+}
+
+#[tokio::test]
+async fn a_client_whose_task_ended_is_replaced() {
+    // This is the one answer after which fred connects no more; any other server would do.
+    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let no_cluster = other.local_addr().expect("an address");
+    let refusing = tokio::spawn(async move {
+        while let Ok((mut client, _)) = other.accept().await {
+            let mut piece = [0; 1024];
+            while client.read(&mut piece).await.is_ok_and(|length| length > 0) {
+                let answer = b"-ERR This instance has cluster support disabled\r\n";
+                drop(client.write_all(answer).await);
+            }
+        }
+    });
+    let server = RedisServer::start();
+    let (proxy, traffic) = through_proxy(&server).await;
+    proxy.retarget(no_cluster);
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    traffic.troubled("cluster support disabled").await;
+    proxy.retarget(server.address());
+    assert!(traffic.end().await.health().connections > 1);
+    refusing.abort();
+}
+
+/// A site of one page, with counters over this store at work.
+fn site(store: &RedisStore) -> (Router, tokio::task::JoinHandle<()>) {
+    let mut counters = Counters::builder(store.clone()).build().expect("good settings");
+    let layer = AccessCounterLayer::new(counters.recorder());
+    let running = tokio::spawn(async move { drop(counters.run(std::future::pending()).await) });
+    (Router::new().route("/", get(async || "welcome")).layer(layer), running)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_take_the_same_time_with_a_server_without_one_and_before_a_black_hole() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let there = store(&server.url()).await;
+    let hole = store(&proxy.url()).await;
+    proxy.black_hole(true);
+    let nowhere = "redis://127.0.0.1:1";
+    let away = RedisStore::connect(nowhere, Namespace::default()).await.expect("an address");
+    let sites: Vec<_> = [there, away, hole].iter().map(site).collect();
+    // The median of fifty requests each, beside that with a server.
+    let ratios = || {
+        let mut times = vec![Vec::new(); sites.len()];
+        for _ in 0..60 {
+            for ((router, _), times) in sites.iter().zip(&mut times) {
+                let began = Instant::now();
+                for _ in 0..50 {
+                    let request = Request::get("/").body(Body::empty()).expect("a request");
+                    let mut answer = std::pin::pin!(router.clone().oneshot(request));
+                    // It waits for nothing.
+                    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                    let polled = answer.as_mut().poll(&mut context);
+                    assert!(matches!(polled, std::task::Poll::Ready(Ok(answer)) if answer.status() == 200));
+                }
+                times.push(began.elapsed());
+            }
+        }
+        let medians: Vec<_> = times
+            .iter_mut()
+            .map(|times| {
+                times.sort_unstable();
+                times[times.len() / 2].as_secs_f64()
+            })
+            .collect();
+        medians.iter().map(|median| median / medians[0]).collect::<Vec<_>>()
+    };
+    // Other programs take time from one of them now and then, and not always from the same.
+    let alike = |ratios: &Vec<f64>| ratios.iter().all(|ratio| *ratio < 1.5);
+    let measured = (0..10).map(|_| block_in_place(ratios)).find(alike);
+    assert!(measured.is_some(), "ten times one of them took half as long again");
+    for (_, running) in sites {
+        running.abort();
+    }
+}

@@ -1,0 +1,291 @@
+//! Keys in Redis that hold something else in the place of counts, or beside them.
+
+use axum::Router;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, Recorder, Stats, Timestamp};
+use counter_layer::admin::{self, Access};
+use http::StatusCode;
+use serde_json::{Value, json};
+use tests::RedisServer;
+
+use crate::admin::site::{Answer, ask, send};
+use crate::support::{name, precision, store};
+
+/// A site over Redis, on which `hits`, `/a` and `/b` have been counted.
+struct Site {
+    redis: RedisServer,
+    counters: Counters,
+    router: Router,
+    now: Timestamp,
+}
+
+/// What shows all the counters, or another one than `/a`.
+const PAGES: [&str; 10] = [
+    "",
+    "?counter=%2Fa&counter=%2Fb&uniques=1&forecast=1&precision=3600",
+    "?sort=lifetime",
+    "?sort=uniques",
+    "?sort=change",
+    "/parts",
+    "/counter?counter=%2Fa&uniques=1&forecast=1&precision=3600",
+    "/counter?counter=%2Fb",
+    "/counter/parts?counter=%2Fa",
+    "/metrics",
+];
+
+impl Site {
+    async fn new() -> Self {
+        let redis = RedisServer::start();
+        let mut counters =
+            Counters::builder(store(&redis.url()).await).build().expect("the defaults are fine");
+        let (recorder, now) = (counters.recorder(), Timestamp::now());
+        let visitor = VisitorKey::new([7; 16]).visitor(&[b"somebody"]);
+        for (page, hits) in [("hits", 5), ("/a", 2), ("/b", 3)] {
+            for _ in 0..hits {
+                recorder.record_at(recorder.counter(page), Some(visitor), now, std::num::NonZeroU32::MIN);
+            }
+        }
+        counters.flush().await.expect("Redis takes it");
+        let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()));
+        Self { redis, counters, router, now }
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.stats()
+    }
+
+    fn recorder(&self) -> Recorder {
+        self.counters.recorder()
+    }
+
+    /// The field of the bucket of this moment.
+    fn field(&self, width: u32) -> String {
+        precision(width).bucket(self.now).start.to_string()
+    }
+
+    async fn all_pages_are_there(&self, why: &str) {
+        for path in PAGES {
+            let answer = send(&self.router, &format!("/admin/stats{path}"), None).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path} where {why}: {}", answer.body);
+        }
+    }
+
+    async fn page(&self, path: &str) -> String {
+        send(&self.router, &format!("/admin/stats{path}"), None).await.body
+    }
+
+    async fn ask(&self, question: &str) -> Answer {
+        ask(&self.router, question).await
+    }
+
+    /// Asks what is answered by JSON.
+    async fn json(&self, question: &str) -> Value {
+        let answer = self.ask(question).await;
+        assert_eq!(answer.status, StatusCode::OK, "{question}: {}", answer.body);
+        answer.json()
+    }
+
+    /// The places of a ranking.
+    async fn top(&self, width: u32) -> Value {
+        self.json(&format!("top?precision={width}")).await["top"].clone()
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_takes_nothing_but_itself_from_any_page() {
+    let site = Site::new().await;
+    for width in [1, 5, 60, 300, 3600, 18_000, 86_400] {
+        site.redis.command(&["DEL", &format!("access:count:{width}:/a")]);
+        site.redis.command(&["SET", &format!("access:count:{width}:/a"), "not a hash"]);
+    }
+    site.all_pages_are_there("a key has another type").await;
+
+    let page = site.page("").await;
+    assert!(page.contains("access:count:86400:/a (WRONGTYPE"), "the key is named: {page}");
+    let top = site.json("top?precision=86400").await;
+    assert_eq!(top["top"], json!([{"counter": "hits", "count": 5}, {"counter": "/b", "count": 3}]));
+    assert_eq!(top["unreadable"][0]["key"], "access:count:86400:/a");
+
+    let several = site.json("series?counter=%2Fa&counter=%2Fb&precision=86400&fill=zero").await;
+    assert_eq!(several["series"][0]["samples"], json!([]), "an unknown bucket is not 0");
+    assert_eq!(several["series"][0]["unreadable"]["key"], "access:count:86400:/a");
+    assert_eq!(
+        several["series"][1]["samples"].as_array().and_then(|all| all.last()).expect("today")["count"],
+        3
+    );
+    let one = site.ask("series?counter=%2Fa&precision=86400").await;
+    assert_eq!(one.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(one.body.contains("access:count:86400:/a"), "{}", one.body);
+
+    let (field, export) = (site.field(86_400), site.ask("export?precision=86400").await);
+    let rows =
+        ["\"/a\",86400,,".to_owned(), format!("\"/b\",86400,{field},3"), format!("\"hits\",86400,{field},5")];
+    assert_eq!(export.body, format!("counter,precision,start,count\r\n{}\r\n", rows.join("\r\n")));
+    let export = site.ask("export?precision=86400&format=ndjson").await;
+    let first: Value = serde_json::from_str(export.body.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(first, json!({"counter": "/a", "precision": 86_400, "start": null, "count": null}));
+}
+
+#[tokio::test]
+async fn a_field_that_is_no_number_takes_nothing_but_its_bucket() {
+    let site = Site::new().await;
+    let day = site.field(86_400);
+    for junk in ["abc", "-5", "1e20", ""] {
+        site.redis.command(&["HSET", "access:count:86400:/a", &day, junk]);
+        site.redis.command(&["HSET", "access:count:86400:/b", "abc", junk]);
+        site.all_pages_are_there(&format!("a count is {junk:?}")).await;
+        let places = json!([{"counter": "hits", "count": 5}, {"counter": "/b", "count": 3}]);
+        assert_eq!(site.top(86_400).await, places, "{junk:?}");
+
+        let series = site.json("series?counter=%2Fa&precision=86400").await;
+        let unreadable = &series["unreadable"];
+        assert_eq!(
+            (&series["samples"], &unreadable["buckets"]),
+            (&json!([]), &json!([day.parse::<u64>().ok()]))
+        );
+        assert_eq!(unreadable["key"], "access:count:86400:/a");
+        let filled = site.json("series?counter=%2Fa&precision=86400&fill=zero").await;
+        assert_eq!(filled["samples"].as_array().map(Vec::len), Some(119), "all but one of 120");
+        let total = site.ask("total?counter=%2Fa&precision=86400").await;
+        assert_eq!(total.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(total.body.contains("access:count:86400:/a"), "{}", total.body);
+
+        // A field that is no bucket at all says nothing about one.
+        let series = site.json("series?counter=%2Fb&precision=86400").await;
+        assert_eq!(series["samples"], json!([{"start": day.parse::<u64>().ok(), "count": 3}]));
+        assert_eq!(series["unreadable"]["key"], "access:count:86400:/b");
+        let sums = [
+            site.json("total?counter=%2Fb&precision=86400").await,
+            site.json("total?counter=%2Fb&precision=3600").await,
+        ];
+        assert_eq!(sums.map(|sum| sum["total"].clone()), [json!(3), json!(3)]);
+
+        // Few buckets are asked for one by one.
+        let from = format!("series?counter=%2Fa&precision=86400&from={day}");
+        assert_eq!(site.json(&from).await["unreadable"]["buckets"], json!([day.parse::<u64>().ok()]));
+        let page = site.page("").await;
+        assert!(page.contains("unknown") && page.contains("access:count:86400:/a"), "{junk:?}: {page}");
+        let badge = site.page("/sparkline.svg?counter=%2Fa&precision=86400").await;
+        assert!(badge.contains("<svg"), "{badge}");
+    }
+}
+
+#[tokio::test]
+async fn a_total_that_is_no_number_takes_nothing_from_the_others() {
+    let site = Site::new().await;
+    for junk in ["abc", "-5", "1e20"] {
+        site.redis.command(&["HSET", "access:total", "/a", junk]);
+        site.all_pages_are_there(&format!("a total is {junk:?}")).await;
+        let counters = site.json("counters").await;
+        let lifetimes: Vec<_> = counters["counters"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|one| one["lifetime"].clone())
+            .collect();
+        assert_eq!(lifetimes, [json!(null), json!(3), json!(5)]);
+        assert_eq!(counters["unreadable"][0]["key"], "access:total");
+        let lifetimes = site.json("lifetimes?counter=%2Fa&counter=%2Fb").await;
+        let expected = json!([{"counter": "/a", "total": null}, {"counter": "/b", "total": 3}]);
+        assert_eq!(lifetimes["lifetimes"], expected);
+        let metrics = site.page("/metrics").await;
+        for line in [
+            "access_counter_lifetime_hits_total{counter=\"/b\"} 3",
+            "access_counter_lifetime_hits_total{counter=\"hits\"} 5",
+            "access_counter_lifetimes_complete 0",
+            "access_counter_unreadable 1",
+            "# unreadable: \"access:total\":",
+        ] {
+            assert!(metrics.contains(line), "{line} in {metrics}");
+        }
+        assert!(!metrics.contains("counter=\"/a\""), "{metrics}");
+    }
+    site.redis.command(&["DEL", "access:total"]);
+    site.redis.command(&["SET", "access:total", "x"]);
+    site.all_pages_are_there("the totals have another type").await;
+    assert!(site.page("/metrics").await.contains("access_counter_store_up 1"));
+}
+
+#[tokio::test]
+async fn members_of_the_list_that_are_no_counters_hide_none() {
+    let site = Site::new().await;
+    let add = |member: &[u8]| site.redis.command(&[b"ZADD", b"access:known:".as_slice(), b"0", member]);
+    // They stand before all names, and are more than a page has.
+    for number in 0..3000 {
+        add(&[b"86400:\x01\xff".as_slice(), number.to_string().as_bytes()].concat());
+        add(&[b"60:\x02".as_slice(), number.to_string().as_bytes()].concat());
+    }
+    add(&[b"86400:".as_slice(), "x".repeat(300).as_bytes()].concat());
+    add(b"86400:");
+    site.all_pages_are_there("the list has members that are no counters").await;
+    let counters = site.json("counters?limit=2").await;
+    assert_eq!((&counters["counters"][0]["counter"], &counters["next"]), (&json!("/a"), &json!("/b")));
+    assert_eq!(counters["unreadable"][0]["key"], "access:known:");
+    assert_eq!(site.top(86_400).await.as_array().map(Vec::len), Some(3));
+    let export = site.ask("export?precision=86400").await;
+    assert_eq!(export.body.lines().count(), 4, "{}", export.body);
+    let metrics = site.page("/metrics").await;
+    assert!(metrics.contains("access_counter_lifetime_hits_total{counter=\"hits\"} 5"), "{metrics}");
+    assert!(site.page("").await.contains("access:known:"));
+}
+
+#[tokio::test]
+async fn without_a_list_of_counters_what_is_asked_for_by_name_is_there() {
+    let site = Site::new().await;
+    site.redis.command(&["DEL", "access:known:"]);
+    site.redis.command(&["SET", "access:known:", "x"]);
+    site.all_pages_are_there("the list has another type").await;
+    assert!(site.page("").await.contains("access:known: (WRONGTYPE"));
+    assert_eq!(site.json("total?counter=%2Fa&precision=86400").await["total"], 2);
+    assert_eq!(site.json("series?counter=%2Fnone&precision=86400").await["samples"], json!([]));
+}
+
+#[tokio::test]
+async fn visitors_of_another_type_take_nothing_from_the_others() {
+    let site = Site::new().await;
+    for width in [3600, 86_400] {
+        let key = |counter: &str| format!("access:unique:{width}:{counter}:{}", site.field(width));
+        for (counter, junk) in [("/a", &["LPUSH", "x"]), ("hits", &["SET", "x"])] {
+            site.redis.command(&["DEL", &key(counter)]);
+            site.redis.command(&[junk[0], &key(counter), junk[1]]);
+        }
+    }
+    site.all_pages_are_there("visitors have another type").await;
+    let (stats, day) = (site.stats(), precision(86_400));
+    let range = site.now.minus(2 * 86_400)..site.now.plus(1);
+    let each =
+        stats.uniques_of_each(&[name("/a"), name("/b"), name("hits")], day, range).await.expect("readable");
+    assert_eq!(each[1].as_ref().map(|uniques| uniques.visitors), Ok(1));
+    assert!(each[0].is_err() && each[2].is_err(), "{each:?}");
+    for counter in ["%2Fa", "hits"] {
+        // Of a list MGET would say that there is nothing.
+        let answer = site.ask(&format!("uniques?counter={counter}&counter=%2Fb&precision=86400")).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
+        assert!(answer.body.contains("access:unique:86400:"), "{}", answer.body);
+    }
+    assert_eq!(site.json("uniques?counter=%2Fb&precision=86400").await["uniques"], 1);
+}
+
+#[tokio::test]
+async fn a_misaligned_field_zeroes_nothing_and_counts_nowhere() {
+    let mut site = Site::new().await;
+    let (recorder, now) = (site.recorder(), precision(60).bucket(site.now).start);
+    let counter = recorder.counter("old");
+    for minute in 0..100 {
+        recorder.record_at(counter, None, now.minus(60 * minute), std::num::NonZeroU32::MIN);
+    }
+    site.counters.flush().await.expect("Redis takes it");
+    for foreign in
+        [now.minus(60 * 90).plus(7).to_string(), format!("0{}", now.minus(60 * 5)), format!("+{now}")]
+    {
+        site.redis.int(&["HSET", "access:count:60:old", &foreign, "1000"]);
+    }
+    // All there is, and few buckets, which are asked for one by one.
+    for minutes in [100, 20] {
+        let range = now.minus(60 * (minutes - 1))..now.plus(60);
+        let series = site.stats().series(&name("old"), precision(60), range).await.expect("readable");
+        let sum: u64 = series.zero_filled().map(|sample| sample.count).sum();
+        assert_eq!((series.total(), sum), (minutes, minutes));
+        assert_eq!(series.zero_filled().count() as u64, minutes);
+    }
+}

@@ -1,0 +1,208 @@
+//! The ways to a server that people have.
+
+use std::time::Duration;
+
+use counter_core::fred::interfaces::ClientLike;
+use counter_core::fred::prelude::{Builder, Config, TlsConnector};
+use counter_core::fred::rustls::pki_types::pem::PemObject;
+use counter_core::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use counter_core::fred::rustls::{ClientConfig, RootCertStore};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Agent;
+use counter_core::{Counters, RedisStore, Store, Timestamp};
+use tests::cluster::RedisCluster;
+use tests::tls::{Certificates, TlsRedis};
+use tests::{RedisServer, until};
+
+use crate::support::{count_at, name, precision};
+
+const LIMIT: Duration = tests::LIMIT;
+
+/// The guide's page, of which the line for `ACL SETUSER` is tested as it stands there.
+pub(crate) const PAGE: &str = include_str!("../../../counter-core/src/guide/redis.rs");
+
+/// Counts, cleans and reads with this store, and sees that nothing was refused.
+async fn assert_it_counts(store: RedisStore) {
+    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    until("the store is connected", LIMIT, there).await;
+    let counters = Counters::builder(store.clone()).build().expect("good settings");
+    let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
+    let salt = recorder.salt().expect("an hour and a day");
+    let (mut flusher, mut cleaner) = counters.into_upkeep();
+    let counter = recorder.counter("hits");
+    for n in 0..500_u32 {
+        recorder.request(&[counter.hit().visitor(key.visitor(&[&n.to_le_bytes()]))], Agent::Human);
+    }
+    _ = salt.visitor(&[b"ann"]);
+    flusher.flush().await.expect("it takes batches");
+    let hits = stats.ledger().hits;
+    assert_eq!((hits.applied, hits.dropped.total()), (500, 0), "{hits:?}");
+    let now = Timestamp::now();
+    let range = now.minus(2 * 86_400)..now.plus(1);
+    let total = stats.total(&name("hits"), precision(86_400), range.clone()).await;
+    assert_eq!(total.expect("readable"), 500);
+    let uniques = stats.uniques(&[name("hits")], precision(86_400), range).await.expect("readable");
+    assert!((490..=510).contains(&uniques.visitors), "{uniques:?}");
+    count_at(&store, &["long ago".to_owned()], now.minus(400 * 86_400)).await;
+    let cleaned = cleaner.clean_once(now).await.expect("it cleans");
+    assert_eq!(cleaned.counters, 7);
+}
+
+/// The words of the first line of a page of the guide that begins like this.
+pub(crate) fn line_of_the_guide(page: &str, beginning: &str) -> Vec<String> {
+    let lines = page.lines().map(|line| line.trim_start_matches("//!").trim());
+    let line = lines.into_iter().find(|line| line.starts_with(beginning)).expect("the guide has it");
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
+    let server = RedisServer::start();
+    for beginning in ["ACL SETUSER counter", "ACL SETUSER plain"] {
+        let words = line_of_the_guide(PAGE, beginning);
+        assert_eq!(server.command(&words).text().as_deref(), Some("OK"), "{words:?}");
+        let user = &words[2];
+        let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());
+        let builder = RedisStore::builder();
+        assert_it_counts(builder.connect(&url).await.expect("an address")).await;
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_database_has_a_number() {
+    let server = RedisServer::start();
+    let url = format!("{}/3", server.url());
+    let store = RedisStore::builder().connect(&url).await.expect("an address");
+    let mut counters = Counters::builder(store).build().expect("good settings");
+    counters.recorder().record(counters.recorder().counter("hits"), None);
+    counters.flush().await.expect("it takes batches");
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+    let keyspace = server.command(&["INFO", "keyspace"]).text().expect("a text");
+    assert!(keyspace.contains("db3:keys="), "{keyspace}");
+}
+
+#[tokio::test]
+async fn a_socket_is_an_address() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder().connect(&server.socket_url()).await.expect("an address");
+    assert_it_counts(store).await;
+}
+
+/// As the guide shows it: an authority of one's own, and perhaps a certificate of the client's.
+fn over_tls(url: &str, certificates: &Certificates, own: bool) -> Config {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(certificates.authority()).expect("a file") {
+        roots.add(authority.expect("a certificate")).expect("good");
+    }
+    let tls = ClientConfig::builder().with_root_certificates(roots);
+    let tls = if own {
+        let chain = vec![CertificateDer::from_pem_file(certificates.client()).expect("a certificate")];
+        let key = PrivateKeyDer::from_pem_file(certificates.client_key()).expect("a key");
+        tls.with_client_auth_cert(chain, key).expect("they belong together")
+    } else {
+        tls.with_no_client_auth()
+    };
+    let mut config = Config::from_url(url).expect("an address");
+    config.tls = Some(TlsConnector::from(tls).into());
+    config
+}
+
+#[tokio::test]
+async fn tls_trusts_an_authority_of_ones_own_and_shows_a_certificate() {
+    for (server, own) in [(TlsRedis::start(), false), (TlsRedis::start_mutual(), true)] {
+        let config = over_tls(&server.url(), server.certificates(), own);
+        assert_it_counts(RedisStore::builder().connect_with(config).await.expect("good")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_to_be_trusted_gets_no_hit_and_the_reason_is_told() {
+    let server = TlsRedis::start();
+    let strangers = Certificates::make();
+    let by_strangers = over_tls(&server.url(), &strangers, false);
+    let by_the_system = Config::from_url(&server.url()).expect("an address");
+    for config in [by_strangers, by_the_system] {
+        let store = RedisStore::builder().connect_with(config).await.expect("good");
+        let mut counters = Counters::builder(store).build().expect("good settings");
+        counters.recorder().record(counters.recorder().counter("hits"), None);
+        let stats = counters.stats();
+        let told = async || {
+            assert!(counters.flush().await.is_err());
+            stats.health().last_error.is_some_and(|error| error.to_lowercase().contains("certificate"))
+        };
+        until("the reason is told", LIMIT, told).await;
+        assert_eq!((stats.ledger().hits.pending, server.server().int(&["DBSIZE"])), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_and_a_client_of_ones_own_will_do() {
+    let server = RedisServer::start();
+    let config = Config::from_url(&server.url()).expect("an address");
+    assert_it_counts(RedisStore::builder().connect_with(config.clone()).await.expect("good")).await;
+    server.command(&["FLUSHALL"]);
+    let client = Builder::from_config(config).build().expect("good");
+    client.init().await.expect("it is there");
+    assert_it_counts(RedisStore::builder().client(client.clone())).await;
+    server.command(&["FLUSHALL"]);
+    server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
+    assert_it_counts(RedisStore::builder().client(client)).await;
+}
+
+#[tokio::test]
+async fn a_cluster_is_found_from_any_of_its_nodes_and_by_either_spelling() {
+    let cluster = RedisCluster::start();
+    for scheme in ["redis-cluster", "redis+cluster"] {
+        let url = format!("{scheme}://{}", cluster.node(2).address());
+        let builder = RedisStore::builder().namespace(format!("{scheme}:").parse().expect("a namespace"));
+        assert_it_counts(builder.connect(&url).await.expect("an address")).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_is_and_can_do_is_told() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder().connect(&server.url()).await.expect("an address");
+    let facts = store.server().await.expect("it answers");
+    assert!(facts.version.as_deref().is_some_and(|version| version.contains('.')), "{facts:?}");
+    assert_eq!((facts.cluster, facts.scripts), (Some(false), true));
+    server.command(&["ACL", "SETUSER", "default", "-eval", "-evalsha", "-info"]);
+    let facts = store.server().await.expect("it answers");
+    assert_eq!((&facts.version, facts.cluster, facts.scripts), (&None, None, false));
+    assert_eq!((facts.transactions, facts.max_memory, &facts.eviction), (true, None, &None));
+    assert!(facts.warnings().is_empty(), "{facts:?}");
+    let cluster = RedisCluster::start();
+    let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
+    assert_eq!(store.server().await.expect("it answers").cluster, Some(true));
+}
+
+#[tokio::test]
+async fn a_policy_of_eviction_that_breaks_a_promise_is_told() {
+    let server = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"]);
+    let store = RedisStore::builder().connect(&server.url()).await.expect("an address");
+    let facts = store.server().await.expect("it answers");
+    assert_eq!((facts.max_memory, facts.eviction.as_deref()), (Some(100 << 20), Some("noeviction")));
+    assert!(facts.warnings().is_empty(), "{facts:?}");
+    for policy in ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"] {
+        server.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
+        let facts = store.server().await.expect("it answers");
+        let warnings = facts.warnings();
+        assert!(matches!(&warnings[..], [warning] if warning.contains(policy)), "{facts:?}");
+    }
+    // As much memory as there is: nothing is evicted.
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(store.server().await.expect("it answers").warnings().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_no_address_is_refused_and_its_password_is_not_repeated() {
+    for url in
+        ["", "127.0.0.1:6379", "http://127.0.0.1", "redis-sentinel://127.0.0.1:1", "redis://:secret@:x"]
+    {
+        let error = RedisStore::builder().connect(url).await.expect_err("no address");
+        let cause = std::error::Error::source(&error).expect("fred says why");
+        let words = format!("{error}: {cause} {error:?}");
+        assert!(!words.contains("secret"), "{words}");
+    }
+}

@@ -1,0 +1,10 @@
+//! Counts of visits: the recorder, the store's contract, the cleaner and the loops.
+
+mod contract;
+mod visitors;
+mod clean;
+mod offset;
+mod book;
+mod flow;
+mod upkeep;
+mod metrics;

@@ -1,0 +1,394 @@
+//! The contract of a store, shown on every store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use counter_core::sketch::Sketch;
+use counter_core::stores::Shard;
+use counter_core::stores::WriterId;
+use counter_core::time::{Bucket, Grid};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Batch, Cell, Fence, Remark, Verdict, VisitorCell};
+use counter_core::{Sample, Store, Timestamp};
+use tests::until;
+
+use crate::stores;
+use crate::support::{always, name, precision, unix};
+
+stores::on! {
+    [memory redis redis_without_scripts]
+    {
+        a_batch_counts_in_every_precision_from_its_finest_on
+        a_batch_sent_again_counts_once
+        a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing
+        a_gap_that_is_accepted_closes
+        writers_do_not_fence_each_other
+        a_counter_that_begins_is_told_whenever_nothing_of_it_was_there
+        visitors_are_a_union_over_counters_and_buckets
+        visitors_count_in_every_visitor_precision
+        visitors_of_many_counters_are_counted_for_each_in_their_order
+        a_read_takes_the_buckets_of_its_range_ascending
+        known_counters_come_in_pages_by_name
+        cleaning_removes_what_left_retention_and_nothing_else
+        cleaning_forgets_a_counter_with_its_last_sample
+        a_counter_that_returns_is_known_and_cleaned_again
+        counts_of_days_are_kept_when_those_of_seconds_go
+        the_salt_of_an_epoch_is_the_first_that_was_offered
+        a_salt_that_expired_is_forgotten
+        a_lifetime_is_the_sum_of_all_and_outlives_cleaning
+        a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew
+        several_counters_are_read_in_their_order_however_wide_the_range
+    }
+}
+
+const T: u64 = 1_585_908_965;
+
+fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
+    let fence = Fence { writer, sequence, after: sequence - 1 };
+    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
+}
+
+fn cell(counter: &str, start: u64, finest: u32, count: u64) -> Cell {
+    Cell { counter: name(counter), start: unix(start), finest: precision(finest), count }
+}
+
+fn seen(counter: &str, start: u64, visitors: std::ops::Range<u32>) -> VisitorCell {
+    let key = VisitorKey::new([3; 16]);
+    let mut raised = Sketch::new();
+    for visitor in visitors {
+        raised.insert(key.visitor(&[&visitor.to_le_bytes()]));
+    }
+    VisitorCell { counter: name(counter), start: unix(start), finest: precision(3600), raised }
+}
+
+fn visits(writer: WriterId, sequence: u64, sketches: Vec<VisitorCell>) -> Batch {
+    Batch { sketches, ..batch(writer, sequence, Vec::new()) }
+}
+
+async fn send(store: &impl Store, batch: &Batch) {
+    let verdict = store.apply(batch).await.expect("the store is there");
+    let Verdict::Applied(remarks) = verdict else { panic!("{verdict:?}") };
+    assert!(remarks.iter().all(|remark| matches!(remark, Remark::Began { .. })), "{remarks:?}");
+}
+
+async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
+    let samples = store.samples(&[name(counter)], precision(width), always()).await.expect("readable");
+    samples.concat().into_iter().map(|Sample { start, count }| (start.as_unix(), count)).collect()
+}
+
+async fn uniques(store: &impl Store, counters: &[&str], buckets: &[(u32, u64)]) -> u64 {
+    let counters: Vec<_> = counters.iter().map(|counter| name(counter)).collect();
+    let buckets: Vec<_> = buckets
+        .iter()
+        .map(|(width, start)| Bucket { precision: precision(*width), start: unix(*start) })
+        .collect();
+    store.visitors(&counters, &buckets).await.expect("readable").estimate()
+}
+
+async fn known(store: &impl Store) -> BTreeSet<String> {
+    let all: Vec<_> = Grid::default().counts.iter().map(|kept| kept.precision).collect();
+    let known = store.known(&all, "", 1000).await.expect("readable");
+    known.into_iter().map(|(name, precision)| format!("{precision}:{name}")).collect()
+}
+
+async fn clean(store: &impl Store, now: u64) -> (u64, u64) {
+    let (mut samples, mut counters) = (0, 0);
+    loop {
+        let some = store
+            .clean(Shard::default(), unix(now), &Grid::default().counts)
+            .await
+            .expect("the store is there");
+        samples += some.samples;
+        counters += some.counters;
+        if !some.more {
+            return (samples, counters);
+        }
+    }
+}
+
+async fn a_batch_counts_in_every_precision_from_its_finest_on(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 12), cell("a", T + 1, 60, 5)])).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 12)]);
+    assert_eq!(samples(&store, "a", 5).await, [(T, 12)]);
+    assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, 17)]);
+    assert_eq!(samples(&store, "a", 300).await, [(1_585_908_900, 17)]);
+    assert_eq!(samples(&store, "a", 3600).await, [(1_585_908_000, 17)]);
+    assert_eq!(samples(&store, "a", 18_000).await, [(1_585_908_000, 17)]);
+    assert_eq!(samples(&store, "a", 86_400).await, [(1_585_872_000, 17)]);
+    assert_eq!(samples(&store, "b", 60).await, []);
+}
+
+async fn a_batch_sent_again_counts_once(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    let first = batch(writer, 1, vec![cell("a", T, 1, 1)]);
+    let second = batch(writer, 2, vec![cell("a", T, 1, 10)]);
+    for again in [&first, &first, &second, &second, &first, &second] {
+        send(&store, again).await;
+    }
+    assert_eq!(samples(&store, "a", 1).await, [(T, 11)]);
+}
+
+async fn a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
+    let third = batch(writer, 3, vec![cell("a", T, 1, 100)]);
+    assert_eq!(store.apply(&third).await.expect("the store is there"), Verdict::Gap { last: 1 });
+    assert_eq!(samples(&store, "a", 1).await, [(T, 1)]);
+    send(&store, &batch(writer, 2, vec![cell("a", T, 1, 10)])).await;
+    send(&store, &third).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 111)]);
+}
+
+async fn a_gap_that_is_accepted_closes(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
+    let mut fifth = batch(writer, 5, vec![cell("a", T, 1, 100)]);
+    fifth.fence.after = 1;
+    send(&store, &fifth).await;
+    send(&store, &fifth).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 101)]);
+}
+
+async fn writers_do_not_fence_each_other(store: impl Store + Clone) {
+    for _ in 0..3 {
+        send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 1)])).await;
+    }
+    assert_eq!(samples(&store, "a", 1).await, [(T, 3)]);
+}
+
+async fn a_counter_that_begins_is_told_whenever_nothing_of_it_was_there(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    let mut sequence = 0;
+    let mut began = async |counters: &[&str]| {
+        sequence += 1;
+        let cells = counters.iter().map(|counter| cell(counter, T, 1, 1)).collect();
+        let verdict = store.apply(&batch(writer, sequence, cells)).await.expect("the store is there");
+        let Verdict::Applied(mut remarks) = verdict else { panic!("{verdict:?}") };
+        remarks.sort_by_key(|remark| format!("{remark:?}"));
+        remarks
+    };
+    assert_eq!(began(&["a"]).await, [Remark::Began { cell: 0 }]);
+    assert_eq!(began(&["a", "b", "c"]).await, [Remark::Began { cell: 1 }, Remark::Began { cell: 2 }]);
+    assert_eq!(began(&["a", "b", "c"]).await, []);
+    store.forget(&name("b"), &Grid::default(), unix(T)).await.expect("the store is there");
+    assert_eq!(began(&["a", "b", "c"]).await, [Remark::Began { cell: 1 }]);
+}
+
+async fn visitors_are_a_union_over_counters_and_buckets(store: impl Store + Clone) {
+    let now = unix_now();
+    let hour = now - now % 3600;
+    let all = vec![seen("a", hour, 0..30), seen("a", hour - 3600, 20..40), seen("b", hour, 30..50)];
+    send(&store, &visits(WriterId::random(), 1, all)).await;
+    assert_eq!(uniques(&store, &["a"], &[(3600, hour)]).await, 30);
+    assert_eq!(uniques(&store, &["a"], &[(3600, hour), (3600, hour - 3600)]).await, 40);
+    assert_eq!(uniques(&store, &["a", "b", "c"], &[(3600, hour), (3600, hour - 3600)]).await, 50);
+    assert_eq!(uniques(&store, &["c"], &[(3600, hour)]).await, 0);
+}
+
+async fn visitors_count_in_every_visitor_precision(store: impl Store + Clone) {
+    let now = unix_now();
+    let (hour, day) = (now - now % 3600, now - now % 86_400);
+    let writer = WriterId::random();
+    // Few travel one by one, many as one value.
+    send(&store, &visits(writer, 1, vec![seen("few", hour, 0..10), seen("many", hour, 0..5000)])).await;
+    for width in [3600, 86_400] {
+        let start = if width == 3600 { hour } else { day };
+        assert_eq!(uniques(&store, &["few"], &[(width, start)]).await, 10);
+        let many = uniques(&store, &["many"], &[(width, start)]).await;
+        assert!((4900..5100).contains(&many), "{many}");
+    }
+    let mut coarse = seen("few", hour, 10..20);
+    coarse.finest = precision(86_400);
+    send(&store, &visits(writer, 2, vec![coarse])).await;
+    assert_eq!(uniques(&store, &["few"], &[(3600, hour)]).await, 10);
+    assert_eq!(uniques(&store, &["few"], &[(86_400, day)]).await, 20);
+}
+
+async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: impl Store + Clone) {
+    let now = unix_now();
+    let hour = now - now % 3600;
+    let sketches = vec![
+        seen("few", hour, 0..10),
+        seen("few", hour - 3600, 5..20),
+        seen("many", hour, 0..5000),
+        seen("many", hour - 3600, 2000..6000),
+    ];
+    send(&store, &visits(WriterId::random(), 1, sketches)).await;
+    let names = ["many", "nobody", "few", "many"].map(name);
+    let bucket = |start| Bucket { precision: precision(3600), start: unix(start) };
+    for buckets in [vec![], vec![bucket(hour)], vec![bucket(hour - 3600), bucket(hour)]] {
+        let counts = store.visitor_counts(&names, &buckets).await.expect("readable");
+        let mut expected = Vec::new();
+        for name in &names {
+            let union = store.visitors(std::slice::from_ref(name), &buckets).await.expect("readable");
+            expected.push(union.estimate());
+        }
+        assert_eq!(counts, expected, "{buckets:?}");
+        assert_eq!((counts[1], counts[2]), (0, 10 * buckets.len() as u64));
+    }
+    assert!(store.visitor_counts(&[], &[bucket(hour)]).await.expect("readable").is_empty());
+}
+
+async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store + Clone) {
+    let cells = (0..100).rev().map(|second| cell("a", T + second, 1, second + 1)).collect();
+    send(&store, &batch(WriterId::random(), 1, cells)).await;
+    let range = unix(T + 10)..unix(T + 13);
+    let samples = store.samples(&[name("a")], precision(1), range).await.expect("readable");
+    let expected = [10, 11, 12].map(|second| Sample { start: unix(T + second), count: second + 1 });
+    assert_eq!(samples.concat(), expected);
+}
+
+async fn known_counters_come_in_pages_by_name(store: impl Store + Clone) {
+    let names = ["b", "a", "/articles/{id}", "a:b", "é", "zz"];
+    let cells = names.iter().map(|counter| cell(counter, T, 60, 1)).collect();
+    send(&store, &batch(WriterId::random(), 1, cells)).await;
+    send(&store, &batch(WriterId::random(), 1, vec![cell("seconds only", T, 1, 1)])).await;
+    let page = async |from: &str, limit| {
+        let known = store.known(&[precision(60), precision(1)], from, limit).await.expect("readable");
+        known.into_iter().map(|(name, precision)| format!("{precision}:{name}")).collect::<Vec<_>>()
+    };
+    assert_eq!(page("", 2).await, ["60:/articles/{id}", "60:a", "1:seconds only"]);
+    assert_eq!(page("a", 2).await, ["60:a", "60:a:b", "1:seconds only"]);
+    assert_eq!(
+        page("a\0", 9).await,
+        ["60:a:b", "60:b", "60:seconds only", "60:zz", "60:é", "1:seconds only"]
+    );
+    assert_eq!(page("ê", 9).await, Vec::<String>::new());
+}
+
+async fn cleaning_removes_what_left_retention_and_nothing_else(store: impl Store + Clone) {
+    // Aligned to a day, so that only the seconds, the 5 seconds and the minutes have lost any.
+    let day = 1_585_872_000;
+    let cells = (0..10_000).map(|second| cell("a", day + second, 1, 1)).collect::<Vec<_>>();
+    let writer = WriterId::random();
+    for (sequence, cells) in (1..).zip(cells.chunks(140)) {
+        send(&store, &batch(writer, sequence, cells.to_vec())).await;
+    }
+    let now = day + 9_999;
+    let (samples_gone, counters_gone) = clean(&store, now).await;
+    let (ones, fives, minutes) = (10_000 - 120, 2000 - 120, 167 - 120);
+    assert_eq!((samples_gone, counters_gone), (ones + fives + minutes, 0));
+    for (width, kept) in [(1, 120), (5, 600), (60, 7180), (300, 10_000), (86_400, 10_000)] {
+        let samples = samples(&store, "a", width).await;
+        assert_eq!(samples.iter().map(|(_, count)| count).sum::<u64>(), kept, "{width}");
+        assert!(samples.iter().all(|(start, _)| start + u64::from(width) * 120 > now));
+    }
+    assert_eq!(clean(&store, now).await, (0, 0));
+    assert_eq!(clean(&store, now + 1).await, (2, 0));
+}
+
+async fn cleaning_forgets_a_counter_with_its_last_sample(store: impl Store + Clone) {
+    send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 1), cell("b", T + 1, 1, 1)])).await;
+    assert_eq!(clean(&store, T + 119).await, (0, 0));
+    assert_eq!(clean(&store, T + 120).await, (1, 1));
+    assert!(!known(&store).await.contains("1:a"));
+    assert!(known(&store).await.contains("1:b"));
+    assert_eq!(clean(&store, T + 121 * 86_400).await, (13, 13));
+    assert_eq!(known(&store).await, BTreeSet::new());
+}
+
+async fn a_counter_that_returns_is_known_and_cleaned_again(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
+    clean(&store, T + 1000).await;
+    assert!(!known(&store).await.contains("1:a"));
+    send(&store, &batch(writer, 2, vec![cell("a", T + 2000, 1, 1)])).await;
+    assert!(known(&store).await.contains("1:a"));
+    clean(&store, T + 3000).await;
+    assert_eq!(samples(&store, "a", 1).await, []);
+    assert!(!known(&store).await.contains("1:a"));
+}
+
+async fn counts_of_days_are_kept_when_those_of_seconds_go(store: impl Store + Clone) {
+    send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 7)])).await;
+    clean(&store, T + 30 * 86_400).await;
+    assert_eq!(known(&store).await, BTreeSet::from(["86400:a".to_owned()]));
+    assert_eq!(samples(&store, "a", 86_400).await, [(1_585_872_000, 7)]);
+}
+
+async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store + Clone) {
+    let now = Timestamp::now();
+    let (day, hour) = (precision(86_400).bucket(now), precision(3600).bucket(now));
+    let expiry = now.plus(1000);
+    // Bytes that no text has.
+    let first = std::array::from_fn(|n| if n < 8 { 0xFF } else { 0 });
+    for (epoch, candidate, kept) in [
+        (day, first, first),
+        (day, [2; 16], first),
+        (hour, [3; 16], [3; 16]),
+        (day, [4; 16], first),
+        (hour, first, [3; 16]),
+    ] {
+        assert_eq!(store.salt(epoch, candidate, expiry).await.expect("the store is there"), kept);
+    }
+}
+
+async fn a_salt_that_expired_is_forgotten(store: impl Store + Clone) {
+    let now = Timestamp::now();
+    let epoch = precision(1).bucket(now);
+    let salt =
+        async |candidate| store.salt(epoch, [candidate; 16], now.plus(2)).await.expect("the store is there");
+    salt(1).await;
+    until("the salt expired", tests::LIMIT, async || salt(2).await == [2; 16]).await;
+}
+
+fn unix_now() -> u64 {
+    Timestamp::now().as_unix()
+}
+
+async fn lifetimes(store: &impl Store, counters: &[&str]) -> Vec<u64> {
+    let counters: Vec<_> = counters.iter().map(|counter| name(counter)).collect();
+    store.lifetimes(&counters).await.expect("readable")
+}
+
+async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    let batch = batch(writer, 1, vec![cell("a", T, 1, 5), cell("a", T + 86_400, 1, 7), cell("b", T, 1, 11)]);
+    send(&store, &batch).await;
+    send(&store, &batch).await;
+    assert_eq!(lifetimes(&store, &["b", "nobody", "a"]).await, [11, 0, 12]);
+    clean(&store, T + 1000 * 86_400).await;
+    assert!(known(&store).await.is_empty());
+    assert_eq!(lifetimes(&store, &["a", "b"]).await, [12, 11]);
+}
+
+async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: impl Store + Clone) {
+    // Visitors of long ago are not kept at all.
+    let now = Timestamp::now();
+    let t = now.as_unix();
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", t, 1, 5), cell("b", t, 1, 7)])).await;
+    send(&store, &visits(writer, 2, vec![seen("a", t, 0..10), seen("b", t, 0..20)])).await;
+    store.forget(&name("a"), &Grid::default(), now).await.expect("the store is there");
+    assert!(known(&store).await.iter().all(|member| member.ends_with(":b")));
+    assert_eq!(lifetimes(&store, &["a", "b"]).await, [0, 7]);
+    for width in [1, 3600, 86_400] {
+        assert_eq!(samples(&store, "a", width).await, []);
+        assert_eq!(samples(&store, "b", width).await.len(), 1);
+    }
+    let day = t / 86_400 * 86_400;
+    assert_eq!(uniques(&store, &["a"], &[(86_400, day)]).await, 0);
+    assert_eq!(uniques(&store, &["b"], &[(86_400, day)]).await, 20);
+    send(&store, &batch(writer, 3, vec![cell("a", t, 1, 3)])).await;
+    assert_eq!(lifetimes(&store, &["a"]).await, [3]);
+    assert!(known(&store).await.contains("86400:a"));
+    assert_eq!(samples(&store, "a", 86_400).await, [(day, 3)]);
+}
+
+async fn several_counters_are_read_in_their_order_however_wide_the_range(store: impl Store + Clone) {
+    let cells = (0..60).flat_map(|n| [cell("b", T + n, 1, 1), cell("a", T + n, 1, 2)]);
+    let mut cells: Vec<_> = cells.collect();
+    cells.sort_by(|one, other| one.counter.cmp(&other.counter));
+    send(&store, &batch(WriterId::random(), 1, cells)).await;
+    let counters = ["b", "nobody", "a"].map(name);
+    for width in [1, 10, 60, 100_000] {
+        let range = unix(T)..unix(T + width);
+        let series = store.samples(&counters, precision(1), range).await.expect("readable");
+        let sums: Vec<u64> =
+            series.iter().map(|samples| samples.iter().map(|sample| sample.count).sum()).collect();
+        let seconds = width.min(60);
+        assert_eq!(sums, [seconds, 0, 2 * seconds], "{width} s");
+        assert!(series.iter().all(|samples| samples.is_sorted()));
+    }
+}

@@ -1,0 +1,171 @@
+//! The loops that send and clean: nothing that they call ends them, and that they do not run is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::{Counters, Error, ErrorKind, Ledger, MemoryStore, Recorder, Stats};
+use counter_layer::admin::{self, Access};
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use tests::until;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower::ServiceExt;
+use tracing::span;
+
+use crate::through::{Hand, Through};
+
+const LIMIT: Duration = tests::LIMIT;
+
+/// A store that panics, or fails, for its next calls.
+#[derive(Clone, Debug, Default)]
+struct Shaky {
+    panics: Arc<AtomicU32>,
+    fails: Arc<AtomicU32>,
+}
+
+impl Hand for Shaky {
+    fn pass(&self) -> Result<(), Error> {
+        let one_less = |left: &AtomicU32| {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        };
+        assert!(!one_less(&self.panics), "a panic of the store");
+        if one_less(&self.fails) { Err(Error::new(ErrorKind::Unavailable)) } else { Ok(()) }
+    }
+}
+
+/// A log that cannot be written.
+struct Broken;
+
+impl tracing::Subscriber for Broken {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        if event.metadata().target().starts_with("counter_core") {
+            panic!("the log cannot be written");
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+fn hit(recorder: &Recorder) {
+    recorder.record(recorder.counter("a"), None);
+}
+
+async fn applied(recorder: &Recorder, hits: u64) {
+    until("the hits are applied", LIMIT, async || recorder.ledger().hits.applied == hits).await;
+}
+
+/// Both loops at work over a shaky store.
+struct Site {
+    hand: Shaky,
+    recorder: Recorder,
+    stats: Stats,
+    stop: oneshot::Sender<()>,
+    upkeep: JoinHandle<Result<(), Error>>,
+}
+
+impl Site {
+    fn start() -> Self {
+        let store = Through::<Shaky>::default();
+        let hand = store.hand.clone();
+        let fast = Duration::from_millis(5);
+        let counters = Counters::builder(store).flush_interval(fast).clean_interval(fast);
+        let mut counters = counters.build().expect("good settings");
+        let (recorder, stats) = (counters.recorder(), counters.stats());
+        let (stop, stopped) = oneshot::channel();
+        let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+        Self { hand, recorder, stats, stop, upkeep }
+    }
+
+    async fn end(self) -> Ledger {
+        drop(self.stop);
+        self.upkeep.await.expect("no panic").expect("all is flushed");
+        self.recorder.ledger()
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_store_is_told_and_ends_neither_loop() {
+    let site = Site::start();
+    hit(&site.recorder);
+    applied(&site.recorder, 1).await;
+    site.hand.panics.store(u32::MAX, Ordering::Relaxed);
+    hit(&site.recorder);
+    let told =
+        async || site.stats.health().last_error.is_some_and(|error| error.contains("a panic of the store"));
+    until("the panic is told", LIMIT, told).await;
+    site.hand.panics.store(0, Ordering::Relaxed);
+    applied(&site.recorder, 2).await;
+    site.hand.panics.store(3, Ordering::Relaxed);
+    assert!(site.end().await.hits.balance());
+}
+
+#[tokio::test]
+async fn a_log_that_panics_ends_neither_loop_and_costs_no_hit() {
+    let site = Site::start();
+    let _broken = tracing::subscriber::set_default(Broken);
+    for hits in 1..=3 {
+        // The trouble begins and ends, which is logged both times.
+        site.hand.fails.store(10, Ordering::Relaxed);
+        hit(&site.recorder);
+        applied(&site.recorder, hits).await;
+    }
+    until("the trouble is over", LIMIT, async || site.stats.health().failing_for.is_none()).await;
+    site.end().await;
+}
+
+#[tokio::test]
+async fn durations_may_be_as_long_as_there_are() {
+    let counters = Counters::builder(MemoryStore::new()).shutdown_timeout(Duration::MAX);
+    let counters = counters.flush_interval(Duration::MAX).clean_interval(Duration::MAX);
+    let mut counters = counters.build().expect("good settings");
+    let recorder = counters.recorder();
+    hit(&recorder);
+    counters.run(applied(&recorder, 1)).await.expect("all is flushed");
+    hit(&recorder);
+    counters.run(std::future::ready(())).await.expect("all is flushed");
+    assert_eq!(recorder.ledger().hits.applied, 2);
+}
+
+#[tokio::test]
+async fn hits_that_nothing_sends_are_told_by_health_page_and_metrics() {
+    let fast = Duration::from_millis(1);
+    let mut counters =
+        Counters::builder(MemoryStore::new()).flush_interval(fast).build().expect("good settings");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let router = Router::new().nest("/s", admin::router(stats.clone(), Access::open()));
+    let get = async |path: &str| {
+        let request = Request::get(path).body(Body::empty()).expect("a path");
+        let answer = router.clone().oneshot(request).await.expect("a router answers");
+        let (status, body) = (answer.status(), answer.into_body().collect().await.expect("a body"));
+        (status, String::from_utf8_lossy(&body.to_bytes()).into_owned())
+    };
+    assert_eq!(get("/s/api/health").await.0, StatusCode::OK, "nothing waits");
+    hit(&recorder);
+    until("it is noticed", LIMIT, async || stats.health().stalled_for.is_some()).await;
+    assert_eq!(get("/s/api/health").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    let (_, page) = get("/s").await;
+    assert!(page.contains("Nothing has been sent") && !page.contains("All is well"));
+    let (_, metrics) = get("/s/metrics").await;
+    let stalled = metrics.lines().find_map(|line| line.strip_prefix("access_counter_stalled_seconds "));
+    assert!(stalled.expect("a metric").parse::<f64>().expect("a number") > 0.0);
+    counters.flush().await.expect("memory takes all");
+    assert_eq!(get("/s/api/health").await.0, StatusCode::OK);
+}

@@ -1,0 +1,317 @@
+//! The contract of counters of windows, on every store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+use counter_core::stores::BoxFuture;
+use counter_core::visitor::VisitorKey;
+use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
+use counter_core::{Error, ErrorKind, Timestamp, VisitorId};
+use tokio::task::JoinSet;
+
+use crate::stores::{self, Servers};
+
+stores::on! {
+    [memory redis redis_without_scripts cluster]
+    then super::assert_that_all_expires;
+    {
+        an_increment_answers_what_the_counter_counts_then
+        windows_count_apart_whatever_their_width_and_offset
+        the_history_has_every_window_that_is_kept_zeros_too
+        many_are_answered_as_if_they_had_come_one_by_one
+        a_token_counts_once_in_a_window
+        what_does_not_pass_is_not_counted
+        an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass
+        the_clock_of_the_store_says_which_window_it_is
+        no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_client_says
+        a_front_answers_everybody_as_if_he_had_come_alone
+    }
+}
+
+pub(super) fn assert_that_all_expires(servers: &impl Servers) {
+    for server in servers.each() {
+        for key in server.strings(&["KEYS", "*"]) {
+            // -2: it has gone meanwhile.
+            assert_ne!(server.int(&["TTL", &key]), -1, "{key}");
+        }
+    }
+}
+
+pub(super) fn n(amount: u32) -> NonZeroU32 {
+    NonZeroU32::new(amount).expect("not 0")
+}
+
+pub(super) fn app(name: &str) -> Dimensions {
+    Dimensions::new().text("app", name)
+}
+
+pub(super) fn token(of: u32) -> VisitorId {
+    VisitorKey::new([5; 16]).visitor(&[&of.to_le_bytes()])
+}
+
+/// Hours, and an instant in the middle of the current one, which so is the same for all of a test.
+pub(super) fn hours(store: impl WindowStore + Clone) -> (WindowCounters, Timestamp) {
+    let now = Timestamp::now();
+    let offset = u32::try_from(now.minus(1800).as_unix() % 3600).expect("less than an hour");
+    let window = Window::HOUR.beginning_at(offset).expect("less");
+    (WindowCounters::new(store, window), now)
+}
+
+async fn an_increment_answers_what_the_counter_counts_then(store: impl WindowStore + Clone) {
+    let (hours, now) = hours(store);
+    assert_eq!(hours.current_at(&app("a"), now).await.expect("readable"), 0);
+    for (dimensions, amount, sum) in
+        [(app("a"), 1, 1), (app("b"), u32::MAX, u64::from(u32::MAX)), (app("a"), 5, 6), (app("a"), 6, 12)]
+    {
+        assert_eq!(hours.increment_at(&dimensions, n(amount), now).await.expect("counted"), sum);
+        assert_eq!(hours.current_at(&dimensions, now).await.expect("readable"), sum);
+    }
+    let forged = Dimensions::new().text("app", "a:tokens");
+    assert_eq!(hours.increment_at(&forged, n(1), now).await.expect("counted"), 1);
+}
+
+async fn windows_count_apart_whatever_their_width_and_offset(store: impl WindowStore + Clone) {
+    let (hours, now) = hours(store.clone());
+    let days = WindowCounters::new(store.clone(), Window::DAY);
+    let shifted = hours.window().beginning_at((hours.window().offset() + 1) % 3600).expect("less");
+    let shifted = WindowCounters::new(store, shifted);
+    let next = hours.window().span(now).end;
+    for (counters, at) in
+        [(&hours, now), (&hours, next), (&days, now), (&shifted, now), (&hours, next.minus(3601))]
+    {
+        assert_eq!(counters.increment_at(&app("a"), n(7), at).await.expect("counted"), 7);
+    }
+    assert_eq!(hours.increment_at(&app("a"), n(1), next.minus(1)).await.expect("counted"), 8);
+    assert_eq!(hours.increment_at(&app("a"), n(1), next.plus(3599)).await.expect("counted"), 8);
+}
+
+async fn the_history_has_every_window_that_is_kept_zeros_too(store: impl WindowStore + Clone) {
+    let (hours, now) = hours(store);
+    let hours = hours.keep(5);
+    for (ago, amount) in [(0, 1), (1, 2), (3, 4), (5, 8)] {
+        hours.increment_at(&app("a"), n(amount), now.minus(3600 * ago)).await.expect("counted");
+    }
+    assert_closed(hours.increment_at(&app("a"), n(16), now.minus(3600 * 6)).await);
+    let history = hours.history(&app("a"), now).await.expect("readable");
+    assert_eq!(history.iter().map(|sample| sample.count).collect::<Vec<_>>(), [8, 0, 4, 0, 2, 1]);
+    let starts: Vec<_> = (0..6).rev().map(|ago| hours.window().span(now.minus(3600 * ago)).start).collect();
+    assert_eq!(history.iter().map(|sample| sample.start).collect::<Vec<_>>(), starts);
+}
+
+async fn many_are_answered_as_if_they_had_come_one_by_one(store: impl WindowStore + Clone) {
+    let (hours, now) = hours(store);
+    hours.increment_at(&app("3"), n(100), now).await.expect("counted");
+    let apps: Vec<_> = (0..2500).map(|app| self::app(&app.to_string())).collect();
+    let list: Vec<_> = apps.iter().chain(&apps[..10]).chain(&apps[..10]).map(|app| (app, n(2))).collect();
+    let answers = hours.increment_many(list, now).await;
+    let counts: Vec<_> = answers.into_iter().map(|answer| answer.expect("counted")).collect();
+    let expected = |place: usize| {
+        let (app, times) = if place < 2500 { (place, 1) } else { (place % 10, 2 + (place - 2500) / 10) };
+        2 * times as u64 + if app == 3 { 100 } else { 0 }
+    };
+    assert_eq!(counts, (0..2520).map(expected).collect::<Vec<_>>());
+    assert!(hours.increment_many([], now).await.is_empty());
+}
+
+async fn a_token_counts_once_in_a_window(store: impl WindowStore + Clone) {
+    let (hours, now) = hours(store);
+    let next = now.plus(3600);
+    for (at, of, first, count) in [
+        (now, 1, true, 1),
+        (now, 1, false, 1),
+        (now, 2, true, 2),
+        (now, 1, false, 2),
+        (next, 1, true, 1),
+        (now, 2, false, 2),
+    ] {
+        let once = hours.increment_once_at(&app("a"), token(of), at).await.expect("counted");
+        assert_eq!((once.first, once.count), (first, count));
+    }
+    assert_eq!(hours.increment_at(&app("a"), n(3), now).await.expect("counted"), 5);
+    let once = hours.increment_once_at(&app("a"), token(3), now).await.expect("counted");
+    assert_eq!((once.first, once.count), (true, 6));
+}
+
+async fn what_does_not_pass_is_not_counted(store: impl WindowStore + Clone) {
+    let (hours, now) = hours(store);
+    for (limit, amount, passed, remaining) in [
+        (0, 1, false, 0),
+        (10, 11, false, 10),
+        (10, 7, true, 3),
+        (10, 4, false, 3),
+        (10, 3, true, 0),
+        (10, 1, false, 0),
+        (5, 1, false, 0),
+        (11, 1, true, 0),
+    ] {
+        let pass = hours.try_acquire_at(&app("a"), limit, n(amount), now).await.expect("decided");
+        assert_eq!((pass.passed, pass.limit, pass.remaining), (passed, limit, remaining));
+        assert_eq!(pass.reset, hours.window().span(now).end);
+    }
+    assert_eq!(hours.current_at(&app("a"), now).await.expect("readable"), 11);
+}
+
+#[track_caller]
+pub(super) fn assert_closed<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    let error = answer.expect_err("nothing is counted");
+    assert!(matches!(error.kind(), ErrorKind::WindowClosed { .. }), "{error}");
+}
+
+async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store: impl WindowStore + Clone) {
+    let (hours, now) = hours(store);
+    for at in [now.minus(2 * 3600), now.plus(2 * 3600)] {
+        assert_closed(hours.increment_at(&app("a"), n(3), at).await);
+        assert_closed(hours.increment_once_at(&app("a"), token(1), at).await);
+        let pass = hours.try_acquire_at(&app("a"), 3, n(1), at).await.expect("decided");
+        assert_eq!((pass.passed, pass.remaining), (false, 0));
+        let apps = [app("a"), app("b")];
+        for answer in hours.increment_many(apps.iter().map(|app| (app, n(1))), at).await {
+            assert_closed(answer);
+        }
+        assert_eq!(hours.current_at(&app("a"), at).await.expect("readable"), 0);
+    }
+    for at in [now.minus(3600), now.plus(3600)] {
+        assert_eq!(hours.increment_at(&app("a"), n(3), at).await.expect("counted"), 3);
+        assert_eq!(hours.increment_at(&app("a"), n(3), at).await.expect("counted"), 6);
+    }
+}
+
+/// A store as a process sees it whose clock is so many seconds behind that of the store.
+#[derive(Clone, Debug)]
+struct Ahead<S>(S, i64);
+
+impl<S: Clone> Ahead<S> {
+    fn theirs(&self, ours: Timestamp) -> Timestamp {
+        let seconds = self.1.unsigned_abs();
+        if self.1 < 0 { ours.plus(seconds) } else { ours.minus(seconds) }
+    }
+
+    fn key(&self, key: &WindowKey) -> WindowKey {
+        let open = self.theirs(key.open.start)..self.theirs(key.open.end);
+        WindowKey { start: self.theirs(key.start), expiry: self.theirs(key.expiry), open, ..key.clone() }
+    }
+
+    fn addition(&self, addition: &Addition) -> Addition {
+        Addition { key: self.key(&addition.key), amount: addition.amount }
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        match *error.kind() {
+            ErrorKind::WindowClosed { now } => {
+                Error::new(ErrorKind::WindowClosed { now: Self(self.0.clone(), -self.1).theirs(now) })
+            }
+            _ => error,
+        }
+    }
+}
+
+impl<S: WindowStore + Clone> WindowStore for Ahead<S> {
+    fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        Box::pin(async move {
+            let additions: Vec<_> = additions.iter().map(|addition| self.addition(addition)).collect();
+            let answers = self.0.add(&additions).await.into_iter();
+            answers.map(|answer| answer.map_err(|error| self.explain(error))).collect()
+        })
+    }
+
+    fn add_once<'a>(
+        &'a self,
+        key: &'a WindowKey,
+        token: VisitorId,
+    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(
+            async move { self.0.add_once(&self.key(key), token).await.map_err(|error| self.explain(error)) },
+        )
+    }
+
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+        Box::pin(async move {
+            let answer = self.0.add_within(&self.addition(addition), limit).await;
+            answer.map_err(|error| self.explain(error))
+        })
+    }
+
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+        Box::pin(async move {
+            let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect();
+            self.0.counts(&keys).await
+        })
+    }
+
+    fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
+        Box::pin(async move { Ok(Self(self.0.clone(), -self.1).theirs(self.0.time(&self.key(key)).await?)) })
+    }
+}
+
+async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore + Clone) {
+    for (place, ahead) in (0_u32..).zip([0, 7200, -7200, 90 * 86_400, -86_400]) {
+        let (hours, now) = hours(store.clone());
+        // What is 0 or several windows off begins at the same second of the hour.
+        let other = WindowCounters::new(Ahead(store.clone(), ahead), hours.window());
+        let name = app(&place.to_string());
+        assert_eq!(hours.increment_at(&name, n(1), now).await.expect("counted"), 1);
+        assert_eq!(other.current(&name).await.expect("readable"), 1);
+        assert_eq!(other.increment(&name, n(1)).await.expect("counted"), 2);
+        assert!(other.increment_once(&name, token(1)).await.expect("counted").first);
+        let pass = other.try_acquire(&name, 4, n(1)).await.expect("decided");
+        assert_eq!((pass.passed, pass.remaining), (true, 0));
+        assert!(pass.reset > pass.now && pass.reset <= pass.now.plus(3600));
+        assert!(!other.try_acquire(&name, 4, n(1)).await.expect("decided").passed);
+        let (front, worker) = other.folding();
+        let counted = async {
+            let count = front.increment(&name, n(1)).await;
+            drop(front);
+            count
+        };
+        let (count, ()) = tokio::join!(counted, worker.run());
+        assert_eq!(count.expect("counted"), 5);
+        assert_eq!(hours.current_at(&name, now).await.expect("readable"), 5);
+    }
+}
+
+async fn no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_client_says(
+    store: impl WindowStore + Clone,
+) {
+    let second = Window::try_from(1).expect("not 0");
+    for ahead in [0, 3, -3] {
+        let seconds = WindowCounters::new(Ahead(store.clone(), ahead), second);
+        let mut passed = BTreeMap::<_, u32>::new();
+        for _ in 0..50 {
+            let pass = seconds.try_acquire(&app(&ahead.to_string()), 5, n(1)).await.expect("decided");
+            *passed.entry(pass.reset).or_default() += u32::from(pass.passed);
+        }
+        assert!(passed.values().all(|passed| *passed <= 5), "{passed:?}");
+        assert!(passed.values().sum::<u32>() >= 5, "{passed:?}");
+    }
+}
+
+async fn a_front_answers_everybody_as_if_he_had_come_alone(store: impl WindowStore + Clone) {
+    let (hours, now) = hours(store);
+    let (front, worker) = hours.folding();
+    let worker = tokio::spawn(worker.run());
+    let mut clients = JoinSet::new();
+    for client in 0..200 {
+        let front = front.clone();
+        clients.spawn(async move {
+            let app = app(if client % 4 == 0 { "a" } else { "b" });
+            let mut counts = Vec::new();
+            for _ in 0..5 {
+                counts.push((client % 4, front.increment_at(&app, n(1), now).await.expect("counted")));
+            }
+            counts
+        });
+    }
+    let counts = clients.join_all().await.concat();
+    // Each count was answered to exactly one of them.
+    for (of_a, all) in [(true, 250), (false, 750)] {
+        let counts = counts.iter().filter(|(client, _)| (*client == 0) == of_a).map(|(_, count)| *count);
+        let counts: BTreeSet<_> = counts.collect();
+        assert!(counts.into_iter().eq(1..=all));
+    }
+    drop(front);
+    worker.await.expect("no panic");
+}

@@ -1,0 +1,192 @@
+//! Counters of windows when the store fails them.
+
+use counter_core::window::WindowCounters;
+use counter_core::{ErrorKind, Timestamp};
+use tests::{FaultProxy, LIMIT, RedisServer, until};
+use tokio::task::JoinSet;
+
+use super::contract::{app, hours, n, token};
+use crate::stores::without_scripts;
+use crate::support::store;
+
+/// A server behind a proxy, and counters on both ways.
+struct Place {
+    server: RedisServer,
+    proxy: FaultProxy,
+    hours: WindowCounters,
+    direct: WindowCounters,
+    now: Timestamp,
+}
+
+impl Place {
+    async fn open(server: RedisServer) -> Self {
+        let proxy = FaultProxy::start(server.address()).await;
+        let (direct, now) = hours(store(&server.url()).await);
+        let hours = WindowCounters::new(store(&proxy.url()).await, direct.window());
+        let place = Self { server, proxy, hours, direct, now };
+        // The server learns the scripts.
+        place.hours.try_acquire_at(&app("warm"), 1, n(1), now).await.expect("decided");
+        place.hours.increment_once_at(&app("warm"), token(1), now).await.expect("counted");
+        place.hours.increment_at(&app("warm"), n(1), now).await.expect("counted");
+        place
+    }
+
+    async fn counted(&self, name: &str) -> u64 {
+        self.direct.current_at(&app(name), self.now).await.expect("readable")
+    }
+
+    async fn increment(&self, name: &str) -> Result<u64, ErrorKind> {
+        self.hours.increment_at(&app(name), n(1), self.now).await.map_err(|error| error.kind().clone())
+    }
+
+    /// Until the client has connected again.
+    async fn until_connected(&self) {
+        let there = async || self.increment("probe").await.is_ok();
+        until("the client is connected", LIMIT, there).await;
+    }
+}
+
+#[tokio::test]
+async fn an_increment_whose_reply_was_lost_is_unconfirmed_and_counts_once() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let place = Place::open(server).await;
+        place.proxy.swallow_replies(1);
+        assert_eq!(place.increment("a").await, Err(ErrorKind::Unconfirmed));
+        place.until_connected().await;
+        assert_eq!((place.counted("a").await, place.proxy.swallowed()), (1, 1));
+        place.proxy.swallow_replies(1);
+        let lost = place.hours.try_acquire_at(&app("b"), 9, n(3), place.now).await.expect_err("lost");
+        assert_eq!(*lost.kind(), ErrorKind::Unconfirmed);
+        assert!(lost.to_string().contains("may have counted"), "{lost}");
+        place.until_connected().await;
+        assert_eq!((place.counted("b").await, place.proxy.swallowed()), (3, 2));
+    }
+}
+
+#[tokio::test]
+async fn an_increment_that_never_arrived_is_unconfirmed_too_and_counts_nowhere() {
+    let place = Place::open(RedisServer::start()).await;
+    place.proxy.drop_requests(1);
+    assert_eq!(place.increment("a").await, Err(ErrorKind::Unconfirmed));
+    place.until_connected().await;
+    assert_eq!((place.counted("a").await, place.proxy.dropped()), (0, 1));
+}
+
+#[tokio::test]
+async fn what_the_server_cannot_do_now_is_tried_again_and_counts_once() {
+    let place = Place::open(RedisServer::start()).await;
+    for (at, error) in (1..).zip(["LOADING Redis is loading", "BUSY Redis is busy", "CLUSTERDOWN it is"]) {
+        place.proxy.reply_with(2, error);
+        assert_eq!(place.increment("a").await, Ok(at), "{error}");
+    }
+    place.proxy.reply_with(1000, "LOADING Redis is loading");
+    assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
+    // That will not change by itself.
+    let before = place.proxy.answered();
+    place.proxy.reply_with(9, "OOM command not allowed");
+    assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
+    assert!(place.proxy.answered() <= before + 1);
+    place.proxy.reply_with(0, "");
+    assert_eq!(place.counted("a").await, 3);
+}
+
+#[tokio::test]
+async fn a_token_counts_once_however_often_the_reply_is_lost() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let place = Place::open(server).await;
+        place.proxy.swallow_replies(1);
+        let trying = async || place.hours.increment_once_at(&app("a"), token(1), place.now).await.is_ok();
+        until("the token is counted", LIMIT, trying).await;
+        assert_eq!((place.counted("a").await, place.proxy.swallowed()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_lacks_its_replicas_is_asked_again_until_it_has_them() {
+    for server in [RedisServer::start(), without_scripts()] {
+        let place = Place::open(server).await;
+        let lack = |replicas| place.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+        lack("1");
+        assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
+        let refusing = async || {
+            let errors = place.server.command(&["INFO", "errorstats"]).text().expect("a text");
+            errors.contains("NOREPLICAS")
+        };
+        // It asks again for two seconds, in which a busy machine may do nothing else.
+        let mut answer = Err(ErrorKind::Refused);
+        let counts = async || {
+            lack("1");
+            place.server.command(&["CONFIG", "RESETSTAT"]);
+            let meanwhile = async {
+                until("it has refused", LIMIT, refusing).await;
+                lack("0");
+            };
+            (answer, ()) = tokio::join!(place.increment("a"), meanwhile);
+            answer != Err(ErrorKind::Refused)
+        };
+        until("it counts", LIMIT, counts).await;
+        assert_eq!(answer, Ok(1));
+        assert!(place.hours.try_acquire_at(&app("a"), 2, n(1), place.now).await.expect("decided").passed);
+    }
+}
+
+#[tokio::test]
+async fn a_killed_server_is_told_at_once_and_counting_goes_on_with_the_next() {
+    let mut place = Place::open(RedisServer::start()).await;
+    place.server.kill();
+    assert_eq!(place.increment("a").await, Err(ErrorKind::Unconfirmed));
+    let reading = place.hours.current_at(&app("a"), place.now).await.expect_err("nobody is there");
+    assert_eq!(*reading.kind(), ErrorKind::Unavailable);
+    place.server.restart();
+    place.until_connected().await;
+    assert_eq!(place.increment("a").await, Ok(1));
+}
+
+#[tokio::test]
+async fn all_who_share_a_call_are_told_that_it_is_unconfirmed() {
+    let place = Place::open(RedisServer::start()).await;
+    let (front, worker) = place.hours.folding();
+    let worker = tokio::spawn(worker.run());
+    place.proxy.swallow_replies(1);
+    let mut clients = JoinSet::new();
+    for _ in 0..10 {
+        let (front, now) = (front.clone(), place.now);
+        clients.spawn(async move { front.increment_at(&app("a"), n(1), now).await });
+    }
+    for answer in clients.join_all().await {
+        assert_eq!(*answer.expect_err("lost").kind(), ErrorKind::Unconfirmed);
+    }
+    place.until_connected().await;
+    assert_eq!((place.counted("a").await, place.proxy.swallowed()), (10, 1));
+    assert_eq!(front.increment_at(&app("a"), n(1), place.now).await.expect("counted"), 11);
+    worker.abort();
+    drop(worker.await);
+    let ended = front.increment_at(&app("a"), n(1), place.now).await.expect_err("nobody sends");
+    assert_eq!(*ended.kind(), ErrorKind::Refused);
+}
+
+#[tokio::test]
+async fn those_that_wait_at_the_same_time_share_a_call() {
+    let place = Place::open(RedisServer::start()).await;
+    let (front, worker) = place.hours.folding();
+    let worker = tokio::spawn(worker.run());
+    let before = place.server.command_calls();
+    for round in 1..=4 {
+        place.proxy.hold_calls(1);
+        let mut clients = JoinSet::new();
+        for _ in 0..500 {
+            let (front, now) = (front.clone(), place.now);
+            clients.spawn(async move { front.increment_at(&app("a"), n(1), now).await.expect("counted") });
+        }
+        // On the one thread that there is each of them has asked by then.
+        until("a call is under way", LIMIT, async || place.proxy.held() == round).await;
+        place.proxy.release();
+        clients.join_all().await;
+    }
+    assert_eq!(place.counted("a").await, 2000);
+    // EVALSHA, SET and INCRBY, in each round of the first and of all who came while it was under way.
+    let calls = place.server.command_calls() - before;
+    assert!(calls <= 4 * 2 * 3 + 1, "{calls}");
+    drop(front);
+    worker.await.expect("no panic");
+}
