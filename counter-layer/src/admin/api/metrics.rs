@@ -3,8 +3,8 @@
 use std::fmt::{Display, Write};
 
 use axum::response::{IntoResponse, Response};
-use counter_core::visits::Unreadable;
-use counter_core::{Error, Health, Ledger, Stats};
+use counter_core::visits::{Metric, MetricValue, Unreadable};
+use counter_core::{Error, Stats};
 use http::header::CONTENT_TYPE;
 
 use super::parameter::Asked;
@@ -39,7 +39,7 @@ pub(crate) fn route(source: Source) -> Route {
 async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
     let Source { stats, access } = source;
     let mut page = Page::default();
-    page.process(&stats.ledger(), &stats.health());
+    page.process(&stats.metrics());
     let failed = access.failed_logins();
     page.one(COUNTER, "access_counter_failed_logins_total", "Requests that failed to get in here", failed);
     let lifetimes = lifetimes(&stats).await;
@@ -86,61 +86,26 @@ async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
 }
 
 impl Page {
-    /// Under the names that `counter-core` has for them behind the `metrics` facade.
-    fn process(&mut self, ledger: &Ledger, health: &Health) {
-        let (requests, hits) = (ledger.requests, ledger.hits);
-        let by_decision = [
-            ("recorded", requests.recorded),
-            ("excluded", requests.excluded),
-            ("unmatched", requests.unmatched),
-            ("ignored_outcome", requests.ignored.outcome),
-            ("ignored_prefetch", requests.ignored.prefetch),
-        ];
-        let help = "Requests by what was decided about them";
-        self.family(COUNTER, "access_counter_requests_total", help, "decision", &by_decision);
-        let by_state = [
-            ("applied", hits.applied),
-            ("expired", hits.expired),
-            ("dropped_wrong_type", hits.dropped.wrong_type),
-            ("dropped_not_a_number", hits.dropped.not_a_number),
-            ("dropped_out_of_range", hits.dropped.out_of_range),
-            ("dropped_ahead", hits.dropped.ahead),
-            ("dropped_in_doubt", hits.dropped.in_doubt),
-            ("dropped_other", hits.dropped.other),
-        ];
-        self.family(COUNTER, "access_counter_hits_total", "Hits by what became of them", "state", &by_state);
-        for (name, help, value) in [
-            ("bot_requests_total", "Recorded requests that programs made", requests.bots),
-            (
-                "unconfirmed_requests_total",
-                "Recorded requests whose response did not wait any longer",
-                requests.unconfirmed,
-            ),
-            ("overflow_hits_total", "Hits that went to the counter (other)", hits.overflow),
-            ("lost_by_server_hits_total", "Applied hits that the store lost", hits.lost_by_server),
-            ("connections_total", "Connections made to servers of the store", health.connections),
-        ] {
-            self.one(COUNTER, &format!("access_counter_{name}"), help, value);
+    /// Writes all metrics of this process; those of one name are next to each other.
+    fn process(&mut self, metrics: &[Metric]) {
+        let mut last = "";
+        for Metric { name, help, label, value, .. } in metrics {
+            let (kind, value) = match value {
+                MetricValue::Counter(value) => (COUNTER, value.to_string()),
+                MetricValue::Gauge(value) => (GAUGE, value.to_string()),
+                _ => continue,
+            };
+            if last != *name {
+                self.head(kind, name, help);
+                last = name;
+            }
+            match label {
+                None => self.write(format_args!("{name} {value}\n")),
+                Some((label, of)) => {
+                    self.write(format_args!("{name}{{{label}=\"{}\"}} {value}\n", escape(of)));
+                }
+            }
         }
-        let (cells, retained) = (health.pending_cells, health.retained_bytes);
-        let help = "Hits that the store has not acknowledged";
-        self.one(GAUGE, "access_counter_pending_hits", help, hits.pending);
-        let help = "Counts and sketches in memory that wait for the store";
-        self.one(GAUGE, "access_counter_pending_cells", help, cells);
-        let help = "Acknowledged batches kept in case the store loses them";
-        self.one(GAUGE, "access_counter_retained_bytes", help, retained);
-        if let Some(since) = health.since_acknowledged {
-            let help = "Time since the store acknowledged a batch";
-            self.one(GAUGE, "access_counter_unacknowledged_seconds", help, since.as_secs_f64());
-        }
-        let help = "Time since when no flush has succeeded, 0 when the last one did";
-        let failing = health.failing_for.unwrap_or_default().as_secs_f64();
-        self.one(GAUGE, "access_counter_failing_seconds", help, failing);
-        let help = "Time for which nobody has begun to send hits that wait, 0 while somebody does";
-        let stalled = health.stalled_for.unwrap_or_default().as_secs_f64();
-        self.one(GAUGE, "access_counter_stalled_seconds", help, stalled);
-        let help = "Seconds by which the clock of this process is ahead of the store's";
-        self.one(GAUGE, "access_counter_clock_skew_seconds", help, health.clock_skew.unwrap_or_default());
     }
 
     /// In comments, which a scrape passes over.
