@@ -1,4 +1,4 @@
-//! The router that shows the numbers: as JSON, and as pages for people.
+//! A router that serves the numbers, as JSON and as pages for people.
 //!
 //! ```
 //! use axum::Router;
@@ -22,161 +22,125 @@
 //! Mounted by `nest_service`, as here, the first page is found with a slash at its end as well; by `nest`,
 //! without one only.
 //!
-//! | path | parameters | answer |
-//! |---|---|---|
-//! | `/` | | the dashboard for people, with the feature `dashboard`; else these paths |
-//! | `/api` | | these paths |
-//! | `/api/counters` | `after`, `limit` | a page of the known counters, their precisions and lifetime totals |
-//! | `DELETE /api/counters` | `counter` | 204 when the counter is forgotten, also when there was none |
-//! | `/api/series` | `counter` (also several), `precision`, `from`, `to`, `fill` | samples, ascending; with `fill=zero` one for every bucket; of several counters as a list under `series` |
-//! | `/api/total` | `counter`, `precision`, `from`, `to` | the sum of those samples |
-//! | `/api/lifetimes` | `counter` (also several) | everything they ever counted |
-//! | `/api/top` | `precision`, `from`, `to`, `limit`, `prefix` | the counters with the most hits, of those whose names begin with `prefix` |
-//! | `/api/uniques` | `counter` (also several), `precision`, `from`, `to` | an estimate of different visitors of them all together |
-//! | `/api/forecast` | `counter`, `precision`, `horizon` | what comes next, with a band and a backtest, with the feature `forecast`; 422 when the history is too short |
-//! | `POST /logout` | | a page that says so, and a browser without a session, where there is a token |
-//! | `/api/live` | `counter` (also several), `precision` | samples as they change: server-sent events |
-//! | `/api/export` | `counter` (also several, or none for all), `precision`, `from`, `to`, `format` | a file of all their samples as `csv` or `ndjson` |
-//! | `/api/ledger` | | what happened to everything this process has seen |
-//! | `/api/health` | | how this process's way to the store is doing; 503 while it fails |
-//! | `/api/openapi.json` | | these routes, parameters and answers as OpenAPI 3.1, with the feature `openapi` |
-//! | `/api/explore` | | a page to try them on, with the same feature |
-//! | `/metrics` | | ledger, health and the lifetimes of 500 counters, for Prometheus |
-//! | `/badge.svg` | `counter`, `label`, and perhaps `precision`, `from`, `to` | its lifetime total, or the total of a range, as a small picture |
-//! | `/sparkline.svg` | `counter`, `precision`, `from`, `to` | its samples as a small line |
+#![doc = include_str!("admin/routes.md")]
 //!
-//! A precision is named by its width in seconds, whatever its offset; the samples tell when its buckets begin.
-//! A series and a line that name none are of minutes, or of the finest precision where no minutes are kept.
+//! A `POST` to `/logout` ends the session of a browser, where there is a token. With the feature `dashboard`
+//! the root is the dashboard, and otherwise the list of paths; `/api/forecast` needs the feature `forecast`,
+//! and `/api/openapi.json` and `/api/explore` the feature `openapi`.
+//!
+//! Times are Unix seconds. A range has the buckets that start at or after `from` and before `to`; without
+//! `from` it begins with retention, and without `to` it ends with the current bucket. A precision is named by
+//! its width in seconds, whatever its offset; the samples show when its buckets begin. A series or a
+//! sparkline without a precision has buckets of a minute, or of the finest precision where minutes are not
+//! kept. A request names 100 counters at most. An empty parameter, as forms send it, counts as missing,
+//! except `counter`.
+//!
+//! An answer has at most 10,000 buckets of each counter, 300,000 of all counters of a series, and 1,000 of a
+//! sparkline or of the visitors of all counters together. A longer range is refused. A range without `from`
+//! that would be longer is cut to the latest buckets that an answer may have, and a series then has a `from`
+//! of its own; a ranking is of the latest 1,000 buckets.
+//!
+//! [`explain`] is a router of its own, which shows how rules decide about a request, and so is [`pictures`],
+//! for the pictures that other sites may show.
 //!
 //! # The dashboard
 //!
-//! With the feature `dashboard` the root is a page for people, and each counter has one of its own: the
-//! site at a glance, a chart of up to six counters and of unique visitors, the pages with the most hits,
-//! and a table of all counters. Today begins when the day buckets do, which is the site's midnight with a
-//! [`utc_offset`](counter_core::Builder::utc_offset). The [`Facet`](crate::Facet)s of status and agent give it the shares of
-//! errors and bots.
+//! With the feature `dashboard` the root is a page for people, and each counter has a page: a summary of the
+//! site, a chart of up to six counters and of unique visitors, the pages with the most hits, and a table of
+//! all counters. Today begins with the day bucket, which is the site's midnight where a
+//! [`utc_offset`](counter_core::Builder::utc_offset) is set. The shares of errors and bots need the
+//! [`Facet`](crate::Facet)s of status and agent.
 //!
-//! The pages are complete without a script; with it they stay up to date, and show times in the viewer's
-//! zone. What is shown stands in the address, so that it can be kept and passed on. Style and script come
-//! from the router itself, and the pages' policy forbids everything else.
+//! The pages are complete without a script. With it they stay up to date, and show times in the viewer's time
+//! zone. The address of a page holds everything it shows, so that it can be kept and shared. Style and script
+//! come from the router itself, and the content security policy forbids all others.
 //!
-//! A line of the chart is interrupted where nothing is known: before the first hit of a counter, and
-//! while the store takes nothing. After that a bucket without a hit is 0. The last seconds, which may get
-//! hits from a flush that is still to come, are dashed.
+//! A line of the chart is interrupted where its counts are not known: before the first hit of a counter, and
+//! while the store is unavailable. After that a bucket without a hit is 0. The last seconds, which may still
+//! get hits from the next flush, are dashed.
 //!
-//! With the feature `forecast` as well, the chart can go on with what is expected of its first counter: a
-//! dotted line in the band that 95 of 100 counts should stay in, and below the chart how far off that would
-//! have been before, compared with the naive forecast, or why nothing is expected. Samples that were
-//! out of the ordinary have a mark, ◇, and are called `unusual` in the table of the chart.
+//! With the feature `forecast` as well, the chart can show a forecast of its first counter: a dotted line, in
+//! a band that 95 of 100 counts should stay in. Below the chart is the error of such a forecast on the past,
+//! compared with the naive forecast, or the reason why there is none. Unusual samples are marked with ◇, and
+//! are called `unusual` in the table of the chart.
 //!
-//! The table can be sorted by visitors too: Redis counts them itself, for up to 10,000 counters by one exchange
-//! with each shard. That takes it 3 µs for a counter with 1,000 visitors and 0.1 ms for one with many
-//! more, and next to nothing until somebody new comes.
-//!
-//! # The rest
-//!
-//! [`explain`] is a route of its own: it tells which rule decides about a request. So are
-//! [`pictures`], for those that other sites may show.
-//!
-//! Times are Unix seconds. A range takes the buckets that start at or after `from` and before `to`;
-//! without `from` it begins with retention, and without `to` it ends with the current bucket. A request
-//! names 100 counters at most. What is empty, as forms send it, is as what is missing, but for `counter`.
-//!
-//! An answer has at most 10,000 buckets of each counter, 300,000 of all counters of a series, 1,000 of a line and of
-//! the visitors of all counters together. A range that is longer is refused. Where no `from` is said and more is
-//! kept, it is the latest that an answer may have, and a series says so by a `from` of its own; a ranking is then
-//! of the latest 1,000 buckets.
+//! The table can be sorted by visitors. Redis counts them itself, for up to 10,000 counters in one exchange
+//! with each shard. It takes 3 µs for a counter with 1,000 visitors and 0.1 ms for one with many more, and
+//! next to nothing until a new visitor comes.
 //!
 //! # Files
 //!
-//! An export as CSV is that of RFC 4180. A spreadsheet takes a cell for a formula that begins with `=`, `+`, `-`
-//! or `@`, and names come from requests: so a name that begins with one of these, with one of their full-width
-//! forms or with an apostrophe has an apostrophe before it. A program that reads the file takes one
-//! apostrophe away from the beginning of a name where there is one. NDJSON has the names as they are.
+//! An export as CSV follows RFC 4180. Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a
+//! formula, and names come from requests: so a name that begins with one of these, with one of their
+//! full-width forms or with an apostrophe is written with an apostrophe before it. A program that reads the
+//! file removes one apostrophe from the beginning of a name. NDJSON has the names unchanged.
 //!
-//! # What cannot be read
+//! # Unreadable keys
 //!
-//! A key of Redis may have a wrong type, a field may be no number, and the list of counters may have members
-//! that are none. That takes nothing from the rest: it is not 0 but unknown, and it is named. The pages have a
-//! note with the keys; the JSON of several counters has a list `unreadable` of them, a series names its own with
-//! its unknown `buckets`, and a total is null; an export has a line without a count, and of a whole counter one
-//! without a start as well; `/metrics` has `access_counter_unreadable` and comments; the log has one line for
-//! each key. What is asked of one counter alone and is not known is a 503, which names the key.
+//! A key in Redis may have a wrong type, a field may not be a number, and the list of counters may have
+//! entries that are not counters. Such a value is unknown, which is not 0, and it does not affect others.
+//! Pages have a note with the keys. JSON about several counters lists them as `unreadable`; a series names
+//! its own, with the unknown `buckets`, and a total is null. An export has a line without a count, and for a
+//! whole counter one without a start as well. `/metrics` has `access_counter_unreadable` and comments, and
+//! the log has one line for each key. A request about one counter alone whose value is unknown is answered
+//! 503, with the key.
 //!
 //! # Access
 //!
-//! [`Access`] has no default: a bearer token, which a link exchanges for a session; a name and a password; a
-//! closure over the request; or everybody. All of them read; who is to forget counters is told so by
-//! [`Access::may_forget`]. Where a proxy ends TLS, [`Access::secure_cookie`] keeps the cookie to it. Every answer has a strict `Content-Security-Policy` and cannot be framed.
+//! [`Access`] has no default. It is a bearer token, which a link exchanges for a session; a name and a
+//! password; a closure over the request; or open to every client. Each of them can read;
+//! [`Access::may_forget`] adds the right to forget counters. Where a proxy ends TLS,
+//! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
+//! `Content-Security-Policy` and cannot be framed.
 //!
-//! A session is known to all instances with the same token, also after a restart, and lasts for twelve hours or
-//! for as long as [`Access::session_lifetime`] says; the dashboard has a button that ends it in a browser, and live events end with it. Nothing
-//! can end one that somebody has copied before its time but another token.
+//! A session is valid on all instances with the same token, also after a restart, for twelve hours or the
+//! [`Access::session_lifetime`] that is set. The dashboard has a button that ends it in the browser, and live
+//! events end with it. A copied session can be ended early by changing the token only.
 //!
-//! How often anything may be guessed is bounded for each peer, and for all together; behind a proxy that
-//! needs [`Access::clients`], or all of them are one peer.
+//! The rate of guesses is bounded for each peer, and for all peers together. Behind a proxy this needs
+//! [`Access::clients`]; without it all clients are one peer.
 //!
 //! # Problems
 //!
-//! What is not answered is an `application/problem+json` (RFC 9457) with `type`, `title`, `status` and
-//! `detail`. What cannot be understood is a 400 with `parameter`, its `value` and what is `allowed`;
-//! an unknown counter a 404; and when the store cannot be read, a 503 with the `health` and the `ledger` of
+//! Errors are `application/problem+json` (RFC 9457) with `type`, `title`, `status` and `detail`. A parameter
+//! that cannot be understood is a 400 with `parameter`, its `value` and what is `allowed`; an unknown counter
+//! is a 404; and when the store cannot be read, the answer is a 503 with the `health` and the `ledger` of
 //! this process.
 //!
-//! # Live
+//! # Live events
 //!
 //! `/api/live` answers with server-sent events:
 //!
 //! | event | data | when |
 //! |---|---|---|
-//! | `series` | as `/api/series` of one counter, with those samples only that are new or have changed | at first all that is kept, of more than 20,000 samples over all counters the latest; then once a second what changed; every 10 s also what changed in buckets that are long over |
+//! | `series` | as `/api/series` of one counter, with new and changed samples only | at first all that is kept, of more than 20,000 samples over all counters the latest; then changes once a second, and every 10 s also changes of older buckets |
 //! | `status` | `ledger` and `health`, as `/api/ledger` and `/api/health` | every 5 s |
-//! | `trouble` | a problem | a read failed; the next one follows |
+//! | `trouble` | a problem | when a read fails; the next one follows |
 //! | a comment | | every 15 s |
 //!
-//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not be there
-//! yet. The `id` of an event is the start of the oldest bucket that changes as a rule: those that ended less than
-//! a minute ago do. Who comes again with it as `Last-Event-ID`, as browsers do, gets the samples from there
-//! on; what an outage delivered late into older ones while he was away he gets without.
+//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not exist yet. The
+//! `id` of an event is the start of the oldest bucket that is read each second, which are those that ended
+//! less than a minute ago. A client that reconnects with it as `Last-Event-ID`, as browsers do, gets the
+//! samples from there on, and not those that an outage delivered late into older buckets meanwhile.
 //!
-//! All listeners of the same counters together cost the store one read a second. There are 64 of them at most, and
-//! 503 with `Retry-After` for more;
-//! [`Options`] set another number. The answer has no end: a server that stops gracefully wants
-//! [`Options::live_until`].
+//! All listeners to the same counters cost the store one read a second. There may be 64 listeners, and
+//! further ones are answered 503 with `Retry-After`; [`Options`] set another number. The answer has no end of
+//! its own: a server that stops gracefully needs [`Options::live_until`].
 //!
-//! # Caches
+//! # Caching
 //!
-//! An answer about a range has an `ETag` made of what it says. While a bucket of the range is not over,
-//! caches have to ask each time. A bucket that is over changes only when hits arrive late, as they do after an
-//! outage, or when its counter is forgotten: then a cache may do without asking for a tenth of the time
-//! since the range ended, an hour at most. Nothing else may be kept.
+//! An answer about a range has an `ETag` that is a hash of its body. While a bucket of the range is not over,
+//! caches have to revalidate each time. A bucket that is over changes only when hits arrive late, as they do
+//! after an outage, or when its counter is forgotten: then a cache may reuse the answer for a tenth of the
+//! time since the range ended, for an hour at most. No other answer may be cached.
 
-mod shape;
+mod status;
 mod problem;
-mod headers;
-mod origin;
-mod attempts;
-mod session;
-mod cookie;
-mod access;
-mod entry;
-mod query;
-mod fresh;
 mod options;
+mod access;
+mod digits;
+mod sparkline;
 mod api;
-mod live;
-mod export;
-#[cfg(feature = "forecast")]
-mod forecast;
-mod prometheus;
-mod badge;
-#[cfg(feature = "openapi")]
-mod openapi;
-#[cfg(feature = "openapi")]
-mod explore;
-mod explain;
-#[cfg(feature = "dashboard")]
-mod chart;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 
@@ -184,32 +148,36 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::map_response;
-use axum::routing::get;
 use counter_core::{CounterName, Stats};
 
 pub use access::{Access, AccessError};
 pub use options::Options;
 
 use crate::Rules;
-use crate::closure::Closure;
-use badge::Pictures;
-use live::Live;
-use prometheus::Source;
+use access::headers;
+use api::badge::{self, Pictures};
+use api::explain;
+#[cfg(not(feature = "dashboard"))]
+use api::index;
+use api::route::{self, Catalog};
+use api::routes::routes;
+use problem::Problem;
 
-/// One route, to be nested where the site wants it: which of these rules decides about a request.
+/// Creates a router with one route that explains by which of these rules a request counts.
 ///
-/// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where
-/// there is one, are answered with the decision, the counter and the reason in words. It knows these rules
-/// only: not what headers say of a [prefetch](crate::RulesBuilder::exclude_prefetch), nor what
-/// [`rest`](crate::AccessCounterLayer::rest) and [`count_if`](crate::AccessCounterLayer::count_if) of the
-/// layer make of a request.
+/// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where there is
+/// one, are answered with the decision, the counter and the reason in words. It knows these rules only: not
+/// the headers of a [prefetch](crate::RulesBuilder::exclude_prefetch), nor what
+/// [`fallback`](crate::AccessCounterLayer::fallback) and [`count_if`](crate::AccessCounterLayer::count_if) of
+/// the layer make of a request.
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
-    access.guard(Router::new().route("/", get(explain::explain)).with_state(rules.into()))
+    let (routes, _) = route::serve(vec![explain::route(rules.into())]);
+    access.guard(routes)
 }
 
-/// The pictures alone, to be nested where other sites may show them: `/badge.svg` and `/sparkline.svg`, as
-/// in [`router`], of those counters that `shown` accepts. The others, and those about which it panics, are as
-/// unknown as those that are not there.
+/// Creates a router with the pictures alone, for other sites to show: `/badge.svg` and `/sparkline.svg` as in
+/// [`router`], of the counters that `shown` accepts. All others, and those on which it panics, answer as
+/// unknown counters do.
 ///
 /// ```
 /// use axum::Router;
@@ -226,60 +194,33 @@ pub fn pictures(
     access: Access,
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
-    let routes = picture_routes(stats, shown)
-        .fallback(api::nothing_here)
-        .method_not_allowed_fallback(api::wrong_method)
-        .layer(map_response(headers::for_other_sites));
-    access.guard(routes)
+    let (routes, _) = route::serve(badge::routes(&Pictures::new(stats, shown)).into());
+    access.guard(with_fallbacks(routes).layer(map_response(headers::for_other_sites)))
 }
 
-/// The routes, to be nested where the site wants them, for those whom `access` lets in.
+/// Creates the admin router for clients that `access` accepts.
 pub fn router(stats: Stats, access: Access) -> Router {
     router_with(stats, access, Options::new())
 }
 
-/// The same routes as those of [`router`], with options.
+/// Creates the admin router with options; otherwise as [`router`].
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
-    let live = Live::new(stats.clone(), options);
-    let live = Router::new().route("/api/live", get(live::live)).with_state(live);
-    let source = Source { stats: stats.clone(), access: access.clone() };
-    let metrics = Router::new().route("/metrics", get(prometheus::metrics)).with_state(source);
-    let pictures = picture_routes(stats.clone(), |_| true);
-    let routes = Router::new()
-        .route("/api", get(api::index))
-        .route("/api/counters", get(api::counters).delete(api::forget))
-        .route("/api/series", get(api::series))
-        .route("/api/total", get(api::total))
-        .route("/api/lifetimes", get(api::lifetimes))
-        .route("/api/top", get(api::top))
-        .route("/api/uniques", get(api::uniques))
-        .route("/api/ledger", get(api::ledger))
-        .route("/api/health", get(api::health))
-        .route("/api/export", get(export::export));
-    #[cfg(feature = "forecast")]
-    let routes = routes.route("/api/forecast", get(forecast::forecast));
+    let catalog = Catalog::default();
     #[cfg(feature = "dashboard")]
-    let routes = routes.merge(dashboard::routes());
+    let first = dashboard::first_page(&stats);
     #[cfg(not(feature = "dashboard"))]
-    let routes = routes.route("/", get(api::index));
-    #[cfg(feature = "openapi")]
-    let routes = routes.route("/api/openapi.json", get(openapi::openapi));
-    #[cfg(feature = "openapi")]
-    let routes = routes.route("/api/explore", get(explore::explore));
-    let routes = routes
-        .with_state(stats)
-        .merge(live)
-        .merge(metrics)
-        .merge(pictures)
-        .fallback(api::nothing_here)
-        .method_not_allowed_fallback(api::wrong_method);
-    access.guard(routes)
+    let first = index::first_page(&catalog);
+    #[cfg(feature = "dashboard")]
+    let pages = dashboard::pages(&stats);
+    let (routes, descriptions) = route::serve(routes(first, stats, &access, options, &catalog));
+    catalog.set(descriptions);
+    #[cfg(feature = "dashboard")]
+    let routes = routes.merge(pages);
+    access.guard(with_fallbacks(routes))
 }
 
-fn picture_routes(stats: Stats, shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Router {
-    let shown = Arc::new(Closure::new("pictures", shown));
-    Router::new()
-        .route("/badge.svg", get(badge::badge))
-        .route("/sparkline.svg", get(badge::sparkline))
-        .with_state(Pictures { stats, shown })
+fn with_fallbacks(routes: Router) -> Router {
+    routes
+        .fallback(async || Problem::nothing_here())
+        .method_not_allowed_fallback(async || Problem::wrong_method())
 }

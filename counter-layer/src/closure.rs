@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// It can be asked while the panic of a handler unwinds, and a second one that left it would end the process;
 /// and the request it is asked about is to be served whatever it does.
 pub(crate) struct Closure<F: ?Sized> {
-    /// What the log calls it.
+    /// The name in the log.
     name: &'static str,
     told: AtomicBool,
     closure: F,
@@ -22,7 +22,7 @@ impl<F> Closure<F> {
 }
 
 impl<F: ?Sized> Closure<F> {
-    /// What `ask` gets from the closure; nothing when that panics.
+    /// Returns the answer of the closure; `None` when it panics.
     // Beside what is done for each request, most of which have no closure to ask.
     #[inline(never)]
     pub(crate) fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
@@ -43,7 +43,7 @@ impl<F: ?Sized> Closure<F> {
     }
 }
 
-/// What `run` returns; nothing when it panics.
+/// Runs a closure and returns its result; `None` when it panics.
 pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(returned) => Some(returned),

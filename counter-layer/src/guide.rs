@@ -16,10 +16,10 @@
 //!    person's request is given a visitor. All of that happens in memory, before the inner service sees the request.
 //! 2. The inner service answers, fails or panics, or the client goes away. Each of these is an
 //!    [`Outcome`](crate::Outcome), which settles the request, once. With
-//!    [`at_arrival`](crate::AccessCounterLayer::at_arrival) the request is settled before.
+//!    [`count_on_request`](crate::AccessCounterLayer::count_on_request) the request is settled before.
 //! 3. If it counts, it makes a hit under `hits`, one under the counter that was found, and one under each
 //!    [`Facet`](crate::Facet) that was chosen. Then the closure of
-//!    [`on_counted`](crate::AccessCounterLayer::on_counted) runs, for example to add a view to a post. If it does not count,
+//!    [`on_count`](crate::AccessCounterLayer::on_count) runs, for example to add a view to a post. If it does not count,
 //!    the ledger says why.
 //! 4. The next flush sends the hits to the store. With
 //!    [`Delivery::BeforeResponse`](crate::Delivery::BeforeResponse) the response waits for that, up to a timeout; requests

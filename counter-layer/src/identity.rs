@@ -1,4 +1,4 @@
-//! Who visits: from a request to an opaque number, and nothing of it is kept on the way.
+//! Visitors: from a request to an opaque number, with nothing of it kept on the way.
 
 mod head;
 mod forwarded;
@@ -19,19 +19,19 @@ use counter_core::visitor::{Salt, SaltError, VisitorKey};
 use counter_core::{Recorder, Timestamp, VisitorId};
 use http::{HeaderName, HeaderValue};
 
-use crate::agent::Digest;
+use crate::classify::Digest;
 use crate::closure::Closure;
 
-/// What makes two requests those of one visitor.
+/// The rule by which two requests belong to the same visitor.
 ///
-/// From where it is read it goes through a keyed hash to a [`VisitorId`], and nothing else of it
-/// remains. By default that is the address of the connection, of IPv6 the first 64 bits, with the user
-/// agent.
+/// It reads something from the request and passes it through a keyed hash to a [`VisitorId`]; nothing else of
+/// it is kept. By default that is the address of the connection (the first 64 bits of an IPv6 address)
+/// together with the user agent.
 ///
-/// An identity is *stable* when it stays the same for years: a cookie, a header, and a closure that is
-/// said to be. All others mean somebody for the length of a salt epoch only (a day, unless
-/// [`Builder::salt_epoch`](counter_core::Builder::salt_epoch) was set), after which the same address is
-/// somebody else, and nobody can tell that they are one.
+/// An identity is *stable* when it stays the same for years: a cookie, a header, or a closure that is
+/// declared [stable](ClosureIdentity::stable). Any other identity holds for one salt epoch, which is a day
+/// unless [`Builder::salt_epoch`](counter_core::Builder::salt_epoch) is set. After that the same address is a
+/// different visitor, and the two cannot be linked.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
@@ -51,7 +51,7 @@ pub struct Identity {
     key: Option<VisitorKey>,
 }
 
-/// A closure's identity, which means somebody for a salt epoch unless it is said to be stable.
+/// An identity read by a closure; it holds for one salt epoch unless it is declared [stable](Self::stable).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClosureIdentity {
@@ -59,13 +59,14 @@ pub struct ClosureIdentity {
     stable: bool,
 }
 
-/// Why an [`Identity`] cannot tell visitors apart.
+/// The reason why an [`Identity`] cannot tell visitors apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// It is not stable, and a visitor precision is coarser than the salt epoch or begins at other times.
+    /// The identity is not stable, and a visitor precision is coarser than the salt epoch or begins at other
+    /// times.
     Salt(SaltError),
-    /// No cookie can have this name.
+    /// The name is not valid for a cookie.
     CookieName(String),
 }
 
@@ -87,42 +88,46 @@ type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<Told> + Send + Sync;
 #[derive(Clone)]
 struct Identify(Arc<Closure<IdentifyFn>>);
 
-/// Tells the visitors of a layer apart: an identity and what its hash is keyed with.
+/// An identity together with the salt or key that its hash uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Visitors(Option<(Source, Salt)>);
 
 impl Identity {
-    /// The address of the connection, with the user agent: the default.
+    /// Identifies visitors by the address of the connection and the user agent; the default.
     ///
-    /// The server has to leave it in the request: see [`RequestHead::peer`].
+    /// The server must leave the address in the request: see [`RequestHead::peer`].
     pub const fn peer() -> Address {
         Address::peer()
     }
 
-    /// The address that proxies wrote into a header, with the user agent. Say next whose word is taken.
+    /// Identifies visitors by an address that proxies wrote into a header, and the user agent.
+    ///
+    /// Choose on the result which proxies are trusted.
     pub const fn forwarded(header: Forwarded) -> ForwardedAddress {
         ForwardedAddress::new(header)
     }
 
-    /// The value of a cookie of this name, which the service sets itself; stable. Without the cookie
-    /// a request has no visitor.
+    /// Identifies visitors by a cookie of this name that the service sets itself; stable.
+    ///
+    /// A request without the cookie has no visitor.
     pub fn cookie(name: &str) -> Self {
         Self::of(Source::Cookie(name.into()))
     }
 
-    /// The value of a cookie of this name, which the layer itself sets where it is missing; stable.
+    /// Identifies visitors by a cookie of this name that the layer sets where it is missing; stable.
     pub fn issued_cookie(name: &str) -> IssuedCookie {
         IssuedCookie::new(name)
     }
 
-    /// The value of a header, which is for somebody trusted to write; stable. Without it, or when it is
-    /// empty, a request has no visitor.
+    /// Identifies visitors by a header that only a trusted proxy can write; stable.
+    ///
+    /// A request where it is missing or empty has no visitor.
     pub const fn header(name: HeaderName) -> Self {
         Self::of(Source::Header(name))
     }
 
-    /// What a closure makes of an extension that a layer further out inserted, such as the user who
-    /// logged in.
+    /// Identifies visitors by a closure over an extension that a layer further out inserted, such as the user
+    /// who logged in.
     ///
     /// ```
     /// # use counter_layer::Identity;
@@ -135,11 +140,13 @@ impl Identity {
         T: Send + Sync + 'static,
         V: AsRef<[u8]>,
     {
-        Self::by(move |head| identify(head.extensions.get()?))
+        Self::from_fn(move |head| identify(head.extensions.get()?))
     }
 
-    /// What a closure makes of the request; nobody where that is `None`, or where it panics.
-    pub fn by<V: AsRef<[u8]>>(
+    /// Identifies visitors by a closure over the request head.
+    ///
+    /// A request has no visitor when the closure returns `None` or panics.
+    pub fn from_fn<V: AsRef<[u8]>>(
         identify: impl Fn(&RequestHead<'_>) -> Option<V> + Send + Sync + 'static,
     ) -> ClosureIdentity {
         let identify = move |head: &RequestHead<'_>, salt: &Salt| {
@@ -148,15 +155,15 @@ impl Identity {
         ClosureIdentity { identify: Identify(Arc::new(Closure::new("identity", identify))), stable: false }
     }
 
-    /// Nobody: requests are counted without visitors.
+    /// Counts requests without visitors.
     pub const fn none() -> Self {
         Self::of(Source::Nobody)
     }
 
-    /// Hashes under this key and not under the salts that the store shares.
+    /// Hashes under this key in place of the salts that the store shares.
     ///
-    /// Instances with the same key agree without the store; and as long as one key is used, whoever
-    /// has it can link what it made, whatever the identity.
+    /// Instances with the same key agree without the store. As long as a key is used, its holder can link the
+    /// visitors it made, whatever the identity.
     pub const fn key(mut self, key: VisitorKey) -> Self {
         self.key = Some(key);
         self
@@ -171,13 +178,7 @@ impl Identity {
         Self { source, key: None }
     }
 
-    /// The same under the key that was set before.
-    pub(crate) fn replace(&mut self, other: Self) {
-        let key = other.key.or(self.key);
-        *self = Self { source: other.source, key };
-    }
-
-    /// Joins the identity with what these counters' visitors are hashed under.
+    /// Joins the identity with the salt of these counters.
     pub(crate) fn bind(&self, recorder: &Recorder) -> Result<Visitors, IdentityError> {
         self.source.check()?;
         let stable = match &self.source {
@@ -255,7 +256,7 @@ impl From<ClosureIdentity> for Identity {
 }
 
 impl ClosureIdentity {
-    /// Says that it stays the same for years, so that visits of different days may be linked.
+    /// Declares that the identity stays the same for years, so that visits of different days may be linked.
     pub const fn stable(mut self) -> Self {
         self.stable = true;
         self
@@ -263,7 +264,7 @@ impl ClosureIdentity {
 }
 
 impl Visitors {
-    /// Who makes a request; a cookie that is to be set in the response is put in its place.
+    /// The visitor of a request; a cookie that the response has to set is written to `cookie`.
     pub(crate) fn visitor(
         &self,
         head: &RequestHead<'_>,
@@ -324,7 +325,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::agent::UserAgents;
+    use crate::classify::UserAgents;
 
     fn request(address: &str, headers: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::get("/a?b");
@@ -346,7 +347,7 @@ mod tests {
 
     fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
         let request = request(address, headers);
-        let user_agent = UserAgents::new().of(request.headers()).digest;
+        let user_agent = UserAgents::default().of(request.headers()).digest;
         visitors.visitor(&RequestHead::of(&request), user_agent, &mut None).map(|(id, _)| id)
     }
 
@@ -396,7 +397,7 @@ mod tests {
         assert!(visitor(&port, "192.0.2.1", &[]).is_some());
         assert_eq!(visitor(&port, "", &[]), None);
 
-        let closure = visitors(Identity::by(|head| Some(head.uri.query()?.to_owned())));
+        let closure = visitors(Identity::from_fn(|head| Some(head.uri.query()?.to_owned())));
         assert!(visitor(&closure, "", &[]).is_some());
 
         assert_eq!(visitor(&visitors(Identity::none()), "192.0.2.1", &[("cookie", "visitor=a")]), None);
@@ -409,7 +410,7 @@ mod tests {
         let builder = Counters::builder(MemoryStore::new()).visitor_precisions(weekly).stable_visitors();
         let recorder = builder.build().expect("said to be stable").recorder();
         let bound = |identity: Identity| identity.bind(&recorder).map(|_| ());
-        let by = || Identity::by(|_| Some("ann"));
+        let by = || Identity::from_fn(|_| Some("ann"));
         for stable in [
             Identity::cookie("visitor"),
             Identity::header(http::header::AUTHORIZATION),

@@ -1,8 +1,8 @@
-//! A Tower layer that counts every visit of a page.
+//! A Tower layer that counts every visit to a page.
 //!
-//! [`AccessCounterLayer`] is what the servlet world calls a filter: it sees each request once, lets it
-//! pass unchanged, and counts it when its outcome is known, under `hits` and under the route that
-//! matched. It does no I/O: a [`Recorder`](counter_core::Recorder) adds the hit to a number in memory.
+//! [`AccessCounterLayer`] is a filter in the terms of servlets: it sees each request once, passes it on
+//! unchanged, and counts it when its outcome is known, under `hits` and under the route that matched. It does
+//! no I/O: a [`Recorder`](counter_core::Recorder) adds the hit to a number in memory.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -30,28 +30,18 @@
 //! # Features
 //!
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
-//! - `admin`: the router that shows the numbers, as JSON.
-//! - `openapi`: its description at `api/openapi.json`.
-//! - `forecast`: what comes next, at `api/forecast` and in the chart of the dashboard.
-//! - `dashboard`: its pages for people.
-//! - `limit`: `WindowLimitLayer`, so many requests in each window, over all instances.
+//! - `admin`: the admin router, which serves the numbers as JSON.
+//! - `openapi`: the OpenAPI description of that router, at `api/openapi.json`.
+//! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
+//! - `dashboard`: the pages of that router for people.
+//! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `serde`: rules that can be read from configuration.
 
 mod request;
 mod closure;
-mod prefetch;
-mod agent;
+mod classify;
 mod identity;
 mod rules;
-mod page;
-mod route;
-mod outcome;
-mod facet;
-mod delivery;
-mod visit;
-mod guard;
-mod future;
-mod service;
 mod layer;
 
 #[cfg(feature = "limit")]
@@ -60,22 +50,14 @@ mod limit;
 pub mod admin;
 pub mod guide;
 
-pub use delivery::Delivery;
-pub use facet::Facet;
-pub use future::ResponseFuture;
 pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };
 pub use ipnet;
-pub use layer::AccessCounterLayer;
+pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{
-    EmptyRefusal, LimitFuture, LimitKey, PolicyNameError, ProblemRefusal, Refusal, StoreAway, WindowLimit,
+    EmptyRefusal, LimitFuture, LimitKey, OnStoreError, PolicyNameError, ProblemRefusal, Refusal, WindowLimit,
     WindowLimitLayer,
 };
-pub use outcome::Outcome;
-pub use rules::{
-    Decision, Explanation, PatternError, PatternKind, Reason, Rule, Rules, RulesBuilder, RulesError,
-};
-pub use service::AccessCounter;
-pub use visit::Visit;
+pub use rules::{Decision, Explanation, PatternError, PatternKind, Rule, Rules, RulesBuilder, RulesError};

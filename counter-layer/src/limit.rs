@@ -11,7 +11,7 @@ mod layer;
 
 pub use fields::PolicyNameError;
 pub use future::LimitFuture;
-pub use gate::StoreAway;
+pub use gate::OnStoreError;
 pub use key::LimitKey;
 pub use layer::WindowLimitLayer;
 pub use refusal::{EmptyRefusal, ProblemRefusal, Refusal};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use http::Extensions;
 
 /// The route that matched; its text is a template such as `/articles/{id}`, and never the path itself, of
-/// which anybody can make as many as he likes.
+/// which clients can make any number.
 #[cfg(feature = "axum")]
 pub(crate) use axum::extract::MatchedPath as Route;
 

@@ -4,7 +4,7 @@ mod error;
 mod rule;
 mod literals;
 mod table;
-mod explanation;
+mod decision;
 mod builder;
 
 use std::num::NonZeroU32;
@@ -16,28 +16,26 @@ use pattern::Pattern;
 use table::Table;
 
 pub use builder::RulesBuilder;
+pub use decision::{Decision, Explanation};
 pub use error::{PatternError, RulesError};
-pub use explanation::{Decision, Explanation, Reason};
+
 pub use pattern::PatternKind;
 pub use rule::Rule;
 
-/// Which counter a request feeds.
+/// Rules that find the counter of a request.
 ///
 /// ```
-/// use counter_layer::{Decision, Rule, Rules};
+/// use counter_layer::{Rule, Rules};
 /// use http::Method;
 ///
 /// let rules = Rules::builder()
 ///     .rule(Rule::counter("articles").pattern("/articles/{id}").pattern("*.html"))
 ///     .rule(Rule::counter("signups").pattern("/signup").method(Method::POST))
 ///     .exclude("/static/*")
-///     .otherwise("pages")
+///     .default_counter("pages")
 ///     .build()?;
 ///
-/// let counter = |method, path| match rules.decide(&method, path, None) {
-///     Decision::Count { counter, .. } => Some(counter),
-///     _ => None,
-/// };
+/// let counter = |method, path| rules.decide(&method, path, None).counter();
 /// assert_eq!(counter(Method::GET, "/articles/7"), Some("articles"));
 /// assert_eq!(counter(Method::GET, "/about/us.html;jsessionid=1"), Some("articles"));
 /// assert_eq!(counter(Method::POST, "/signup"), Some("signups"));
@@ -80,7 +78,7 @@ pub use rule::Rule;
 /// 4. The longest prefix.
 /// 5. The extension.
 /// 6. The template of the server's router, after [`by_matched_path`](RulesBuilder::by_matched_path).
-/// 7. The counter of [`otherwise`](RulesBuilder::otherwise).
+/// 7. The counter of [`default_counter`](RulesBuilder::default_counter).
 ///
 /// A rule with methods is not there for requests of another method. `GET` takes `HEAD` with it, unless
 /// a rule names `HEAD` for the same pattern. Two patterns that match the same requests with the same
@@ -102,7 +100,7 @@ pub use rule::Rule;
 /// - Several slashes become one; then `.` and `..` are resolved, and never lead above the root.
 ///
 /// A slash at the end is significant, except under a prefix. A path of more than 8,192 bytes is
-/// [`Unmatched`](Decision::Unmatched). `OPTIONS *` and the authority of `CONNECT` are no paths, and no
+/// not matched. `OPTIONS *` and the authority of `CONNECT` are no paths, and no
 /// pattern matches them.
 ///
 /// The path itself never becomes the name of a counter: there are as many counters as rules and
@@ -117,11 +115,11 @@ pub struct Rules {
     by_method: Vec<(Method, Table)>,
     other_methods: Table,
     by_matched_path: bool,
-    otherwise: Option<String>,
+    default_counter: Option<String>,
     exclude_prefetch: bool,
 }
 
-/// What a rule says about the requests it matches.
+/// The counter, weight and treatment of visitors of a rule.
 #[derive(Clone, Debug)]
 struct Resolved {
     counter: String,
@@ -129,15 +127,15 @@ struct Resolved {
     visitors: bool,
 }
 
-/// What decides about a request; patterns by their numbers.
+/// A decision before its names are looked up: patterns by their numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found<'a> {
+pub(crate) enum Match<'a> {
     Excluded(usize),
     Included(usize),
     MatchedPath(&'a str),
-    Otherwise,
+    DefaultCounter,
     Unmatched,
-    /// It has this many bytes.
+    /// The path has this many bytes.
     PathTooLong(usize),
 }
 
@@ -149,25 +147,25 @@ struct Included {
 }
 
 impl Rules {
-    /// Without a rule, to begin with: nothing matches.
+    /// Returns a builder without rules, by which nothing matches.
     pub fn builder() -> RulesBuilder {
         RulesBuilder::default()
     }
 
-    /// Decides about a request with this path in its URI, for which the server's router had this
-    /// template, if any.
+    /// Decides about a request with this path, for which the server's router matched this template, if any.
     ///
     /// It goes through no list of rules. It allocates for a path that is not in normal form, and for
     /// templates where a literal and a parameter compete for it or there are more than four parameters.
     #[must_use]
     pub fn decide<'a>(&'a self, method: &Method, path: &str, matched_path: Option<&'a str>) -> Decision<'a> {
-        self.reason(self.find(method, path, || matched_path)).decision()
+        self.resolve(self.find(method, path, || matched_path))
     }
 
-    /// Decides the same, and tells why.
+    /// Decides as [`decide`](Self::decide) does, and returns the decision with the request as it was
+    /// compared.
     ///
-    /// What [`exclude_prefetch`](RulesBuilder::exclude_prefetch) keeps out is said by a request's headers,
-    /// of which neither knows.
+    /// Neither knows the headers, and so neither applies
+    /// [`exclude_prefetch`](RulesBuilder::exclude_prefetch).
     #[must_use]
     pub fn explain<'a>(
         &'a self,
@@ -176,28 +174,29 @@ impl Rules {
         matched_path: Option<&'a str>,
     ) -> Explanation<'a> {
         let path = path::normalise(path);
-        let reason = self.reason(self.find_by(method, path.as_deref(), || matched_path));
-        Explanation { method, path: path.ok(), reason }
+        let decision = self.resolve(self.find_by(method, path.as_deref(), || matched_path));
+        Explanation { method, path: path.ok(), decision }
     }
 
-    /// The names of all counters that rules feed, some perhaps more than once; not those of templates.
+    /// Returns the names of all counters that rules feed, some perhaps more than once; not those of
+    /// templates.
     pub fn counters(&self) -> impl Iterator<Item = &str> {
         let named = self.rules.iter().map(|rule| &*rule.counter);
-        named.chain(self.otherwise.as_deref())
+        named.chain(self.default_counter.as_deref())
     }
 
     pub(crate) const fn excludes_prefetch(&self) -> bool {
         self.exclude_prefetch
     }
 
-    /// What decides about a request; the template of its route is asked for where it may decide.
+    /// Matches a request; the template of its route is asked for where it may decide.
     #[inline]
     pub(crate) fn find<'a>(
         &self,
         method: &Method,
         path: &str,
         matched_path: impl FnOnce() -> Option<&'a str>,
-    ) -> Found<'a> {
+    ) -> Match<'a> {
         self.find_by(method, path::normalise(path).as_deref(), matched_path)
     }
 
@@ -210,7 +209,7 @@ impl Rules {
 
     /// The counter of what nothing else matches.
     pub(crate) fn default_counter(&self) -> Option<&str> {
-        self.otherwise.as_deref()
+        self.default_counter.as_deref()
     }
 
     #[inline]
@@ -219,51 +218,53 @@ impl Rules {
         method: &Method,
         path: Result<&str, &Unusable>,
         matched_path: impl FnOnce() -> Option<&'a str>,
-    ) -> Found<'a> {
+    ) -> Match<'a> {
         let by_pattern = match path {
             Ok(path) => self.by_pattern(method, path),
             Err(Unusable::NotAPath) => None,
-            Err(Unusable::TooLong(bytes)) => Some(Found::PathTooLong(*bytes)),
+            Err(Unusable::TooLong(bytes)) => Some(Match::PathTooLong(*bytes)),
         };
         by_pattern.unwrap_or_else(|| self.by_default(matched_path))
     }
 
     #[inline]
-    fn by_pattern<'a>(&self, method: &Method, path: &str) -> Option<Found<'a>> {
+    fn by_pattern<'a>(&self, method: &Method, path: &str) -> Option<Match<'a>> {
         if !self.exclusions.is_empty()
             && let Some(number) = self.excluded.find(path)
         {
-            return Some(Found::Excluded(number));
+            return Some(Match::Excluded(number));
         }
         let of_method = self.by_method.iter().find(|(of, _)| of == method);
         let table = of_method.map_or(&self.other_methods, |(_, table)| table);
-        table.find(path).map(Found::Included)
+        table.find(path).map(Match::Included)
     }
 
-    fn by_default<'a>(&self, matched_path: impl FnOnce() -> Option<&'a str>) -> Found<'a> {
+    fn by_default<'a>(&self, matched_path: impl FnOnce() -> Option<&'a str>) -> Match<'a> {
         match self.by_matched_path.then(matched_path).flatten() {
-            Some(template) => Found::MatchedPath(template),
-            None if self.otherwise.is_some() => Found::Otherwise,
-            None => Found::Unmatched,
+            Some(template) => Match::MatchedPath(template),
+            None if self.default_counter.is_some() => Match::DefaultCounter,
+            None => Match::Unmatched,
         }
     }
 
-    fn reason<'a>(&'a self, found: Found<'a>) -> Reason<'a> {
+    fn resolve<'a>(&'a self, found: Match<'a>) -> Decision<'a> {
         match found {
-            Found::PathTooLong(bytes) => Reason::PathTooLong(bytes),
-            Found::Excluded(number) => {
+            Match::PathTooLong(bytes) => Decision::PathTooLong(bytes),
+            Match::Excluded(number) => {
                 let Pattern { text, kind, .. } = &self.exclusions[number];
-                Reason::Excluded { pattern: text, kind: *kind }
+                Decision::Excluded { pattern: text, kind: *kind }
             }
-            Found::Included(number) => {
+            Match::Included(number) => {
                 let Included { pattern, rule } = &self.patterns[number];
                 let Resolved { counter, weight, visitors } = &self.rules[*rule];
                 let (weight, visitors) = (*weight, *visitors);
-                Reason::Rule { pattern: &pattern.text, kind: pattern.kind, counter, weight, visitors }
+                Decision::Rule { pattern: &pattern.text, kind: pattern.kind, counter, weight, visitors }
             }
-            Found::MatchedPath(template) => Reason::MatchedPath(template),
-            Found::Otherwise => self.otherwise.as_deref().map_or(Reason::Unmatched, Reason::Otherwise),
-            Found::Unmatched => Reason::Unmatched,
+            Match::MatchedPath(template) => Decision::MatchedPath(template),
+            Match::DefaultCounter => {
+                self.default_counter.as_deref().map_or(Decision::Unmatched, Decision::DefaultCounter)
+            }
+            Match::Unmatched => Decision::Unmatched,
         }
     }
 }

@@ -18,7 +18,7 @@ use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{
-    AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, ProblemRefusal, StoreAway,
+    AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
     WindowLimitLayer,
 };
 use example_app::forum::Forum;
@@ -136,13 +136,13 @@ async fn serve(
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-    let access = Access::bearer(&token)?.clients(client);
+    let access = Access::bearer(&token)?.clients(client.clone());
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
     };
     let layer = AccessCounterLayer::new(counters.recorder())
-        .trusted_hops(settings.trust_hops)
+        .identity(client)?
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
     let (layer, feed) = forum.fed_by(layer);
@@ -208,7 +208,7 @@ fn limit(
     let address = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(trust_hops);
     let visitor = LimitKey::identity(address.without_user_agent(), secret)?;
     let minutes = WindowCounters::new(store, Window::MINUTE);
-    Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, StoreAway::Open).policy("texts")?.problem_details())
+    Ok(WindowLimitLayer::new(minutes, TEXTS, visitor, OnStoreError::Allow).policy("texts")?.problem_details())
 }
 
 /// The start-up lines: where everything is, and the token if it was generated.

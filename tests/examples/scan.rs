@@ -51,6 +51,6 @@ fn rules() -> Result<Rules, RulesError> {
         .rule(Rule::counter("api").pattern("/api/*"))
         .exclude("/static/*")
         .exclude("*.css")
-        .otherwise("rest")
+        .default_counter("rest")
         .build()
 }

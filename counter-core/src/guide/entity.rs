@@ -58,7 +58,7 @@
 //! Views are too frequent for a statement each. [`Entities::behind`](crate::entity::Entities::behind) adds them up in the
 //! process, and a [flusher](crate::entity::EntityFlusher) that the application runs writes one row a second, however many
 //! views there were. Views can be added by the handler of the page, or by the access counter along with its hits,
-//! through `AccessCounterLayer::on_counted` of `counter-layer`:
+//! through `AccessCounterLayer::on_count` of `counter-layer`:
 //!
 //! ```
 //! # use counter_core::entity::Additions;

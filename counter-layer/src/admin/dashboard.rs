@@ -1,16 +1,17 @@
 //! The pages for people: complete as they are served, and kept up to date by a small script.
 
+pub(crate) mod format;
+mod chart;
+mod view;
+mod reader;
+mod period;
 mod assets;
 mod controls;
-mod glance;
-mod listing;
-mod outlook;
-mod page;
-mod period;
+mod summary;
+mod table;
+mod forecast;
 mod plot;
-mod reader;
-pub(super) mod text;
-mod view;
+mod page;
 
 use askama::Template;
 use axum::extract::{OriginalUri, RawQuery, State};
@@ -20,15 +21,21 @@ use axum::{Extension, Router};
 use counter_core::{Error, ErrorKind, Stats, Timestamp};
 use http::{StatusCode, Uri};
 
-use super::session::LoggedIn;
+use super::access::LoggedIn;
+use super::api::route::Route;
 use page::{Counter, Moving, Parts, Site, Trouble};
 use reader::Reader;
 use view::{Page, View};
 
-/// The pages, with what they are made of.
-pub(super) fn routes() -> Router<Stats> {
+/// The first page, as one of the routes that are described.
+pub(super) fn first_page(stats: &Stats) -> Route {
+    let handler = get(site).with_state(stats.clone());
+    Route::page("/", "The dashboard", handler).text("text/html", "A page for people")
+}
+
+/// The other pages, and the files and parts that pages are made of.
+pub(super) fn pages(stats: &Stats) -> Router {
     Router::new()
-        .route("/", get(site))
         .route("/parts", get(|stats: State<Stats>, uri, query| parts(Page::Site, stats, uri, query)))
         .route("/counter", get(counter))
         .route(
@@ -36,6 +43,7 @@ pub(super) fn routes() -> Router<Stats> {
             get(|stats: State<Stats>, uri, query| parts(Page::Counter, stats, uri, query)),
         )
         .route("/assets/{hash}/{name}", get(assets::asset))
+        .with_state(stats.clone())
 }
 
 async fn site(
@@ -72,7 +80,7 @@ async fn counter(
     }
 }
 
-/// What moves on either of them.
+/// Answers with the moving parts of either page.
 async fn parts(
     page: Page,
     State(stats): State<Stats>,

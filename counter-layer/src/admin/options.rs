@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-/// What of the admin router may be set otherwise.
+/// Options of the admin router.
 ///
 /// ```
 /// use counter_layer::admin::Options;
@@ -16,26 +16,28 @@ use futures_util::future::{BoxFuture, Shared};
 /// ```
 #[derive(Clone)]
 pub struct Options {
-    pub(super) listeners: usize,
-    pub(super) live_until: Shared<BoxFuture<'static, ()>>,
+    pub(crate) listeners: usize,
+    pub(crate) live_until: Shared<BoxFuture<'static, ()>>,
 }
 
 impl Options {
-    /// 64 listeners, for as long as they like.
+    /// Returns the defaults: 64 listeners, without a time limit.
     #[must_use]
     pub fn new() -> Self {
         Self { listeners: 64, live_until: pending().boxed().shared() }
     }
 
-    /// So many may listen to live events at the same time.
+    /// Sets how many clients may listen to live events at the same time.
     #[must_use]
     pub const fn listeners(mut self, listeners: usize) -> Self {
         self.listeners = listeners;
         self
     }
 
-    /// Live events end when this future does, or when it panics. A server that stops gracefully waits for its
-    /// answers, and these would have no end: give it the same signal.
+    /// Ends live events when this future completes or panics.
+    ///
+    /// A server that stops gracefully waits for its responses, and live events have no end of their own: give
+    /// it the same signal.
     #[must_use]
     pub fn live_until(mut self, stopped: impl Future<Output = ()> + Send + 'static) -> Self {
         // It is asked by the answers that it is to end, and its panic would be that of the connection.

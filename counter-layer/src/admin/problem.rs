@@ -5,11 +5,11 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
-use super::shape::{Health, Ledger};
+use super::status::{Health, Ledger};
 
-/// Why a question is not answered: a status, and a body that says what to do.
+/// An error response: a status, and a body that says what to do.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     retry_after: Option<u64>,
     details: Box<Details>,
@@ -20,27 +20,27 @@ pub(super) struct Problem {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Problem))]
-pub(super) struct Details {
+pub(crate) struct Details {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// What the status means.
+    /// The meaning of the status.
     title: &'static str,
     status: u16,
-    /// What is wrong.
+    /// The error.
     detail: String,
     /// The parameter that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter: Option<String>,
-    /// Its value, where it has one.
+    /// The value of the parameter, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// What its value may be.
+    /// The values that are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<String>,
-    /// What this process knows when the store cannot be read.
+    /// The health of this process when the store cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
-    /// What this process knows when the store cannot be read.
+    /// The ledger of this process when the store cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<Ledger>,
 }
@@ -61,42 +61,42 @@ impl Problem {
         Self { status, retry_after: None, details: Box::new(details) }
     }
 
-    pub(super) fn unauthorized(detail: &str) -> Self {
+    pub(crate) fn unauthorized(detail: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)
     }
 
-    pub(super) fn forbidden() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "you may not see the statistics")
+    pub(crate) fn forbidden() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "you may not read the statistics")
     }
 
-    pub(super) fn out_of_scope() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "you may see the statistics and not forget counters")
+    pub(crate) fn out_of_scope() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "you may read the statistics, but not forget counters")
     }
 
-    pub(super) fn another_origin() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "a page of another origin may change nothing here")
+    pub(crate) fn another_origin() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "a page of another origin may not change anything here")
     }
 
-    /// Also to somebody who shows what is right: it is not compared.
-    pub(super) fn too_many_attempts(wait: u64) -> Self {
-        let detail = "too many logins have failed, and this one was not looked at: try again later";
+    /// Also for valid credentials: nothing is compared.
+    pub(crate) fn too_many_attempts(wait: u64) -> Self {
+        let detail = "too many logins have failed, and this one was not checked: try again later";
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
     }
 
-    pub(super) fn too_many_listeners(most: usize) -> Self {
-        let detail = format!("{most} listeners are served already");
+    pub(crate) fn too_many_listeners(most: usize) -> Self {
+        let detail = format!("the limit of {most} listeners is reached");
         Self { retry_after: Some(30), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
-    pub(super) fn nothing_here() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is no such page of the statistics")
+    pub(crate) fn nothing_here() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "the statistics have no such path")
     }
 
-    pub(super) fn wrong_method() -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this page has other methods, which `Allow` names")
+    pub(crate) fn wrong_method() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods, which `Allow` lists")
     }
 
-    pub(super) fn unknown_counter(counter: &CounterName) -> Self {
+    pub(crate) fn unknown_counter(counter: &CounterName) -> Self {
         let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such counter");
         problem.details.parameter = Some("counter".to_owned());
         problem.details.value = Some(counter.to_string());
@@ -104,7 +104,7 @@ impl Problem {
     }
 
     /// A parameter that cannot be understood; `value` is missing when the parameter is.
-    pub(super) fn parameter(
+    pub(crate) fn parameter(
         detail: impl Into<String>,
         parameter: &str,
         value: Option<&str>,
@@ -117,8 +117,8 @@ impl Problem {
         problem
     }
 
-    /// What a read failed with.
-    pub(super) fn of(error: &Error, stats: &Stats) -> Self {
+    /// The problem of a failed read.
+    pub(crate) fn of(error: &Error, stats: &Stats) -> Self {
         match error.kind() {
             ErrorKind::TooManyBuckets { asked, most } => {
                 let allowed = format!("ranges of at most {most} buckets, over all counters");
@@ -138,20 +138,20 @@ impl Problem {
         }
     }
 
-    /// Why there is no forecast.
+    /// The problem of a forecast that was refused.
     #[cfg(feature = "forecast")]
-    pub(super) fn no_forecast(refused: &counter_core::forecast::ForecastError) -> Self {
+    pub(crate) fn no_forecast(refused: &counter_core::forecast::ForecastError) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
     }
 
-    pub(super) fn without_the_store(error: &Error, stats: &Stats) -> Self {
+    pub(crate) fn without_the_store(error: &Error, stats: &Stats) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
         problem.details.health = Some(stats.health().into());
         problem.details.ledger = Some(stats.ledger().into());
         problem
     }
 
-    pub(super) fn details(&self) -> &Details {
+    pub(crate) fn details(&self) -> &Details {
         &self.details
     }
 }

@@ -17,7 +17,7 @@
 //! ```
 //! use counter_core::window::{Window, WindowCounters};
 //! use counter_core::{MemoryStore, Secret};
-//! use counter_layer::{Forwarded, Identity, LimitKey, StoreAway, WindowLimitLayer};
+//! use counter_layer::{Forwarded, Identity, LimitKey, OnStoreError, WindowLimitLayer};
 //!
 //! # let from_the_environment = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 //! let secret: Secret = from_the_environment.parse()?; // `openssl rand -hex 16`
@@ -25,7 +25,7 @@
 //! let key = LimitKey::identity(behind_a_proxy, &secret)?;
 //!
 //! let logins = WindowCounters::new(MemoryStore::new(), Window::MINUTE);
-//! let layer = WindowLimitLayer::new(logins, 10, key, StoreAway::Closed).policy("logins")?;
+//! let layer = WindowLimitLayer::new(logins, 10, key, OnStoreError::Deny).policy("logins")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -56,8 +56,8 @@
 //! |---|---|---|
 //! | within the limit | the inner service's | `RateLimit: "default";r=49;t=30`, `RateLimit-Policy: "default";q=100;w=60` |
 //! | beyond it | 429 | the same, and `Retry-After: 30` |
-//! | the store is away, [`StoreAway::Open`](crate::StoreAway::Open) | the inner service's | none |
-//! | the store is away, [`StoreAway::Closed`](crate::StoreAway::Closed) | 503 | `Retry-After: 2` |
+//! | the store is away, [`OnStoreError::Allow`](crate::OnStoreError::Allow) | the inner service's | none |
+//! | the store is away, [`OnStoreError::Deny`](crate::OnStoreError::Deny) | 503 | `Retry-After: 2` |
 //! | the key is `None` | the inner service's | none |
 //!
 //! `r` is what is left, `t` the seconds to the end of the window, `q` the limit and `w` the width of a window in seconds,
@@ -73,7 +73,7 @@
 //! [timeout](crate::WindowLimitLayer::timeout); the log says so once when that begins and once when it ends. Meanwhile
 //! every request waits that long. Where a single node of a cluster is silent and others answer, requests to that node wait
 //! until the client gives up on it, some seconds at most. A request whose answer from the store was lost may have been
-//! counted. Then less than the limit passes in that window, and with `Open` the requests that came during the outage pass
+//! counted. Then less than the limit passes in that window, and with `Allow` the requests that came during the outage pass
 //! in addition.
 //!
 //! # Where to put it

@@ -39,17 +39,17 @@
 //! A request counts under `hits` and under the one counter that the rules find. If they find none, it counts nowhere,
 //! not even under `hits`, and is `unmatched` in the ledger. Three settings catch such requests, in this order:
 //! [`by_matched_path`](crate::RulesBuilder::by_matched_path) uses the template of the router,
-//! [`otherwise`](crate::RulesBuilder::otherwise) names a counter, and a closure of the layer,
-//! [`rest`](crate::AccessCounterLayer::rest), decides about the remaining ones. Without rules the closure decides
+//! [`default_counter`](crate::RulesBuilder::default_counter) names a counter, and a closure of the layer,
+//! [`fallback`](crate::AccessCounterLayer::fallback), decides about the remaining ones. Without rules the closure decides
 //! about requests that no route matched.
 //!
 //! ```
-//! # use counter_layer::{Decision, Reason, Rule, Rules};
+//! # use counter_layer::{Decision, Rule, Rules};
 //! # use http::Method;
-//! let rules = Rules::builder().by_matched_path().otherwise("rest").build()?;
-//! let reason = |template| rules.explain(&Method::GET, "/a/1", template).reason;
-//! assert_eq!(reason(Some("/a/{id}")), Reason::MatchedPath("/a/{id}"));
-//! assert_eq!(reason(None), Reason::Otherwise("rest"));
+//! let rules = Rules::builder().by_matched_path().default_counter("rest").build()?;
+//! let decision = |template| rules.decide(&Method::GET, "/a/1", template);
+//! assert_eq!(decision(Some("/a/{id}")), Decision::MatchedPath("/a/{id}"));
+//! assert_eq!(decision(None), Decision::DefaultCounter("rest"));
 //!
 //! let rules = Rules::builder().rule(Rule::counter("home").pattern("")).build()?;
 //! assert_eq!(rules.decide(&Method::GET, "/a/1", Some("/a/{id}")), Decision::Unmatched);
@@ -63,12 +63,9 @@
 //! character. The empty pattern is the home page. Several patterns may feed one counter.
 //!
 //! ```
-//! # use counter_layer::{Decision, Rule, Rules};
+//! # use counter_layer::{Rule, Rules};
 //! # fn counter<'a>(rules: &'a Rules, path: &str) -> Option<&'a str> {
-//! #     match rules.decide(&http::Method::GET, path, None) {
-//! #         Decision::Count { counter, .. } => Some(counter),
-//! #         _ => None,
-//! #     }
+//! #     rules.decide(&http::Method::GET, path, None).counter()
 //! # }
 //! let rules = Rules::builder()
 //!     .rule(Rule::counter("home").pattern("").pattern("/index.html"))
@@ -105,12 +102,9 @@
 //! order in which rules are written has no meaning. An exclude wins over all of them, whatever its kind.
 //!
 //! ```
-//! # use counter_layer::{Decision, Rule, Rules};
+//! # use counter_layer::{Rule, Rules};
 //! # fn counter<'a>(rules: &'a Rules, path: &str) -> Option<&'a str> {
-//! #     match rules.decide(&http::Method::GET, path, None) {
-//! #         Decision::Count { counter, .. } => Some(counter),
-//! #         _ => None,
-//! #     }
+//! #     rules.decide(&http::Method::GET, path, None).counter()
 //! # }
 //! let rules = Rules::builder()
 //!     .rule(Rule::counter("extension").pattern("*.html"))
@@ -143,7 +137,7 @@
 //! every method. `OPTIONS` is a method like the others.
 //!
 //! ```
-//! # use counter_layer::{Decision, Rule, Rules};
+//! # use counter_layer::{Rule, Rules};
 //! # use http::Method;
 //! let rules = Rules::builder()
 //!     .rule(Rule::counter("read").pattern("/articles/{id}").method(Method::GET))
@@ -158,7 +152,7 @@
 //!     (Method::OPTIONS, "other"),
 //! ] {
 //!     let decision = rules.decide(&method, "/articles/7", None);
-//!     assert!(matches!(decision, Decision::Count { counter, .. } if counter == expected), "{method}");
+//!     assert_eq!(decision.counter(), Some(expected), "{method}");
 //! }
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
@@ -180,7 +174,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let counters = Counters::builder(MemoryStore::new()).build()?;
-//! let rules = Rules::builder().exclude("/healthz").exclude_prefetch().otherwise("pages").build()?;
+//! let rules = Rules::builder().exclude("/healthz").exclude_prefetch().default_counter("pages").build()?;
 //! let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
 //!
 //! for (path, header, value) in [
@@ -208,12 +202,12 @@
 //!
 //! Before a path is compared, it is normalised: path parameters are cut off, needless percent-encodings decoded, slashes
 //! joined, dots resolved. Necessary encodings stay, and so does a slash at the end. A path of more than 8,192 bytes
-//! matches nothing, and neither the router's template nor `otherwise` catches it.
+//! matches nothing, and neither the router's template nor `default_counter` catches it.
 //!
 //! ```
 //! # use counter_layer::{Decision, Rules};
 //! # use http::Method;
-//! let rules = Rules::builder().otherwise("rest").build()?;
+//! let rules = Rules::builder().default_counter("rest").build()?;
 //! for (path, compared) in [
 //!     ("/a;jsessionid=1/b;v=2", Some("/a/b")),
 //!     ("/%61/b", Some("/a/b")),
@@ -231,7 +225,7 @@
 //!     assert_eq!(rules.explain(&Method::GET, path, None).path.as_deref(), compared, "{path}");
 //! }
 //! let long = format!("/{}", "a".repeat(8192));
-//! assert_eq!(rules.decide(&Method::GET, &long, None), Decision::Unmatched);
+//! assert_eq!(rules.decide(&Method::GET, &long, None), Decision::PathTooLong(8193));
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!
@@ -272,7 +266,7 @@
 //! # Explaining a decision
 //!
 //! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the rules only: not
-//! the layer's closures `rest` and `count_if`, and not what the headers say about a prefetch.
+//! the layer's closures `fallback` and `count_if`, and not what the headers say about a prefetch.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -331,7 +325,7 @@
 //!
 //! # How many counters there are
 //!
-//! There are as many counters as rules, templates, facets and `rest` name, up to
+//! There are as many counters as rules, templates, facets and `fallback` name, up to
 //! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. Names beyond that count under `(other)`, so
 //! that totals stay exact, and as `overflow` in the ledger. `hits` takes its slot when the layer is made, the names of
 //! rules and facets when they are given to it, and templates when they are first used.

@@ -33,9 +33,10 @@
 //! # }
 //! # async fn visitors(identity: impl Into<Identity>, requests: [Request<()>; 2]) -> u64 {
 //! #     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an identity");
-//! #     // Of two random ids, one pair in 16,384 has one register between them.
-//! #     let layer = layer.visitor_key(VisitorKey::new([7; 16]));
+//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity({
+//! #         // Of two random ids, one pair in 16,384 has one register between them.
+//! #         identity.into().key(VisitorKey::new([7; 16]))
+//! #     }).expect("an identity");
 //! #     for request in requests {
 //! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
 //! #         service.oneshot(request).await.expect("infallible");
@@ -87,7 +88,7 @@
 //! that pretends to be a browser counts as one.
 //!
 //! [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) counts bots among the visitors, for a service whose
-//! clients are programs. A closure of [`agents`](crate::AccessCounterLayer::agents) decides what is a bot where the
+//! clients are programs. A closure of [`classify_agent`](crate::AccessCounterLayer::classify_agent) decides what is a bot where the
 //! application knows better.
 //!
 //! ```
@@ -110,7 +111,7 @@
 //! let counted = async |set: fn(AccessCounterLayer) -> AccessCounterLayer| {
 //!     let mut counters = Counters::builder(MemoryStore::new()).build()?;
 //!     let layer = set(AccessCounterLayer::new(counters.recorder()));
-//! #     let layer = layer.visitor_key(VisitorKey::new([7; 16]));
+//! #     let layer = layer.identity(counter_layer::Identity::default().key(VisitorKey::new([7; 16])))?;
 //!     for agent in agents {
 //! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
 //!         let mut request = Request::get("/").header("user-agent", agent).body(())?;
@@ -128,7 +129,7 @@
 //!
 //! assert_eq!(counted(|layer| layer).await?, (5, 4, 1));
 //! assert_eq!(counted(|layer| layer.bots_are_visitors()).await?, (5, 4, 5));
-//! assert_eq!(counted(|layer| layer.agents(|_| Agent::Human)).await?, (5, 0, 5));
+//! assert_eq!(counted(|layer| layer.classify_agent(|_| Agent::Human)).await?, (5, 0, 5));
 //! # Ok(())
 //! # }
 //! ```
@@ -146,7 +147,7 @@
 //! - [`Identity::header`](crate::Identity::header): a header, which only a trusted party may be able to write.
 //! - [`Identity::extension`](crate::Identity::extension): an extension that a layer further out inserted, such as an
 //!   account.
-//! - [`Identity::by`](crate::Identity::by): a closure over the head of the request.
+//! - [`Identity::from_fn`](crate::Identity::from_fn): a closure over the head of the request.
 //! - [`Identity::none`](crate::Identity::none): no visitors at all.
 //!
 //! Where the source finds nothing, a request counts without a visitor, and nothing else is tried instead. There are two
@@ -183,9 +184,10 @@
 //! # }
 //! # async fn visitors(identity: impl Into<Identity>, requests: [Request<()>; 2]) -> u64 {
 //! #     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an identity");
-//! #     // Of two random ids, one pair in 16,384 has one register between them.
-//! #     let layer = layer.visitor_key(VisitorKey::new([7; 16]));
+//! #     let layer = AccessCounterLayer::new(counters.recorder()).identity({
+//! #         // Of two random ids, one pair in 16,384 has one register between them.
+//! #         identity.into().key(VisitorKey::new([7; 16]))
+//! #     }).expect("an identity");
 //! #     for request in requests {
 //! #         let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(())) }));
 //! #         service.oneshot(request).await.expect("infallible");
@@ -378,8 +380,8 @@
 //! [`explain`](crate::Rules::explain) returns the path that it was asked about, and keeps none.
 //!
 //! Two closures of the application can change that. The name of a counter is stored as it is, so a closure of
-//! [`rest`](crate::AccessCounterLayer::rest) that makes a name out of a path stores that path. And an application that keeps
-//! the visitor of [`on_counted`](crate::AccessCounterLayer::on_counted) stores an id, by default one that is another on the
+//! [`fallback`](crate::AccessCounterLayer::fallback) that makes a name out of a path stores that path. And an application that keeps
+//! the visitor of [`on_count`](crate::AccessCounterLayer::on_count) stores an id, by default one that is another on the
 //! next day. Since the salt lies in the store, such an id should be hashed once more under a key of a
 //! [`Secret`](counter_core::Secret) if it goes there too.
 //!

@@ -5,30 +5,30 @@ use http::HeaderMap;
 use ipnet::IpNet;
 
 use super::{Forwarded, RequestHead, Told};
-use crate::agent::Digest;
+use crate::classify::Digest;
 use crate::request;
 
-/// A visitor is a client's address and its user agent, for one epoch.
+/// An identity by the client's address and its user agent, for one epoch.
 ///
-/// Of an IPv6 address the first 64 bits count unless [`ipv6_prefix`](Self::ipv6_prefix) says otherwise:
+/// The first 64 bits of an IPv6 address count unless [`ipv6_prefix`](Self::ipv6_prefix) sets another number:
 /// a household has a /64, and a device changes the rest at will (RFC 8981). In a
 /// [limit](crate::LimitKey::identity) it is the first 56, since many households are given as much.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Address {
     client: Client,
-    /// Those bits of an IPv6 address that count.
+    /// The bits of an IPv6 address that count.
     ipv6_mask: u128,
-    /// Whether somebody chose that.
+    /// The application chose them.
     is_chosen: bool,
     user_agent: bool,
 }
 
-/// How many bits of an IPv6 address count in a limit.
+/// The bits of an IPv6 address that count in a limit.
 #[cfg(feature = "limit")]
 const LIMITED: u8 = 56;
 
-/// An address from a header, which is worth nothing until it is said whose word is taken.
+/// A header with the client's address, for which the trusted proxies are still to be chosen.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ForwardedAddress(Forwarded);
@@ -38,9 +38,9 @@ pub struct ForwardedAddress(Forwarded);
 #[derive(Clone, Debug)]
 enum Client {
     Peer,
-    /// So many entries were written by proxies of one's own.
+    /// The last entries, this many, were written by trusted proxies.
     Hops(Forwarded, usize),
-    /// Whom nobody of these networks is.
+    /// The client is the first address from the right outside of these networks.
     Networks(Forwarded, Box<[IpNet]>),
 }
 
@@ -53,29 +53,29 @@ impl Address {
         Self { client, ipv6_mask: mask(64), is_chosen: false, user_agent: true }
     }
 
-    /// How many bits of an IPv6 address count; more than 128 are 128.
+    /// Sets how many leading bits of an IPv6 address count; more than 128 are 128.
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_mask = mask(bits);
         self.is_chosen = true;
         self
     }
 
-    /// The same for a limit.
+    /// Counts fewer bits of IPv6, for a limit.
     #[cfg(feature = "limit")]
     pub(super) const fn limited(self) -> Self {
         if self.is_chosen { self } else { self.ipv6_prefix(LIMITED) }
     }
 
-    /// Takes those who share an address for one visitor, whatever their browsers are.
+    /// Treats all clients of an address as one visitor, whatever their user agents are.
     pub const fn without_user_agent(mut self) -> Self {
         self.user_agent = false;
         self
     }
 
-    /// The visitor, or nobody when the address is not known: a user agent alone says little.
+    /// The visitor, or `None` when the address is not known: a user agent alone says little.
     pub(super) fn visitor(&self, head: &RequestHead<'_>, user_agent: Digest, salt: &Salt) -> Option<Told> {
         let address = self.client(head)?;
-        // Whoever they are, they are hashed by the same instructions in the place where they are wanted.
+        // One layout for all, so that the hash is inlined with a constant length.
         let mut visitor = [0; 24];
         visitor[..16].copy_from_slice(&address.to_le_bytes());
         if self.user_agent {
@@ -84,7 +84,7 @@ impl Address {
         Some(salt.visitor_until(&[&visitor]))
     }
 
-    /// What counts of the client's address, if that is known.
+    /// The significant bits of the client's address, if it is known.
     #[inline]
     pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<u128> {
         let peer = request::peer(head.extensions);
@@ -94,7 +94,7 @@ impl Address {
         })
     }
 
-    /// What counts of an address, the same whether an IPv4 address is written as one of IPv6 or not.
+    /// The significant bits of an address, the same for an IPv4 address and its IPv6-mapped form.
     fn bits(&self, address: IpAddr) -> u128 {
         match address.to_canonical() {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -116,20 +116,20 @@ impl ForwardedAddress {
         Self(header)
     }
 
-    /// Trusts the last `hops` entries of the header, which proxies of one's own wrote; with 0, the
-    /// connection alone.
+    /// Trusts the last `hops` entries of the header, written by the service's own proxies; 0 takes the
+    /// address of the connection.
     ///
-    /// Each proxy appends whom it heard from, so the client is the entry of the outermost one, counted
-    /// from the right; what stands further left the client may have written, and it is not looked at.
-    /// With fewer entries the request came past the proxies, from the peer itself.
+    /// Each proxy appends the address it was connected from, so the client is the entry of the outermost
+    /// proxy, counted from the right. Entries further left may come from the client and are ignored. With
+    /// fewer entries than hops the request bypassed the proxies, and its peer is the client.
     pub fn trusted_hops(self, hops: usize) -> Address {
         Address::of(if hops == 0 { Client::Peer } else { Client::Hops(self.0, hops) })
     }
 
-    /// Trusts what the hosts of these networks say: the client is the first from the right that is in
-    /// none of them, beginning with the peer.
+    /// Trusts entries written by hosts of these networks: the client is the first address from the right
+    /// outside of them, beginning with the peer.
     ///
-    /// When all are, it is the leftmost, or the peer where there is no header.
+    /// When all addresses are inside, it is the leftmost, or the peer where there is no header.
     pub fn trusted_networks(self, networks: impl IntoIterator<Item = IpNet>) -> Address {
         Address::of(Client::Networks(self.0, networks.into_iter().collect()))
     }

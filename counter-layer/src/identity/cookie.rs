@@ -9,16 +9,16 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::{RequestHead, Told};
 
-/// A visitor is who sends back a cookie that the layer itself set, with a random id of 128 bits.
+/// An identity by a cookie with a random id of 128 bits, which the layer itself sets.
 ///
-/// Where the counters have a [secret](counter_core::Builder::secret), it is signed with that, and an id that the
-/// layer did not issue is none; without one, a client can make up ids.
+/// Where the counters have a [secret](counter_core::Builder::secret), the id is signed with it, and an id
+/// that the layer did not issue is not accepted. Without a secret a client can make up ids.
 ///
-/// It is `HttpOnly`, `SameSite=Lax`, for the whole site, and `Secure` unless
-/// [`insecure`](Self::insecure) is said. A request without it counts as a new visitor. A bot is given
-/// none, unless [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) is said.
+/// The cookie is `HttpOnly`, `SameSite=Lax`, for the whole site, and `Secure` unless
+/// [`insecure`](Self::insecure) is set. A request without it counts as a new visitor. Bots are given none,
+/// unless [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) is set.
 ///
-/// The cookie makes somebody's visits linkable for as long as it lives, which may need consent. A
+/// The cookie makes the visits of a browser linkable for as long as it lives, which may need consent. A
 /// response that sets it should not be kept by a shared cache.
 ///
 /// ```
@@ -42,7 +42,7 @@ pub struct IssuedCookie {
     signature: Option<VisitorKey>,
 }
 
-/// Who makes a request, and what is to be set in the response so that it is known the next time.
+/// The visitor of a request, and the cookie that the response has to set for the next one.
 #[derive(Default)]
 pub(super) struct Visit {
     pub(super) visitor: Option<Told>,
@@ -54,13 +54,13 @@ impl IssuedCookie {
         Self { name: name.into(), max_age: Duration::from_secs(365 * 86_400), secure: true, signature: None }
     }
 
-    /// How long a browser keeps it, in whole seconds. Default: 365 days.
+    /// Sets how long a browser keeps the cookie, in whole seconds. Default: 365 days.
     pub const fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
     }
 
-    /// Lets a browser send it over plain HTTP as well.
+    /// Lets a browser send the cookie over plain HTTP as well.
     pub const fn insecure(mut self) -> Self {
         self.secure = false;
         self
@@ -74,7 +74,7 @@ impl IssuedCookie {
         is_name(&self.name)
     }
 
-    /// The same, for ids that are signed with this secret alone.
+    /// Signs ids with this secret, and accepts no others.
     pub(super) fn signed(mut self, secret: &Secret) -> Self {
         self.signature = Some(secret.key("cookie"));
         self
@@ -128,7 +128,7 @@ fn bits(digits: &[u8]) -> Option<u128> {
     u128::from_str_radix(digits, 16).ok()
 }
 
-/// Whether a cookie can have this name: a token of RFC 9110.
+/// Returns `true` for a valid name of a cookie: a token of RFC 9110.
 pub(super) fn is_name(name: &str) -> bool {
     let signs = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(signs)

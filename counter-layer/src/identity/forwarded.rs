@@ -1,4 +1,4 @@
-//! The headers in which proxies say whom they heard from.
+//! Headers in which proxies record the addresses that they were connected from.
 //!
 //! Each proxy adds an entry on the right, and the client can have written anything on the left. So
 //! entries are read from the right, one at a time, and what stands further left has no influence on
@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName, header};
 
-/// A header in which proxies say whom they heard from, the nearest on the right.
+/// A header in which proxies record the address that they were connected from, the nearest proxy on the
+/// right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarded {
     name: HeaderName,
@@ -24,22 +25,22 @@ enum Syntax {
 }
 
 impl Forwarded {
-    /// `X-Forwarded-For: 192.0.2.1, 198.51.100.7`.
+    /// The header `X-Forwarded-For: 192.0.2.1, 198.51.100.7`.
     pub const X_FORWARDED_FOR: Self =
         Self { name: HeaderName::from_static("x-forwarded-for"), syntax: Syntax::Addresses };
 
-    /// `Forwarded: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"`, as in RFC 7239. Who is
-    /// `unknown` or has a hidden name (`_secret`) there is no visitor.
+    /// The header `Forwarded: for=192.0.2.1;proto=https, for="[2001:db8::1]:4711"` of RFC 7239. An entry that
+    /// is `unknown` or obfuscated (`_secret`) makes no visitor.
     pub const RFC7239: Self = Self { name: header::FORWARDED, syntax: Syntax::Parameters };
 
-    /// A header of another name with an address, or several in the manner of `X-Forwarded-For`, such as
+    /// Names another header with an address, or with several in the manner of `X-Forwarded-For`, such as
     /// `X-Real-IP` or `CF-Connecting-IP`.
     #[must_use]
     pub const fn header(name: HeaderName) -> Self {
         Self { name, syntax: Syntax::Addresses }
     }
 
-    /// The entries from the right: whom the proxies heard from, the nearest first; `None` for an entry
+    /// The addresses from the right, the nearest proxy's first; `None` for an entry
     /// that is no address.
     pub(super) fn addresses(&self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
         let values = headers.get_all(&self.name).iter().rev().map(http::HeaderValue::as_bytes);
@@ -109,7 +110,7 @@ fn node_of_parameters(entry: &[u8]) -> Option<IpAddr> {
 
 enum Value<'a> {
     Token(&'a [u8]),
-    /// What stands between the quotation marks.
+    /// The text between the quotation marks.
     Quoted(&'a [u8]),
 }
 

@@ -4,7 +4,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::request;
 
-/// A request without its body: what an identity can be read from.
+/// A request without its body.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
@@ -14,7 +14,7 @@ pub struct RequestHead<'a> {
     pub uri: &'a Uri,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// What the server and the layers further out left there.
+    /// The values that the server and the layers further out left in the request.
     pub extensions: &'a Extensions,
 }
 
@@ -28,8 +28,8 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// The other end of the connection, if the server left it in the request: axum's `ConnectInfo`, or
-    /// a [`SocketAddr`](std::net::SocketAddr) extension.
+    /// Returns the address of the other end of the connection, if the server left it in the request: axum's
+    /// `ConnectInfo`, or a [`SocketAddr`](std::net::SocketAddr) extension.
     #[inline]
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {

@@ -3,26 +3,28 @@ use std::time::Duration;
 use counter_core::window::Pass;
 use tokio::time::Instant;
 
-/// What is to become of a request.
+/// A decision about one request.
 #[derive(Debug)]
-pub(super) enum Verdict {
-    Passed(Told),
-    Limited(Told),
-    /// The store is away, and the request passes.
-    Open,
-    /// The store is away, and the request does not pass.
-    Closed,
+pub(super) enum Decision {
+    /// Served, within the limit.
+    Allow(Quota),
+    /// Refused, beyond the limit.
+    Limit(Quota),
+    /// Served without an answer of the store.
+    AllowUncounted,
+    /// Refused without an answer of the store.
+    DenyUncounted,
 }
 
-/// What the store said of a key, of which a response tells later.
+/// The part of a limit that is left for a key, as the store told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Quota {
     pub(super) remaining: u32,
-    /// When the window ends: an instant of this process, whatever the clocks say.
+    /// The end of the window: an instant of this process, whatever the clocks say.
     pub(super) ends: Instant,
 }
 
-impl Told {
+impl Quota {
     pub(super) fn of(pass: &Pass) -> Self {
         let left = pass.reset.as_unix().saturating_sub(pass.now.as_unix());
         Self { remaining: pass.remaining, ends: Instant::now() + Duration::from_secs(left) }

@@ -4,12 +4,12 @@ use counter_core::window::Window;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::decision::Told;
+use super::decision::Quota;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// What a limit says of itself, in the fields of draft-ietf-httpapi-ratelimit-headers-11.
+/// The description of a limit, in the fields of draft-ietf-httpapi-ratelimit-headers-11.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) name: String,
@@ -19,7 +19,7 @@ pub(super) struct Policy {
     window: Window,
 }
 
-/// A name that is empty, longer than 64 bytes or has something else in it than printable ASCII.
+/// The error of a policy name that is empty, longer than 64 bytes, or not printable ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyNameError(String);
 
@@ -35,14 +35,14 @@ impl Policy {
         Ok(Self { name: name.to_owned(), whole, limit, window })
     }
 
-    /// The same under another name.
+    /// Returns the policy under another name.
     pub(super) fn renamed(&self, name: &str) -> Result<Self, PolicyNameError> {
         Self::new(name, self.limit, self.window)
     }
 
     /// Tells the policy, and what is left of it now; further ones may be there already.
-    pub(super) fn write(&self, told: &Told, headers: &mut HeaderMap) {
-        let left = format!("{};r={};t={}", quoted(&self.name), told.remaining, told.seconds());
+    pub(super) fn write(&self, quota: &Quota, headers: &mut HeaderMap) {
+        let left = format!("{};r={};t={}", quoted(&self.name), quota.remaining, quota.seconds());
         if let Ok(left) = HeaderValue::try_from(left) {
             headers.append(RATELIMIT, left);
         }

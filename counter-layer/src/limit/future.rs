@@ -8,12 +8,12 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::decision::{Told, Verdict};
+use super::decision::{Decision, Quota};
 use super::fields::retry_after;
 use super::gate::{Deciding, Gate};
 use super::refusal::{EmptyRefusal, Refusal};
 
-/// To clients that come while the store is away.
+/// The pause that clients are told while the store fails.
 const AWAY_SECONDS: u64 = 2;
 
 pin_project! {
@@ -33,7 +33,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, F, B> {
         Deciding { deciding: Deciding, gate: Arc<Gate>, waiting: Option<(S, Request<B>)> },
-        Serving { #[pin] future: F, passed: Option<(Arc<Gate>, Told)> },
+        Serving { #[pin] future: F, passed: Option<(Arc<Gate>, Quota)> },
     }
 }
 
@@ -63,20 +63,20 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Deciding { deciding, gate, waiting } => {
-                    let verdict = ready!(deciding.as_mut().poll(cx));
-                    let passed = match verdict {
-                        Verdict::Passed(told) => Some((Arc::clone(gate), told)),
-                        Verdict::Open => None,
-                        Verdict::Limited(told) => return Poll::Ready(Ok(limited::<A, R>(gate, &told))),
-                        Verdict::Closed => return Poll::Ready(Ok(closed::<A, R>())),
+                    let decision = ready!(deciding.as_mut().poll(cx));
+                    let passed = match decision {
+                        Decision::Allow(quota) => Some((Arc::clone(gate), quota)),
+                        Decision::AllowUncounted => None,
+                        Decision::Limit(quota) => return Poll::Ready(Ok(limited::<A, R>(gate, &quota))),
+                        Decision::DenyUncounted => return Poll::Ready(Ok(closed::<A, R>())),
                     };
                     let (mut inner, request) = waiting.take().expect("polled after completion");
                     State::Serving { future: inner.call(request), passed }
                 }
                 StateProjection::Serving { future, passed } => {
                     let mut answer = ready!(future.poll(cx));
-                    if let (Ok(response), Some((gate, told))) = (&mut answer, passed) {
-                        gate.policy.write(told, response.headers_mut());
+                    if let (Ok(response), Some((gate, quota))) = (&mut answer, passed) {
+                        gate.policy.write(quota, response.headers_mut());
                     }
                     return Poll::Ready(answer);
                 }
@@ -86,10 +86,10 @@ where
     }
 }
 
-fn limited<A: Refusal<R>, R>(gate: &Gate, told: &Told) -> Response<R> {
+fn limited<A: Refusal<R>, R>(gate: &Gate, quota: &Quota) -> Response<R> {
     let mut response = A::limited(&gate.policy.name);
-    gate.policy.write(told, response.headers_mut());
-    retry_after(told.seconds(), response.headers_mut());
+    gate.policy.write(quota, response.headers_mut());
+    retry_after(quota.seconds(), response.headers_mut());
     response
 }
 

@@ -10,23 +10,24 @@ use counter_core::window::{Dimensions, Pass, WindowCounters};
 use http::Request;
 
 use super::LimitKey;
-use super::decision::{Told, Verdict};
+use super::decision::{Decision, Quota};
 use super::fields::Policy;
 use super::over::Over;
 use super::patience::Patience;
 use crate::RequestHead;
 
-/// What happens to a request while the store is away.
+/// The treatment of requests while the store fails or does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreAway {
-    /// It passes, and is not limited: for limits that keep a service comfortable.
-    Open,
-    /// It is answered 503 with `Retry-After`: for limits that keep something safe, such as logins.
-    Closed,
+#[non_exhaustive]
+pub enum OnStoreError {
+    /// Serves the request without limiting it: for limits that keep a service responsive.
+    Allow,
+    /// Answers 503 with `Retry-After`: for limits that protect something, such as logins.
+    Deny,
 }
 
 /// In a box: it does I/O, which costs more than the box, and so the store is no part of the layer's type.
-pub(super) type Deciding = Pin<Box<dyn Future<Output = Verdict> + Send>>;
+pub(super) type Deciding = Pin<Box<dyn Future<Output = Decision> + Send>>;
 
 /// Decides on requests; what all services of one layer share.
 #[derive(Clone)]
@@ -34,17 +35,17 @@ pub(super) struct Gate {
     pub(super) policy: Policy,
     pub(super) timeout: Duration,
     key: LimitKey,
-    away: StoreAway,
+    on_error: OnStoreError,
     acquire: Arc<Acquire>,
     known: Arc<Known>,
 }
 
-/// What is known of the store and of those it has refused.
+/// The state of the store, and the keys that it has refused.
 #[derive(Debug, Default)]
 struct Known {
     over: Over,
     patience: Patience,
-    /// Whether the store was away at the last request.
+    /// The store failed at the last request.
     failing: AtomicBool,
 }
 
@@ -55,7 +56,7 @@ impl Gate {
         counters: WindowCounters,
         limit: u32,
         key: LimitKey,
-        away: StoreAway,
+        on_error: OnStoreError,
         policy: Policy,
         timeout: Duration,
     ) -> Self {
@@ -64,47 +65,47 @@ impl Gate {
             let acquire = async move { counters.try_acquire(&dimensions, limit, NonZeroU32::MIN).await };
             Box::pin(acquire) as Pin<Box<dyn Future<Output = _> + Send>>
         };
-        Self { policy, timeout, key, away, acquire: Arc::new(acquire), known: Arc::default() }
+        Self { policy, timeout, key, on_error, acquire: Arc::new(acquire), known: Arc::default() }
     }
 
     /// Begins to decide on a request; `None` when it is not limited.
     pub(super) fn decide<B>(&self, request: &Request<B>) -> Option<Deciding> {
         let dimensions = self.key.of(&RequestHead::of(request))?.scope(&self.policy.name);
-        if let Some(told) = self.known.over.of(&dimensions) {
-            return Some(Box::pin(std::future::ready(Verdict::Limited(told))));
+        if let Some(quota) = self.known.over.of(&dimensions) {
+            return Some(Box::pin(std::future::ready(Decision::Limit(quota))));
         }
         let asked = (self.acquire)(dimensions.clone());
-        let (away, timeout, known) = (self.away, self.timeout, Arc::clone(&self.known));
+        let (on_error, timeout, known) = (self.on_error, self.timeout, Arc::clone(&self.known));
         Some(Box::pin(async move {
-            let refused = || known.over.of(&dimensions).map(Verdict::Limited).map(Ok);
+            let refused = || known.over.of(&dimensions).map(Decision::Limit).map(Ok);
             let asked = async {
                 let pass = asked.await?;
                 known.is_there();
-                Ok(known.verdict(dimensions.clone(), &pass))
+                Ok(known.decision(dimensions.clone(), &pass))
             };
             let trouble = match known.patience.ask(timeout, refused, asked).await {
-                Some(Ok(verdict)) => return verdict,
+                Some(Ok(decision)) => return decision,
                 Some(Err(error)) => Error::to_string(&error),
                 None => "it does not answer".to_owned(),
             };
             // Of a flood some wait in the process for so long that it looks like trouble of the store.
-            if let Some(told) = known.over.of(&dimensions) {
-                return Verdict::Limited(told);
+            if let Some(quota) = known.over.of(&dimensions) {
+                return Decision::Limit(quota);
             }
-            known.is_away(away, &trouble);
-            if away == StoreAway::Open { Verdict::Open } else { Verdict::Closed }
+            known.is_away(on_error, &trouble);
+            if on_error == OnStoreError::Allow { Decision::AllowUncounted } else { Decision::DenyUncounted }
         }))
     }
 }
 
 impl Known {
-    fn verdict(&self, dimensions: Dimensions, pass: &Pass) -> Verdict {
-        let told = Told::of(pass);
+    fn decision(&self, dimensions: Dimensions, pass: &Pass) -> Decision {
+        let quota = Quota::of(pass);
         if pass.passed {
-            return Verdict::Passed(told);
+            return Decision::Allow(quota);
         }
-        self.over.note(dimensions, told);
-        Verdict::Limited(told)
+        self.over.note(dimensions, quota);
+        Decision::Limit(quota)
     }
 
     /// Logs when the trouble ends.
@@ -115,15 +116,18 @@ impl Known {
     }
 
     /// Logs when the trouble begins.
-    fn is_away(&self, away: StoreAway, error: &str) {
+    fn is_away(&self, on_error: OnStoreError, error: &str) {
         if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(error, ?away, "the store of a limit is away");
+            tracing::warn!(error, ?on_error, "the store of a limit is away");
         }
     }
 }
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("policy", &self.policy).field("away", &self.away).finish_non_exhaustive()
+        f.debug_struct("Gate")
+            .field("policy", &self.policy)
+            .field("on_error", &self.on_error)
+            .finish_non_exhaustive()
     }
 }

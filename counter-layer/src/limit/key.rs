@@ -4,61 +4,61 @@ use std::sync::Arc;
 use counter_core::Secret;
 use counter_core::window::Dimensions;
 
-use crate::agent::Digest;
+use crate::classify::Digest;
 use crate::closure::Closure;
 use crate::{Identity, IdentityError, RequestHead};
 
-/// What requests are limited by: those of the same key share a limit.
+/// The key that requests are limited by: requests with the same key share a limit.
 #[derive(Clone)]
 pub struct LimitKey(Arc<Closure<KeyFn>>);
 
 type KeyFn = dyn Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync;
 
 impl LimitKey {
-    /// What a closure makes of the request; `None` is not limited. Requests about which it panics share
-    /// one limit.
+    /// Limits by the result of a closure over the request head; a request for which it returns `None` is not
+    /// limited. Requests on which it panics share one limit.
     ///
-    /// An address must not go in as a text: see [`Dimensions`].
+    /// An address must not go in as text: see [`Dimensions`].
     ///
     /// ```
     /// # use counter_layer::LimitKey;
     /// use counter_core::window::Dimensions;
     ///
-    /// let by_token = LimitKey::by(|head| {
+    /// let by_token = LimitKey::from_fn(|head| {
     ///     let token = head.headers.get("x-app")?.to_str().unwrap_or_default();
     ///     Some(Dimensions::new().text("app", token))
     /// });
     /// ```
     #[must_use]
-    pub fn by(key: impl Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync + 'static) -> Self {
+    pub fn from_fn(key: impl Fn(&RequestHead<'_>) -> Option<Dimensions> + Send + Sync + 'static) -> Self {
         Self(Arc::new(Closure::new("limit key", key)))
     }
 
-    /// The visitor, told apart as the counter does, by an id that only the secret makes.
+    /// Limits by visitor, told apart as the counter does, under ids that only the secret can make.
     ///
-    /// What a limit counts is in the store under the ids of people. So they are made with a [`Secret`] that is not
-    /// there, or with [`Identity::key`]: that of the owner where several instances are to limit together, or
-    /// [`Secret::of_this_process`], with which each limits for itself and begins anew when it is restarted. A
-    /// [`Recorder`](counter_core::Recorder) stands for the [secret](counter_core::Builder::secret) of its counters,
-    /// which is that of the process unless they were given one.
+    /// The store holds the counts of a limit under these ids. So they are made with a [`Secret`] that is not
+    /// in the store, or with [`Identity::key`]: the owner's secret where several instances limit together, or
+    /// [`Secret::of_this_process`], with which each instance limits for itself and begins anew at each
+    /// restart. A [`Recorder`](counter_core::Recorder) stands for the [secret](counter_core::Builder::secret)
+    /// of its counters, which is that of the process unless another one was set.
     ///
-    /// Of an IPv6 address 56 bits count, unless [`Address::ipv6_prefix`](crate::Address::ipv6_prefix) says
-    /// otherwise.
+    /// 56 bits of an IPv6 address count, unless [`Address::ipv6_prefix`](crate::Address::ipv6_prefix) sets
+    /// another number.
     ///
-    /// All requests without a visitor share one limit, and so do those that would be issued a cookie: nobody
-    /// gets around it by leaving out what tells him apart. No cookie is issued here. Of those that a layer issues
-    /// the signed ones count, so the counters of that layer need the same secret; but whoever asks for a new cookie
-    /// is given one.
+    /// All requests without a visitor share one limit, and so do those that would be issued a cookie, so the
+    /// limit cannot be avoided by leaving out what identifies the client. No cookie is issued here. Of the
+    /// cookies that a counting layer issues only signed ones count, so its counters need the same secret; but
+    /// a client that asks for a new cookie is given one.
     ///
     /// # Errors
-    /// When no cookie can have the name that is said.
+    /// When the identity is a cookie whose name is not valid.
     pub fn identity(identity: impl Into<Identity>, secret: impl Into<Secret>) -> Result<Self, IdentityError> {
         let (identity, secret) = (identity.into(), secret.into());
         if secret.is_of_this_process() && !identity.has_a_key() {
             tracing::info!("a limit by identity is one of this process alone: no secret is shared");
         }
         let visitors = identity.limited_by(&secret)?;
-        Ok(Self::by(move |head| {
+        Ok(Self::from_fn(move |head| {
             let mut cookie = None;
             let visitor = visitors.visitor(head, Digest::of_request(head.headers), &mut cookie);
             let known = visitor.filter(|_| cookie.is_none());
@@ -71,7 +71,7 @@ impl LimitKey {
     }
 
     pub(super) fn of(&self, head: &RequestHead<'_>) -> Option<Dimensions> {
-        // Nobody gets around a limit by what its closure cannot bear.
+        // A request that makes the closure panic does not avoid the limit.
         self.0.ask(|key| key(head)).unwrap_or_else(|| Some(Dimensions::new().text("panicked", "")))
     }
 }

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use super::fields::Policy;
 use super::gate::Gate;
 use super::refusal::{EmptyRefusal, ProblemRefusal};
-use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
+use super::{LimitKey, OnStoreError, PolicyNameError, WindowLimit};
 
 /// Lets so many requests of one key pass in each window, over all instances, and answers 429 to others.
 ///
@@ -24,7 +24,7 @@ use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
 /// ```
 /// use counter_core::window::{Dimensions, Window, WindowCounters};
 /// use counter_core::MemoryStore;
-/// use counter_layer::{LimitKey, StoreAway, WindowLimitLayer};
+/// use counter_layer::{LimitKey, OnStoreError, WindowLimitLayer};
 /// # use axum::{Router, body::Body, routing::get};
 /// # use http::{Request, StatusCode};
 /// # use tower::ServiceExt;
@@ -32,8 +32,8 @@ use super::{LimitKey, PolicyNameError, StoreAway, WindowLimit};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let minutes = WindowCounters::new(MemoryStore::new(), Window::DAY);
-/// let key = LimitKey::by(|head| Some(Dimensions::new().text("path", head.uri.path())));
-/// let limit = WindowLimitLayer::new(minutes, 2, key, StoreAway::Open);
+/// let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("path", head.uri.path())));
+/// let limit = WindowLimitLayer::new(minutes, 2, key, OnStoreError::Allow);
 /// let app: Router = Router::new().route("/", get(async || "home")).layer(limit);
 ///
 /// for (status, left) in [(StatusCode::OK, 1), (StatusCode::OK, 0), (StatusCode::TOO_MANY_REQUESTS, 0)] {
@@ -53,26 +53,26 @@ pub struct WindowLimitLayer<A = EmptyRefusal> {
 }
 
 impl WindowLimitLayer {
-    /// At most `limit` requests of a key in each window of these counters, and what becomes of a request
-    /// when their store is away.
-    pub fn new(counters: WindowCounters, limit: u32, key: LimitKey, away: StoreAway) -> Self {
+    /// Allows `limit` requests of a key in each window of these counters, and treats requests by `on_error`
+    /// while their store fails.
+    pub fn new(counters: WindowCounters, limit: u32, key: LimitKey, on_error: OnStoreError) -> Self {
         let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
-        let gate = Gate::new(counters, limit, key, away, policy, Duration::from_millis(500));
+        let gate = Gate::new(counters, limit, key, on_error, policy, Duration::from_millis(500));
         Self { gate, refusal: PhantomData }
     }
 
-    /// Refuses with a body of `application/problem+json`, which says that the quota is exceeded and names the
-    /// policy, for inner services whose body can be made of a `String`.
+    /// Refuses with a body of `application/problem+json` that names the exceeded policy, for inner services
+    /// whose body can be made from a `String`.
     pub fn problem_details(self) -> WindowLimitLayer<ProblemRefusal> {
         WindowLimitLayer { gate: self.gate, refusal: PhantomData }
     }
 }
 
 impl<A> WindowLimitLayer<A> {
-    /// The name of the policy in the headers. Default: `default`.
+    /// Sets the name of the policy in the headers. Default: `default`.
     ///
-    /// Limits of different names count apart; those of the same name, key and window over one store share
-    /// their counts.
+    /// Limits with different names count separately; those with the same name, key and window over one store
+    /// share their counts.
     ///
     /// # Errors
     /// When the name is empty, longer than 64 bytes or not printable ASCII.
@@ -81,7 +81,7 @@ impl<A> WindowLimitLayer<A> {
         Ok(self)
     }
 
-    /// How long the store may answer nobody while requests wait for it, before it is taken for being away.
+    /// Sets how long the store may be silent while requests wait for it, before it counts as failing.
     /// Default: 500 ms, longer than a fork of a large Redis takes.
     ///
     /// A request that was given up may still be counted.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use counter_core::window::Dimensions;
 use tokio::time::Instant;
 
-use super::decision::Told;
+use super::decision::Quota;
 
 /// Keys that are remembered at most.
 const KEYS: usize = 4096;
@@ -18,31 +18,31 @@ pub(super) struct Over(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    refusals: HashMap<Dimensions, Told>,
+    refusals: HashMap<Dimensions, Quota>,
     cleaned: Option<Instant>,
 }
 
 impl Over {
-    /// What the store said of this key, if that still holds.
-    pub(super) fn of(&self, key: &Dimensions) -> Option<Told> {
+    /// The answer of the store for this key, if it still holds.
+    pub(super) fn of(&self, key: &Dimensions) -> Option<Quota> {
         let known = self.0.lock().expect("nothing panics under this lock");
         // The store tells whole seconds: in the last one the next window may have begun.
         let now = Instant::now() + Duration::from_secs(1);
-        known.refusals.get(key).filter(|told| told.ends > now).copied()
+        known.refusals.get(key).filter(|quota| quota.ends > now).copied()
     }
 
     /// Remembers a refusal, unless there are too many.
-    pub(super) fn note(&self, key: Dimensions, told: Told) {
+    pub(super) fn note(&self, key: Dimensions, quota: Quota) {
         let now = Instant::now();
         let mut known = self.0.lock().expect("nothing panics under this lock");
         if known.refusals.len() >= KEYS
             && known.cleaned.is_none_or(|last| now - last >= Duration::from_secs(1))
         {
             known.cleaned = Some(now);
-            known.refusals.retain(|_, told| told.ends > now);
+            known.refusals.retain(|_, quota| quota.ends > now);
         }
         if known.refusals.len() < KEYS || known.refusals.contains_key(&key) {
-            known.refusals.insert(key, told);
+            known.refusals.insert(key, quota);
         }
     }
 }
@@ -55,15 +55,15 @@ mod tests {
         Dimensions::new().text("n", &n.to_string())
     }
 
-    fn told(seconds: u64) -> Told {
-        Told { remaining: 0, ends: Instant::now() + Duration::from_secs(seconds) }
+    fn quota(seconds: u64) -> Quota {
+        Quota { remaining: 0, ends: Instant::now() + Duration::from_secs(seconds) }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_is_remembered_until_its_window_ends_and_not_more_than_there_is_room_for() {
         let over = Over::default();
-        (0..KEYS).for_each(|n| over.note(key(n), told(if n % 2 == 0 { 10 } else { 20 })));
-        over.note(key(KEYS), told(20));
+        (0..KEYS).for_each(|n| over.note(key(n), quota(if n % 2 == 0 { 10 } else { 20 })));
+        over.note(key(KEYS), quota(20));
         assert!(over.of(&key(0)).is_some() && over.of(&key(KEYS)).is_none());
         tokio::time::advance(Duration::from_secs(8)).await;
         assert!(over.of(&key(0)).is_some());
@@ -72,7 +72,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(over.of(&key(0)).is_none() && over.of(&key(1)).is_some());
         // The room of those that are over is given to others.
-        over.note(key(KEYS), told(20));
+        over.note(key(KEYS), quota(20));
         assert!(over.of(&key(KEYS)).is_some() && over.of(&key(1)).is_some());
     }
 }

@@ -12,13 +12,13 @@ const ASKING: usize = 64;
 /// either, and one long sleep would end before the answer that is there was looked at.
 const STEPS: u32 = 5;
 
-/// How requests wait for the store: not all at once, and until it is silent.
+/// The wait of requests for the store: a bounded number at a time, and only while the store answers.
 ///
-/// Waiting for one's turn is no sign that the store is away. It is away when it answers nobody.
+/// Waiting for a turn is no sign that the store fails; silence towards all requests is.
 #[derive(Debug)]
 pub(super) struct Patience {
     turns: Semaphore,
-    /// How many answers came from the store.
+    /// The number of answers of the store.
     answers: AtomicU64,
 }
 
@@ -30,7 +30,7 @@ impl Default for Patience {
 
 impl Patience {
     /// Asks when it is this request's turn, unless there is no need to any more: what is `known` by then, or when
-    /// waiting has an end. `None` when for so long nobody was answered.
+    /// waiting has an end. `None` when no request was answered for so long.
     pub(super) async fn ask<T>(
         &self,
         timeout: Duration,
@@ -53,7 +53,7 @@ impl Patience {
         }
     }
 
-    /// Until nobody was answered for so long.
+    /// Completes when no request was answered for so long.
     async fn silence(&self, timeout: Duration) {
         let (mut heard, mut silent) = (self.answers.load(Ordering::Relaxed), 0);
         while silent < STEPS {

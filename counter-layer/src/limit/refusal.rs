@@ -3,12 +3,13 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::fields::quoted;
 
-/// What a limit answers with in the place of the inner service, but for the headers that tell of the limit.
+/// The responses of a limit that take the place of the inner service's; the layer adds the headers that
+/// describe the limit.
 pub trait Refusal<R> {
-    /// The answer to a request beyond the limit of this policy.
+    /// Returns the response to a request beyond the limit of this policy.
     fn limited(policy: &str) -> Response<R>;
 
-    /// The answer to a request while the store is away.
+    /// Returns the response to a request while the store fails.
     fn away() -> Response<R>;
 }
 

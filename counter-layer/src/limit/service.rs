@@ -10,7 +10,7 @@ use super::LimitFuture;
 use super::gate::Gate;
 use super::refusal::{EmptyRefusal, Refusal};
 
-/// The service that [`WindowLimitLayer`](crate::WindowLimitLayer) makes of another one.
+/// The service of [`WindowLimitLayer`](crate::WindowLimitLayer).
 pub struct WindowLimit<S, A = EmptyRefusal> {
     inner: S,
     gate: Arc<Gate>,

@@ -5,10 +5,10 @@ use crate::rules::pattern::Pattern;
 use crate::rules::table::Table;
 use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
 
-/// Collects what [`Rules`] are made of; the order does not matter.
+/// Builds [`Rules`]; the order of the calls does not matter.
 ///
-/// With the feature `serde` it can be read from configuration, where all fields have a default except
-/// the counter and the patterns of a rule:
+/// With the feature `serde` it can be read from configuration, where all fields have a default except the
+/// counter and the patterns of a rule:
 ///
 /// ```
 /// # #[cfg(feature = "serde")] {
@@ -20,7 +20,7 @@ use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
 ///         {"counter": "api", "patterns": ["/api/*"], "weight": 10, "visitors": false}
 ///     ],
 ///     "by_matched_path": true,
-///     "otherwise": "pages"
+///     "default_counter": "pages"
 /// }"#)?;
 /// let rules = rules.build()?;
 /// assert_eq!(rules.counters().collect::<Vec<_>>(), ["articles", "api", "pages"]);
@@ -35,7 +35,8 @@ pub struct RulesBuilder {
     exclude_prefetch: bool,
     rules: Vec<Rule>,
     by_matched_path: bool,
-    otherwise: Option<String>,
+    #[cfg_attr(feature = "serde", serde(alias = "otherwise"))]
+    default_counter: Option<String>,
 }
 
 impl RulesBuilder {
@@ -45,18 +46,18 @@ impl RulesBuilder {
         self
     }
 
-    /// Excludes what the pattern matches, by any method; it wins over every rule.
+    /// Excludes requests that match the pattern, by any method; an exclusion wins over every rule.
     pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
         self.exclude.push(pattern.into());
         self
     }
 
-    /// Leaves out what a browser asks for ahead of a visit: requests
-    /// whose `Sec-Purpose` is `prefetch`, alone or with `prerender`, or whose older `Purpose`, `X-Purpose`
-    /// or `X-Moz` is that or `preview`. They are `ignored.prefetch` in the ledger.
+    /// Excludes requests that a browser makes ahead of a visit: those whose `Sec-Purpose` is `prefetch`,
+    /// alone or with `prerender`, or whose older `Purpose`, `X-Purpose` or `X-Moz` is that or `preview`. They
+    /// are `ignored.prefetch` in the ledger.
     ///
-    /// Most such pages are never looked at. One that is comes out of the browser's cache, mostly without
-    /// another request, so that visit is not counted either.
+    /// Most such pages are never shown. One that is comes out of the browser's cache, mostly without another
+    /// request, so that visit is not counted either.
     pub const fn exclude_prefetch(mut self) -> Self {
         self.exclude_prefetch = true;
         self
@@ -68,19 +69,19 @@ impl RulesBuilder {
         self
     }
 
-    /// Counts what nothing else matches under this counter: the servlet specification's default.
-    pub fn otherwise(mut self, counter: impl Into<String>) -> Self {
-        self.otherwise = Some(counter.into());
+    /// Counts requests that nothing else matches under this counter: the servlet specification's default.
+    pub fn default_counter(mut self, counter: impl Into<String>) -> Self {
+        self.default_counter = Some(counter.into());
         self
     }
 
     /// Resolves the rules.
     ///
     /// # Errors
-    /// When a pattern can never match, two of them match the same requests with the same right, or a
-    /// counter cannot have its name. Both patterns and both counters are named.
+    /// When a pattern can never match, when two patterns match the same requests with equal right, or when
+    /// the name of a counter is not valid. The error names both patterns and both counters.
     pub fn build(self) -> Result<Rules, RulesError> {
-        let Self { exclude, exclude_prefetch, rules: given, by_matched_path, otherwise } = self;
+        let Self { exclude, exclude_prefetch, rules: given, by_matched_path, default_counter } = self;
         let mut excluded = Table::default();
         let mut exclusions: Vec<Pattern> = Vec::new();
         for text in exclude {
@@ -99,7 +100,7 @@ impl RulesBuilder {
                 patterns.push(Included { pattern: parse(text.clone())?, rule: number });
             }
         }
-        if let Some(counter) = &otherwise {
+        if let Some(counter) = &default_counter {
             check_counter(counter)?;
         }
 
@@ -127,13 +128,13 @@ impl RulesBuilder {
             by_method,
             other_methods,
             by_matched_path,
-            otherwise,
+            default_counter,
             exclude_prefetch,
         })
     }
 }
 
-/// What requests of one method are compared with; `None` is any method that no rule names.
+/// The patterns that requests of one method are compared with; `None` is any method that no rule names.
 fn table(rules: &[Rule], patterns: &[Included], method: Option<&Method>) -> Result<Table, RulesError> {
     let named = |rule: &Rule| rule.methods.is_empty() || method.is_some_and(|method| rule.names(method));
     // HEAD asks what GET would give, so it counts with it where no rule speaks of it.

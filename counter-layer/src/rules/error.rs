@@ -5,22 +5,22 @@ use http::Method;
 
 use crate::rules::path;
 
-/// Why rules do not decide, or not unambiguously.
+/// The reason why rules are ambiguous or cannot decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RulesError {
-    /// A pattern is none.
+    /// A text is not a pattern.
     Pattern {
-        /// As it was given.
+        /// The text, as it was given.
         pattern: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: PatternError,
     },
-    /// A counter cannot have that name.
+    /// The name of a counter is not valid.
     Counter {
-        /// As it was given.
+        /// The name, as it was given.
         counter: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: CounterNameError,
     },
     /// The rule for this counter has no pattern.
@@ -35,68 +35,68 @@ pub enum RulesError {
         /// The method.
         method: Method,
     },
-    /// Patterns of two rules match the same requests with the same right.
+    /// Patterns of two rules match the same requests with equal right.
     Tie {
-        /// Both patterns, in the order of the rules.
+        /// The two patterns, in the order of the rules.
         patterns: [String; 2],
         /// The counters of the two rules.
         counters: [String; 2],
     },
-    /// One rule has two patterns that match the same requests with the same right.
+    /// One rule has two patterns that match the same requests with equal right.
     Repeated {
-        /// Both patterns.
+        /// The two patterns.
         patterns: [String; 2],
         /// The counter of the rule.
         counter: String,
     },
-    /// Two excluded patterns match the same requests with the same right.
+    /// Two excluded patterns match the same requests with equal right.
     ExcludedTwice {
-        /// Both patterns.
+        /// The two patterns.
         patterns: [String; 2],
     },
 }
 
-/// Why a text is not a pattern, and what to write instead.
+/// The reason why a text is not a pattern; its `Display` says what to write in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It is `/`.
+    /// The pattern is `/`.
     BareSlash,
-    /// It begins with neither `/` nor `*.`.
+    /// The pattern begins with neither `/` nor `*.`.
     MissingSlash,
-    /// This segment begins with a colon.
+    /// A segment that begins with a colon.
     Colon(String),
-    /// This segment has a `*`, and is not a last segment of nothing else.
+    /// A segment with a `*` that is more than a last segment of `*` alone.
     Star(String),
-    /// It ends in `/*` and has parameters.
+    /// The pattern ends in `/*` and has parameters.
     StarAfterTemplate,
-    /// What follows `*.` is not one extension.
+    /// The part after `*.` is not one extension.
     Extension,
-    /// This segment has a brace without its counterpart.
+    /// A segment with an unpaired brace.
     Brace(String),
-    /// This segment has a parameter without a name.
+    /// A segment with a parameter that has no name.
     EmptyName(String),
-    /// This segment goes on after its parameter.
+    /// A segment that goes on after its parameter.
     AfterParameter(String),
-    /// This catch-all is not the last segment.
+    /// A catch-all that is not the last segment.
     CatchAllInside(String),
-    /// It has a query or a fragment.
+    /// The pattern has a query or a fragment.
     Query,
-    /// It has a control character.
+    /// The pattern has a control character.
     ControlCharacter,
-    /// It is longer than the longest path that is matched.
+    /// The pattern is longer than the longest path that is matched.
     TooLong,
-    /// It has two slashes in a row, which a normal path never has.
+    /// The pattern has two slashes in a row, which a normal path never has.
     EmptySegment,
-    /// It has the segment `.` or `..`, which a normal path never has.
+    /// The pattern has the segment `.` or `..`, which a normal path never has.
     DotSegment,
-    /// This segment has a path parameter, which a normal path never has.
+    /// A segment with a path parameter, which a normal path never has.
     PathParameter(String),
-    /// This text has a percent-encoding which a normal path spells otherwise.
+    /// A percent-encoding that a normal path spells differently.
     Encoding {
-        /// What it says.
+        /// The text as it was given.
         text: String,
-        /// What to write.
+        /// The text to write.
         normal: String,
     },
 }
@@ -108,7 +108,7 @@ impl fmt::Display for RulesError {
             Self::Counter { counter, reason } => write!(f, "the counter {counter:?} cannot be: {reason}"),
             Self::NoPattern { counter } => write!(
                 f,
-                "the rule for {counter:?} has no pattern: add one, or use otherwise() for what no rule matches"
+                "the rule for {counter:?} has no pattern: add one, or use default_counter() for what no rule matches"
             ),
             Self::Method { counter, method } => {
                 let upper = method.as_str().to_ascii_uppercase();
@@ -139,7 +139,7 @@ impl fmt::Display for PatternError {
         match self {
             Self::BareSlash => f.write_str(
                 "is what nothing else matched to some and the home page to others: \
-                 write the empty pattern for the home page, and use otherwise() for the rest",
+                 write the empty pattern for the home page, and use default_counter() for the rest",
             ),
             Self::MissingSlash => f.write_str("does not begin with a slash: write one, or *.ext"),
             Self::Colon(segment) => {

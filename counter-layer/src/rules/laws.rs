@@ -19,7 +19,7 @@ fn build<'a>(given: impl Iterator<Item = &'a Given>) -> Result<Rules, RulesError
     given.fold(Rules::builder(), rule).build()
 }
 
-/// As many of the rules as can stand together.
+/// The rules that can stand together.
 fn compatible(given: Vec<Given>) -> Vec<Given> {
     let mut kept: Vec<Given> = Vec::new();
     for rule in given {
@@ -42,7 +42,7 @@ fn reference<'a>(given: &'a [Given], method: &Method, path: &str) -> Option<&'a 
     matching.min_by(|(a, b, _), (c, d, _)| (a, b).cmp(&(c, d))).map(|(_, _, rule)| rule)
 }
 
-/// Where the pattern stands among those that match the path, if it does.
+/// The place of a pattern among those that match the path, if it matches.
 fn specificity(pattern: &str, path: &str) -> Option<(u8, Reverse<usize>, Vec<u16>)> {
     const ONE: u16 = 256;
     const REST: u16 = 257;
@@ -146,6 +146,6 @@ proptest! {
         let rules = builder.build().expect("rules that were tried");
         let explained = rules.explain(&Method::GET, &path, template.as_deref());
         prop_assert!(!explained.to_string().is_empty());
-        prop_assert_eq!(explained.decision(), rules.decide(&Method::GET, &path, template.as_deref()));
+        prop_assert_eq!(explained.decision, rules.decide(&Method::GET, &path, template.as_deref()));
     }
 }

@@ -29,7 +29,7 @@ impl Literals {
         self.lengths == 0
     }
 
-    /// How many bytes the longest has.
+    /// The length of the longest text in bytes.
     pub(super) const fn longest(&self) -> usize {
         self.longest
     }

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 /// Paths with more bytes are compared with no pattern.
 pub(super) const MAX_BYTES: usize = 8192;
 
-/// Why a text has no normal form.
+/// The reason why a text has no normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unusable {
-    /// It is the `*` of `OPTIONS *`, the authority of a `CONNECT`, or nothing.
+    /// The `*` of `OPTIONS *`, the authority of a `CONNECT`, or an empty text.
     NotAPath,
-    /// It has this many bytes.
+    /// A text with this many bytes.
     TooLong(usize),
 }
 
@@ -49,20 +49,20 @@ pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
     Ok(Cow::Owned(normal))
 }
 
-/// The same text with every character in its normal spelling; `/` and dots are not looked at.
+/// Spells every character of a text as normal paths do; `/` and dots stay.
 pub(super) fn respell(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     write(text, &mut normal);
     normal
 }
 
-/// Whether a percent-encoding in the text is written as no normal path writes it.
+/// Returns `true` if a percent-encoding in the text is not written as normal paths write it.
 pub(super) fn is_misspelt(text: &str) -> bool {
     Spelling(text.as_bytes()).any(|character| character.raw.len() > 1 && !character.is_normal())
 }
 
-/// Whether one look at every byte shows that the path is normal already, as that of nearly every
-/// request is.
+/// Returns `true` if one look at every byte shows that the path is normal already, as that of nearly every
+/// request.
 // It goes on when it has seen that it is not: a branch for each byte takes longer than the rest of them.
 fn is_plain(path: &str) -> bool {
     let (mut odd, mut before) = (0, 0);
@@ -129,7 +129,7 @@ struct Spelling<'a>(&'a [u8]);
 #[derive(Clone, Copy)]
 struct Character<'a> {
     byte: u8,
-    /// Whether a normal path has it percent-encoded.
+    /// A normal path has the character percent-encoded.
     encoded: bool,
     raw: &'a [u8],
 }

@@ -19,11 +19,11 @@ pub enum PatternKind {
 /// A pattern that was understood.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    /// As it was given.
+    /// The pattern as it was given.
     pub(super) text: String,
     pub(super) kind: PatternKind,
-    /// What tells it from others of its kind: a path, a template without the names of its parameters,
-    /// the path before `/*`, or an extension.
+    /// The part that tells it from others of its kind: a path, a template without the names of its
+    /// parameters, the path before `/*`, or an extension.
     pub(super) key: String,
 }
 

@@ -20,7 +20,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Feeds the counter of that name, as yet by no pattern.
+    /// Creates a rule for the counter of this name, as yet without a pattern.
     pub fn counter(name: impl Into<String>) -> Self {
         Self {
             counter: name.into(),
@@ -44,19 +44,19 @@ impl Rule {
         self
     }
 
-    /// Lets each request count as this many; 1 by default.
+    /// Sets as how many requests each one counts. Default: 1.
     pub const fn weight(mut self, weight: NonZeroU32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// Counts requests, but tells nobody apart by them, under `hits` neither.
+    /// Counts requests without their visitors, also under `hits`.
     pub const fn without_visitors(mut self) -> Self {
         self.visitors = false;
         self
     }
 
-    /// Whether the rule names that method.
+    /// Returns `true` if the rule names that method.
     pub(super) fn names(&self, method: &Method) -> bool {
         self.methods.contains(method)
     }

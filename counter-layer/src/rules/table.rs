@@ -8,7 +8,7 @@ use crate::rules::pattern::{Pattern, PatternKind};
 pub(super) struct Table {
     exact: Literals,
     templates: Router<usize>,
-    /// The same by their keys, since the router does not tell whom a new one competes with.
+    /// The templates by their keys, since the router does not tell which one a new one competes with.
     template_keys: Literals,
     prefixes: Literals,
     extensions: Literals,
@@ -35,7 +35,7 @@ impl Table {
         Ok(())
     }
 
-    /// The same pattern, but for the names of parameters.
+    /// The number of the pattern that differs in the names of parameters at most.
     pub(super) fn holder(&self, pattern: &Pattern) -> Option<usize> {
         let patterns = match pattern.kind {
             PatternKind::Exact => &self.exact,
@@ -99,7 +99,7 @@ impl Table {
     }
 }
 
-/// Where that byte is for the last time. Segments are short: a search made for long texts takes longer.
+/// The last place of that byte. Segments are short: a search made for long texts takes longer.
 fn last(text: &[u8], byte: u8) -> Option<usize> {
     text.iter().rposition(|other| *other == byte)
 }

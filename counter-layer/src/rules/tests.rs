@@ -8,11 +8,8 @@ fn rules(patterns: &[(&str, &str)]) -> Rules {
 }
 
 pub(super) fn counter<'a>(rules: &'a Rules, method: &'a Method, path: &'a str) -> Option<&'a str> {
-    match rules.decide(method, path, None) {
-        Decision::Count { counter, .. } => Some(counter),
-        Decision::Excluded => Some("(excluded)"),
-        Decision::Unmatched => None,
-    }
+    let decision = rules.decide(method, path, None);
+    if decision.is_excluded() { Some("(excluded)") } else { decision.counter() }
 }
 
 #[track_caller]
@@ -102,7 +99,7 @@ fn exclusions_win_and_the_first_kind_that_matches_decides() {
         .exclude("/a/secret/*")
         .exclude("*.ico")
         .by_matched_path()
-        .otherwise("rest")
+        .default_counter("rest")
         .build()
         .expect("rules");
     check(
@@ -119,12 +116,12 @@ fn exclusions_win_and_the_first_kind_that_matches_decides() {
             ("example.com:443", Some("rest")),
         ],
     );
-    let reason = |path, template| all.explain(&Method::GET, path, template).reason;
-    assert_eq!(reason("/d", Some("/{x}")), Reason::MatchedPath("/{x}"));
-    assert!(matches!(reason("/a", Some("/{x}")), Reason::Rule { counter: "prefix", .. }));
+    let decision = |path, template| all.explain(&Method::GET, path, template).decision;
+    assert_eq!(decision("/d", Some("/{x}")), Decision::MatchedPath("/{x}"));
+    assert!(matches!(decision("/a", Some("/{x}")), Decision::Rule { counter: "prefix", .. }));
     let long = format!("/a/{}", "x".repeat(MAX_PATH));
-    assert_eq!(reason(&long, None), Reason::PathTooLong(MAX_PATH + 3));
-    assert_eq!(all.decide(&Method::GET, &long, Some("/{x}")), Decision::Unmatched);
+    assert_eq!(decision(&long, None), Decision::PathTooLong(MAX_PATH + 3));
+    assert_eq!(all.decide(&Method::GET, &long, Some("/{x}")).counter(), None);
 }
 
 #[test]
@@ -213,7 +210,7 @@ fn what_makes_no_rule_is_an_error_that_names_it() {
         (Rules::builder().exclude("assets/*"), "the pattern \"assets/*\" does not begin with a slash"),
         (Rules::builder().rule(Rule::counter("a")), "the rule for \"a\" has no pattern"),
         (Rules::builder().rule(Rule::counter("").pattern("/a")), "the counter \"\" cannot be"),
-        (Rules::builder().otherwise("a\nb"), "the counter \"a\\nb\" cannot be"),
+        (Rules::builder().default_counter("a\nb"), "the counter \"a\\nb\" cannot be"),
         (
             Rules::builder()
                 .rule(Rule::counter("a").pattern("/a").method(Method::from_bytes(b"get").expect("a method"))),

@@ -22,7 +22,7 @@ impl Forum {
     pub fn fed_by(&self, layer: AccessCounterLayer) -> (AccessCounterLayer, Feed) {
         let (views, flusher) = self.posts.behind(POSTS);
         let (door, usher) = self.readers.door();
-        let layer = layer.on_counted(move |visit| {
+        let layer = layer.on_count(move |visit| {
             let (post, reader) = (post(visit)?, visit.visitor);
             let (views, door) = (views.clone(), door.clone());
             Some(move |outcome: Outcome| {

@@ -21,7 +21,7 @@
 
 use std::num::NonZeroU32;
 
-use counter_layer::{Decision, Rule, Rules, RulesBuilder, RulesError};
+use counter_layer::{Rule, Rules, RulesBuilder, RulesError};
 use http::Method;
 use libfuzzer_sys::fuzz_target;
 
@@ -81,8 +81,8 @@ fuzz_target!(|input: &[u8]| {
 fn check(rules: &Rules, method: &Method, path: &str, template: Option<&str>) {
     let explained = rules.explain(method, path, template);
     assert!(!explained.to_string().is_empty());
-    assert_eq!(explained.decision(), rules.decide(method, path, template));
-    if let Decision::Count { counter, .. } = explained.decision() {
+    assert_eq!(explained.decision, rules.decide(method, path, template));
+    if let Some(counter) = explained.decision.counter() {
         let named = rules.counters().any(|name| name == counter) || template == Some(counter);
         assert!(named, "nobody named the counter {counter:?}");
     }
@@ -90,7 +90,7 @@ fn check(rules: &Rules, method: &Method, path: &str, template: Option<&str>) {
     let Some(normal) = explained.path.as_ref().filter(|path| path.len() <= LONGEST) else { return };
     let again = rules.explain(method, normal, template);
     assert_eq!(again.path.as_ref(), Some(normal), "the normal form of {path:?} has another one");
-    assert_eq!(again.reason, explained.reason);
+    assert_eq!(again.decision, explained.decision);
 
     if path.contains(['?', '#']) || path.len() * 3 + 4 > LONGEST {
         return;
@@ -161,7 +161,7 @@ impl Given<'_> {
             builder = builder.by_matched_path();
         }
         if let Some(counter) = self.otherwise {
-            builder = builder.otherwise(counter);
+            builder = builder.default_counter(counter);
         }
         builder.build()
     }

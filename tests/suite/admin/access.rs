@@ -133,7 +133,7 @@ async fn the_token_is_in_no_answer_even_when_it_is_shown_twice() {
 
 #[tokio::test]
 async fn a_closure_lets_in_whom_it_likes() {
-    let router = guarded(Access::when(|parts| parts.headers.contains_key("x-staff")));
+    let router = guarded(Access::from_fn(|parts| parts.headers.contains_key("x-staff")));
     let answer = send(&router, "/admin/stats/api/ledger", Some(("x-staff", "yes"))).await;
     assert_eq!(answer.status, StatusCode::OK);
     let answer = send(&router, "/admin/stats/api/ledger", None).await;
@@ -180,7 +180,7 @@ fn what_is_no_name_and_no_password_is_refused() {
 async fn each_of_several_ways_leads_as_far_as_it_was_said() {
     let reader = Access::basic("reader", "secret").expect("a name and a password");
     let owner = Access::bearer(TOKEN).expect("a token").may_forget();
-    let closure = Access::when(|parts| parts.headers.contains_key("x-staff"));
+    let closure = Access::from_fn(|parts| parts.headers.contains_key("x-staff"));
     let mut site = Site::with(MemoryStore::new(), reader.or(owner).or(closure));
     site.record("a", Timestamp::now(), 1).await;
     let bearer = format!("Bearer {TOKEN}");
@@ -207,7 +207,7 @@ async fn each_of_several_ways_leads_as_far_as_it_was_said() {
 
 #[tokio::test]
 async fn nobody_forgets_unless_it_was_said() {
-    for access in [Access::open(), Access::when(|_| true), Access::bearer(TOKEN).expect("a token")] {
+    for access in [Access::open(), Access::from_fn(|_| true), Access::bearer(TOKEN).expect("a token")] {
         let router = guarded(access);
         let shown = format!("Bearer {TOKEN}");
         for method in [Method::DELETE, Method::POST, Method::PUT] {

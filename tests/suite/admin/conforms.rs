@@ -112,34 +112,32 @@ fn fits(described: &Value, schema: &Value, value: &Value) -> Result<(), String> 
 }
 
 #[tokio::test]
-async fn every_route_is_described_and_every_description_has_a_route() {
-    const SOURCE: &str = include_str!("../../../counter-layer/src/admin.rs");
-    let mut routed = BTreeSet::new();
-    for line in SOURCE.lines().filter_map(|line| line.split_once(".route(\"")) {
-        let (path, handlers) = line.1.split_once("\", ").expect("a path and its handlers");
-        let (path, handlers) = (path.to_owned(), handlers.to_owned());
-        // The one route of `explain` is a router of its own.
-        if handlers.contains("explain") {
-            continue;
-        }
-        for method in ["get", "delete", "post", "put"] {
-            if handlers.contains(&format!("{method}(")) {
-                routed.insert((path.clone(), method.to_owned()));
-            }
-        }
-    }
+async fn every_path_of_the_index_is_described_and_every_described_method_is_served() {
     let described = description().await;
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let access = Access::open().may_forget();
+    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+    let index = super::site::request(&router, Method::GET, "/admin/stats/api", None).await.json();
+    let pages = index["pages"].as_array().expect("a list").iter().map(|page| page.as_str().expect("a path"));
+    let mut pages: BTreeSet<_> = pages.map(|page| page.replace("/admin/stats", "")).collect();
+    assert!(pages.len() >= 14, "{pages:?}");
+    pages.insert("/api".to_owned());
     let paths = described["paths"].as_object().expect("paths");
-    let described: BTreeSet<_> = paths
-        .iter()
-        .flat_map(|(path, methods)| {
-            methods.as_object().expect("methods").keys().map(|method| (path.clone(), method.clone()))
-        })
-        .collect();
+    let described: BTreeSet<_> = paths.keys().cloned().collect();
     // The first page has no slash at its end where it is mounted, and a described path would have one.
-    assert!(routed.remove(&("/".to_owned(), "get".to_owned())));
-    assert!(routed.len() >= 16, "{routed:?}");
-    assert_eq!(described, routed);
+    assert_eq!(described, pages);
+    for (path, methods) in paths {
+        for method in methods.as_object().expect("methods").keys() {
+            let method: Method = method.to_uppercase().parse().expect("a method");
+            let path = format!("/admin/stats{path}?unheard=of");
+            let answer = super::site::request(&router, method.clone(), &path, None).await;
+            let is_served = ![StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&answer.status);
+            assert!(is_served, "{method} {path}: {}", answer.status);
+        }
+        let path = format!("/admin/stats{path}");
+        let other = super::site::request(&router, Method::PUT, &path, None).await;
+        assert_eq!(other.status, StatusCode::METHOD_NOT_ALLOWED, "PUT {path}");
+    }
 }
 
 #[tokio::test]
@@ -254,4 +252,30 @@ async fn every_reference_leads_somewhere_and_the_server_is_where_it_is_mounted()
         assert!(described.pointer(&reference[1..]).is_some(), "{reference}");
     }
     assert_eq!(described["servers"][0]["url"], "/admin/stats");
+}
+
+#[tokio::test]
+async fn the_table_of_routes_in_the_documentation_is_the_description() {
+    let described = description().await;
+    let mut table = "| path | parameters | answer |\n|---|---|---|\n".to_owned();
+    for (path, methods) in described["paths"].as_object().expect("paths") {
+        for (method, route) in methods.as_object().expect("methods") {
+            let parameters = route["parameters"].as_array().expect("parameters").iter().map(|parameter| {
+                let name = parameter["name"].as_str().expect("a name");
+                let many = if parameter["schema"]["type"] == "array" { "…" } else { "" };
+                if parameter["required"] == true {
+                    format!("`{name}`{many}")
+                } else {
+                    format!("(`{name}`{many})")
+                }
+            });
+            let parameters: Vec<_> = parameters.collect();
+            let method = if method == "get" { String::new() } else { method.to_uppercase() + " " };
+            let summary = route["summary"].as_str().expect("a text");
+            table += &format!("| `{method}{path}` | {} | {summary} |\n", parameters.join(" "));
+        }
+    }
+    table += "\nParameters in parentheses are optional, and `…` may occur several times.\n";
+    let written = include_str!("../../../counter-layer/src/admin/routes.md");
+    assert_eq!(written, table, "what counter-layer/src/admin/routes.md has to be is\n{table}");
 }

@@ -168,6 +168,6 @@ async fn a_token_is_guessed_no_faster_by_links_or_by_sessions_that_are_signed_wi
 
 #[tokio::test(start_paused = true)]
 async fn a_closure_that_panics_lets_nobody_in() {
-    let router = guarded(Access::when(|_| panic!("the closure's own panic")));
+    let router = guarded(Access::from_fn(|_| panic!("the closure's own panic")));
     assert_eq!(guess(&router, "192.0.2.1", ""), Some(StatusCode::FORBIDDEN));
 }

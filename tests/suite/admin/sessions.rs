@@ -74,7 +74,7 @@ async fn a_session_ends_when_it_was_said_to() {
     assert!(Timestamp::now() >= begun.plus(2));
     assert_eq!(access.failed_logins(), 0);
     // Another one that is said to be shorter makes it so.
-    let never = guarded(bearer("a-token").or(Access::when(|_| false).session_lifetime(Duration::ZERO)));
+    let never = guarded(bearer("a-token").or(Access::from_fn(|_| false).session_lifetime(Duration::ZERO)));
     let cookie = log_in(&never, "a-token").await;
     assert_ne!(send(&never, PAGE, Some(("cookie", &cookie))).await.status, StatusCode::OK);
 }

@@ -69,7 +69,7 @@ async fn a_closure_says_who_is_a_bot_and_is_asked_once_about_each_request_that_r
     let mut counters = counters();
     let asked = Arc::new(AtomicU64::new(0));
     let ask = Arc::clone(&asked);
-    let layer = layer(&counters).rules(rules()).facets([Facet::Agent]).agents(move |head| {
+    let layer = layer(&counters).rules(rules()).facets([Facet::Agent]).classify_agent(move |head| {
         ask.fetch_add(1, Ordering::SeqCst);
         if head.headers.contains_key("x-bot") { Agent::Bot } else { Agent::Human }
     });
@@ -110,7 +110,8 @@ fn telling_bots_and_prefetches_apart_allocates_nothing() {
     let long = format!("{BROWSER}{}", "x".repeat(10_000));
     for agent in [BROWSER, BOT, &long, ""] {
         let counters = counters();
-        let rules = Rules::builder().exclude_prefetch().otherwise("pages").build().expect("no patterns");
+        let rules =
+            Rules::builder().exclude_prefetch().default_counter("pages").build().expect("no patterns");
         let mut service = layer(&counters).rules(rules).layer(service_fn(|_| ok()));
         let mut visits = |n: u32| {
             let requests: Vec<_> = (0..n)
@@ -182,7 +183,8 @@ fn counters() -> Counters {
 
 fn layer(counters: &Counters) -> AccessCounterLayer {
     // Under this key the visitors here share no register.
-    AccessCounterLayer::new(counters.recorder()).visitor_key(VisitorKey::new([7; 16]))
+    let identity = Identity::default().key(VisitorKey::new([7; 16]));
+    AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an address under a key")
 }
 
 fn articles() -> Rule {

@@ -49,12 +49,13 @@ async fn a_panic_of_count_if_after_one_of_the_handler_ends_no_process_and_counts
 #[tokio::test]
 async fn no_closure_that_panics_fails_a_request_or_takes_its_hit() {
     let changes: [(&str, Change); 6] = [
-        ("agents", |layer| layer.agents(|_| -> Agent { panic!("of agents") })),
-        ("rest", |layer| layer.rest(|_| -> Option<Counter> { panic!("of rest") })),
+        ("classify_agent", |layer| layer.classify_agent(|_| -> Agent { panic!("of classify_agent") })),
+        ("fallback", |layer| layer.fallback(|_| -> Option<Counter> { panic!("of fallback") })),
         ("count_if", |layer| layer.count_if(|_| panic!("of count_if"))),
-        ("on_counted", |layer| layer.on_counted(|_| Some(|_: Outcome| panic!("of on_counted")))),
-        ("by", |layer| {
-            let identity = Identity::by(|_: &RequestHead<'_>| -> Option<String> { panic!("of an identity") });
+        ("on_count", |layer| layer.on_count(|_| Some(|_: Outcome| panic!("of on_count")))),
+        ("from_fn", |layer| {
+            let identity =
+                Identity::from_fn(|_: &RequestHead<'_>| -> Option<String> { panic!("of an identity") });
             layer.identity(identity).expect("it lasts for an epoch")
         }),
         ("extension", |layer| {
@@ -84,7 +85,7 @@ impl Drop for Bomb {
 #[test]
 fn what_a_closure_holds_may_panic_when_it_is_dropped_after_a_panic_of_the_handler() {
     let counters = counters();
-    let layer = AccessCounterLayer::new(counters.recorder()).count_if(|_| false).on_counted(|_| {
+    let layer = AccessCounterLayer::new(counters.recorder()).count_if(|_| false).on_count(|_| {
         let bomb = Bomb;
         Some(move |_: Outcome| drop(bomb))
     });

@@ -17,7 +17,7 @@ use crate::support::{BOT, BROWSER, allocations, fewest};
 /// A layer over these counters that tells of each request to `/posts/{id}` that has counted.
 fn told(counters: &Counters) -> (AccessCounterLayer, Receiver<(u64, Agent, Outcome)>) {
     let (tell, told) = channel();
-    let layer = AccessCounterLayer::new(counters.recorder()).on_counted(move |visit| {
+    let layer = AccessCounterLayer::new(counters.recorder()).on_count(move |visit| {
         let post = visit.head.uri.path().strip_prefix("/posts/")?.parse().ok()?;
         let (tell, agent) = (tell.clone(), visit.agent);
         Some(move |outcome| tell.send((post, agent, outcome)).expect("the test listens"))
@@ -71,7 +71,7 @@ fn it_is_done_once_however_a_request_ends() {
         assert_eq!(all, expected.into_iter().collect::<Vec<_>>(), "{path}");
     }
     let never = service_fn(|_: Request<()>| pending::<Result<Response<()>, &str>>());
-    let at_arrival = layer.at_arrival().layer(never).call(request("/posts/1", BROWSER));
+    let at_arrival = layer.count_on_request().layer(never).call(request("/posts/1", BROWSER));
     assert_eq!(told.try_recv(), Ok((1, Agent::Human, Outcome::Arrived)));
     drop(at_arrival);
     assert!(told.try_recv().is_err());
@@ -96,7 +96,7 @@ fn it_is_not_done_for_a_request_that_does_not_count() {
 fn its_panic_is_not_the_requests() {
     let counters = counters();
     let looking = |layer: AccessCounterLayer| {
-        layer.on_counted(|visit| {
+        layer.on_count(|visit| {
             assert!(visit.head.uri.path() != "/posts/1", "the closure's own panic, at arrival");
             Some(|_: Outcome| panic!("the closure's own panic"))
         })

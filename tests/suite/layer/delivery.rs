@@ -160,7 +160,7 @@ async fn a_hit_counted_at_arrival_is_on_its_way_while_the_request_is_served() {
         finish.notified().await;
         Ok::<_, Infallible>(Response::new(()))
     });
-    let mut answer = pin!(place.layer(LIMIT).at_arrival().layer(serving).oneshot(Request::new(())));
+    let mut answer = pin!(place.layer(LIMIT).count_on_request().layer(serving).oneshot(Request::new(())));
     assert!(poll(answer.as_mut()).is_pending());
     place.until_applied(1).await;
     finish.notify_one();
@@ -171,7 +171,7 @@ async fn a_hit_counted_at_arrival_is_on_its_way_while_the_request_is_served() {
 #[tokio::test]
 async fn a_response_counted_at_arrival_waits_for_the_store_too() {
     let place = Place::open().await;
-    let service = place.layer(LIMIT).at_arrival().layer(service_fn(ok));
+    let service = place.layer(LIMIT).count_on_request().layer(service_fn(ok));
     let mut answer = pin!(service.oneshot(Request::new(())));
     assert!(poll(answer.as_mut()).is_pending());
     assert!(answer.await.is_ok());

@@ -13,7 +13,7 @@ use counter_core::stores::BoxFuture;
 use counter_core::visitor::VisitorKey;
 use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Counters, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId};
-use counter_layer::{AccessCounterLayer, Facet, Identity, LimitKey, StoreAway, WindowLimitLayer};
+use counter_layer::{AccessCounterLayer, Facet, Identity, LimitKey, OnStoreError, WindowLimitLayer};
 use http::{HeaderMap, Request, Response, StatusCode};
 use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
@@ -47,7 +47,7 @@ fn assert_half_an_hour(seconds: &str) {
 }
 
 fn everybody() -> LimitKey {
-    LimitKey::by(|_| Some(Dimensions::new()))
+    LimitKey::from_fn(|_| Some(Dimensions::new()))
 }
 
 fn request(path: &str) -> Request<Body> {
@@ -56,7 +56,7 @@ fn request(path: &str) -> Request<Body> {
 
 #[tokio::test]
 async fn a_site_on_axum_tells_what_is_left_and_refuses_what_is_beyond() {
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 2, everybody(), StoreAway::Open);
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 2, everybody(), OnStoreError::Allow);
     let site: Router = Router::new().route("/", get(async || "home")).layer(limit);
     for (status, left, body) in
         [(StatusCode::OK, 1, "home"), (StatusCode::OK, 0, "home"), (StatusCode::TOO_MANY_REQUESTS, 0, "")]
@@ -77,11 +77,11 @@ async fn a_site_on_axum_tells_what_is_left_and_refuses_what_is_beyond() {
 
 #[tokio::test]
 async fn a_plain_service_with_any_body_is_limited_by_each_key_and_without_one_not_at_all() {
-    let key = LimitKey::by(|head| {
+    let key = LimitKey::from_fn(|head| {
         let app = head.headers.get("x-app")?;
         Some(Dimensions::new().text("app", app.to_str().unwrap_or_default()))
     });
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, StoreAway::Closed);
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, OnStoreError::Deny);
     let service =
         limit.layer(service_fn(async |_: Request<u8>| Ok::<_, Infallible>(Response::new(vec![7_u8]))));
     let answer = async |app: Option<&str>| {
@@ -105,7 +105,7 @@ async fn the_error_of_a_service_passes_unchanged() {
     #[derive(Debug, PartialEq)]
     struct Failure(&'static str);
 
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, everybody(), StoreAway::Open);
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, everybody(), OnStoreError::Allow);
     let failing = service_fn(async |_: Request<()>| Err::<Response<()>, _>(Failure("its own")));
     let service = limit.layer(failing);
     assert_eq!(service.clone().oneshot(Request::new(())).await.expect_err("it fails"), Failure("its own"));
@@ -141,7 +141,7 @@ impl Service<Request<()>> for Asked {
 
 #[tokio::test]
 async fn the_service_that_is_called_is_the_one_that_said_it_is_ready() {
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 9, everybody(), StoreAway::Open);
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 9, everybody(), OnStoreError::Allow);
     let mut service = limit.layer(Asked::default());
     for _ in 0..3 {
         let answer = service.ready().await.expect("ready").call(Request::new(())).await;
@@ -153,7 +153,7 @@ async fn the_service_that_is_called_is_the_one_that_said_it_is_ready() {
 async fn limits_of_different_names_count_apart_and_tell_of_both() {
     let hours = hours(MemoryStore::new());
     let limit = |limit, name| {
-        let layer = WindowLimitLayer::new(hours.clone(), limit, everybody(), StoreAway::Open);
+        let layer = WindowLimitLayer::new(hours.clone(), limit, everybody(), OnStoreError::Allow);
         layer.policy(name).expect("a name")
     };
     let site: Router =
@@ -177,7 +177,7 @@ async fn visitors_are_limited_apart_and_nobody_gets_around_it_by_showing_nothing
     let recorder = counters.recorder();
     let own = |identity: Identity| LimitKey::identity(identity.key(VisitorKey::new([1; 16])), &recorder);
     let statuses = async |key: LimitKey, requests: &[(&str, &str)]| {
-        let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, StoreAway::Open);
+        let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, OnStoreError::Allow);
         let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
         let mut statuses = Vec::new();
         for (address, cookie) in requests {
@@ -213,7 +213,7 @@ async fn of_four_instances_together_exactly_the_limit_passes() {
     let mut clients = JoinSet::new();
     for _ in 0..4 {
         let hours = WindowCounters::new(store(&server.url()).await, offset);
-        let limit = WindowLimitLayer::new(hours, 100, everybody(), StoreAway::Closed).timeout(LIMIT);
+        let limit = WindowLimitLayer::new(hours, 100, everybody(), OnStoreError::Deny).timeout(LIMIT);
         let site: Router = Router::new().route("/", get(async || "home")).layer(limit);
         for _ in 0..16 {
             let site = site.clone();
@@ -241,7 +241,7 @@ async fn without_its_store_a_limit_is_open_or_closed_as_it_was_told_and_comes_ba
         let limit = WindowLimitLayer::new(hours.clone(), 1000, everybody(), away).timeout(LIMIT);
         Router::new().route("/", get(async || "home")).layer(limit)
     };
-    let (open, closed) = (site(StoreAway::Open), site(StoreAway::Closed));
+    let (open, closed) = (site(OnStoreError::Allow), site(OnStoreError::Deny));
     let answer = async |site: &Router| {
         let response = site.clone().oneshot(request("/")).await.expect("it answers");
         let headers =
@@ -282,7 +282,7 @@ impl WindowStore for Silent {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_answer_costs_the_timeout_and_no_more() {
-    for (away, status) in [(StoreAway::Open, 200), (StoreAway::Closed, 503)] {
+    for (away, status) in [(OnStoreError::Allow, 200), (OnStoreError::Deny, 503)] {
         let timeout = Duration::from_millis(70);
         let limit = WindowLimitLayer::new(hours(Silent), 1000, everybody(), away).timeout(timeout);
         let service = limit.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
@@ -295,7 +295,7 @@ async fn a_store_that_does_not_answer_costs_the_timeout_and_no_more() {
 #[tokio::test]
 async fn refusals_inside_of_the_counter_are_counted() {
     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 2, everybody(), StoreAway::Open);
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 2, everybody(), OnStoreError::Allow);
     let counting = AccessCounterLayer::new(counters.recorder()).facets([Facet::Status]);
     let site: Router = Router::new().route("/", get(async || "home")).layer(limit).layer(counting);
     for _ in 0..5 {
@@ -326,8 +326,8 @@ fn by_address(secret: &Secret) -> LimitKey {
 
 #[tokio::test]
 async fn names_of_dimensions_are_the_users_own() {
-    let key = LimitKey::by(|head| Some(Dimensions::new().text("limit", head.uri.path())));
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, StoreAway::Closed);
+    let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("limit", head.uri.path())));
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, OnStoreError::Deny);
     let site: Router = Router::new().fallback(async || "here").layer(limit);
     for (path, status) in [("/one", 200), ("/other", 200), ("/one", 429)] {
         assert_eq!(site.clone().oneshot(request(path)).await.expect("it answers").status(), status);
@@ -341,7 +341,7 @@ async fn of_a_flood_no_more_than_the_limit_passes_though_it_waits_in_the_process
         let proxy = FaultProxy::start(server.address()).await;
         let hours = hours(store(&proxy.url()).await);
         proxy.delay_replies(Duration::from_millis(20));
-        let limit = WindowLimitLayer::new(hours, 10, everybody(), StoreAway::Open).timeout(LIMIT / 10);
+        let limit = WindowLimitLayer::new(hours, 10, everybody(), OnStoreError::Allow).timeout(LIMIT / 10);
         let site: Router = Router::new().fallback(async || "here").layer(limit);
         let mut clients = JoinSet::new();
         for _ in 0..3000 {
@@ -357,7 +357,7 @@ async fn of_a_flood_no_more_than_the_limit_passes_though_it_waits_in_the_process
 #[tokio::test]
 async fn what_is_over_its_limit_is_refused_without_the_store_until_the_window_ends() {
     let mut server = RedisServer::start();
-    let limit = WindowLimitLayer::new(hours(store(&server.url()).await), 1, everybody(), StoreAway::Open);
+    let limit = WindowLimitLayer::new(hours(store(&server.url()).await), 1, everybody(), OnStoreError::Allow);
     let limit = limit.timeout(LIMIT);
     let site: Router = Router::new().fallback(async || "here").layer(limit);
     let answer = async || site.clone().oneshot(request("/")).await.expect("it answers");
@@ -381,7 +381,7 @@ async fn an_id_that_the_client_made_up_is_none() {
     let counters = Counters::builder(MemoryStore::new()).secret(&secret).build().expect("as by default");
     let of = |recorder: &Recorder| {
         let key = LimitKey::identity(Identity::issued_cookie("visitor"), recorder).expect("a name");
-        WindowLimitLayer::new(hours(MemoryStore::new()), 2, key, StoreAway::Closed)
+        WindowLimitLayer::new(hours(MemoryStore::new()), 2, key, OnStoreError::Deny)
     };
     let limit = of(&counters.recorder());
     let made_up: Vec<_> = (0..10).map(|n| format!("visitor={n:032x}.{n:032x}")).collect();
@@ -414,7 +414,7 @@ async fn an_id_that_the_client_made_up_is_none() {
 async fn of_an_ipv6_address_56_bits_count_unless_others_are_said() {
     let limit = |identity: counter_layer::Address| {
         let key = LimitKey::identity(identity, Secret::of_this_process()).expect("an identity");
-        WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, StoreAway::Closed)
+        WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, OnStoreError::Deny)
     };
     let requests =
         [("2001:db8::1", ""), ("2001:db8:0:ff::1", ""), ("2001:db8:0:100::1", ""), ("2001:db9::1", "")];
@@ -443,7 +443,7 @@ async fn instances_that_share_a_secret_limit_together_whatever_becomes_of_the_sa
             WindowCounters::new(store, window),
             5,
             key.expect("an identity"),
-            StoreAway::Closed,
+            OnStoreError::Deny,
         ));
         for (salt, poison) in
             server.strings(&["KEYS", "access:salt:*"]).iter().zip(["del", "set"].iter().cycle())
@@ -471,7 +471,7 @@ async fn who_reads_redis_finds_no_address_that_is_limited() {
     counters.flush().await.expect("the server is there");
     let address = "198.51.100.77";
     for secret in [Secret::from_bytes([1; 16]), counters.recorder().secret().clone()] {
-        let limit = WindowLimitLayer::new(hours(store.clone()), 10, by_address(&secret), StoreAway::Closed);
+        let limit = WindowLimitLayer::new(hours(store.clone()), 10, by_address(&secret), OnStoreError::Deny);
         assert_eq!(statuses(&limit.timeout(LIMIT), &[(address, "")]).await, [200]);
     }
     let windows = server.strings(&["KEYS", "access:window:*"]);
@@ -500,7 +500,7 @@ async fn who_reads_redis_finds_no_address_that_is_limited() {
 #[tokio::test]
 async fn a_refusal_says_its_problem_where_it_is_asked_to() {
     let hours = hours(MemoryStore::new());
-    let limit = WindowLimitLayer::new(hours, 0, everybody(), StoreAway::Open);
+    let limit = WindowLimitLayer::new(hours, 0, everybody(), OnStoreError::Allow);
     let limit = limit.policy("a \"b\"").expect("a name").problem_details();
     let site: Router = Router::new().fallback(async || "here").layer(limit);
     let refused = site.oneshot(request("/")).await.expect("it answers");
@@ -515,7 +515,7 @@ async fn a_refusal_says_its_problem_where_it_is_asked_to() {
     assert_eq!(problem["violated-policies"], serde_json::json!(["a \"b\""]));
     assert_eq!(problem["status"], 429);
 
-    let limit = WindowLimitLayer::new(self::hours(Silent), 1, everybody(), StoreAway::Closed);
+    let limit = WindowLimitLayer::new(self::hours(Silent), 1, everybody(), OnStoreError::Deny);
     let limit = limit.timeout(Duration::from_millis(5)).problem_details();
     let site: Router = Router::new().fallback(async || "here").layer(limit);
     let away = site.oneshot(request("/")).await.expect("it answers");

@@ -131,7 +131,7 @@ async fn a_closure_is_told_how_a_request_ended() {
 #[tokio::test]
 async fn at_arrival_a_request_is_counted_before_anybody_knows_how_it_ends() {
     let mut counters = counters();
-    let layer = layer(&counters).at_arrival();
+    let layer = layer(&counters).count_on_request();
     let inner = service_fn(|_: Request<()>| pending::<Result<Response<()>, Infallible>>());
     let request = Request::get("/").header("user-agent", BROWSER).body(()).expect("a request");
     let never = layer.layer(inner).call(request);

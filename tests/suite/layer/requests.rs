@@ -13,7 +13,7 @@ use axum::extract::ConnectInfo;
 use axum::routing::get;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Ledger, MemoryStore, Recorder, Timestamp};
-use counter_layer::AccessCounterLayer;
+use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use http::{Extensions, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -23,7 +23,7 @@ use crate::support::{BROWSER, counted, fewest, name, precision};
 fn a_counted_request_allocates_nothing() {
     let counters = counters();
     let recorder = counters.recorder();
-    let mut service = layer(&counters).trusted_hops(1).layer(service_fn(|_: Request<()>| ok()));
+    let mut service = behind_a_proxy(&counters).layer(service_fn(|_: Request<()>| ok()));
     let mut requests = |n: u32| {
         let requests: Vec<_> = (0..n)
             .map(|n| {
@@ -283,7 +283,7 @@ async fn only_the_entry_of_ones_own_proxy_tells_visitors_apart() {
         ("198.51.100.1, 192.0.2.2", 2),
     ];
     let mut counters = counters();
-    let service = layer(&counters).trusted_hops(1).layer(service_fn(|_: Request<()>| ok()));
+    let service = behind_a_proxy(&counters).layer(service_fn(|_: Request<()>| ok()));
     for (forwarded, expected) in forwarded {
         visit_through(service.clone(), forwarded).await;
         assert_eq!(visitors(&mut counters).await, expected, "after {forwarded}");
@@ -422,9 +422,16 @@ fn layer(counters: &Counters) -> AccessCounterLayer {
     layer_of(counters.recorder())
 }
 
+fn behind_a_proxy(counters: &Counters) -> AccessCounterLayer {
+    let client: Identity = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1).into();
+    let identity = client.key(VisitorKey::new([7; 16]));
+    AccessCounterLayer::new(counters.recorder()).identity(identity).expect("an address under a key")
+}
+
 /// With a key of its own choice, so that no two of the visitors here ever share a register.
 fn layer_of(recorder: Recorder) -> AccessCounterLayer {
-    AccessCounterLayer::new(recorder).visitor_key(VisitorKey::new([7; 16]))
+    let identity = Identity::default().key(VisitorKey::new([7; 16]));
+    AccessCounterLayer::new(recorder).identity(identity).expect("an address under a key")
 }
 
 fn site(recorder: &Recorder) -> Router {

@@ -123,7 +123,7 @@ async fn a_rule_named_hits_counts_with_its_weight_and_once() {
     let ten = NonZeroU32::new(10).expect("not 0");
     let rules = Rules::builder()
         .rule(Rule::counter("hits").pattern("/api/*").weight(ten))
-        .otherwise("pages")
+        .default_counter("pages")
         .build()
         .expect("they do not contradict one another");
     assert!(rules.explain(&Method::GET, "/api/x", None).to_string().contains("10"));
@@ -141,7 +141,7 @@ async fn rules_leave_the_rest_to_the_router_s_templates_when_told_to() {
     let rules = Rules::builder()
         .rule(Rule::counter("articles").pattern("/articles/*"))
         .by_matched_path()
-        .otherwise("elsewhere")
+        .default_counter("elsewhere")
         .build()
         .expect("they do not contradict one another");
     let site = Router::new()
@@ -164,7 +164,7 @@ async fn a_closure_has_a_say_in_what_the_rules_leave_and_in_nothing_else() {
     let feeds = recorder.counter("feeds");
     let layer = AccessCounterLayer::new(recorder)
         .rules(rules())
-        .rest(move |head| head.uri.path().ends_with("/feed").then_some(feeds));
+        .fallback(move |head| head.uri.path().ends_with("/feed").then_some(feeds));
     for path in ["/news/feed", "/static/feed", "/articles/feed", "/nowhere"] {
         visit(&layer, Method::GET, path).await;
     }

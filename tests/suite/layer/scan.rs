@@ -10,7 +10,7 @@ use axum::extract::MatchedPath;
 use axum::routing::{self, get};
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Recorder, Timestamp};
-use counter_layer::{AccessCounterLayer, Decision, Facet, Forwarded, Identity, Rule, Rules, RulesBuilder};
+use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Rule, Rules, RulesBuilder};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -78,9 +78,9 @@ proptest! {
     ) {
         let rules = builder.build().expect("rules that stand together");
         let mut counters = counters();
-        let layer = AccessCounterLayer::new(counters.recorder()).visitor_key(VisitorKey::new([7; 16]));
+        let layer = AccessCounterLayer::new(counters.recorder());
         let layer = layer.rules(rules.clone()).facets([Facet::Status, Facet::Method, Facet::Agent]);
-        let site = site().layer(layer.identity(identity).expect("an identity that can be"));
+        let site = site().layer(layer.identity(identity.key(VisitorKey::new([7; 16]))).expect("an identity that can be"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let [mut hits, mut excluded, mut unmatched] = [0_u64; 3];
         let mut pages = BTreeMap::new();
@@ -91,13 +91,14 @@ proptest! {
             let template = answer.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
             let explained = rules.explain(&asked.method, asked.uri.path(), template);
             prop_assert!(!explained.to_string().is_empty());
-            match explained.decision() {
-                Decision::Excluded => excluded += 1,
-                Decision::Count { counter, weight, .. } => {
+            let decision = explained.decision;
+            match decision.counter() {
+                Some(counter) => {
                     hits += 1;
-                    *pages.entry(counter.to_owned()).or_insert(0) += u64::from(weight.get());
+                    *pages.entry(counter.to_owned()).or_insert(0) += u64::from(decision.weight().get());
                 }
-                _ => unmatched += 1,
+                None if decision.is_excluded() => excluded += 1,
+                None => unmatched += 1,
             }
         }
         let requests = counters.recorder().ledger().requests;
@@ -220,7 +221,7 @@ fn any_rules() -> impl Strategy<Value = RulesBuilder> {
             }
         }
         let builder = if by_matched_path { builder.by_matched_path() } else { builder };
-        if otherwise { builder.otherwise("rest") } else { builder }
+        if otherwise { builder.default_counter("rest") } else { builder }
     })
 }
 

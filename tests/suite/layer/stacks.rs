@@ -199,7 +199,8 @@ async fn a_handler_that_panics_on_a_server_is_counted_once_as_failed() {
 #[tokio::test]
 async fn a_call_of_grpc_is_counted_by_its_method_and_its_failure_as_the_200_that_it_is() {
     let mut counters = counters();
-    let rules = Rules::builder().rule(Rule::counter("greeter").pattern("/test.Greeter/*")).otherwise("rest");
+    let rules =
+        Rules::builder().rule(Rule::counter("greeter").pattern("/test.Greeter/*")).default_counter("rest");
     let layer = layer(&counters).rules(rules.build().expect("one rule"));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("it is bound");

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use counter_core::sketch::Sketch;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Precision, Timestamp, VisitorId};
-use counter_layer::AccessCounterLayer;
+use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use http::{HeaderValue, Request, Response};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -180,7 +180,9 @@ async fn visitors_older_than_an_hour_s_retention_count_for_their_day() {
 #[tokio::test]
 async fn nothing_that_names_a_visitor_reaches_the_store() {
     let mut site = Site::start().await;
-    let layer = AccessCounterLayer::new(site.counters.recorder()).trusted_hops(1);
+    let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    let layer = AccessCounterLayer::new(site.counters.recorder());
+    let layer = layer.identity(client).expect("an address lasts for an epoch");
     let mut service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
     for n in 0..50 {
         let mut request = Request::get("/people/ann?mail=ann@example.org").body(()).expect("a request");

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode};
 
-use super::super::problem::Problem;
+use crate::admin::problem::Problem;
 
 const STYLE: &str = include_str!("../../../templates/dashboard/style.css");
 const SCRIPT: &str = include_str!("../../../templates/dashboard/script.js");
@@ -13,12 +13,12 @@ const SCRIPT: &str = include_str!("../../../templates/dashboard/script.js");
 /// The hash of both, in the path of each.
 const HASH: u64 = hash(hash(0xcbf2_9ce4_8422_2325, STYLE.as_bytes()), SCRIPT.as_bytes());
 
-/// Where the style is, under the mount.
+/// The path of the style, under the mount.
 pub(crate) fn style() -> String {
     format!("/assets/{HASH:016x}/style.css")
 }
 
-/// Where the script is, under the mount.
+/// The path of the script, under the mount.
 pub(crate) fn script() -> String {
     format!("/assets/{HASH:016x}/script.js")
 }

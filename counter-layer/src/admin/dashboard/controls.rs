@@ -2,11 +2,11 @@
 
 use counter_core::{Stats, Timestamp};
 
-use super::super::chart;
-use super::text;
+use super::chart;
+use super::format;
 use super::view::{LINES, Page, SPAN, View};
 
-/// What can be chosen about the chart.
+/// The choices about the chart.
 #[derive(Debug)]
 pub(super) struct Controls {
     pub(super) title: String,
@@ -22,7 +22,7 @@ pub(super) struct Controls {
     pub(super) later: Option<String>,
     pub(super) now: Option<String>,
     pub(super) fields: Vec<(&'static str, String)>,
-    /// Whether a form has to repeat the first line, which no field names.
+    /// The form has to repeat the first line, which no field names.
     pub(super) add_own: bool,
     pub(super) is_full: bool,
     pub(super) visitors_letter: char,
@@ -51,7 +51,7 @@ impl Controls {
         let width = u64::from(kept.precision.as_seconds());
         let grid = stats.grid();
         let precisions = grid.counts.iter().map(|kept| Chip {
-            text: text::span(u64::from(kept.precision.as_seconds())),
+            text: format::span(u64::from(kept.precision.as_seconds())),
             address: view.with_precision(kept),
             is_chosen: kept == view.precision,
         });
@@ -63,7 +63,7 @@ impl Controls {
             spans.sort_unstable();
         }
         let spans = spans.into_iter().map(|span| Chip {
-            text: text::span(width * u64::from(span)),
+            text: format::span(width * u64::from(span)),
             address: view.but(|view| view.span = span),
             is_chosen: span == view.span,
         });
@@ -79,7 +79,7 @@ impl Controls {
         let length = width * u64::from(view.span);
         let later = range.end.plus(length / 2);
         Self {
-            title: format!("Hits per {}", text::unit(width)),
+            title: format!("Hits per {}", format::unit(width)),
             precisions: precisions.collect(),
             spans: spans.collect(),
             lines: lines.collect(),
@@ -91,7 +91,7 @@ impl Controls {
             visitor_precisions: grid
                 .visitors
                 .iter()
-                .map(|kept| text::span(u64::from(kept.precision.as_seconds())))
+                .map(|kept| format::span(u64::from(kept.precision.as_seconds())))
                 .collect::<Vec<_>>()
                 .join(", "),
             forecast: cfg!(feature = "forecast").then(|| Chip {

@@ -5,15 +5,15 @@ use counter_core::time::Retention;
 use counter_core::{CounterName, Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
-use super::super::chart::{self, Chart};
 use super::assets;
+use super::chart::{self, Chart};
 use super::controls::Controls;
-use super::glance::{Glance, Status};
-use super::listing::Listing;
+use super::format::{self, Change, Style};
 use super::period::Period;
 use super::plot::{Plot, plot};
 use super::reader::Reader;
-use super::text::{self, Change, Style};
+use super::summary::{Status, Summary};
+use super::table::Table;
 use super::view::{Page, View};
 
 /// The page of the whole site.
@@ -23,7 +23,7 @@ pub(super) struct Site {
     frame: Frame,
     moving: Moving,
     controls: Controls,
-    listing: Listing,
+    table: Table,
     period: String,
     search: String,
     search_fields: Vec<(&'static str, String)>,
@@ -50,7 +50,7 @@ pub(super) struct Counter {
     unread: Option<String>,
 }
 
-/// What moves, by itself: what the script asks for every second.
+/// The moving parts by themselves, which the script asks for every second.
 #[derive(Debug, Template)]
 #[template(path = "dashboard/parts.html")]
 pub(super) struct Parts {
@@ -67,7 +67,7 @@ pub(super) struct Trouble {
     status: Status,
 }
 
-/// What surrounds every page.
+/// The frame of every page.
 #[derive(Debug)]
 struct Frame {
     style: String,
@@ -79,19 +79,19 @@ struct Frame {
     zone: String,
     utc: bool,
     logout: Option<String>,
-    /// When buckets and days begin.
+    /// The beginnings of buckets and days, in words.
     beginning: String,
 }
 
 /// Numbers and chart.
 #[derive(Debug)]
 pub(super) struct Moving {
-    glance: Option<Glance>,
+    summary: Option<Summary>,
     status: Status,
     chart: Chart,
-    /// What is to be said of what it expects.
-    outlook: Option<String>,
-    /// What the chart shows, in a sentence.
+    /// The forecast in words.
+    forecast: Option<String>,
+    /// The content of the chart in a sentence.
     label: String,
 }
 
@@ -112,13 +112,13 @@ impl Site {
     pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let reader = Reader::new(stats);
-        let (moving, listing) =
-            try_join(Moving::read(&reader, view, now), Listing::read(&reader, view, &period, now)).await?;
+        let (moving, table) =
+            try_join(Moving::read(&reader, view, now), Table::read(&reader, view, &period, now)).await?;
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
-            listing,
+            table,
             period: period.name,
             search: view.search.clone(),
             search_fields: view.fields(&["q", "page"]),
@@ -132,7 +132,7 @@ impl Counter {
     pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let counter = &view.counters[..1];
-        let hits: Vec<_> = CounterName::new(super::view::HITS).into_iter().collect();
+        let hits: Vec<_> = CounterName::new(crate::layer::HITS).into_iter().collect();
         let days_kept = stats.grid().counts.of_width(86_400);
         let reader = Reader::new(stats);
         let days = async {
@@ -159,13 +159,13 @@ impl Counter {
             controls: Controls::of(stats, view, now),
             name: counter[0].to_string(),
             period: period.name,
-            total: total.map_or_else(text::unknown, text::grouped),
-            change: total.and_then(|total| text::change(total, before)),
-            share: total.zip(first(&hits)).and_then(|(total, hits)| text::share(total, hits)),
+            total: total.map_or_else(format::unknown, format::grouped),
+            change: total.and_then(|total| format::change(total, before)),
+            share: total.zip(first(&hits)).and_then(|(total, hits)| format::share(total, hits)),
             visitors: uniques
                 .and_then(|uniques| uniques.first().copied().flatten())
-                .map(|uniques| text::grouped(uniques.visitors)),
-            lifetime: first(&lifetimes).map_or_else(text::unknown, text::grouped),
+                .map(|uniques| format::grouped(uniques.visitors)),
+            lifetime: first(&lifetimes).map_or_else(format::unknown, format::grouped),
             days,
             days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
             unread: reader.unread(),
@@ -177,21 +177,21 @@ impl Moving {
     pub(super) async fn read(reader: &Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, now);
-        let glance = async {
+        let summary = async {
             match view.page {
-                Page::Site => Glance::read(reader, &period, now).await.map(Some),
+                Page::Site => Summary::read(reader, &period, now).await.map(Some),
                 Page::Counter => Ok(None),
             }
         };
-        let (glance, Plot { chart, outlook }) = try_join(glance, plot(reader, view, now)).await?;
+        let (summary, Plot { chart, forecast }) = try_join(summary, plot(reader, view, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
-        let mut label = format!("{} per {}, {} of them", names.join(", "), text::unit(width), view.span);
+        let mut label = format!("{} per {}, {} of them", names.join(", "), format::unit(width), view.span);
         let ahead = chart.columns.len().saturating_sub(view.span as usize);
-        if let Some(prospect) = chart.prospect.as_ref().filter(|_| ahead > 0) {
-            label += &format!(", and what is {} in the next {ahead}", prospect.name);
+        if let Some(forecast) = chart.forecast.as_ref().filter(|_| ahead > 0) {
+            label += &format!(", and what is {} in the next {ahead}", forecast.name);
         }
-        Ok(Self { glance, status: Status::of(&stats.ledger(), &stats.health()), chart, outlook, label })
+        Ok(Self { summary, status: Status::of(&stats.ledger(), &stats.health()), chart, forecast, label })
     }
 }
 
@@ -218,7 +218,7 @@ impl Frame {
             zone: view.but(|view| view.utc = !view.utc),
             utc: view.utc,
             logout: view.logout(),
-            beginning: text::beginning(&stats.grid().counts),
+            beginning: format::beginning(&stats.grid().counts),
         }
     }
 }
@@ -237,10 +237,10 @@ async fn days(
     let Some(series) = series.into_iter().next().flatten() else { return Ok(Vec::new()) };
     let most = series.samples.iter().map(|sample| sample.count).max().unwrap_or_default();
     let day = |sample: &counter_core::Sample| Day {
-        iso: text::iso(sample.start),
-        text: text::instant(sample.start, Style::of(kept.precision)),
-        total: text::grouped(sample.count),
-        percent: text::percent(sample.count, most),
+        iso: format::iso(sample.start),
+        text: format::instant(sample.start, Style::of(kept.precision)),
+        total: format::grouped(sample.count),
+        percent: format::percent(sample.count, most),
         is_open: sample.start == today,
     };
     Ok(series.samples.iter().rev().map(day).collect())

@@ -6,8 +6,8 @@ use counter_core::time::Retention;
 use counter_core::visits::Uniques;
 use counter_core::{CounterName, Error, Precision, Precisions, Timestamp};
 
+use super::format;
 use super::reader::{self, Reader};
-use super::text;
 
 /// Seconds of a day.
 const DAY: u32 = 86_400;
@@ -36,7 +36,7 @@ pub(super) struct Period {
 struct Before {
     precision: Precision,
     range: Range<Timestamp>,
-    /// How much of the last bucket belongs to it, in seconds.
+    /// The seconds of the last bucket that belong to the period.
     rest: u64,
 }
 
@@ -59,7 +59,7 @@ impl Period {
             let longest = kept.iter().min_by_key(oldest).unwrap_or(some);
             let range = oldest(&longest)..longest.precision.bucket(now).end();
             let length = range.end.as_unix() - range.start.as_unix();
-            let name = format!("in the last {}", text::span(length));
+            let name = format!("in the last {}", format::span(length));
             return Self { name, precision: longest.precision, range, before: None };
         };
         let yesterday = midnight.minus(DAY.into());
@@ -74,7 +74,7 @@ impl Period {
         Self { name: "today".to_owned(), precision: coarse.precision, range, before }
     }
 
-    /// What each of these counted in it, where that can be read.
+    /// The count of each counter in the period, where it can be read.
     pub(super) async fn totals(
         &self,
         reader: &Reader<'_>,
@@ -88,8 +88,8 @@ impl Period {
         Ok(totals)
     }
 
-    /// What each of these counted in the time before, of the last bucket as much as its time is part of
-    /// that; 0 where nothing is known.
+    /// The count of each counter in the period before, of its last bucket only the part that belongs to it; 0
+    /// where nothing is known.
     pub(super) async fn befores(
         &self,
         reader: &Reader<'_>,
@@ -119,8 +119,8 @@ impl Period {
         Ok(sums)
     }
 
-    /// How many visitors each of these had in it, where that can be read; nothing where no precision of
-    /// visitors tells.
+    /// The visitors of each counter in the period, where they can be read; `None` where no precision of
+    /// visitors is kept for it.
     pub(super) async fn visitors(
         &self,
         reader: &Reader<'_>,
@@ -134,7 +134,7 @@ impl Period {
         }
     }
 
-    /// Of how many counters the visitors can be read at once.
+    /// The number of counters whose visitors can be read at once.
     pub(super) fn comparable(&self, kept: &Precisions) -> usize {
         let at_once = |precision| SKETCHES / buckets(precision, &self.range).max(1);
         self.of_visitors(kept)

@@ -6,13 +6,11 @@ use counter_core::time::Retention;
 use counter_core::{Error, Precision, Sample, Series, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
-use super::super::chart::{self, Chart, Line, Outlook, Point};
-use super::outlook::{self, Foresight};
+use super::chart::{self, Chart, ForecastView, Line, Point};
+use super::forecast;
 use super::reader::Reader;
 use super::view::View;
-
-/// Until so many seconds after its end a bucket may still get hits from the last flush.
-const LAG: u64 = 2;
+use crate::admin::api::parameter::LAG;
 
 /// Buckets of a precision that are looked at to learn since when a counter counts.
 const LOOKED_AT: u64 = 1000;
@@ -29,7 +27,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Plot {
     pub(super) chart: Chart,
-    pub(super) outlook: Option<String>,
+    pub(super) forecast: Option<String>,
 }
 
 /// Reads the lines of a view, by one exchange for each precision from its own on, all at the same time.
@@ -46,11 +44,11 @@ pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Re
     let mut starts: Vec<_> = precision.starts(range.clone()).collect();
     let coarser = || stats.grid().counts.iter().filter(|coarser| coarser.precision > precision);
     let read = |kept: Retention| reader.several(&view.counters, kept.precision, looked_at(kept, &range, now));
-    let (series, others, visitors, foresight) = try_join4(
+    let (series, others, visitors, mut forecast) = try_join4(
         read(kept),
         try_join_all(coarser().map(read)),
         visitors(reader, view, &starts, now),
-        outlook::read(stats, view, until),
+        forecast::read(stats, view, until),
     )
     .await?;
     let mut since: Vec<_> =
@@ -92,38 +90,23 @@ pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Re
         lines.push(Line { name: format!("visitors of {counter}"), points });
     }
     let latest = precision.bucket(now).end();
-    let outlook = foresight.as_ref().map(|foresight| {
-        let is_now = range.end >= latest;
-        look_ahead(foresight, is_now, &mut starts, &mut lines)
-    });
+    if let Some(forecast) = &mut forecast {
+        look_ahead(forecast, range.end >= latest, &mut starts, &mut lines);
+    }
     Ok(Plot {
-        chart: chart::draw(&starts, precision, &lines, outlook.as_ref()),
-        outlook: foresight.map(|foresight| foresight.words),
+        chart: chart::draw(&starts, precision, &lines, forecast.as_ref()),
+        forecast: forecast.map(|forecast| forecast.words),
     })
 }
 
-/// Finds what is expected a place on the chart, and adds the buckets to come, if it goes on until now.
-fn look_ahead(
-    foresight: &Foresight,
-    is_now: bool,
-    starts: &mut Vec<Timestamp>,
-    lines: &mut [Line],
-) -> Outlook {
-    let unusual = foresight.unusual.iter().filter_map(|start| starts.binary_search(start).ok()).collect();
+/// Adds the buckets to come to a chart that goes on until now, and leaves out what is not on the chart.
+fn look_ahead(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timestamp>, lines: &mut [Line]) {
     let first = starts.first().copied().unwrap_or(Timestamp::MAX);
-    let shown = foresight.points.iter().filter(|(start, _)| is_now && *start >= first);
-    let shown: Vec<_> = shown.copied().collect();
-    let begin = shown.first().map(|(start, _)| starts.partition_point(|other| other < start));
+    forecast.points.retain(|point| is_now && point.start >= first);
     let last = starts.last().copied();
-    starts.extend(shown.iter().map(|(start, _)| *start).filter(|start| Some(*start) > last));
+    starts.extend(forecast.points.iter().map(|point| point.start).filter(|start| Some(*start) > last));
     for line in lines.iter_mut() {
         line.points.resize(starts.len(), Point::Ahead);
-    }
-    Outlook {
-        of: lines.first().map_or_else(String::new, |line| line.name.clone()),
-        first: begin.unwrap_or(starts.len()),
-        points: shown.into_iter().map(|(_, expected)| expected).collect(),
-        unusual,
     }
 }
 

@@ -35,13 +35,13 @@ impl<'a> Reader<'a> {
         Ok(series.inspect(|series| self.look_at(series.as_ref())).collect())
     }
 
-    /// What each of these counters ever counted.
+    /// The lifetime totals of these counters.
     pub(super) async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
         let all = self.stats.lifetimes_of_each(counters).await?;
         Ok(all.into_iter().map(|total| self.note(total)).collect())
     }
 
-    /// How many visitors each of these counters had.
+    /// The visitors of each of these counters.
     pub(super) async fn uniques_of_each(
         &self,
         counters: &[CounterName],
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What the page has to say of what it could not read.
+    /// The note about everything that could not be read for the page.
     pub(super) fn unread(self) -> Option<String> {
         let unreadable = self.unreadable.into_inner().expect("nothing panics under this lock");
         if unreadable.is_empty() {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Timestamp};
 
-use super::super::query;
+use crate::admin::api::parameter;
+use crate::layer::HITS;
 
 /// Lines that a chart has at most.
 pub(crate) const LINES: usize = 6;
@@ -13,30 +14,30 @@ pub(crate) const LINES: usize = 6;
 /// Buckets that a chart has at most.
 pub(crate) const SPAN: u32 = 500;
 
-/// What a page shows, with everything in it that an address may say.
+/// The state of a page: everything that its address may say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Where the admin pages are mounted.
+    /// The path that the admin router is mounted at.
     pub(crate) mount: String,
     pub(crate) page: Page,
     /// The lines of the chart: at least one, the page's own counter first.
     pub(crate) counters: Vec<CounterName>,
     pub(crate) precision: Retention,
-    /// How many buckets the chart has.
+    /// The number of buckets in the chart.
     pub(crate) span: u32,
-    /// Where the chart ends; it goes on with the time when nothing is said.
+    /// The end of the chart; `None` follows the time.
     pub(crate) to: Option<Timestamp>,
-    /// Whether unique visitors have a line.
+    /// Unique visitors have a line.
     pub(crate) uniques: bool,
-    /// Whether what is expected of the first counter is shown.
+    /// The forecast of the first counter is shown.
     pub(crate) forecast: bool,
     pub(crate) search: String,
     pub(crate) sort: Sort,
     /// The page of the table, from 0.
     pub(crate) leaf: usize,
-    /// Whether times are those of UTC and not those of the viewer.
+    /// Times are those of UTC and not those of the viewer.
     pub(crate) utc: bool,
-    /// Whether there is a session that can be ended, of which no address tells.
+    /// A session can be ended; no address tells of it.
     pub(crate) logged_in: bool,
 }
 
@@ -74,7 +75,7 @@ impl View {
             mount: mount.to_owned(),
             page,
             counters: Vec::new(),
-            precision: query::usual(kept),
+            precision: parameter::usual(kept),
             span: 0,
             to: None,
             uniques: false,
@@ -89,7 +90,7 @@ impl View {
             match &*name {
                 "counter" => view.add(&value),
                 "precision" => {
-                    view.precision = query::precision(&value, kept).unwrap_or(view.precision);
+                    view.precision = parameter::precision(&value, kept).unwrap_or(view.precision);
                 }
                 "span" => view.span = value.parse().unwrap_or_default(),
                 "to" => view.to = value.parse().ok().map(Timestamp::from_unix),
@@ -140,7 +141,7 @@ impl View {
         end.minus(length).max(oldest)..end
     }
 
-    /// How many buckets to come are shown beside those of the chart.
+    /// The number of buckets to come that are shown beside those of the chart.
     #[cfg(feature = "forecast")]
     pub(crate) fn horizon(&self) -> usize {
         (self.span as usize / 4).clamp(6, 48)
@@ -156,7 +157,7 @@ impl View {
         self.path("/parts")
     }
 
-    /// Where the session is ended, if there is one.
+    /// The address that ends the session, if there is one.
     pub(crate) fn logout(&self) -> Option<String> {
         self.logged_in.then(|| format!("{}/logout", self.mount))
     }
@@ -186,14 +187,14 @@ impl View {
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }
 
-    /// What an address says of this view, but for these: also what a form has to repeat.
+    /// The fields of the address of this view, without these: also the ones that a form has to repeat.
     pub(crate) fn fields(&self, without: &[&str]) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         let usual = self.page == Page::Site && self.counters.len() == 1 && *self.counters[0] == *HITS;
         if !usual {
             fields.extend(self.counters.iter().map(|counter| ("counter", counter.to_string())));
         }
-        if self.precision.precision.as_seconds() != query::USUAL {
+        if self.precision.precision.as_seconds() != parameter::USUAL {
             fields.push(("precision", self.precision.precision.as_seconds().to_string()));
         }
         if self.span != self.usual_span() {
@@ -270,9 +271,6 @@ impl View {
         }))
     }
 }
-
-/// The counter of all requests.
-pub(crate) const HITS: &str = "hits";
 
 impl Sort {
     pub(crate) fn name(self) -> &'static str {

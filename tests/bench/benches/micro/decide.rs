@@ -2,7 +2,7 @@
 
 use bench::work::{Work, hundred_rules};
 use counter_core::{Counters, MemoryStore};
-use counter_layer::{Decision, Rules};
+use counter_layer::Rules;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use http::Method;
@@ -41,10 +41,7 @@ fn routes(id: &str) -> Vec<String> {
 }
 
 fn counter<'a>(rules: &'a Rules, path: &str) -> &'a str {
-    match rules.decide(&Method::GET, black_box(path), None) {
-        Decision::Count { counter, .. } => counter,
-        _ => "",
-    }
+    rules.decide(&Method::GET, black_box(path), None).counter().unwrap_or_default()
 }
 
 #[divan::bench(args = ["/articles/7", "/section42/7/details", "/static/site.css", "/", "/wp-login.php"])]

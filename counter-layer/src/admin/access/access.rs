@@ -1,0 +1,348 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use counter_core::Timestamp;
+use http::request::Parts;
+use subtle::ConstantTimeEq;
+
+use super::session::{Claim, Sessions};
+use super::throttle::{Attempts, Shown};
+use crate::closure::Closure;
+use crate::identity::{Address, Identity, RequestHead};
+
+/// The credentials that open the admin router, and the rights that come with them. There is no default.
+///
+/// ```
+/// use counter_layer::admin::Access;
+///
+/// // The office reads; the owner of the token forgets as well.
+/// let office = Access::basic("office", "correct horse battery staple")?;
+/// let owner = Access::bearer("a-long-random-token")?.may_forget();
+/// let access = office.or(owner);
+/// assert_eq!(access.failed_logins(), 0);
+/// # Ok::<(), counter_layer::admin::AccessError>(())
+/// ```
+///
+/// A failed login is counted, and answered at once. The rate of guesses is bounded whether or not the client
+/// waits for the answer: in each process a peer may be wrong ten times and then once in ten seconds, and all
+/// peers together from which no login has succeeded yet a hundred times and then once a second. Beyond that
+/// nothing is compared, and the answer is 429. Right credentials and repeated wrong ones cost nothing. This
+/// slows guessing down and does not prevent it: a long random token does.
+///
+/// A peer is the address of the connection (the first 64 bits of IPv6), which the server must leave in the
+/// request: axum does so with `into_make_service_with_connect_info::<SocketAddr>()`. Without it, and behind a
+/// proxy until [`clients`](Self::clients) is set, all clients are one peer, and a client that guesses keeps
+/// the others from logging in; sessions that this process has seen stay valid.
+///
+/// Requests that change something are refused when a browser sends them for a page of another origin.
+#[derive(Clone)]
+pub struct Access {
+    pub(crate) ways: Vec<Way>,
+    pub(crate) attempts: Arc<Attempts>,
+    /// The cookie is for TLS alone, whatever a request looks like.
+    pub(crate) secure_cookie: bool,
+    pub(crate) session_lifetime: Duration,
+    clients: Option<Address>,
+}
+
+/// The error of a text that cannot be a token, a name or a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessError(&'static str);
+
+/// One way in, and how far it leads.
+#[derive(Clone)]
+pub(crate) struct Way {
+    rule: Rule,
+    pub(crate) forget: bool,
+}
+
+#[derive(Clone)]
+enum Rule {
+    Open,
+    Bearer(Arc<Secrets>),
+    /// The part after the scheme, as a browser encodes it.
+    Basic(Arc<str>),
+    FromFn(Arc<Closure<AllowedFn>>),
+}
+
+type AllowedFn = dyn Fn(&Parts) -> bool + Send + Sync;
+
+struct Secrets {
+    token: String,
+    sessions: Sessions,
+}
+
+/// A working day, with what comes before and after it.
+const SESSION: Duration = Duration::from_secs(12 * 3600);
+
+impl Access {
+    /// Accepts this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of a page,
+    /// which begins a session and redirects to the address without it.
+    ///
+    /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with the token. All instances with
+    /// the same token accept it, also after a restart, until it [ends](Self::session_lifetime) or the token
+    /// changes. `POST /logout` removes it from the browser; the dashboard has a button for that. The cookie
+    /// is `Secure` when the request itself says that it came by `https`, as those of HTTP/2 do; behind a
+    /// proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
+    ///
+    /// # Errors
+    /// When the token is empty or has other characters than letters, digits and `-._~+/=` (RFC 6750, section
+    /// 2.1).
+    pub fn bearer(token: impl Into<String>) -> Result<Self, AccessError> {
+        let token = token.into();
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        if token.is_empty() || !token.bytes().all(allowed) {
+            return Err(AccessError("a token is not empty and has only letters, digits and -._~+/="));
+        }
+        let sessions = Sessions::new(&token);
+        Ok(Self::of(Rule::Bearer(Arc::new(Secrets { token, sessions }))))
+    }
+
+    /// Accepts this name and password, which browsers ask for (RFC 7617). They are sent with every request as
+    /// they are, and are confidential over TLS only.
+    ///
+    /// # Errors
+    /// When one of them is empty or has a control character, or the name has a colon.
+    pub fn basic(user: &str, password: &str) -> Result<Self, AccessError> {
+        let wrong = |text: &str| text.is_empty() || text.chars().any(char::is_control);
+        if wrong(user) || wrong(password) || user.contains(':') {
+            let rule =
+                "a name and a password are not empty and without control characters, and a name has no colon";
+            return Err(AccessError(rule));
+        }
+        Ok(Self::of(Rule::Basic(base64(format!("{user}:{password}").as_bytes()).into())))
+    }
+
+    /// Accepts requests by a closure, and none on which it panics.
+    ///
+    /// The closure sees every request without other valid credentials, however many it refuses: a comparison
+    /// with a secret has to be bounded by the closure itself.
+    #[must_use]
+    pub fn from_fn(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        Self::of(Rule::FromFn(Arc::new(Closure::new("access", allowed))))
+    }
+
+    /// Accepts every request.
+    #[must_use]
+    pub fn open() -> Self {
+        Self::of(Rule::Open)
+    }
+
+    /// Grants the right to [forget](counter_core::Stats::forget) counters.
+    #[must_use]
+    pub fn may_forget(mut self) -> Self {
+        for way in &mut self.ways {
+            way.forget = true;
+        }
+        self
+    }
+
+    /// Marks the session cookie `Secure` whatever a request looks like, so that browsers send it over TLS
+    /// only.
+    ///
+    /// It is for sites that are reached by `https` alone, but whose proxy ends TLS and speaks plain HTTP from
+    /// there on, and for servers of HTTP/1.1 behind TLS, where a request does not tell its scheme. No header
+    /// is trusted: `X-Forwarded-Proto` can come from any client. Without it the cookie of such a site would
+    /// also go with a request over plain HTTP, where others can read it. With it the link does not log in
+    /// over plain HTTP, except for `http://localhost` and `http://127.0.0.1` in most browsers; a bearer
+    /// header does.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// let behind_a_proxy = Access::bearer("a-long-random-token")?.secure_cookie();
+    /// # drop(behind_a_proxy);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub const fn secure_cookie(mut self) -> Self {
+        self.secure_cookie = true;
+        self
+    }
+
+    /// Sets the length of sessions from the login on, in whole seconds. Default: twelve hours.
+    ///
+    /// The end is written into the session, and no instance stores it, so a session that began before a
+    /// change keeps its length.
+    #[must_use]
+    pub const fn session_lifetime(mut self, lifetime: Duration) -> Self {
+        self.session_lifetime = lifetime;
+        self
+    }
+
+    /// Tells peers apart by this address where guesses are bounded. Default: the address of the connection,
+    /// which behind a proxy is always the proxy's.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    /// use counter_layer::{Forwarded, Identity};
+    ///
+    /// let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    /// let behind_a_proxy = Access::bearer("a-long-random-token")?.clients(client);
+    /// # drop(behind_a_proxy);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn clients(mut self, address: Address) -> Self {
+        self.clients = Some(address);
+        self
+    }
+
+    /// Accepts the credentials of either access, each with its own rights.
+    ///
+    /// A cookie is [secure](Self::secure_cookie) when either of them asks for it, sessions have the shorter
+    /// [lifetime](Self::session_lifetime), and [clients](Self::clients) are those of the first that sets
+    /// them.
+    #[must_use]
+    pub fn or(mut self, other: Self) -> Self {
+        self.secure_cookie |= other.secure_cookie;
+        self.session_lifetime = self.session_lifetime.min(other.session_lifetime);
+        self.clients = self.clients.or(other.clients);
+        self.ways.extend(other.ways);
+        // What was wrong before may be right now.
+        self.attempts = Arc::default();
+        self
+    }
+
+    /// Returns the number of requests that tried to log in and were refused, by this value and all its
+    /// clones. A session that is over or not valid is no attempt.
+    #[must_use]
+    pub fn failed_logins(&self) -> u64 {
+        self.attempts.failed()
+    }
+
+    fn of(rule: Rule) -> Self {
+        let ways = vec![Way { rule, forget: false }];
+        Self {
+            ways,
+            attempts: Arc::default(),
+            secure_cookie: false,
+            session_lifetime: SESSION,
+            clients: None,
+        }
+    }
+
+    /// The peer that the guesses of a request are charged to.
+    pub(crate) fn peer(&self, parts: &Parts) -> Option<u128> {
+        let Parts { method, uri, headers, extensions, .. } = parts;
+        let head = RequestHead { method, uri, headers, extensions };
+        self.clients.as_ref().unwrap_or(&Identity::peer()).client(&head)
+    }
+
+    /// Begins a session by this token, where there is a way by it.
+    pub(crate) fn begin_session(&self, token: &str) -> Option<String> {
+        let way = self.ways.iter().find(|way| way.shows(Shown::Token(token)))?;
+        let Rule::Bearer(secrets) = &way.rule else { return None };
+        secrets.sessions.begin(Timestamp::now(), self.session_lifetime)
+    }
+
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.ways.iter().any(|way| matches!(way.rule, Rule::Bearer(_)))
+    }
+
+    pub(crate) fn has_closures(&self) -> bool {
+        self.ways.iter().any(|way| matches!(way.rule, Rule::FromFn(_)))
+    }
+}
+
+impl Way {
+    /// Returns `true` for valid credentials of this way.
+    pub(crate) fn shows(&self, shown: Shown<'_>) -> bool {
+        match (&self.rule, shown) {
+            (Rule::Bearer(secrets), Shown::Token(token)) => same(token, &secrets.token),
+            (Rule::Bearer(secrets), Shown::Session(session)) => {
+                Claim::read(session, Timestamp::now()).is_some_and(|claim| secrets.sessions.signed(&claim))
+            }
+            (Rule::Basic(expected), Shown::Basic(shown)) => same(shown, expected),
+            _ => false,
+        }
+    }
+
+    /// Returns `true` if a request needs no credentials.
+    pub(crate) fn is_open(&self, parts: &Parts) -> bool {
+        match &self.rule {
+            Rule::Open => true,
+            Rule::FromFn(allowed) => allowed.ask(|allowed| allowed(parts)).unwrap_or(false),
+            Rule::Bearer(_) | Rule::Basic(_) => false,
+        }
+    }
+
+    /// The challenge for browsers, and the same in words.
+    pub(crate) const fn challenge(&self) -> Option<(&'static str, &'static str)> {
+        match &self.rule {
+            Rule::Bearer(_) => Some(("Bearer", "the admin token: `Authorization: Bearer <token>`")),
+            Rule::Basic(_) => {
+                Some(("Basic realm=\"statistics\", charset=\"UTF-8\"", "a name and a password"))
+            }
+            Rule::Open | Rule::FromFn(_) => None,
+        }
+    }
+}
+
+/// In a time that tells nothing but whether the lengths are the same.
+fn same(shown: &str, secret: &str) -> bool {
+    shown.as_bytes().ct_eq(secret.as_bytes()).into()
+}
+
+/// RFC 4648, section 4. A text has one such form only, so what is shown need not be decoded.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |place: usize| u32::from(chunk.get(place).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let sextet = (bits >> (18 - 6 * place)) & 63;
+            text.push(if place <= chunk.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, way) in self.ways.iter().enumerate() {
+            f.write_str(if place == 0 { "" } else { " or " })?;
+            f.write_str(match way.rule {
+                Rule::Open => "Access::open()",
+                Rule::Bearer(_) => "Access::bearer(..)",
+                Rule::Basic(_) => "Access::basic(..)",
+                Rule::FromFn(_) => "Access::from_fn(..)",
+            })?;
+            f.write_str(if way.forget { ".may_forget()" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        let table = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+            ("Aladdin:open sesame", "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            ("\u{ff}>?~", "w78+P34="),
+        ];
+        for (text, expected) in table {
+            assert_eq!(base64(text.as_bytes()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The cookie that a session is kept in.
+
+use axum::extract::OriginalUri;
+use http::header::COOKIE;
+use http::request::Parts;
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderValue};
+
+const NAME: &str = "counter_session";
+
+/// The number of cookies that are read: routers below one another have one each.
+const MOST: usize = 4;
+
+/// The values of the cookies of this name.
+pub(crate) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(name, _)| *name == NAME).map(|(_, value)| value).take(MOST)
+}
+
+/// Tells a browser to keep a session until it is closed, and to show it to this router.
+///
+/// It is `SameSite=Lax` and not `Strict`, or a link on another site, such as one in a mail, would not log in:
+/// the redirect that follows it is a part of what the other site began, and a strict cookie would stay away.
+/// With `Lax` it goes along where a link is followed, which is a `GET` that changes nothing and whose
+/// answer no other site can read or frame. It goes along with no request that changes something, and those are
+/// asked where they come from as well: see [`super::origin`].
+pub(crate) fn set(session: &str, parts: &Parts, secure: bool) -> Option<HeaderValue> {
+    write(session, parts, secure, "")
+}
+
+/// Tells a browser to forget its session.
+pub(crate) fn remove(parts: &Parts, secure: bool) -> Option<HeaderValue> {
+    write("", parts, secure, "; Max-Age=0")
+}
+
+fn write(value: &str, parts: &Parts, secure: bool, age: &str) -> Option<HeaderValue> {
+    let original = original(parts);
+    let mount = original.path().strip_suffix(parts.uri.path()).unwrap_or(original.path());
+    let mount = if mount.is_empty() { "/" } else { mount };
+    // A mount with a parameter in it is from the client.
+    if mount.contains(';') {
+        return None;
+    }
+    // What the request says can add to it and take nothing away.
+    let secure = secure || original.scheme() == Some(&Scheme::HTTPS);
+    let secure = if secure { "; Secure" } else { "" };
+    let cookie = format!("{NAME}={value}; Path={mount}; HttpOnly; SameSite=Lax{age}{secure}");
+    HeaderValue::try_from(cookie).ok()
+}
+
+/// The address of a request before routers took their mounts away.
+pub(crate) fn original(parts: &Parts) -> &http::Uri {
+    parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0)
+}

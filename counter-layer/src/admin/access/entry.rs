@@ -1,0 +1,227 @@
+//! The decision about each request: let in, logged in, logged out or refused.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::{Html, IntoResponse, Response};
+use counter_core::Timestamp;
+use futures_util::StreamExt;
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::time::sleep;
+
+use super::access::Access;
+use super::headers::secure;
+use super::session::{Claim, LoggedIn};
+use super::throttle::{Judgement, Shown};
+use super::{cookie, origin};
+use crate::admin::problem::Problem;
+
+/// The rights of a request, by the credentials that it has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    is_in: bool,
+    /// The request may also change something.
+    forget: bool,
+    /// The end of the session, if the request has one.
+    session: Option<Timestamp>,
+    /// The request has a header that no browser sets by itself.
+    by_token: bool,
+    /// The seconds in which no further credentials are compared.
+    wait: Option<u64>,
+}
+
+/// The path that ends the session of a browser.
+const LOGOUT: &str = "/logout";
+
+const LOGGED_OUT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Logged out</title>\
+    <link rel=\"icon\" href=\"data:,\">\
+    <main><h1>Logged out</h1><p>This browser has forgotten its session. The link with the token \
+    begins another.</p></main></html>";
+
+impl Access {
+    pub(crate) fn guard(self, routes: Router) -> Router {
+        let guard = move |request: Request, next: Next| {
+            let access = self.clone();
+            async move {
+                let (mut parts, body) = request.into_parts();
+                secure(match access.admit(&mut parts) {
+                    Ok(None) => next.run(Request::from_parts(parts, body)).await,
+                    Ok(Some(end)) => within(end, next.run(Request::from_parts(parts, body)).await),
+                    Err(response) => *response,
+                })
+            }
+        };
+        routes.layer(from_fn(guard))
+    }
+
+    /// Lets a request in, until the end of its session if it has one, or answers it.
+    fn admit(&self, parts: &mut Parts) -> Result<Option<Timestamp>, Box<Response>> {
+        // The link first: a token in an address is to leave it, even in a session.
+        let mut entry = Entry::default();
+        if let Some(token) = link_token(parts)
+            && let Some(response) = self.log_in(parts, &token, &mut entry)
+        {
+            return Err(Box::new(response));
+        }
+        let is_logout = self.has_sessions() && parts.method == Method::POST && parts.uri.path() == LOGOUT;
+        if !is_logout {
+            self.look(parts, &mut entry);
+            if !entry.is_in {
+                return Err(Box::new(self.refuse(parts, entry)));
+            }
+        }
+        if !parts.method.is_safe() {
+            if !entry.by_token && origin::is_another(parts) {
+                return Err(Box::new(Problem::another_origin().into_response()));
+            }
+            if is_logout {
+                return Err(Box::new(self.log_out(parts)));
+            }
+            if !entry.forget {
+                return Err(Box::new(self.out_of_scope()));
+            }
+        }
+        if entry.session.is_some() {
+            parts.extensions.insert(LoggedIn);
+        }
+        Ok(entry.session)
+    }
+
+    /// Judges the credentials of a request, and the ways that are open to it.
+    fn look(&self, parts: &Parts, entry: &mut Entry) {
+        if let Some(token) = authorization(&parts.headers, "bearer") {
+            entry.by_token = self.judge(parts, Shown::Token(token), entry);
+        } else if let Some(shown) = authorization(&parts.headers, "basic") {
+            self.judge(parts, Shown::Basic(shown), entry);
+        }
+        // What is over, or no session at all, is not worth a guess.
+        let now = Timestamp::now();
+        for session in cookie::values(&parts.headers) {
+            if let Some(claim) = Claim::read(session, now)
+                && self.judge(parts, Shown::Session(session), entry)
+            {
+                entry.session = entry.session.max(Some(claim.end()));
+            }
+        }
+        if !(entry.is_in && (entry.forget || parts.method.is_safe())) {
+            for way in self.ways.iter().filter(|way| way.is_open(parts)) {
+                entry.is_in = true;
+                entry.forget |= way.forget;
+            }
+        }
+    }
+
+    fn judge(&self, parts: &Parts, shown: Shown<'_>, entry: &mut Entry) -> bool {
+        let mut forget = false;
+        let judgement = self.attempts.judge(self.peer(parts), shown, || {
+            let mut ways = self.ways.iter().filter(|way| way.shows(shown)).peekable();
+            let is_right = ways.peek().is_some();
+            forget = ways.any(|way| way.forget);
+            is_right
+        });
+        match judgement {
+            Judgement::Right => {
+                entry.is_in = true;
+                entry.forget |= forget;
+            }
+            Judgement::Wrong => {}
+            Judgement::NotYet(wait) => entry.wait = Some(wait.as_secs().max(1)),
+        }
+        judgement == Judgement::Right
+    }
+
+    /// The answer to a link with the token in it.
+    fn log_in(&self, parts: &Parts, token: &str, entry: &mut Entry) -> Option<Response> {
+        if !self.judge(parts, Shown::Token(token), &mut *entry) {
+            return None;
+        }
+        // It is for the redirect to get in.
+        *entry = Entry::default();
+        let query = form_urlencoded::parse(parts.uri.query()?.as_bytes());
+        let rest = query.filter(|(name, _)| name != "token");
+        let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
+        let path = cookie::original(parts).path();
+        let to = if rest.is_empty() { path.to_owned() } else { format!("{path}?{rest}") };
+        let session = cookie::set(&self.begin_session(token)?, parts, self.secure_cookie)?;
+        let headers = [
+            (LOCATION, HeaderValue::try_from(to).ok()?),
+            (SET_COOKIE, session),
+            (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        ];
+        Some((StatusCode::SEE_OTHER, headers).into_response())
+    }
+
+    fn log_out(&self, parts: &Parts) -> Response {
+        let mut response = Html(LOGGED_OUT).into_response();
+        if let Some(removed) = cookie::remove(parts, self.secure_cookie) {
+            response.headers_mut().insert(SET_COOKIE, removed);
+        }
+        response
+    }
+
+    fn out_of_scope(&self) -> Response {
+        let mut response = Problem::out_of_scope().into_response();
+        if self.has_sessions() {
+            let challenge = HeaderValue::from_static("Bearer error=\"insufficient_scope\", scope=\"forget\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+
+    /// The answer to a request that no way lets in.
+    fn refuse(&self, parts: &Parts, entry: Entry) -> Response {
+        // A browser asks without anything first, and a page that is open asks after its session has ended.
+        let is_attempt =
+            self.has_closures() || parts.headers.contains_key(AUTHORIZATION) || link_token(parts).is_some();
+        if is_attempt {
+            self.attempts.fail();
+        }
+        if let Some(wait) = entry.wait {
+            return Problem::too_many_attempts(wait).into_response();
+        }
+        let ways = self.ways.iter();
+        let mut challenges: Vec<_> = ways.filter_map(|way| way.challenge()).collect();
+        challenges.dedup();
+        if challenges.is_empty() {
+            return Problem::forbidden().into_response();
+        }
+        let words: Vec<_> = challenges.iter().map(|(_, words)| *words).collect();
+        let mut response = Problem::unauthorized(&format!("show {}", words.join(", or "))).into_response();
+        for (challenge, _) in challenges {
+            response.headers_mut().append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        response
+    }
+}
+
+/// Ends an answer that has no end of its own with the session that it was asked for by.
+fn within(end: Timestamp, response: Response) -> Response {
+    let is_endless = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    if !is_endless {
+        return response;
+    }
+    let left = end.as_unix().saturating_sub(Timestamp::now().as_unix());
+    response.map(|body| {
+        let ended = Box::pin(sleep(Duration::from_secs(left)));
+        Body::from_stream(body.into_data_stream().take_until(ended))
+    })
+}
+
+/// The credentials under one scheme, whose name is in lower case.
+fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
+    let (shown, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    shown.eq_ignore_ascii_case(scheme).then_some(secret.trim())
+}
+
+/// The first token in an address that is followed.
+fn link_token(parts: &Parts) -> Option<String> {
+    let query = parts.uri.query().filter(|_| parts.method == Method::GET)?;
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
+}

@@ -1,0 +1,28 @@
+use axum::Json;
+use counter_core::Stats;
+
+use super::parameter::{Asked, Counters};
+use super::read;
+use super::response::{Lifetime, Lifetimes, Unreadable};
+use super::route::Route;
+use crate::admin::problem::Problem;
+
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get("/api/lifetimes", "The lifetime totals of counters", stats.clone(), lifetimes)
+        .json::<Lifetimes>()
+}
+
+async fn lifetimes(
+    Asked { state: stats, parameters: (Counters(counters),), .. }: Asked<Stats, (Counters,)>,
+) -> Result<Json<Lifetimes>, Problem> {
+    let totals = stats.lifetimes_of_each(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
+    let (mut lifetimes, mut unreadable) = (Vec::new(), Vec::new());
+    for (counter, total) in counters.iter().zip(totals) {
+        if total == Ok(0) {
+            read::known(&stats, counter).await?;
+        }
+        let total = total.map_err(|why| unreadable.push(why)).ok();
+        lifetimes.push(Lifetime { counter: counter.to_string(), total });
+    }
+    Ok(Json(Lifetimes { lifetimes, unreadable: Unreadable::list(unreadable) }))
+}

@@ -1,0 +1,142 @@
+//! The numbers in the text format of Prometheus, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+use axum::response::{IntoResponse, Response};
+use counter_core::visits::{Metric, MetricValue, Unreadable};
+use counter_core::{Error, Stats};
+use http::header::CONTENT_TYPE;
+
+use super::parameter::Asked;
+use super::route::Route;
+use crate::admin::access::Access;
+
+/// The source of the answer to a scrape.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) stats: Stats,
+    pub(crate) access: Access,
+}
+
+/// The page, one family after the other.
+#[derive(Debug, Default)]
+struct Page(String);
+
+/// Counters that have a series of their own.
+const COUNTERS: usize = 500;
+
+/// The number of unreadable keys that an answer names.
+const NAMED: usize = 20;
+
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+
+pub(crate) fn route(source: Source) -> Route {
+    Route::get("/metrics", "Ledger, health and lifetimes for Prometheus", source, metrics)
+        .text("text/plain", "Text format 0.0.4")
+}
+
+async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
+    let Source { stats, access } = source;
+    let mut page = Page::default();
+    page.process(&stats.metrics());
+    let failed = access.failed_logins();
+    page.one(COUNTER, "access_counter_failed_logins_total", "Requests that failed to get in here", failed);
+    let lifetimes = lifetimes(&stats).await;
+    page.one(
+        GAUGE,
+        "access_counter_store_up",
+        "Whether the store could be read just now",
+        u8::from(lifetimes.is_ok()),
+    );
+    if let Ok(Lifetimes { lifetimes, complete, unreadable }) = lifetimes {
+        let help = "Everything that counters ever counted, on all instances over the store";
+        page.family(COUNTER, "access_counter_lifetime_hits_total", help, COUNTER, &lifetimes);
+        let help = "Whether every counter is among the lifetimes";
+        page.one(GAUGE, "access_counter_lifetimes_complete", help, u8::from(complete));
+        let help = "What of the list of counters and their lifetimes could not be read just now";
+        page.one(GAUGE, "access_counter_unreadable", help, unreadable.len());
+        page.name(&unreadable);
+    }
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
+}
+
+/// The first counters by name, whether these are all, and what could not be read.
+struct Lifetimes {
+    lifetimes: Vec<(String, u64)>,
+    complete: bool,
+    unreadable: Vec<Unreadable>,
+}
+
+async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
+    let page = stats.known(None, COUNTERS).await?;
+    let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
+    let totals = stats.lifetimes_of_each(&names).await?;
+    let (mut lifetimes, mut unreadable) = (Vec::with_capacity(names.len()), page.unreadable);
+    for (name, total) in names.iter().zip(totals) {
+        match total {
+            Ok(total) => lifetimes.push((name.to_string(), total)),
+            Err(why) => unreadable.push(why),
+        }
+    }
+    // Of totals of another type each counter would name the same key.
+    unreadable.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
+    unreadable.dedup();
+    Ok(Lifetimes { lifetimes, complete: page.next.is_none() && unreadable.is_empty(), unreadable })
+}
+
+impl Page {
+    /// Writes all metrics of this process; those of one name are next to each other.
+    fn process(&mut self, metrics: &[Metric]) {
+        let mut last = "";
+        for Metric { name, help, label, value, .. } in metrics {
+            let (kind, value) = match value {
+                MetricValue::Counter(value) => (COUNTER, value.to_string()),
+                MetricValue::Gauge(value) => (GAUGE, value.to_string()),
+                _ => continue,
+            };
+            if last != *name {
+                self.head(kind, name, help);
+                last = name;
+            }
+            match label {
+                None => self.write(format_args!("{name} {value}\n")),
+                Some((label, of)) => {
+                    self.write(format_args!("{name}{{{label}=\"{}\"}} {value}\n", escape(of)));
+                }
+            }
+        }
+    }
+
+    /// In comments, which a scrape passes over.
+    fn name(&mut self, unreadable: &[Unreadable]) {
+        for Unreadable { key, reason, .. } in unreadable.iter().take(NAMED) {
+            self.write(format_args!("# unreadable: {key:?}: {}\n", reason.replace(['\n', '\r'], " ")));
+        }
+    }
+
+    fn one(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {
+        self.head(kind, name, help);
+        self.write(format_args!("{name} {value}\n"));
+    }
+
+    /// A family with one label.
+    fn family(&mut self, kind: &str, name: &str, help: &str, label: &str, values: &[(impl AsRef<str>, u64)]) {
+        self.head(kind, name, help);
+        for (of, value) in values {
+            self.write(format_args!("{name}{{{label}=\"{}\"}} {value}\n", escape(of.as_ref())));
+        }
+    }
+
+    fn head(&mut self, kind: &str, name: &str, help: &str) {
+        self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    fn write(&mut self, line: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(line).expect("a text takes all");
+    }
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,189 @@
+//! The parameters of routes: a type for each, which knows its names, how it is read and how it is described.
+
+mod counters;
+mod explained;
+mod file;
+mod numbers;
+mod time;
+
+use axum::extract::{FromRequestParts, OriginalUri};
+use counter_core::time::Grid;
+use http::request::Parts;
+use http::{HeaderMap, Uri};
+use serde_json::Value;
+
+pub(crate) use counters::{After, AnyCounters, Counter, Counters, Prefix};
+pub(crate) use explained::{Matched, Method, Path};
+pub(crate) use file::{FileFormat, Fill, Format, Label};
+#[cfg(feature = "forecast")]
+pub(crate) use numbers::Horizon;
+pub(crate) use numbers::Limit;
+#[cfg(any(feature = "forecast", feature = "dashboard"))]
+pub(crate) use time::LAG;
+pub(crate) use time::usual;
+pub(crate) use time::{
+    HasGrid, KeptPrecision, LastEventId, OptionalPrecision, Range, UsualPrecision, VisitorPrecision,
+};
+#[cfg(feature = "dashboard")]
+pub(crate) use time::{USUAL, precision};
+
+use crate::admin::problem::Problem;
+
+/// A request for a route: its state, its parameters, and what some routes need besides.
+#[derive(Debug)]
+pub(crate) struct Asked<S, P> {
+    pub(crate) state: S,
+    pub(crate) parameters: P,
+    pub(crate) headers: HeaderMap,
+    /// The address before routers took their mounts away.
+    pub(crate) uri: Uri,
+}
+
+/// Parameters that are read from a request over the state of its route.
+pub(crate) trait Parameters<S>: Sized {
+    /// The descriptions, in the order in which a problem names them.
+    fn describe() -> Vec<Description>;
+
+    fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem>;
+}
+
+/// The description of one parameter.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "openapi"), allow(dead_code, reason = "only a name is needed to read a request"))]
+pub(crate) struct Description {
+    pub(crate) name: &'static str,
+    pub(crate) times: Times,
+    pub(crate) text: &'static str,
+    pub(crate) schema: fn(&Grid) -> Value,
+    pub(crate) is_header: bool,
+    /// An empty value is a value, and not what a form sends for a field that was left empty.
+    pub(crate) has_empty_value: bool,
+    pub(crate) example: Option<&'static str>,
+}
+
+/// The number of times that a parameter occurs in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    Once,
+    AtMostOnce,
+    AtLeastOnce,
+    AnyNumber,
+}
+
+/// The values of a request, by name.
+#[derive(Debug)]
+pub(crate) struct Values<'a> {
+    pairs: Vec<(String, String)>,
+    headers: &'a HeaderMap,
+}
+
+impl Description {
+    /// A parameter of the query that may be left out.
+    const fn new(name: &'static str, text: &'static str, schema: fn(&Grid) -> Value) -> Self {
+        Self {
+            name,
+            times: Times::AtMostOnce,
+            text,
+            schema,
+            is_header: false,
+            has_empty_value: false,
+            example: None,
+        }
+    }
+
+    const fn times(self, times: Times) -> Self {
+        Self { times, ..self }
+    }
+
+    #[cfg(feature = "openapi")]
+    pub(crate) const fn is_required(&self) -> bool {
+        matches!(self.times, Times::Once | Times::AtLeastOnce)
+    }
+}
+
+impl<'a> Values<'a> {
+    /// Reads a query string, in which no other parameters may occur.
+    fn parse(query: &str, headers: &'a HeaderMap, known: &[Description]) -> Result<Self, Problem> {
+        let known: Vec<_> = known.iter().filter(|parameter| !parameter.is_header).collect();
+        let is_known = |name: &str| known.iter().find(|parameter| parameter.name == name);
+        let mut pairs = Vec::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match is_known(&name) {
+                // A route without parameters has never looked at its query.
+                None if known.is_empty() => {}
+                None => {
+                    // A parameter that is called a token may be one, and is not repeated.
+                    let value = (name != "token").then_some(&*value);
+                    let names: Vec<_> = known.iter().map(|parameter| parameter.name).collect();
+                    return Err(Problem::parameter(
+                        "there is no such parameter",
+                        &name,
+                        value,
+                        names.join(", "),
+                    ));
+                }
+                Some(parameter) if value.is_empty() && !parameter.has_empty_value => {}
+                Some(_) => pairs.push((name.into_owned(), value.into_owned())),
+            }
+        }
+        Ok(Self { pairs, headers })
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.pairs.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    fn one(&self, name: &str) -> Result<Option<&str>, Problem> {
+        let mut values = self.all(name);
+        let first = values.next();
+        match values.next() {
+            Some(second) => {
+                Err(Problem::parameter("a parameter occurs twice", name, Some(second), "one value"))
+            }
+            None => Ok(first),
+        }
+    }
+}
+
+impl<S, P> FromRequestParts<S> for Asked<S, P>
+where
+    S: Clone + Send + Sync,
+    P: Parameters<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        let values = Values::parse(query, &parts.headers, &P::describe())?;
+        let parameters = P::read(&values, state)?;
+        let original = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
+        let uri = original.unwrap_or(&parts.uri).clone();
+        Ok(Self { state: state.clone(), parameters, headers: parts.headers.clone(), uri })
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident)*;)*) => {$(
+        impl<S, $($name: Parameters<S>),*> Parameters<S> for ($($name,)*) {
+            fn describe() -> Vec<Description> {
+                #[allow(unused_mut, reason = "no parameters")]
+                let mut all = Vec::new();
+                $(all.extend($name::describe());)*
+                all
+            }
+
+            #[allow(unused_variables, clippy::unused_unit, reason = "no parameters")]
+            fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
+                Ok(($($name::read(values, state)?,)*))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    ;
+    A;
+    A B;
+    A B C;
+    A B C D;
+}

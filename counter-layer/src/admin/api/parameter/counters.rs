@@ -1,0 +1,123 @@
+use counter_core::CounterName;
+use counter_core::time::Grid;
+use serde_json::{Value, json};
+
+use super::{Description, Parameters, Times, Values};
+use crate::admin::problem::Problem;
+
+/// The name of one counter.
+#[derive(Debug)]
+pub(crate) struct Counter(pub(crate) CounterName);
+
+/// The names of counters: at least one, and not too many.
+#[derive(Debug)]
+pub(crate) struct Counters(pub(crate) Vec<CounterName>);
+
+/// The names of counters, of which there may be none.
+#[derive(Debug)]
+pub(crate) struct AnyCounters(pub(crate) Vec<CounterName>);
+
+/// The last name of the page before.
+#[derive(Debug)]
+pub(crate) struct After(pub(crate) Option<CounterName>);
+
+/// The beginning of the names of counters; any name begins with the empty one.
+#[derive(Debug)]
+pub(crate) struct Prefix(pub(crate) String);
+
+/// The number of counters that one request may name.
+const MOST: usize = 100;
+
+const COUNTER: Description = Description {
+    has_empty_value: true,
+    example: Some("hits"),
+    ..Description::new("counter", "The name of a counter, of at most 200 bytes in UTF-8", of_a_counter)
+};
+
+fn of_a_counter(_: &Grid) -> Value {
+    schema(1)
+}
+
+/// The schema of a name: at most as many characters as bytes, and none for control.
+fn schema(shortest: usize) -> Value {
+    json!({
+        "type": "string",
+        "minLength": shortest,
+        "maxLength": CounterName::MAX_BYTES,
+        "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$",
+    })
+}
+
+fn list_of_counters(grid: &Grid) -> Value {
+    json!({"type": "array", "items": of_a_counter(grid), "maxItems": MOST})
+}
+
+impl<S> Parameters<S> for Counter {
+    fn describe() -> Vec<Description> {
+        vec![COUNTER.times(Times::Once)]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let value = values.one(COUNTER.name)?.ok_or_else(missing)?;
+        name(COUNTER.name, value).map(Self)
+    }
+}
+
+impl<S> Parameters<S> for Counters {
+    fn describe() -> Vec<Description> {
+        vec![Description { schema: list_of_counters, ..COUNTER.times(Times::AtLeastOnce) }]
+    }
+
+    fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
+        let AnyCounters(counters) = AnyCounters::read(values, state)?;
+        if counters.is_empty() { Err(missing()) } else { Ok(Self(counters)) }
+    }
+}
+
+impl<S> Parameters<S> for AnyCounters {
+    fn describe() -> Vec<Description> {
+        vec![Description { schema: list_of_counters, ..COUNTER.times(Times::AnyNumber) }]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let counters = values.all(COUNTER.name).map(|value| name(COUNTER.name, value));
+        let counters = counters.collect::<Result<Vec<_>, _>>()?;
+        if counters.len() > MOST {
+            let (many, allowed) = (counters.len().to_string(), format!("at most {MOST} counters"));
+            return Err(Problem::parameter("too many counters", COUNTER.name, Some(&many), allowed));
+        }
+        Ok(Self(counters))
+    }
+}
+
+impl<S> Parameters<S> for After {
+    fn describe() -> Vec<Description> {
+        vec![Description::new("after", "The `next` of the page before", |_| schema(0))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let after = values.one("after")?.map(|value| name("after", value));
+        after.transpose().map(Self)
+    }
+}
+
+impl<S> Parameters<S> for Prefix {
+    fn describe() -> Vec<Description> {
+        vec![Description::new("prefix", "The beginning of the names", |_| json!({"type": "string"}))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        Ok(Self(values.one("prefix")?.unwrap_or_default().to_owned()))
+    }
+}
+
+fn missing() -> Problem {
+    Problem::parameter("a parameter is missing", COUNTER.name, None, "the name of a counter")
+}
+
+fn name(parameter: &str, value: &str) -> Result<CounterName, Problem> {
+    CounterName::new(value).map_err(|error| {
+        let allowed = format!("1 to {} bytes without control characters", CounterName::MAX_BYTES);
+        Problem::parameter(error.to_string(), parameter, Some(value), allowed)
+    })
+}

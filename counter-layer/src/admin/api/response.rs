@@ -1,0 +1,204 @@
+//! The answers in JSON. Fields may be added; none is renamed, and none changes what it means.
+
+use counter_core::CounterName;
+use serde::Serialize;
+
+/// A page of the counters that have samples, by name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Counters {
+    pub(crate) counters: Vec<KnownCounter>,
+    /// The value of `after` for the next page, if there is one.
+    pub(crate) next: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+/// Something in the store that is not what belongs there, so that what it should be is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Unreadable {
+    /// The key in the store.
+    key: String,
+    /// The reason.
+    reason: String,
+    /// The starts of the buckets whose counts are not known, where only some are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    buckets: Vec<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct KnownCounter {
+    pub(crate) counter: String,
+    /// The precisions that it has samples of, in seconds, ascending.
+    pub(crate) precisions: Vec<u32>,
+    /// Everything it ever counted; null where that cannot be read.
+    pub(crate) lifetime: Option<u64>,
+}
+
+/// The samples of one counter, or of several.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) enum OneOrMore {
+    One(Series),
+    More(MoreSeries),
+}
+
+/// The samples of several counters, in the order in which they were asked for.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct MoreSeries {
+    pub(crate) series: Vec<Series>,
+}
+
+/// The samples of one counter at one precision.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Series {
+    pub(crate) counter: String,
+    /// The width of the buckets in seconds.
+    pub(crate) precision: u32,
+    /// The range, where none was asked for and more is kept than one answer has: its first second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<u64>,
+    /// Ascending.
+    pub(crate) samples: Vec<Sample>,
+    /// The part that cannot be read: it has no samples, which does not mean 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unreadable: Option<Unreadable>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Sample {
+    /// The bucket's first Unix second.
+    pub(crate) start: u64,
+    pub(crate) count: u64,
+}
+
+/// The sum of the samples of a range.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Total {
+    pub(crate) counter: String,
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) total: u64,
+}
+
+/// Everything that counters ever counted, also what has left retention.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Lifetimes {
+    pub(crate) lifetimes: Vec<Lifetime>,
+    /// The keys that cannot be read: their totals are null.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Lifetime {
+    pub(crate) counter: String,
+    /// Null where it cannot be read.
+    pub(crate) total: Option<u64>,
+}
+
+/// The counters with the most hits of a range, the first first.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Top {
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) top: Vec<Place>,
+    /// The keys that cannot be read: their counters have no place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Place {
+    pub(crate) counter: String,
+    pub(crate) count: u64,
+}
+
+/// An estimate of how many different visitors some counters had together.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Uniques {
+    pub(crate) counters: Vec<String>,
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) uniques: u64,
+    /// The error as a fraction of `uniques`: two estimates in three are closer than this.
+    pub(crate) standard_error: f64,
+    /// The width of a salt epoch in seconds: unless visitors are told apart by something stable,
+    /// a visitor of several epochs counts in each.
+    pub(crate) salt_epoch: u32,
+}
+
+impl Series {
+    /// Creates a series with a sample for every bucket of the range, or only for those that have one.
+    pub(crate) fn new(counter: &CounterName, series: &counter_core::Series, filled: bool) -> Self {
+        let samples = if filled {
+            series.zero_filled().map(Sample::from).collect()
+        } else {
+            series.samples.iter().copied().map(Sample::from).collect()
+        };
+        Self {
+            counter: counter.to_string(),
+            precision: series.precision.as_seconds(),
+            from: None,
+            samples,
+            unreadable: series.unreadable.clone().map(Unreadable::from),
+        }
+    }
+
+    /// Creates a series of a counter whose key holds something else.
+    pub(crate) fn unreadable(
+        counter: &CounterName,
+        precision: u32,
+        why: counter_core::visits::Unreadable,
+    ) -> Self {
+        Self {
+            counter: counter.to_string(),
+            precision,
+            from: None,
+            samples: Vec::new(),
+            unreadable: Some(why.into()),
+        }
+    }
+}
+
+/// The number of unreadable keys that an answer names.
+const NAMED: usize = 100;
+
+impl Unreadable {
+    /// Each key once, and 100 at most.
+    pub(crate) fn list(all: impl IntoIterator<Item = counter_core::visits::Unreadable>) -> Vec<Self> {
+        let mut list: Vec<_> = all.into_iter().map(Self::from).collect();
+        list.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
+        list.dedup();
+        list.truncate(NAMED);
+        list
+    }
+}
+
+impl From<counter_core::visits::Unreadable> for Unreadable {
+    fn from(unreadable: counter_core::visits::Unreadable) -> Self {
+        let counter_core::visits::Unreadable { key, reason, buckets, .. } = unreadable;
+        Self { key, reason, buckets: buckets.into_iter().map(counter_core::Timestamp::as_unix).collect() }
+    }
+}
+
+impl From<counter_core::Sample> for Sample {
+    fn from(sample: counter_core::Sample) -> Self {
+        Self { start: sample.start.as_unix(), count: sample.count }
+    }
+}

@@ -1,0 +1,188 @@
+//! A route: its path, its handler, its parameters and its description, all in one place.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, delete, get};
+
+use super::parameter::{self, Asked, Parameters};
+use super::schema::Schema;
+#[cfg(feature = "openapi")]
+use super::schema::{self, AddSchema};
+
+/// A path with one method, which is served and described.
+#[derive(Debug)]
+pub(crate) struct Route {
+    handler: MethodRouter,
+    pub(crate) description: Description,
+}
+
+/// The description of a route; its parameters are those that its handler reads.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "openapi"), allow(dead_code, reason = "the index needs a path only"))]
+pub(crate) struct Description {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) summary: &'static str,
+    /// The most that an answer may have, which no schema can say, since it is about several parameters.
+    pub(crate) most: Option<&'static str>,
+    pub(crate) parameters: Vec<parameter::Description>,
+    /// By status.
+    pub(crate) answers: Vec<(&'static str, Answer)>,
+    /// The refusals beside those of every route, by status.
+    pub(crate) refusals: Vec<(&'static str, &'static str)>,
+    #[cfg(feature = "openapi")]
+    pub(crate) schemas: Vec<AddSchema>,
+}
+
+/// The content of an answer.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "openapi"), allow(dead_code, reason = "only a description tells of it"))]
+pub(crate) enum Answer {
+    Nothing,
+    /// The schema of this name.
+    Json(String),
+    /// A media type, and the meaning of the text.
+    Text(&'static str, &'static str),
+    /// Samples, in one of the two formats of a file.
+    File,
+}
+
+/// The descriptions of all routes of a router, for those of its routes that tell of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Catalog(Arc<OnceLock<Vec<Description>>>);
+
+impl Route {
+    pub(crate) fn get<S, P, F, R>(
+        path: &'static str,
+        summary: &'static str,
+        state: S,
+        handler: impl Fn(Asked<S, P>) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        P: Parameters<S> + Send + 'static,
+        F: Future<Output = R> + Send + 'static,
+        R: IntoResponse,
+    {
+        let served = get(move |asked: Asked<S, P>| handler(asked)).with_state(state);
+        Self::new("get", path, summary, P::describe(), served)
+    }
+
+    pub(crate) fn delete<S, P, F, R>(
+        path: &'static str,
+        summary: &'static str,
+        state: S,
+        handler: impl Fn(Asked<S, P>) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        P: Parameters<S> + Send + 'static,
+        F: Future<Output = R> + Send + 'static,
+        R: IntoResponse,
+    {
+        let served = delete(move |asked: Asked<S, P>| handler(asked)).with_state(state);
+        Self::new("delete", path, summary, P::describe(), served)
+    }
+
+    /// A page, which has no parameters of the API.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn page(path: &'static str, summary: &'static str, handler: MethodRouter) -> Self {
+        Self::new("get", path, summary, Vec::new(), handler)
+    }
+
+    fn new(
+        method: &'static str,
+        path: &'static str,
+        summary: &'static str,
+        parameters: Vec<parameter::Description>,
+        handler: MethodRouter,
+    ) -> Self {
+        let description = Description {
+            method,
+            path,
+            summary,
+            most: None,
+            parameters,
+            answers: Vec::new(),
+            refusals: Vec::new(),
+            #[cfg(feature = "openapi")]
+            schemas: Vec::new(),
+        };
+        Self { handler, description }
+    }
+
+    pub(crate) fn answer(mut self, status: &'static str, answer: Answer) -> Self {
+        self.description.answers.push((status, answer));
+        self
+    }
+
+    /// Answers with a text of this media type.
+    pub(crate) fn text(self, kind: &'static str, meaning: &'static str) -> Self {
+        self.answer("200", Answer::Text(kind, meaning))
+    }
+
+    /// Answers with the JSON of this type.
+    pub(crate) fn json<T: Schema>(self) -> Self {
+        self.json_with::<T>("200")
+    }
+
+    pub(crate) fn json_with<T: Schema>(self, status: &'static str) -> Self {
+        #[cfg(feature = "openapi")]
+        let name = T::name().into_owned();
+        #[cfg(not(feature = "openapi"))]
+        let name = String::new();
+        self.answer(status, Answer::Json(name)).schema::<T>()
+    }
+
+    /// Describes a type that an answer refers to.
+    pub(crate) fn schema<T: Schema>(self) -> Self {
+        #[cfg(feature = "openapi")]
+        {
+            let mut route = self;
+            route.description.schemas.push(schema::add::<T>);
+            route
+        }
+        #[cfg(not(feature = "openapi"))]
+        self
+    }
+
+    /// Answers 304 when the client has the answer already.
+    pub(crate) fn cached(self) -> Self {
+        self.answer("304", Answer::Nothing)
+    }
+
+    pub(crate) fn refusal(mut self, status: &'static str, reason: &'static str) -> Self {
+        self.description.refusals.push((status, reason));
+        self
+    }
+
+    pub(crate) fn most(mut self, most: &'static str) -> Self {
+        self.description.most = Some(most);
+        self
+    }
+}
+
+/// Serves these routes, and returns their descriptions.
+pub(crate) fn serve(routes: Vec<Route>) -> (Router, Vec<Description>) {
+    let mut router = Router::new();
+    let mut descriptions = Vec::with_capacity(routes.len());
+    for Route { handler, description } in routes {
+        router = router.route(description.path, handler);
+        descriptions.push(description);
+    }
+    (router, descriptions)
+}
+
+impl Catalog {
+    /// Sets the descriptions, once all routes are there.
+    pub(crate) fn set(&self, descriptions: Vec<Description>) {
+        // A router is put together once.
+        _ = self.0.set(descriptions);
+    }
+
+    pub(crate) fn descriptions(&self) -> &[Description] {
+        self.0.get().map_or(&[], Vec::as_slice)
+    }
+}

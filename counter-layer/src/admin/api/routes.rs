@@ -1,0 +1,47 @@
+//! The list of all routes of the admin router, in the order of the index.
+
+use counter_core::Stats;
+
+use super::badge::{self, Pictures};
+use super::live::{self, Live};
+use super::metrics::{self, Source};
+use super::route::{Catalog, Route};
+use super::{counters, export, index, lifetimes, process, series, top, total, uniques};
+use crate::admin::access::Access;
+use crate::admin::options::Options;
+
+/// The routes, of which `first` answers at the root.
+pub(crate) fn routes(
+    first: Route,
+    stats: Stats,
+    access: &Access,
+    options: Options,
+    catalog: &Catalog,
+) -> Vec<Route> {
+    let live = Live::new(stats.clone(), options);
+    let pictures = Pictures::new(stats.clone(), |_| true);
+    let mut routes = vec![
+        first,
+        index::route(catalog),
+        counters::route(&stats),
+        counters::forget_route(&stats),
+        series::route(&stats),
+        total::route(&stats),
+        lifetimes::route(&stats),
+        top::route(&stats),
+        uniques::route(&stats),
+        #[cfg(feature = "forecast")]
+        super::forecast::route(&stats),
+        live::route(live),
+        process::ledger_route(&stats),
+        process::health_route(&stats),
+        export::route(&stats),
+        #[cfg(feature = "openapi")]
+        super::openapi::route(&stats, catalog),
+        #[cfg(feature = "openapi")]
+        super::explore::route(catalog),
+        metrics::route(Source { stats, access: access.clone() }),
+    ];
+    routes.extend(badge::routes(&pictures));
+    routes
+}

@@ -1,0 +1,218 @@
+//! The site at a glance, and how its counting is doing.
+
+use std::time::Duration;
+
+use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
+use futures_util::future::try_join4;
+
+use super::format::{self, Change};
+use super::period::Period;
+use super::reader::{self, Reader};
+use crate::layer::{AGENTS, HITS, STATUSES, is_counter_of_a_facet};
+
+/// Over how many seconds hits per second are told.
+const RECENT: u64 = 10;
+
+/// The time that the store may fail before the page is loud about it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The numbers at the top; what is missing is not counted here.
+#[derive(Debug)]
+pub(super) struct Summary {
+    pub(super) rate: String,
+    pub(super) recent: String,
+    pub(super) period: String,
+    pub(super) total: String,
+    pub(super) change: Option<Change>,
+    pub(super) visitors: Option<String>,
+    pub(super) visitors_error: String,
+    pub(super) errors: Option<String>,
+    pub(super) refused: Option<String>,
+    pub(super) bots: Option<String>,
+}
+
+/// One line about the store and the ledger.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) is_loud: bool,
+    pub(super) text: String,
+}
+
+impl Summary {
+    pub(super) async fn read(reader: &Reader<'_>, period: &Period, now: Timestamp) -> Result<Self, Error> {
+        let names: Vec<_> = std::iter::once(HITS)
+            .chain(STATUSES)
+            .chain(AGENTS)
+            .filter_map(|name| CounterName::new(name).ok())
+            .collect();
+        let (totals, before, uniques, (recent, seconds)) = try_join4(
+            period.totals(reader, &names),
+            period.befores(reader, &names[..1]),
+            period.visitors(reader, &names[..1]),
+            recent(reader, &names[0], now),
+        )
+        .await?;
+        let uniques = uniques.and_then(|uniques| uniques.first().copied().flatten());
+        let of = |wanted: &[&str]| {
+            let all = names.iter().zip(&totals).filter(|(name, _)| wanted.contains(&&***name));
+            all.map(|(_, total)| *total).sum::<Option<u64>>()
+        };
+        let (hits, answers, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
+        Ok(Self {
+            rate: recent.map_or_else(format::unknown, |recent| format::rate(recent, seconds)),
+            recent: format::about(seconds),
+            period: period.name.clone(),
+            total: hits.map_or_else(format::unknown, format::grouped),
+            change: hits.and_then(|hits| format::change(hits, before.first().copied().unwrap_or_default())),
+            visitors: uniques.map(|uniques| format::grouped(uniques.visitors)),
+            visitors_error: uniques
+                .map(|uniques| format!("± {:.1} %", uniques.standard_error * 100.0))
+                .unwrap_or_default(),
+            errors: share(of(&["status:5xx", "status:failed"]), answers),
+            refused: share(of(&["status:4xx"]), answers),
+            bots: share(of(&["agent:bot"]), agents),
+        })
+    }
+}
+
+fn share(part: Option<u64>, whole: Option<u64>) -> Option<String> {
+    format::share(part?, whole?)
+}
+
+/// The hits of the last seconds that are complete, and how many seconds these are.
+async fn recent(
+    reader: &Reader<'_>,
+    hits: &CounterName,
+    now: Timestamp,
+) -> Result<(Option<u64>, u64), Error> {
+    let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok((Some(0), RECENT)) };
+    let width = u64::from(finest.precision.as_seconds());
+    // The last flush may be under way.
+    let end = finest.precision.bucket(now.minus(1)).start;
+    let length = RECENT.next_multiple_of(width);
+    let start = end.minus(length).max(finest.oldest(now));
+    if start >= end {
+        return Ok((Some(0), length));
+    }
+    let series = reader.several(std::slice::from_ref(hits), finest.precision, start..end).await?;
+    Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
+}
+
+/// Returns `true` for the counter of a page, and not for one with a fixed name.
+pub(super) fn is_page(name: &CounterName) -> bool {
+    ![HITS, CounterName::OTHER].contains(&&**name) && !is_counter_of_a_facet(name)
+}
+
+impl Status {
+    pub(super) fn of(ledger: &Ledger, health: &Health) -> Self {
+        let (hits, mut said, mut is_loud) = (ledger.hits, Vec::new(), false);
+        let pending = format::grouped(health.pending);
+        match (health.failing_for, health.stalled_for) {
+            (Some(failing), _) => {
+                is_loud = failing >= PATIENCE;
+                let cause = health.last_error.as_deref().unwrap_or("no reason is known");
+                let since = format::about(failing.as_secs());
+                said.push(format!(
+                    "The store has taken nothing for {since} ({cause}); {pending} hits wait for it, and none of them is lost."
+                ));
+            }
+            (None, Some(stalled)) => {
+                is_loud = true;
+                let since = format::about(stalled.as_secs());
+                said.push(format!(
+                    "Nothing has been sent to the store for {since}, and {pending} hits wait: the future of `Counters::run` is not polled, or has ended."
+                ));
+            }
+            (None, None) => said.push(format!(
+                "All is well: this process has counted {} requests, and {pending} counts are on their way to the store.",
+                format::grouped(ledger.requests.recorded)
+            )),
+        }
+        if let Some(skew) = health.clock_off() {
+            is_loud = true;
+            let (by, way) =
+                (format::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
+            said.push(format!(
+                "The clock of this machine is {by} {way} the store's, so its hits count in the wrong buckets."
+            ));
+        }
+        let dropped = hits.dropped;
+        for (count, what) in [
+            (hits.expired, "waited for the store until nothing kept their time any more"),
+            (hits.lost_by_server, "were taken by the store and lost by it"),
+            (dropped.wrong_type, "were refused: a key has a value of another type"),
+            (dropped.not_a_number, "were refused: a bucket has something else than a number"),
+            (dropped.out_of_range, "were refused: the sum is too large"),
+            (dropped.ahead, "were refused: the clock of this machine is too far ahead of the store's"),
+            (
+                dropped.in_doubt,
+                "may or may not be counted: the store did not answer, and then lost the fence",
+            ),
+            (dropped.other, "were refused by the store"),
+        ] {
+            if count > 0 {
+                is_loud = true;
+                said.push(format!("{} hits {what}.", format::grouped(count)));
+            }
+        }
+        if hits.overflow > 0 {
+            let overflow = format::grouped(hits.overflow);
+            said.push(format!("{overflow} hits found no free counter and are under {}.", CounterName::OTHER));
+        }
+        Self { is_loud, text: said.join(" ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use counter_core::{Counters, MemoryStore};
+
+    use super::*;
+
+    #[test]
+    fn the_line_is_loud_when_the_store_fails_for_long_or_something_is_gone() {
+        let stats = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").stats();
+        let said = |change: &dyn Fn(&mut Ledger, &mut Health)| {
+            let (mut ledger, mut health) = (stats.ledger(), stats.health());
+            change(&mut ledger, &mut health);
+            Status::of(&ledger, &health)
+        };
+        let calm = said(&|_, _| {});
+        assert!(!calm.is_loud && calm.text.starts_with("All is well"), "{}", calm.text);
+        assert!(!said(&|_, health| health.failing_for = Some(Duration::from_secs(1))).is_loud);
+        let failing = said(&|_, health| {
+            health.failing_for = Some(Duration::from_secs(12));
+            health.last_error = Some("no connection".to_owned());
+            health.pending = 1234;
+        });
+        assert!(
+            failing.is_loud && failing.text.contains("12 s (no connection); 1,234 hits"),
+            "{}",
+            failing.text
+        );
+        let loud: [fn(&mut Ledger); 3] = [
+            |ledger| ledger.hits.expired = 1,
+            |ledger| ledger.hits.lost_by_server = 1,
+            |ledger| ledger.hits.dropped.wrong_type = 1,
+        ];
+        for change in loud {
+            assert!(said(&|ledger, _| change(ledger)).is_loud);
+        }
+        let stalled = said(&|_, health| health.stalled_for = Some(Duration::from_secs(60)));
+        assert!(stalled.is_loud && !stalled.text.contains("All is well"), "{}", stalled.text);
+        let fast = said(&|_, health| health.clock_skew = Some(86_400));
+        assert!(fast.is_loud && fast.text.contains("ahead of the store's"), "{}", fast.text);
+        assert!(!said(&|_, health| health.clock_skew = Some(-2)).is_loud);
+        let other = said(&|ledger, _| ledger.hits.overflow = 5);
+        assert!(!other.is_loud && other.text.contains("5 hits found no free counter"), "{}", other.text);
+    }
+
+    #[test]
+    fn what_has_a_fixed_name_is_no_page() {
+        for (name, page) in
+            [("hits", false), ("status:2xx", false), ("(other)", false), ("/", true), ("status:", true)]
+        {
+            assert_eq!(is_page(&CounterName::new(name).expect("a name")), page, "{name}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Whole numbers as people read them.
+
+/// Writes `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    in_groups(&number.to_string())
+}
+
+/// Puts a comma before each three digits from the right.
+pub(crate) fn in_groups(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_in_threes() {
+        for (number, text) in [
+            (0, "0"),
+            (12, "12"),
+            (999, "999"),
+            (1000, "1,000"),
+            (12_345, "12,345"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+    }
+}

@@ -1,0 +1,143 @@
+//! The state of this process, as every part of the router tells it: ledger and health.
+
+use serde::Serialize;
+
+/// The account of every request and hit that this process has seen.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Ledger {
+    pub(crate) requests: Requests,
+    pub(crate) hits: Hits,
+}
+
+/// `observed` is the sum of `recorded`, `excluded`, `unmatched` and those that were ignored.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Requests {
+    observed: u64,
+    recorded: u64,
+    excluded: u64,
+    unmatched: u64,
+    ignored: Ignored,
+    /// A part of `recorded`.
+    bots: u64,
+    /// A part of `recorded`.
+    unconfirmed: u64,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct Ignored {
+    outcome: u64,
+    prefetch: u64,
+}
+
+/// `recorded` is the sum of `applied`, `pending`, `expired` and those that were dropped.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Hits {
+    recorded: u64,
+    applied: u64,
+    pending: u64,
+    expired: u64,
+    dropped: Dropped,
+    /// A part of `recorded`.
+    overflow: u64,
+    /// A part of `applied`.
+    lost_by_server: u64,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct Dropped {
+    wrong_type: u64,
+    not_a_number: u64,
+    out_of_range: u64,
+    ahead: u64,
+    in_doubt: u64,
+    other: u64,
+}
+
+/// The health of this process's connection to its store.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Health {
+    status: Status,
+    pending: u64,
+    pending_cells: usize,
+    retained_bytes: usize,
+    connections: u64,
+    seconds_since_acknowledged: Option<f64>,
+    failing_for_seconds: Option<f64>,
+    last_error: Option<String>,
+    /// The time for which no sending of waiting hits has begun.
+    stalled_for_seconds: Option<f64>,
+    /// The seconds by which the clock of this process was ahead of the store's at the last batch.
+    clock_skew_seconds: Option<i64>,
+}
+
+/// The data of a `status` event.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Standing {
+    pub(crate) ledger: Ledger,
+    pub(crate) health: Health,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+enum Status {
+    Ok,
+    Failing,
+}
+
+impl From<counter_core::Ledger> for Ledger {
+    fn from(ledger: counter_core::Ledger) -> Self {
+        let (requests, hits) = (ledger.requests, ledger.hits);
+        Self {
+            requests: Requests {
+                observed: requests.observed,
+                recorded: requests.recorded,
+                excluded: requests.excluded,
+                unmatched: requests.unmatched,
+                ignored: Ignored { outcome: requests.ignored.outcome, prefetch: requests.ignored.prefetch },
+                bots: requests.bots,
+                unconfirmed: requests.unconfirmed,
+            },
+            hits: Hits {
+                recorded: hits.recorded,
+                applied: hits.applied,
+                pending: hits.pending,
+                expired: hits.expired,
+                dropped: Dropped {
+                    wrong_type: hits.dropped.wrong_type,
+                    not_a_number: hits.dropped.not_a_number,
+                    out_of_range: hits.dropped.out_of_range,
+                    ahead: hits.dropped.ahead,
+                    in_doubt: hits.dropped.in_doubt,
+                    other: hits.dropped.other,
+                },
+                overflow: hits.overflow,
+                lost_by_server: hits.lost_by_server,
+            },
+        }
+    }
+}
+
+impl From<counter_core::Health> for Health {
+    fn from(health: counter_core::Health) -> Self {
+        Self {
+            status: if health.is_well() { Status::Ok } else { Status::Failing },
+            pending: health.pending,
+            pending_cells: health.pending_cells,
+            retained_bytes: health.retained_bytes,
+            connections: health.connections,
+            seconds_since_acknowledged: health.since_acknowledged.map(|since| since.as_secs_f64()),
+            failing_for_seconds: health.failing_for.map(|since| since.as_secs_f64()),
+            last_error: health.last_error,
+            stalled_for_seconds: health.stalled_for.map(|since| since.as_secs_f64()),
+            clock_skew_seconds: health.clock_skew,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Requests that browsers make ahead of a visit.
+
+use http::{HeaderMap, HeaderValue};
+
+/// The first is that of the Fetch standard; the others came before it.
+const HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
+
+/// Returns `true` for a request ahead of a visit: `prefetch`, also with parameters such as `prerender`, or
+/// the older `preview`.
+pub(crate) fn is_prefetch(headers: &HeaderMap) -> bool {
+    let says = |value: &HeaderValue| {
+        let purpose = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        purpose.eq_ignore_ascii_case(b"prefetch") || purpose.eq_ignore_ascii_case(b"preview")
+    };
+    HEADERS.iter().any(|header| headers.get(*header).is_some_and(says))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefetch_is_what_says_so() {
+        for (header, value, prefetch) in [
+            ("sec-purpose", "prefetch", true),
+            ("sec-purpose", "prefetch;prerender", true),
+            ("sec-purpose", "prefetch; anonymous-client-ip", true),
+            ("purpose", "prefetch", true),
+            ("purpose", "preview", true),
+            ("x-purpose", "preview", true),
+            ("x-moz", "Prefetch", true),
+            ("sec-purpose", "", false),
+            ("sec-purpose", "prefetching", false),
+            ("sec-purpose", "other;prefetch", false),
+            ("sec-fetch-dest", "prefetch", false),
+        ] {
+            let headers =
+                HeaderMap::from_iter([(header.parse().expect("a name"), HeaderValue::from_static(value))]);
+            assert_eq!(is_prefetch(&headers), prefetch, "{header}: {value}");
+        }
+        assert!(!is_prefetch(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,148 @@
+use counter_core::visits::Agent;
+use counter_core::{Counter, Recorder};
+use http::Method;
+
+use super::outcome::Outcome;
+
+/// A second view of all requests, kept beside `hits` as series with fixed names.
+///
+/// | facet | counters |
+/// |---|---|
+/// | `Status` | `status:1xx` … `status:5xx`, `status:failed` (an error or a panic of the inner service), `status:aborted` |
+/// | `Method` | `method:GET`, `method:HEAD`, `method:POST`, `method:PUT`, `method:DELETE`, `method:OPTIONS`, `method:PATCH`, `method:other` |
+/// | `Agent` | `agent:human`, `agent:bot` |
+///
+/// Every counted request is in exactly one counter of each facet, so each facet adds up to `hits` (except the
+/// status of requests that are counted on arrival). [Bots](crate::guide::visitors#bots) are recognized by
+/// their user agents, unless [`classify_agent`](crate::AccessCounterLayer::classify_agent) is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Facet {
+    /// The class of the status.
+    Status,
+    /// The method of the request.
+    Method,
+    /// The kind of client: bots, and all others.
+    Agent,
+}
+
+/// The counters of the facets that were chosen, resolved once.
+#[derive(Debug, Default)]
+pub(crate) struct Facets {
+    status: Option<[Counter; STATUSES.len()]>,
+    method: Option<[Counter; METHODS.len()]>,
+    agent: Option<[Counter; AGENTS.len()]>,
+}
+
+/// The number of facets, and so of the hits that a request has under them at most.
+pub(crate) const FACETS: usize = 3;
+
+pub(crate) const STATUSES: [&str; 7] =
+    ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
+const METHODS: [&str; 8] = [
+    "method:GET",
+    "method:HEAD",
+    "method:POST",
+    "method:PUT",
+    "method:DELETE",
+    "method:OPTIONS",
+    "method:PATCH",
+    "method:other",
+];
+const OTHER_METHOD: u8 = 7;
+pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
+
+/// The counters of each facet.
+#[cfg(feature = "dashboard")]
+const NAMES: [&[&str]; FACETS] = [&STATUSES, &METHODS, &AGENTS];
+
+/// Returns `true` for the name of a counter of a facet.
+#[cfg(feature = "dashboard")]
+pub(crate) fn is_counter_of_a_facet(name: &str) -> bool {
+    NAMES.iter().any(|names| names.contains(&name))
+}
+
+impl Facets {
+    /// The chosen facets, unless none is chosen.
+    pub(crate) fn of(recorder: &Recorder, chosen: impl IntoIterator<Item = Facet>) -> Option<Self> {
+        let mut facets = None;
+        for facet in chosen {
+            let Self { status, method, agent } = facets.get_or_insert_default();
+            match facet {
+                Facet::Status => *status = Some(STATUSES.map(|name| recorder.counter(name))),
+                Facet::Method => *method = Some(METHODS.map(|name| recorder.counter(name))),
+                Facet::Agent => *agent = Some(AGENTS.map(|name| recorder.counter(name))),
+            }
+        }
+        facets
+    }
+
+    /// The place of a method among the counters of methods, if there are any.
+    pub(crate) fn method_place(&self, method: &Method) -> u8 {
+        if self.method.is_some() { method_place(method) } else { 0 }
+    }
+
+    /// The counters of a request, one for each facet that was chosen; the method by its place.
+    pub(crate) fn counters(
+        &self,
+        outcome: Outcome,
+        method_place: u8,
+        requester: Agent,
+    ) -> [Option<Counter>; FACETS] {
+        let Self { status, method, agent } = self;
+        [
+            status.as_ref().zip(status_place(outcome)).map(|(counters, place)| counters[place]),
+            method.as_ref().map(|counters| counters[usize::from(method_place)]),
+            agent.as_ref().map(|counters| counters[usize::from(requester == Agent::Bot)]),
+        ]
+    }
+}
+
+fn status_place(outcome: Outcome) -> Option<usize> {
+    match outcome {
+        Outcome::Arrived => None,
+        Outcome::Answered(status) => Some(usize::from(status.as_u16() / 100).clamp(1, 5) - 1),
+        Outcome::Failed | Outcome::Panicked => Some(5),
+        Outcome::Aborted => Some(6),
+    }
+}
+
+fn method_place(method: &Method) -> u8 {
+    let named = |name: &str| name.strip_prefix("method:") == Some(method.as_str());
+    let [named_ones @ .., _other] = &METHODS;
+    (0..).zip(named_ones).find_map(|(place, name)| named(name).then_some(place)).unwrap_or(OTHER_METHOD)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn every_method_and_outcome_has_its_one_counter() {
+        for (method, name) in [
+            (Method::GET, "method:GET"),
+            (Method::HEAD, "method:HEAD"),
+            (Method::PATCH, "method:PATCH"),
+            (Method::CONNECT, "method:other"),
+            (Method::TRACE, "method:other"),
+            (Method::from_bytes(b"ET").expect("a method"), "method:other"),
+        ] {
+            assert_eq!(METHODS[usize::from(method_place(&method))], name);
+        }
+        for (outcome, name) in [
+            (Outcome::Answered(StatusCode::SWITCHING_PROTOCOLS), "status:1xx"),
+            (Outcome::Answered(StatusCode::NO_CONTENT), "status:2xx"),
+            (Outcome::Answered(StatusCode::NOT_MODIFIED), "status:3xx"),
+            (Outcome::Answered(StatusCode::NOT_FOUND), "status:4xx"),
+            (Outcome::Answered(StatusCode::BAD_GATEWAY), "status:5xx"),
+            (Outcome::Answered(StatusCode::from_u16(999).expect("a status")), "status:5xx"),
+            (Outcome::Failed, "status:failed"),
+            (Outcome::Panicked, "status:failed"),
+            (Outcome::Aborted, "status:aborted"),
+        ] {
+            assert_eq!(status_place(outcome).map(|place| STATUSES[place]), Some(name));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::Response;
+use http::header::SET_COOKIE;
+use pin_project_lite::pin_project;
+
+use super::guard::Guard;
+use crate::Outcome;
+
+pin_project! {
+    /// The response future of [`AccessCounter`](crate::AccessCounter).
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F: Future> {
+        #[pin]
+        inner: F,
+        guard: Guard,
+        // What waits for the store to have its hit; few do, and all others are moved without the room for it.
+        waiting: Option<Box<F::Output>>,
+    }
+}
+
+impl<F: Future> ResponseFuture<F> {
+    pub(crate) const fn new(inner: F, guard: Guard) -> Self {
+        Self { inner, guard, waiting: None }
+    }
+}
+
+impl<F, B, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let (guard, inner) = (this.guard, this.inner);
+        if this.waiting.is_none() {
+            let watch = guard.watch();
+            // It stays in its place to the end: responses are long.
+            let mut answer = inner.poll(cx);
+            watch.end();
+            // Now, and not when the connection drops the finished future.
+            match &mut answer {
+                Poll::Pending => return answer,
+                Poll::Ready(Ok(response)) => {
+                    if let Some(cookie) = guard.cookie() {
+                        response.headers_mut().append(SET_COOKIE, cookie);
+                    }
+                    guard.settle(Outcome::Answered(response.status()));
+                }
+                Poll::Ready(Err(_)) => guard.settle(Outcome::Failed),
+            }
+            if guard.poll_confirmed(cx).is_pending()
+                && let Poll::Ready(result) = answer
+            {
+                *this.waiting = Some(Box::new(result));
+                return Poll::Pending;
+            }
+            return answer;
+        }
+        ready!(guard.poll_confirmed(cx));
+        Poll::Ready(*this.waiting.take().expect("polled after completion"))
+    }
+}

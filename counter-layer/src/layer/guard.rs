@@ -1,0 +1,296 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use counter_core::visits::{Agent, Hit, Skip};
+use counter_core::{Counter, Recorder, Timestamp};
+use http::{HeaderValue, Request};
+
+use super::facet::{FACETS, Facets};
+use super::page::{Page, Pages};
+use super::route::KnownRoute;
+use super::settings::Settings;
+use super::visit::Then;
+use crate::classify::is_prefetch;
+use crate::identity::{RequestHead, Visitors};
+use crate::request::{self, Route};
+use crate::rules::Match;
+use crate::{Delivery, Outcome, Visit};
+
+/// The state that all services of one layer share.
+pub(crate) struct Counting {
+    pub(crate) recorder: Recorder,
+    /// The counter of everything.
+    pub(crate) hits: Counter,
+    pub(crate) visitors: Visitors,
+    pub(crate) route: KnownRoute,
+    pub(crate) settings: Settings,
+}
+
+/// A request that is under way. It is counted once: when its outcome is known, and at the latest when
+/// this is dropped.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    counting: Arc<Counting>,
+    seen: Result<Seen, Skip>,
+    /// The request is still to be counted.
+    open: bool,
+    /// Few requests have any of it, and all others are moved without the room.
+    extra: Option<Box<Extra>>,
+}
+
+#[derive(Debug, Default)]
+struct Extra {
+    /// The cookie to set in the response.
+    cookie: Option<HeaderValue>,
+    /// The action to run when the request has counted.
+    then: Option<Then>,
+    confirmation: Option<Confirmation>,
+}
+
+/// Completes when the store has the hits of a request, or there was no time for it.
+struct Confirmation(Pin<Box<dyn Future<Output = bool> + Send>>);
+
+/// Dropped only when what is watched panics. A closure that is run would be shorter to write, but requests
+/// and responses are long, and would be moved through it.
+#[must_use = "without an end it has panicked"]
+pub(crate) struct Watch<'a>(&'a mut Guard);
+
+/// The facts of a request that are known before it is answered.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// The hit of everything and that of the page; the second has a meaning only with `has_page`.
+    hits: [Hit; OWN_HITS],
+    has_page: bool,
+    agent: Agent,
+    /// The place of the method in its facet, where that is chosen.
+    method: u8,
+    /// The end of the epoch in which the visitor was told apart: the request has to be counted by then.
+    until: Timestamp,
+}
+
+/// Hits of a request beside those of its facets: under `hits`, and on its page.
+const OWN_HITS: usize = 2;
+
+impl Seen {
+    fn hits(&self) -> &[Hit] {
+        &self.hits[..if self.has_page { OWN_HITS } else { 1 }]
+    }
+
+    /// Returns the hits with those of the facets, and how many there are.
+    #[inline(never)]
+    fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; OWN_HITS + FACETS], usize) {
+        let mut hits = [self.hits[0]; OWN_HITS + FACETS];
+        let mut count = self.hits().len();
+        hits[..OWN_HITS].copy_from_slice(&self.hits);
+        for counter in facets.counters(outcome, self.method, self.agent).into_iter().flatten() {
+            hits[count] = counter.hit();
+            count += 1;
+        }
+        (hits, count)
+    }
+}
+
+impl Guard {
+    /// Reads what there is to know while the request is still here.
+    pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
+        let mut extra = None;
+        let seen = counting.look(&RequestHead::of(request), &mut extra);
+        Self { counting: Arc::clone(counting), seen, open: true, extra }
+    }
+
+    /// Counts the request now, where that is wanted.
+    #[inline]
+    pub(crate) fn arrived(&mut self) {
+        if self.counting.settings.count_on_request {
+            self.settle(Outcome::Arrived);
+        }
+    }
+
+    /// Watches a part of the inner service until [`Watch::end`]; the request is counted as panicked when
+    /// that panics.
+    ///
+    /// Not when the guard is dropped: the one that catches the panic drops the future after it, and a future
+    /// may be dropped because something else panicked.
+    pub(crate) const fn watch(&mut self) -> Watch<'_> {
+        Watch(self)
+    }
+
+    /// Takes the cookie to set in the response.
+    #[inline]
+    pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
+        self.extra.as_mut()?.cookie.take()
+    }
+
+    /// Counts the request, unless it is counted already.
+    pub(crate) fn settle(&mut self, outcome: Outcome) {
+        if std::mem::take(&mut self.open) {
+            self.counting.settle(&self.seen, outcome, &mut self.extra);
+        }
+    }
+
+    /// Completes when the response may go out.
+    #[inline]
+    pub(crate) fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(extra) = &mut self.extra
+            && let Some(Confirmation(confirmed)) = &mut extra.confirmation
+        {
+            ready!(confirmed.as_mut().poll(cx));
+            extra.confirmation = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Nearly always it is counted already.
+        if self.open {
+            self.settle(Outcome::Aborted);
+        }
+    }
+}
+
+impl Watch<'_> {
+    pub(crate) const fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.settle(Outcome::Panicked);
+    }
+}
+
+impl Counting {
+    /// Reads the facts of a request, and puts into `extra` the cookie to set and the action to run when it
+    /// has counted.
+    fn look(&self, head: &RequestHead<'_>, extra: &mut Option<Box<Extra>>) -> Result<Seen, Skip> {
+        let page = self.page(head)?;
+        let excludes_prefetch = self.settings.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
+        if excludes_prefetch && is_prefetch(head.headers) {
+            return Err(Skip::Prefetch);
+        }
+        let user_agent = self.settings.user_agents.of(head.headers);
+        let asked = self
+            .settings
+            .classify_agent
+            .as_ref()
+            .and_then(|classify| classify.ask(|classify| classify(head)));
+        let agent = asked.unwrap_or(user_agent.agent);
+        let told_apart =
+            page.is_none_or(|page| page.visitors) && (agent != Agent::Bot || self.settings.bots_are_visitors);
+        // A client that is not told apart is given no cookie either.
+        let visitor = if told_apart {
+            let mut cookie = None;
+            let visitor = self.visitors.visitor(head, user_agent.digest, &mut cookie);
+            if cookie.is_some() {
+                extra.get_or_insert_default().cookie = cookie;
+            }
+            visitor
+        } else {
+            None
+        };
+        let (visitor, until) = visitor.map_or((None, Timestamp::MAX), |(id, until)| (Some(id), until));
+        if let Some(on_count) = &self.settings.on_count
+            && let Some(then) = on_count.ask(|look| look(&Visit { head: *head, agent, visitor })).flatten()
+        {
+            extra.get_or_insert_default().then = Some(then);
+        }
+        let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
+        let all = self.hits.hit().visitor(visitor);
+        // A rule may well be named `hits`, where the request counts anyway: then with the rule's weight.
+        let (all, page) = match page {
+            Some(page) if page.counter == self.hits => (all.weight(page.weight), None),
+            page => (all, page),
+        };
+        let of_page = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
+        Ok(Seen { hits: [all, of_page], has_page: page.is_some(), agent, method, until })
+    }
+
+    fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
+        match &self.settings.pages {
+            Some(pages) => self.by_rules(pages, head),
+            None => Ok(self.of_route(request::route(head.extensions)).or_else(|| self.fallback(head))),
+        }
+    }
+
+    // Beside what is done without rules.
+    #[inline(never)]
+    fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
+        let route = || request::route(head.extensions);
+        let page = match pages.find(head.method, head.uri.path(), || route().map(Route::as_str)) {
+            Match::Excluded(_) => return Err(Skip::Excluded),
+            Match::MatchedPath(_) => return Ok(self.of_route(route())),
+            Match::Included(number) => Some(pages.included(number)),
+            Match::DefaultCounter => pages.default_page(),
+            Match::Unmatched | Match::PathTooLong(_) => self.fallback(head),
+        };
+        page.map(Some).ok_or(Skip::Unmatched)
+    }
+
+    fn of_route(&self, route: Option<&Route>) -> Option<Page> {
+        route.map(|route| Page::of(self.route.counter(&self.recorder, route)))
+    }
+
+    fn fallback(&self, head: &RequestHead<'_>) -> Option<Page> {
+        let asked =
+            self.settings.fallback.as_ref().and_then(|fallback| fallback.ask(|fallback| fallback(head)));
+        asked.flatten().map(Page::of)
+    }
+
+    fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        let seen = match seen {
+            Err(skip) => return self.recorder.skip(*skip),
+            Ok(_) if !self.wants(outcome) => return self.recorder.skip(Skip::Outcome),
+            Ok(seen) => seen,
+        };
+        let more;
+        let hits = if let Some(facets) = &self.settings.facets {
+            more = seen.hits_with(facets, outcome);
+            &more.0[..more.1]
+        } else {
+            seen.hits()
+        };
+        self.recorder.request_until(hits, seen.agent, seen.until);
+        if let Delivery::BeforeResponse { timeout } = self.settings.delivery
+            && outcome != Outcome::Aborted
+        {
+            self.confirm(hits, timeout, extra);
+        }
+        if let Some(extra) = extra
+            && let Some(then) = extra.then.take()
+        {
+            then.counted(outcome);
+        }
+    }
+
+    /// Without an answer of the closure it is as if there was none.
+    fn wants(&self, outcome: Outcome) -> bool {
+        let asked =
+            self.settings.count_if.as_ref().and_then(|count_if| count_if.ask(|count_if| count_if(outcome)));
+        asked.unwrap_or(true)
+    }
+
+    // Beside what every request does: its future is long.
+    #[inline(never)]
+    fn confirm(&self, hits: &[Hit], timeout: Duration, extra: &mut Option<Box<Extra>>) {
+        let confirmed = Box::pin(self.recorder.confirmed(hits, timeout));
+        extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
+    }
+}
+
+impl fmt::Debug for Confirmation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Confirmation")
+    }
+}
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counting").field("facets", &self.settings.facets).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,39 @@
+use std::sync::Arc;
+
+use counter_core::Counter;
+use counter_core::visits::Agent;
+
+use super::delivery::Delivery;
+use super::facet::Facets;
+use super::outcome::Outcome;
+use super::page::Pages;
+use super::visit::OnCount;
+use crate::classify::UserAgents;
+use crate::closure::Closure;
+use crate::identity::{Identity, RequestHead};
+
+/// The settings of a layer that are no more than values: all services of the layer share them.
+#[derive(Clone, Default)]
+pub(crate) struct Settings {
+    pub(crate) identity: Identity,
+    pub(crate) user_agents: Arc<UserAgents>,
+    /// Asked before the user agent is believed.
+    pub(crate) classify_agent: Option<Arc<ClassifyAgent>>,
+    pub(crate) bots_are_visitors: bool,
+    pub(crate) pages: Option<Arc<Pages>>,
+    pub(crate) fallback: Option<Arc<Fallback>>,
+    pub(crate) facets: Option<Arc<Facets>>,
+    pub(crate) count_if: Option<Arc<CountIf>>,
+    pub(crate) on_count: Option<Arc<OnCount>>,
+    pub(crate) count_on_request: bool,
+    pub(crate) delivery: Delivery,
+}
+
+/// A closure that tells bots from other clients.
+pub(crate) type ClassifyAgent = Closure<dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync>;
+
+/// A closure that finds the counter of what rules and routes leave.
+pub(crate) type Fallback = Closure<dyn Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync>;
+
+/// A closure that chooses the outcomes that count.
+pub(crate) type CountIf = Closure<dyn Fn(Outcome) -> bool + Send + Sync>;
