@@ -1,4 +1,4 @@
-//! What a request says of its sender: a person or a program, and a visit or a fetch ahead of one.
+//! Classes of requests: by a person or a program, and a visit or a fetch ahead of one.
 
 mod agent;
 mod prefetch;

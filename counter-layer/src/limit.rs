@@ -1,5 +1,5 @@
-mod fields;
 mod decision;
+mod fields;
 mod over;
 mod patience;
 mod refusal;

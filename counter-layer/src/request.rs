@@ -1,4 +1,4 @@
-//! What servers leave in the extensions of a request. Nothing but this file and `admin` knows axum.
+//! Values that servers leave in the extensions of a request. Only this file and `admin` know axum.
 
 use std::net::SocketAddr;
 

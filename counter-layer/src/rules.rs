@@ -1,6 +1,6 @@
 mod path;
-mod pattern;
 mod error;
+mod pattern;
 mod rule;
 mod literals;
 mod table;

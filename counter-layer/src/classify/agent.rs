@@ -1,4 +1,4 @@
-//! What a user agent says: whether a person with a browser makes a request or a program, and which one.
+//! User agents: those of browsers and those of programs.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};

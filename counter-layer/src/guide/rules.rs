@@ -1,4 +1,4 @@
-//! How a request finds its counter.
+//! Rules: from a request to its counter.
 //!
 //! The reference is at [`Rules`](crate::Rules), with a table of the patterns. This page goes through them by examples.
 //! In the examples, `counter(&rules, path)` is the name of the counter that a `GET` of that path feeds, if any.

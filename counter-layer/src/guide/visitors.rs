@@ -1,4 +1,4 @@
-//! How visitors are told apart, and what is kept of people.
+//! Visitors: how they are told apart, and what is kept about people.
 //!
 //! A visitor is an opaque number of 128 bits. It is made from something in the request by a hash under a secret key,
 //! raises one register in the sketches of its counters, and is forgotten. In the examples, `visitors(identity, requests)`

@@ -2,10 +2,6 @@
 
 use super::tree::{Tree, Use, sample};
 
-/// The packages whose folders are in order inside as well; of others, only the order of `lib.rs` is held, and
-/// the rest is counted: run with `--nocapture` to see it.
-const ORDERED_INSIDE: [&str; 2] = ["example-app", "counter-core"];
-
 /// The families of counts, each a folder of the core.
 const FAMILIES: [&str; 5] = ["visits", "unique", "window", "entity", "forecast"];
 
@@ -45,14 +41,8 @@ fn no_module_uses_one_that_comes_after_it() {
         let tree = Tree::of(&format!("{package}/src/lib.rs"));
         let uses = tree.uses();
         assert!(tree.modules.len() >= 6 && uses.len() >= 20, "{package}: {uses:?}");
-        let up = uses.iter().filter(|used| goes_up(&tree, used));
-        let at_the_root = |used: &&Use| used.from[0] != used.to[0];
-        let (held, counted): (Vec<_>, Vec<_>) =
-            up.partition(|used| ORDERED_INSIDE.contains(&package) || at_the_root(used));
-        eprintln!("{package}: {} uses inside of folders go up", counted.len());
-        counted.into_iter().for_each(|used| eprintln!("{}", told(used)));
-        let held: Vec<_> = held.into_iter().map(told).collect();
-        assert!(held.is_empty(), "{package}: {held:#?}");
+        let up: Vec<_> = uses.iter().filter(|used| goes_up(&tree, used)).map(told).collect();
+        assert!(up.is_empty(), "{package}: {up:#?}");
     }
 }
 

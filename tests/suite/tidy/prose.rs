@@ -6,11 +6,16 @@ use syn::{Attribute, Expr, ExprLit, Fields, ImplItem, Item, Lit, Meta, TraitItem
 use super::tree::{Tree, attributes, sample};
 
 /// The packages whose summaries are held to it, by the roots of their modules.
-const ENFORCED: [&str; 4] =
-    ["tests/src/lib.rs", "tests/suite/main.rs", "example-app/src/lib.rs", "example-app/src/main.rs"];
+const ENFORCED: [&str; 5] = [
+    "counter-layer/src/lib.rs",
+    "tests/src/lib.rs",
+    "tests/suite/main.rs",
+    "example-app/src/lib.rs",
+    "example-app/src/main.rs",
+];
 
 /// The packages whose summaries are counted: run with `--nocapture` to see them.
-const COUNTED: [&str; 2] = ["counter-core/src/lib.rs", "counter-layer/src/lib.rs"];
+const COUNTED: [&str; 1] = ["counter-core/src/lib.rs"];
 
 /// The words that begin a summary without a head.
 const HEADLESS: [&str; 40] = [

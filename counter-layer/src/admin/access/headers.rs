@@ -1,4 +1,4 @@
-//! What every answer says to browsers.
+//! Headers for browsers, on every answer.
 
 use axum::response::Response;
 use http::HeaderValue;

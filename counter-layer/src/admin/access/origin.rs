@@ -1,4 +1,4 @@
-//! Where a request comes from: a page of this site, or one of another that a browser has open.
+//! The origin of a request: a page of this site, or one of another that a browser has open.
 
 use http::header::{HOST, HeaderName, ORIGIN};
 use http::request::Parts;

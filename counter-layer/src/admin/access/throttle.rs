@@ -1,4 +1,4 @@
-//! How often what opens the router may be guessed.
+//! The limit on guesses of credentials.
 //!
 //! A guess is looked up in a budget before it is compared, so that it makes no difference whether its maker
 //! waits for the answer. Each peer has a budget, and all those together that have never shown what is right

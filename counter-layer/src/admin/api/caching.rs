@@ -1,4 +1,4 @@
-//! How long an answer about a range may be kept.
+//! Validators and ages of answers about a range.
 //!
 //! A bucket that is over should never change, but it may: after an outage hits arrive later than the end of
 //! their bucket, and a counter can be forgotten. So the validator is made of what the answer says and

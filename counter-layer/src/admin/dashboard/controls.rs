@@ -1,4 +1,4 @@
-//! What can be chosen about the chart.
+//! The choices about the chart.
 
 use counter_core::{Stats, Timestamp};
 

@@ -1,4 +1,4 @@
-//! What is expected of the main line of the chart, and how far off that would have been before.
+//! The forecast of the main line of the chart, and its error on the past.
 
 #[cfg(feature = "forecast")]
 use counter_core::ErrorKind;

@@ -1,4 +1,4 @@
-//! What the templates are filled with.
+//! The contents of the templates.
 
 use askama::Template;
 use counter_core::time::Retention;

@@ -1,4 +1,4 @@
-//! What the chart shows, and how much of it is known.
+//! The lines of the chart, and how much of them is known.
 
 use std::ops::Range;
 

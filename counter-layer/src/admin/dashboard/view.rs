@@ -1,4 +1,4 @@
-//! What a page shows; all of it stands in its address, and nowhere else.
+//! The state of a page, all of which is in its address, and nowhere else.
 
 use std::ops::Range;
 
