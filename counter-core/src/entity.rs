@@ -23,7 +23,7 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 
 pub use cache::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
-pub use database::{EntityAddition, EntityBatch, EntityDatabase, EntityTransactions, EntityVerdict};
+pub use database::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityTransactions};
 pub use entities::{Entities, EntitiesBuilder, EntityCounts};
 pub use error::{EntityError, EntityErrorKind};
 pub use id::{EntityId, EntityIdError};
@@ -39,4 +39,4 @@ pub use sql::PostgresDatabase;
 pub use sql::SqliteDatabase;
 pub use transaction::UncommittedCount;
 pub use versioned::Versioned;
-pub use write_behind::{AddError, Additions, EntityFlusher, EntityLedger};
+pub use write_behind::{AddError, EntityFlusher, EntityLedger, WriteBehind};

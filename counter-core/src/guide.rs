@@ -7,7 +7,7 @@
 //! | visits of pages by time, and their unique visitors | [`Recorder`](crate::Recorder), or `AccessCounterLayer` of `counter-layer` | nothing | [the crate](crate) |
 //! | distinct items: voters, readers, networks | [`SetUniqueCounter`](crate::unique::SetUniqueCounter), [`HllUniqueCounter`](crate::unique::HllUniqueCounter), [`AdaptiveUniqueCounter`](crate::unique::AdaptiveUniqueCounter) | every call | [`unique`] |
 //! | up to so many in a minute, in a day, once | [`WindowCounters`](crate::window::WindowCounters), or `WindowLimitLayer` of `counter-layer` | every call | [`window`] |
-//! | likes, followers, views of any number of posts | `Entities`: the database has the truth, the store has copies | every write, but for the views that `Additions` folds | `entity`, with the feature of that name |
+//! | likes, followers, views of any number of posts | `Entities`: the database has the truth, the store has copies | every write, but for the views that `WriteBehind` folds | `entity`, with the feature of that name |
 //!
 //! All of them can share one store.
 //!

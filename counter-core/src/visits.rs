@@ -23,7 +23,7 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub use batch::{Batch, Cell, Fence, Part, Remark, Verdict, VisitorCell};
+pub use batch::{ApplyOutcome, Batch, Cell, Fence, Part, Remark, VisitorCell};
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;
@@ -33,7 +33,7 @@ pub use metrics::{Metric, MetricValue};
 pub use reading::{KnownReading, Reading, Unreadable};
 pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
-pub use stats::{Known, Ranking, Series, Stats, Uniques};
+pub use stats::{CounterPage, Ranking, Series, Stats, Uniques};
 pub use store::{Cleaned, Store};
 pub use witness::Witness;
 

@@ -12,7 +12,7 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub use counters::{Once, Pass, WindowCounters};
+pub use counters::{Inserted, LimitDecision, WindowCounters};
 pub use dimensions::Dimensions;
 pub use folding::{FoldingFront, FoldingWorker};
 pub use interval::{Window, WindowError};

@@ -20,7 +20,7 @@
 //! # let request = http::Request::get("/articles/7").body(axum::body::Body::empty())?;
 //! # app.oneshot(request).await?;
 //! counters.flush().await?; // `Counters::run` does this once a second
-//! let known = counters.stats().known(None, 10).await?;
+//! let known = counters.stats().list_counters(None, 10).await?;
 //! let names: Vec<_> = known.counters.iter().map(|(name, _)| &**name).collect();
 //! assert_eq!(names, ["/articles/{id}", "hits"]);
 //! # Ok(())

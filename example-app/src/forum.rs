@@ -71,7 +71,7 @@ impl Forum {
             }
             None => SqliteDatabase::in_memory().await?,
         };
-        database.prepare().await?;
+        database.create_tables().await?;
         let forum = Self {
             members: Entities::new(database.clone(), store.clone()),
             groups: Entities::new(database.clone(), store.clone()),

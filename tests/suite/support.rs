@@ -95,7 +95,7 @@ pub(crate) async fn counted(counters: &mut Counters) -> BTreeMap<String, u64> {
     counters.flush().await.expect("memory takes all");
     let (stats, now) = (counters.stats(), Timestamp::now());
     let mut counted = BTreeMap::new();
-    for (counter, _) in stats.known(None, 1000).await.expect("memory can be read").counters {
+    for (counter, _) in stats.list_counters(None, 1000).await.expect("memory can be read").counters {
         let range = now.minus(2 * 86_400)..now.plus(1);
         let total = stats.total(&counter, precision(86_400), range).await.expect("memory can be read");
         counted.insert(counter.to_string(), total);

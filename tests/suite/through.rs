@@ -7,7 +7,7 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::stores::{BoxFuture, Shard};
 use counter_core::time::{Bucket, Grid};
-use counter_core::visits::{Batch, Cleaned, Verdict, Witness};
+use counter_core::visits::{ApplyOutcome, Batch, Cleaned, Witness};
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
 
 /// What a test does to the calls of a [`Through`].
@@ -21,7 +21,7 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
         &'a self,
         store: &'a MemoryStore,
         batch: &'a Batch,
-    ) -> BoxFuture<'a, Result<Verdict, Error>> {
+    ) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
         store.apply(batch)
     }
 
@@ -48,7 +48,7 @@ impl<H: Hand> Through<H> {
 }
 
 impl<H: Hand> Store for Through<H> {
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
         Box::pin(async move {
             self.hand.pass()?;
             self.hand.apply(&self.inner, batch).await

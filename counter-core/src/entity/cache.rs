@@ -58,7 +58,7 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
     fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>>;
 
     /// Takes a lock for one who does something for the whole kind, or keeps it for longer; answers whether
-    /// this is the one who has it, until `lease.lives` from now.
+    /// this is the one who has it, until `lease.ttl` from now.
     ///
     /// # Errors
     /// When it is not known who has it.
@@ -123,7 +123,7 @@ pub struct EntityLease {
     /// A number that nobody else has.
     pub token: u64,
     /// For how long it stands at most.
-    pub lives: Duration,
+    pub ttl: Duration,
 }
 
 /// What is found of an entity.
@@ -145,7 +145,7 @@ pub struct EntityCopy {
     /// Names of fields, and what their rows have.
     pub fields: Vec<(&'static str, Versioned)>,
     /// For how long the copy is kept.
-    pub lives: Duration,
+    pub ttl: Duration,
 }
 
 /// The row of one field of an entity.

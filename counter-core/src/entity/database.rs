@@ -10,7 +10,7 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// When they cannot be made.
-    fn prepare(&self) -> impl Future<Output = Result<(), EntityError>> + Send;
+    fn create_tables(&self) -> impl Future<Output = Result<(), EntityError>> + Send;
 
     /// Adds to the count of a field, by one statement.
     ///
@@ -44,7 +44,10 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A call that is dropped may still apply the batch; call again with the same batch.
-    fn apply(&self, batch: &EntityBatch) -> impl Future<Output = Result<EntityVerdict, EntityError>> + Send;
+    fn apply(
+        &self,
+        batch: &EntityBatch,
+    ) -> impl Future<Output = Result<EntityApplyOutcome, EntityError>> + Send;
 
     /// Sets a count if its row still has the version that was `seen`, 0 for no row; `None` when it has not.
     ///
@@ -92,7 +95,7 @@ pub trait EntityTransactions: EntityDatabase {
     ) -> impl Future<Output = Result<Versioned, EntityError>> + Send;
 }
 
-/// Additions that are written together: applied once, however often they are sent.
+/// WriteBehind that are written together: applied once, however often they are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityBatch {
     /// Who sends: of one writer only one batch is under way.
@@ -120,7 +123,7 @@ pub struct EntityAddition {
 
 /// What the database says to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntityVerdict {
+pub struct EntityApplyOutcome {
     /// The rows as they are now; `None` when an earlier attempt had applied the batch.
     pub rows: Option<Vec<EntityRow>>,
     /// How many calls were of additions that would have left the range, and were left out.

@@ -48,8 +48,8 @@ pub struct Entities<K, D>(pub(super) Arc<Inner<K, D>>);
 pub(super) struct Inner<K, D> {
     pub(super) database: D,
     pub(super) cache: Arc<dyn EntityCache>,
-    pub(super) expiry: Duration,
-    pub(super) absent_expiry: Duration,
+    pub(super) ttl: Duration,
+    pub(super) negative_ttl: Duration,
     pub(super) patience: Patience,
     pub(super) queries: SingleFlight,
     pub(super) invalidations: PendingInvalidations,
@@ -62,8 +62,8 @@ pub(super) struct Inner<K, D> {
 pub struct EntitiesBuilder<K, D> {
     database: D,
     cache: Arc<dyn EntityCache>,
-    expiry: Duration,
-    absent_expiry: Duration,
+    ttl: Duration,
+    negative_ttl: Duration,
     cache_timeout: Duration,
     kind: PhantomData<K>,
 }
@@ -80,7 +80,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// Most entities of one call of [`counts`](Self::counts).
     pub const MOST: usize = 1000;
 
-    /// Counts in a database that has its [tables](EntityDatabase::prepare), with copies in a cache.
+    /// Counts in a database that has its [tables](EntityDatabase::create_tables), with copies in a cache.
     #[must_use]
     pub fn new(database: D, cache: impl EntityCache) -> Self {
         Self::builder(database, cache).build()
@@ -88,13 +88,13 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
 
     /// Settings that can be built as they are.
     pub fn builder(database: D, cache: impl EntityCache) -> EntitiesBuilder<K, D> {
-        let (expiry, absent_expiry) = (Duration::from_secs(12 * 3600), Duration::from_secs(30));
+        let (ttl, negative_ttl) = (Duration::from_secs(12 * 3600), Duration::from_secs(30));
         let cache_timeout = Duration::from_millis(200);
         EntitiesBuilder {
             database,
             cache: Arc::new(cache),
-            expiry,
-            absent_expiry,
+            ttl,
+            negative_ttl,
             cache_timeout,
             kind: PhantomData,
         }
@@ -159,14 +159,14 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
 impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
     /// For how long the cache keeps a copy: 12 hours by default, each up to a tenth less at random, and at
     /// least a second. This is how long a count can be out of date, at worst.
-    pub fn expiry(mut self, expiry: Duration) -> Self {
-        self.expiry = expiry.max(Duration::from_secs(1));
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl.max(Duration::from_secs(1));
         self
     }
 
     /// For how long the cache keeps that there is nothing: 30 seconds by default, at least a second.
-    pub fn absent_expiry(mut self, expiry: Duration) -> Self {
-        self.absent_expiry = expiry.max(Duration::from_secs(1));
+    pub fn negative_ttl(mut self, ttl: Duration) -> Self {
+        self.negative_ttl = ttl.max(Duration::from_secs(1));
         self
     }
 
@@ -182,14 +182,14 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
     #[must_use]
     pub fn build(self) -> Entities<K, D> {
         operations::describe();
-        let Self { database, cache, expiry, absent_expiry, cache_timeout, kind } = self;
+        let Self { database, cache, ttl, negative_ttl, cache_timeout, kind } = self;
         let patience = Patience::new(cache_timeout);
         let (queries, invalidations) = (SingleFlight::default(), PendingInvalidations::default());
         Entities(Arc::new(Inner {
             database,
             cache,
-            expiry,
-            absent_expiry,
+            ttl,
+            negative_ttl,
             patience,
             queries,
             invalidations,

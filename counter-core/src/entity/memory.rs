@@ -31,8 +31,8 @@ struct Until<T> {
 }
 
 impl<T> Until<T> {
-    fn new(lives: Duration, what: T) -> Self {
-        Self { end: Instant::now() + lives, what }
+    fn new(ttl: Duration, what: T) -> Self {
+        Self { end: Instant::now() + ttl, what }
     }
 
     fn stands(&self) -> bool {
@@ -118,7 +118,7 @@ impl EntityCache for MemoryEntities {
             let locks = &mut self.entities().locks;
             let free = locks.get(kind).is_none_or(|lock| !lock.stands() || lock.what == lease.token);
             if free {
-                locks.insert(kind, Until::new(lease.lives, lease.token));
+                locks.insert(kind, Until::new(lease.ttl, lease.token));
             }
             Ok(free)
         })
@@ -154,7 +154,7 @@ impl Entities {
         if self.leases.len() >= MOST {
             self.leases.clear();
         }
-        self.leases.insert(key, Until::new(lease.lives, lease.token));
+        self.leases.insert(key, Until::new(lease.ttl, lease.token));
         EntityFound::Cold
     }
 
@@ -168,7 +168,7 @@ impl Entities {
             self.copies.clear();
         }
         let fields = copy.fields.iter().copied().collect();
-        self.copies.insert(key, Until::new(copy.lives, fields));
+        self.copies.insert(key, Until::new(copy.ttl, fields));
         true
     }
 

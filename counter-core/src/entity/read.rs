@@ -48,7 +48,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         ids: &mut Vec<EntityId>,
         found: &mut Found,
     ) -> Result<Vec<InFlightQuery>, EntityError> {
-        let lease = EntityLease { token: super::jitter::random(), lives: LEASE };
+        let lease = EntityLease { token: super::jitter::random(), ttl: LEASE };
         let copies = async {
             self.flush_invalidations().await?;
             self.cache.read(K::NAME, ids, K::FIELDS, lease).await
@@ -114,8 +114,8 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
             let row = |name| rows.get(&(id, name)).copied().unwrap_or_default();
             let fields: Vec<_> = K::FIELDS.iter().map(|name| (*name, row(*name))).collect();
             let absent = fields.iter().all(|(_, row)| *row == Versioned::default());
-            let lives = if absent { self.absent_expiry } else { self.expiry };
-            EntityCopy { id, fields, lives: super::jitter::jitter(lives) }
+            let ttl = if absent { self.negative_ttl } else { self.ttl };
+            EntityCopy { id, fields, ttl: super::jitter::jitter(ttl) }
         };
         ids.iter().map(copy).collect()
     }

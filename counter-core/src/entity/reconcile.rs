@@ -129,7 +129,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// # Cancel safety
     /// Dropping the future leaves what was corrected, and keeps others out for a minute at most.
     pub async fn reconcile(&self, source: &impl Recount<K>, settle: Duration) -> Result<Drift, EntityError> {
-        let lease = EntityLease { token: super::jitter::random(), lives: LOCK + settle };
+        let lease = EntityLease { token: super::jitter::random(), ttl: LOCK + settle };
         self.0.hold(lease).await?;
         let mut drift = Drift::default();
         let recount = caught(self.0.recount_all(source, settle, lease, &mut drift));

@@ -118,8 +118,8 @@ impl EntityCache for RedisEntities {
     fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let key = &self.lock_key(kind);
-            let (token, lives) = (lease.token.to_string(), milliseconds(lease.lives));
-            let words = |when: &str| [key, &token, when, "PX", &lives].map(Value::from).to_vec();
+            let (token, ttl) = (lease.token.to_string(), milliseconds(lease.ttl));
+            let words = |when: &str| [key, &token, when, "PX", &ttl].map(Value::from).to_vec();
             let taken: Value = self.client.call("SET", key, words("NX")).await?;
             if !taken.is_null() {
                 return Ok(true);
@@ -187,7 +187,7 @@ async fn read(
 ) -> Result<Vec<EntityFound>, Error> {
     let mut call = store.call(part);
     call.number(lease.token);
-    call.push(milliseconds(lease.lives));
+    call.push(milliseconds(lease.ttl));
     fields.iter().for_each(|name| call.push(*name));
     let answers: Vec<Value> = store.client.run(&store.read, call).await?;
     part.items.iter().zip(answers).map(|(item, answer)| found(item, answer)).collect()
@@ -217,7 +217,7 @@ async fn store(store: &RedisEntities, part: &Part<'_, EntityCopy>, lease: Entity
     let mut call = store.call(part);
     call.number(lease.token);
     for Item { what: copy, .. } in &part.items {
-        call.push(milliseconds(copy.lives));
+        call.push(milliseconds(copy.ttl));
         call.number(copy.fields.len());
         for (name, row) in &copy.fields {
             call.push(*name);

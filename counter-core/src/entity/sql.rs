@@ -169,10 +169,10 @@ macro_rules! sql_database {
                 Ok(Some(refused.unwrap_or_default().unsigned_abs()))
             }
 
-            async fn apply_in(&self, batch: &EntityBatch) -> Result<EntityVerdict, sqlx::Error> {
+            async fn apply_in(&self, batch: &EntityBatch) -> Result<EntityApplyOutcome, sqlx::Error> {
                 let mut transaction = self.0.begin().await?;
                 if let Some(refused) = Self::pass(&mut transaction, batch).await? {
-                    return Ok(EntityVerdict { rows: None, refused });
+                    return Ok(EntityApplyOutcome { rows: None, refused });
                 }
                 let (rows, refused) = Self::add_all(&mut transaction, batch).await?;
                 if refused > 0 {
@@ -183,7 +183,7 @@ macro_rules! sql_database {
                     query.build().execute(&mut *transaction).await?;
                 }
                 transaction.commit().await?;
-                Ok(EntityVerdict { rows: Some(rows), refused })
+                Ok(EntityApplyOutcome { rows: Some(rows), refused })
             }
 
             /// All at once; one by one if that leaves the range, so that one row holds up no other.
@@ -228,7 +228,7 @@ macro_rules! sql_database {
         }
 
         impl EntityDatabase for $database {
-            async fn prepare(&self) -> Result<(), EntityError> {
+            async fn create_tables(&self) -> Result<(), EntityError> {
                 let made = sqlx::raw_sql($schema).execute(&self.0).await;
                 made.map(drop).map_err(|error| unwritten($explain, error))
             }
@@ -269,7 +269,7 @@ macro_rules! sql_database {
                 rows.map_err(|error| unwritten($explain, error))
             }
 
-            async fn apply(&self, batch: &EntityBatch) -> Result<EntityVerdict, EntityError> {
+            async fn apply(&self, batch: &EntityBatch) -> Result<EntityApplyOutcome, EntityError> {
                 if batch.sequence == 1 {
                     // The next writer that begins tries again.
                     if let Err(error) = self.forget_silent().await {

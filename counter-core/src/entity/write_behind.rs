@@ -22,7 +22,7 @@ use crate::writer::WriterId;
 /// Adding touches memory and nothing else; what is added to the same field of the same entity is folded,
 /// and an [`EntityFlusher`] writes it. Cloning gives another handle on the same.
 #[derive(Debug)]
-pub struct Additions<K> {
+pub struct WriteBehind<K> {
     shared: Arc<Shared>,
     kind: PhantomData<K>,
 }
@@ -37,7 +37,7 @@ pub enum AddError {
     OutOfRange,
 }
 
-/// What became of the additions, in calls of [`Additions::add`]: `recorded = applied + pending + dropped`.
+/// What became of the additions, in calls of [`WriteBehind::add`]: `recorded = applied + pending + dropped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntityLedger {
     /// All that were taken.
@@ -105,7 +105,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let posts = Entities::<Post, _>::new(SqliteDatabase::in_memory().await?, MemoryStore::new());
-    /// let (views, mut flusher) = posts.behind(10_000);
+    /// let (views, mut flusher) = posts.write_behind(10_000);
     /// for _ in 0..1000 {
     ///     views.add(42, Post::Views, 1)?;
     /// }
@@ -117,7 +117,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// # }
     /// ```
     #[must_use]
-    pub fn behind(&self, most: usize) -> (Additions<K>, EntityFlusher<K, D>) {
+    pub fn write_behind(&self, most: usize) -> (WriteBehind<K>, EntityFlusher<K, D>) {
         let (waiting, filling) = (Mutex::default(), Notify::new());
         let shared = Arc::new(Shared { most, waiting, filling });
         let flusher = EntityFlusher {
@@ -129,11 +129,11 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
             interval: Duration::from_secs(1),
             shutdown_timeout: Duration::from_secs(10),
         };
-        (Additions { shared, kind: PhantomData }, flusher)
+        (WriteBehind { shared, kind: PhantomData }, flusher)
     }
 }
 
-impl<K: Entity> Additions<K> {
+impl<K: Entity> WriteBehind<K> {
     /// Adds to a count, which the database has after the next flush.
     ///
     /// # Errors
@@ -324,7 +324,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-impl<K> Clone for Additions<K> {
+impl<K> Clone for WriteBehind<K> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), kind: PhantomData }
     }

@@ -35,7 +35,7 @@
 //! // In earnest `new`, with a pool of connections, of this or of `MariaDatabase` or `PostgresDatabase`; and a
 //! // `RedisStore` for the cache.
 //! let database = SqliteDatabase::in_memory().await?;
-//! database.prepare().await?; // makes the tables, if they are missing
+//! database.create_tables().await?; // makes the tables, if they are missing
 //! let users = Entities::<User, _>::new(database, MemoryStore::new());
 //!
 //! users.increment(7, User::Followers, 1).await?;
@@ -55,16 +55,16 @@
 //! In Redis the user needs `+hget +hset +exists +pexpire` in addition to the rights that the
 //! [guide to Redis](crate::guide::redis) lists.
 //!
-//! Views are too frequent for a statement each. [`Entities::behind`](crate::entity::Entities::behind) adds them up in the
+//! Views are too frequent for a statement each. [`Entities::write_behind`](crate::entity::Entities::write_behind) adds them up in the
 //! process, and a [flusher](crate::entity::EntityFlusher) that the application runs writes one row a second, however many
 //! views there were. Views can be added by the handler of the page, or by the access counter along with its hits,
 //! through `AccessCounterLayer::on_count` of `counter-layer`:
 //!
 //! ```
-//! # use counter_core::entity::Additions;
+//! # use counter_core::entity::WriteBehind;
 //! # use counter_core::entity;
 //! # entity! { enum Post: "post" { Views = "views" } }
-//! fn shown(views: &Additions<Post>, post: u64) {
+//! fn shown(views: &WriteBehind<Post>, post: u64) {
 //!     // What finds no place is in the ledger under `refused`.
 //!     let _ = views.add(post, Post::Views, 1);
 //! }

@@ -35,14 +35,14 @@
 //! let mails = WindowCounters::new(MemoryStore::new(), Window::DAY);
 //! let account = Dimensions::new().text("mail", "reset").visitor("account", key.visitor(&[b"ann"]));
 //! for passes in [true, true, true, false] {
-//!     assert_eq!(mails.try_acquire(&account, 3, NonZeroU32::MIN).await?.passed, passes);
+//!     assert_eq!(mails.try_acquire(&account, 3, NonZeroU32::MIN).await?.allowed, passes);
 //! }
 //! assert_eq!(mails.current(&account).await?, 3);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # Once for each token
+//! # Inserted for each token
 //!
 //! An exposure, a delivery or an event has an id, and may be reported more than once:
 //!
@@ -56,9 +56,9 @@
 //! let shown = WindowCounters::new(MemoryStore::new(), Window::DAY).keep(7);
 //! let banner = Dimensions::new().text("banner", "spring");
 //! let session = key.visitor(&[b"session 7"]);
-//! assert!(shown.increment_once(&banner, session).await?.first);
+//! assert!(shown.increment_once(&banner, session).await?.is_new);
 //! let again = shown.increment_once(&banner, session).await?;
-//! assert_eq!((again.first, again.count), (false, 1));
+//! assert_eq!((again.is_new, again.count), (false, 1));
 //! # Ok(())
 //! # }
 //! ```

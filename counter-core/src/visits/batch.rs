@@ -66,11 +66,11 @@ pub struct VisitorCell {
 
 /// What the store says to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ApplyOutcome {
     /// It is applied, now or by an earlier attempt; with what there is to say about it.
     Applied(Vec<Remark>),
     /// Nothing was done: `last` is the last of this writer's batches that the store still has.
-    Gap {
+    SequenceGap {
         /// A sequence smaller than `after`; 0 when the store has no fence of this writer.
         last: u64,
     },

@@ -8,7 +8,7 @@ use crate::future::BoxFuture;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{Batch, DropReason, Part, Remark, Verdict};
+use crate::visits::{ApplyOutcome, Batch, DropReason, Part, Remark};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
@@ -49,7 +49,7 @@ impl MemoryVisits {
 }
 
 impl Store for MemoryVisits {
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
         Box::pin(async move { Ok(self.kept().apply(batch)) })
     }
 
@@ -169,15 +169,15 @@ impl fmt::Debug for Salt {
 }
 
 impl Kept {
-    fn apply(&mut self, batch: &Batch) -> Verdict {
+    fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let fence = batch.fence;
         let applied = self.fences.entry(fence.writer).or_default();
         if applied.sequence >= fence.sequence {
             let last = applied.sequence == fence.sequence;
-            return Verdict::Applied(if last { applied.remarks.clone() } else { Vec::new() });
+            return ApplyOutcome::Applied(if last { applied.remarks.clone() } else { Vec::new() });
         }
         if applied.sequence < fence.after {
-            return Verdict::Gap { last: applied.sequence };
+            return ApplyOutcome::SequenceGap { last: applied.sequence };
         }
         applied.sequence = fence.sequence;
         applied.remarks.clear();
@@ -212,7 +212,7 @@ impl Kept {
                 visitors.sketch.merge(&cell.raised);
             }
         }
-        Verdict::Applied(applied.remarks.clone())
+        ApplyOutcome::Applied(applied.remarks.clone())
     }
 
     fn clean(&mut self, now: Timestamp, kept: &Precisions) -> Cleaned {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use keys::Keys;
 use skew::Skew;
 
-use super::{Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Verdict, Witness};
+use super::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
 use crate::future::BoxFuture;
 use crate::redis::{Client, Script};
 use crate::shard::{Shard, Shards};
@@ -67,7 +67,7 @@ impl Store for RedisVisits {
         self.client.connections()
     }
 
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
         Box::pin(self.client.scripted(apply::apply(self, batch), without_scripts::apply(self, batch)))
     }
 

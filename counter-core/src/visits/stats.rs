@@ -62,7 +62,7 @@ pub struct Uniques {
 
 /// A page of the list of known counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct CounterPage {
     /// The counters by name, with the precisions that they have samples of.
     pub counters: Vec<(CounterName, Vec<Precision>)>,
     /// The last of them when there may be more: ask for what comes after it.
@@ -112,7 +112,7 @@ impl Stats {
         range: Range<Timestamp>,
     ) -> Result<Series, Error> {
         self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
-        let several = self.several(std::slice::from_ref(counter), precision, range.clone()).await?;
+        let several = self.series_many(std::slice::from_ref(counter), precision, range.clone()).await?;
         let nothing = || Ok(Series { precision, range, samples: Vec::new(), unreadable: None });
         Ok(several.into_iter().next().unwrap_or_else(nothing)?)
     }
@@ -123,7 +123,7 @@ impl Stats {
     /// # Errors
     /// When the precision is not kept, the range is empty, counters times buckets are more than 300,000,
     /// or the store cannot be read.
-    pub async fn several(
+    pub async fn series_many(
         &self,
         counters: &[CounterName],
         precision: Precision,
@@ -145,7 +145,7 @@ impl Stats {
     /// # Errors
     /// When the store cannot be read, at all or for one of them.
     pub async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
-        self.lifetimes_of_each(counters).await?.into_iter().map(|total| Ok(total?)).collect()
+        self.lifetimes_by_counter(counters).await?.into_iter().map(|total| Ok(total?)).collect()
     }
 
     /// The same as [`lifetimes`](Self::lifetimes), where a total that is no number takes nothing from the
@@ -153,7 +153,7 @@ impl Stats {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn lifetimes_of_each(
+    pub async fn lifetimes_by_counter(
         &self,
         counters: &[CounterName],
     ) -> Result<Vec<Result<u64, Unreadable>>, Error> {
@@ -181,7 +181,7 @@ impl Stats {
         let mut ranking = Ranking { counters: Vec::new(), unreadable: Vec::new() };
         let (mut after, mut seen, mut looked_at) = (None, 0, 0);
         loop {
-            let page = self.known(after.as_ref(), PAGE).await?;
+            let page = self.list_counters(after.as_ref(), PAGE).await?;
             seen += page.counters.len() as u64;
             if seen > COUNTERS {
                 return Err(Error::new(ErrorKind::TooManyCounters { most: COUNTERS }));
@@ -193,7 +193,7 @@ impl Stats {
                 return Err(Error::new(ErrorKind::TooManyBuckets { asked: looked_at, most: RANKED }));
             }
             for names in names.chunks(portion) {
-                let series = self.several(names, precision, range.clone()).await?;
+                let series = self.series_many(names, precision, range.clone()).await?;
                 for (name, series) in names.iter().zip(series) {
                     match series.and_then(|series| series.known_total()) {
                         Ok(0) => {}
@@ -279,7 +279,7 @@ impl Stats {
     ///
     /// let (hour, now) = (Precision::try_from(3600)?, Timestamp::now());
     /// let names = ["/".parse()?, "/about".parse()?];
-    /// let uniques = counters.stats().uniques_of_each(&names, hour, now.minus(3600)..now.plus(3600)).await?;
+    /// let uniques = counters.stats().uniques_by_counter(&names, hour, now.minus(3600)..now.plus(3600)).await?;
     /// let visitors: Vec<_> = uniques.into_iter().flatten().map(|uniques| uniques.visitors).collect();
     /// assert_eq!(visitors, [2, 0]);
     /// # Ok(())
@@ -289,7 +289,7 @@ impl Stats {
     /// # Errors
     /// When the precision is not one of those of visitors, the range is empty, counters times buckets
     /// are more than 10,000, or the store cannot be read.
-    pub async fn uniques_of_each(
+    pub async fn uniques_by_counter(
         &self,
         counters: &[CounterName],
         precision: Precision,
@@ -308,7 +308,11 @@ impl Stats {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn known(&self, after: Option<&CounterName>, limit: usize) -> Result<Known, Error> {
+    pub async fn list_counters(
+        &self,
+        after: Option<&CounterName>,
+        limit: usize,
+    ) -> Result<CounterPage, Error> {
         let limit = limit.clamp(1, PAGE);
         // No name contains a control character, so this is the smallest text after `after`.
         let from = after.map_or_else(String::new, |after| format!("{after}\0"));
@@ -322,14 +326,14 @@ impl Stats {
         let more = counters.len() > limit;
         let counters: Vec<_> = counters.into_iter().take(limit).collect();
         let last = counters.last().map(|(name, _)| name.clone());
-        Ok(Known { counters, next: last.filter(|_| more), unreadable })
+        Ok(CounterPage { counters, next: last.filter(|_| more), unreadable })
     }
 
     /// Whether there is such a counter: in the store, or in this process and not flushed yet.
     ///
     /// # Errors
     /// When the store cannot be read, or its list of counters cannot and none is found in the rest of it.
-    pub async fn knows(&self, counter: &CounterName) -> Result<bool, Error> {
+    pub async fn contains_counter(&self, counter: &CounterName) -> Result<bool, Error> {
         if self.tally.contains(counter) {
             return Ok(true);
         }

@@ -8,7 +8,7 @@ use crate::future::BoxFuture;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{Batch, KnownReading, Reading, Unreadable, Verdict, Witness};
+use crate::visits::{ApplyOutcome, Batch, KnownReading, Reading, Unreadable, Witness};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
@@ -35,7 +35,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A call that is dropped may still apply the batch; call again with the same batch.
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>>;
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>>;
 
     /// Shows what tells a fence of this writer that is gone from data that are gone; `None` where the store
     /// cannot tell. Such a store keeps fences for 7 days at least: after a shorter silence, a fence that is
@@ -242,7 +242,7 @@ impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
         self.as_ref().connections()
     }
 
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
         self.as_ref().apply(batch)
     }
 

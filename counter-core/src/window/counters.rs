@@ -31,7 +31,7 @@ use crate::{Error, ErrorKind, Sample, Timestamp, VisitorId};
 /// assert_eq!(downloads.increment(&phone, two).await?, 4);
 ///
 /// let pass = downloads.try_acquire(&phone, 5, two).await?;
-/// assert_eq!((pass.passed, pass.remaining), (false, 1)); // and nothing was counted
+/// assert_eq!((pass.allowed, pass.remaining), (false, 1)); // and nothing was counted
 /// # Ok(())
 /// # }
 /// ```
@@ -46,9 +46,9 @@ pub struct WindowCounters {
 /// Whether something stayed within a limit, and what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pass {
+pub struct LimitDecision {
     /// Whether it did; only then it was counted.
-    pub passed: bool,
+    pub allowed: bool,
     /// The limit that was asked for.
     pub limit: u32,
     /// How much may still pass in this window.
@@ -62,9 +62,9 @@ pub struct Pass {
 /// Whether a token was new, and what the counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Once {
+pub struct Inserted {
     /// Whether it was not there in this window.
-    pub first: bool,
+    pub is_new: bool,
     /// What the counter counts, this token included.
     pub count: u64,
 }
@@ -173,7 +173,7 @@ impl WindowCounters {
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
-    pub async fn increment_once(&self, dimensions: &Dimensions, token: VisitorId) -> Result<Once, Error> {
+    pub async fn increment_once(&self, dimensions: &Dimensions, token: VisitorId) -> Result<Inserted, Error> {
         self.clock.call(|now| self.increment_once_in(self.settings.now(dimensions, now), token)).await
     }
 
@@ -194,14 +194,14 @@ impl WindowCounters {
         dimensions: &Dimensions,
         token: VisitorId,
         at: Timestamp,
-    ) -> Result<Once, Error> {
+    ) -> Result<Inserted, Error> {
         self.increment_once_in(self.settings.at(dimensions, at), token).await
     }
 
-    async fn increment_once_in(&self, key: WindowKey, token: VisitorId) -> Result<Once, Error> {
+    async fn increment_once_in(&self, key: WindowKey, token: VisitorId) -> Result<Inserted, Error> {
         let token = in_window(token, key.width, key.start);
-        let (first, count) = measured("increment_once", self.store.add_once(&key, token)).await?;
-        Ok(Once { first, count })
+        let (is_new, count) = measured("increment_once", self.store.add_once(&key, token)).await?;
+        Ok(Inserted { is_new, count })
     }
 
     /// Counts in the window of now by the store's clock, but only if that makes no more than `limit`: however many
@@ -217,7 +217,7 @@ impl WindowCounters {
         dimensions: &Dimensions,
         limit: u32,
         n: NonZeroU32,
-    ) -> Result<Pass, Error> {
+    ) -> Result<LimitDecision, Error> {
         self.clock.call(|now| self.try_acquire_in(self.settings.now(dimensions, now), limit, n, now)).await
     }
 
@@ -237,12 +237,16 @@ impl WindowCounters {
         limit: u32,
         n: NonZeroU32,
         at: Timestamp,
-    ) -> Result<Pass, Error> {
+    ) -> Result<LimitDecision, Error> {
         let now = self.clock.now();
         match self.try_acquire_in(self.settings.at(dimensions, at), limit, n, now).await {
-            Err(error) if let ErrorKind::WindowClosed { now } = *error.kind() => {
-                Ok(Pass { passed: false, limit, remaining: 0, reset: self.settings.window.span(at).end, now })
-            }
+            Err(error) if let ErrorKind::WindowClosed { now } = *error.kind() => Ok(LimitDecision {
+                allowed: false,
+                limit,
+                remaining: 0,
+                reset: self.settings.window.span(at).end,
+                now,
+            }),
             answer => answer,
         }
     }
@@ -253,16 +257,16 @@ impl WindowCounters {
         limit: u32,
         n: NonZeroU32,
         now: Timestamp,
-    ) -> Result<Pass, Error> {
+    ) -> Result<LimitDecision, Error> {
         let reset = self.settings.window.span(key.start).end;
         let addition = Addition { key, amount: n.get().into() };
         let answer = measured("try_acquire", async {
             self.store.add_within(&addition, limit.into()).await.map_err(unconfirmed)
         });
-        let (passed, count) = answer.await?;
+        let (allowed, count) = answer.await?;
         let remaining = u64::from(limit).saturating_sub(count);
         let remaining = u32::try_from(remaining).expect("not more than the limit");
-        Ok(Pass { passed, limit, remaining, reset, now })
+        Ok(LimitDecision { allowed, limit, remaining, reset, now })
     }
 
     /// Reads the count of the window of now, by the store's clock, which is asked first.

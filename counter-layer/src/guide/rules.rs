@@ -26,7 +26,7 @@
 //! }
 //!
 //! counters.flush().await?;
-//! let known = counters.stats().known(None, 10).await?.counters;
+//! let known = counters.stats().list_counters(None, 10).await?.counters;
 //! let names: Vec<_> = known.iter().map(|(name, _)| &**name).collect();
 //! assert_eq!(names, ["/articles/{id}", "hits"]);
 //! assert_eq!(counters.stats().ledger().requests.recorded, 3);
@@ -256,7 +256,7 @@
 //! }
 //!
 //! counters.flush().await?;
-//! let known = counters.stats().known(None, 10).await?.counters;
+//! let known = counters.stats().list_counters(None, 10).await?.counters;
 //! let names: Vec<_> = known.iter().map(|(name, _)| &**name).collect();
 //! assert_eq!(names, ["/api/orders/{id}", "hits", "users"]);
 //! # Ok(())

@@ -216,7 +216,7 @@ impl AccessCounterLayer {
     /// handler panicked or the request was aborted. It is dropped if [`count_if`](Self::count_if) rejects the
     /// outcome.
     ///
-    /// Both run on the path of the request and should touch memory only, as `Additions::add` of
+    /// Both run on the path of the request and should touch memory only, as `WriteBehind::add` of
     /// `counter_core` does. An action costs two allocations; without one, or without this setting, there is
     /// none. A panic in either fails no request: it reaches the panic hook, and the action is left undone.
     ///
@@ -233,7 +233,7 @@ impl AccessCounterLayer {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
-    /// let views = Arc::new(AtomicU64::new(0)); // in earnest `Additions`, of the post with this number
+    /// let views = Arc::new(AtomicU64::new(0)); // in earnest `WriteBehind`, of the post with this number
     /// let seen = Arc::clone(&views);
     /// let layer = AccessCounterLayer::new(recorder).on_count(move |visit| {
     ///     let _post: u64 = visit.head.uri.path().strip_prefix("/posts/")?.parse().ok()?;

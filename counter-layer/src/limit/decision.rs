@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use counter_core::window::Pass;
+use counter_core::window::LimitDecision;
 use tokio::time::Instant;
 
 /// A decision about one request.
@@ -25,7 +25,7 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    pub(super) fn of(pass: &Pass) -> Self {
+    pub(super) fn of(pass: &LimitDecision) -> Self {
         let left = pass.reset.as_unix().saturating_sub(pass.now.as_unix());
         Self { remaining: pass.remaining, ends: Instant::now() + Duration::from_secs(left) }
     }

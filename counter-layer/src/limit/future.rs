@@ -33,7 +33,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, F, B> {
         Deciding { deciding: Deciding, gate: Arc<Gate>, waiting: Option<(S, Request<B>)> },
-        Serving { #[pin] future: F, passed: Option<(Arc<Gate>, Quota)> },
+        Serving { #[pin] future: F, allowed: Option<(Arc<Gate>, Quota)> },
     }
 }
 
@@ -42,7 +42,7 @@ where
     S: Service<Request<B>>,
 {
     pub(super) const fn unlimited(future: S::Future) -> Self {
-        Self { state: State::Serving { future, passed: None }, refusal: PhantomData }
+        Self { state: State::Serving { future, allowed: None }, refusal: PhantomData }
     }
 
     pub(super) const fn deciding(deciding: Deciding, gate: Arc<Gate>, inner: S, request: Request<B>) -> Self {
@@ -64,18 +64,18 @@ where
             let next = match state.as_mut().project() {
                 StateProjection::Deciding { deciding, gate, waiting } => {
                     let decision = ready!(deciding.as_mut().poll(cx));
-                    let passed = match decision {
+                    let allowed = match decision {
                         Decision::Allow(quota) => Some((Arc::clone(gate), quota)),
                         Decision::AllowUncounted => None,
                         Decision::Limit(quota) => return Poll::Ready(Ok(limited::<A, R>(gate, &quota))),
                         Decision::DenyUncounted => return Poll::Ready(Ok(closed::<A, R>())),
                     };
                     let (mut inner, request) = waiting.take().expect("polled after completion");
-                    State::Serving { future: inner.call(request), passed }
+                    State::Serving { future: inner.call(request), allowed }
                 }
-                StateProjection::Serving { future, passed } => {
+                StateProjection::Serving { future, allowed } => {
                     let mut answer = ready!(future.poll(cx));
-                    if let (Ok(response), Some((gate, quota))) = (&mut answer, passed) {
+                    if let (Ok(response), Some((gate, quota))) = (&mut answer, allowed) {
                         gate.policy.write(quota, response.headers_mut());
                     }
                     return Poll::Ready(answer);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counter_core::Error;
-use counter_core::window::{Dimensions, Pass, WindowCounters};
+use counter_core::window::{Dimensions, LimitDecision, WindowCounters};
 use http::Request;
 
 use super::LimitKey;
@@ -49,7 +49,8 @@ struct Known {
     failing: AtomicBool,
 }
 
-type Acquire = dyn Fn(Dimensions) -> Pin<Box<dyn Future<Output = Result<Pass, Error>> + Send>> + Send + Sync;
+type Acquire =
+    dyn Fn(Dimensions) -> Pin<Box<dyn Future<Output = Result<LimitDecision, Error>> + Send>> + Send + Sync;
 
 impl Gate {
     pub(super) fn new(
@@ -99,9 +100,9 @@ impl Gate {
 }
 
 impl Known {
-    fn decision(&self, dimensions: Dimensions, pass: &Pass) -> Decision {
+    fn decision(&self, dimensions: Dimensions, pass: &LimitDecision) -> Decision {
         let quota = Quota::of(pass);
-        if pass.passed {
+        if pass.allowed {
             return Decision::Allow(quota);
         }
         self.over.note(dimensions, quota);

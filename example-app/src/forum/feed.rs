@@ -20,7 +20,7 @@ impl Forum {
     /// Lets the access counter count views and readers of posts along with its hits: of people who were shown
     /// the post. A handler knows nothing of it, and no request waits.
     pub fn fed_by(&self, layer: AccessCounterLayer) -> (AccessCounterLayer, Feed) {
-        let (views, flusher) = self.posts.behind(POSTS);
+        let (views, flusher) = self.posts.write_behind(POSTS);
         let (door, usher) = self.readers.door();
         let layer = layer.on_count(move |visit| {
             let (post, reader) = (post(visit)?, visit.visitor);

@@ -1,11 +1,11 @@
-//! Additions that are written later, in batches.
+//! WriteBehind that are written later, in batches.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use counter_core::MemoryStore;
 use counter_core::entity::{
-    AddError, Additions, Entities, EntityErrorKind, EntityFlusher, EntityLedger, SqliteDatabase,
+    AddError, Entities, EntityErrorKind, EntityFlusher, EntityLedger, SqliteDatabase, WriteBehind,
 };
 use tests::until;
 
@@ -26,7 +26,7 @@ async fn views(posts: &Posts, id: u64) -> i64 {
     posts.counts_of(id).await.expect("it can be read").of(Post::Views)
 }
 
-fn add(additions: &Additions<Post>, id: u64) {
+fn add(additions: &WriteBehind<Post>, id: u64) {
     additions.add(id, Post::Views, 1).expect("there is a place");
 }
 
@@ -37,7 +37,7 @@ async fn flush(flusher: &mut Flusher) {
 #[tokio::test]
 async fn a_thousand_views_are_one_row_that_is_written_once() {
     let posts = posts().await;
-    let (additions, mut flusher) = posts.behind(10);
+    let (additions, mut flusher) = posts.write_behind(10);
     assert_eq!(views(&posts, 1).await, 0);
     for _ in 0..1000 {
         add(&additions, 1);
@@ -54,7 +54,7 @@ async fn a_thousand_views_are_one_row_that_is_written_once() {
 #[tokio::test]
 async fn more_than_one_batch_is_written_by_one_flush() {
     let posts = posts().await;
-    let (additions, mut flusher) = posts.behind(10_000);
+    let (additions, mut flusher) = posts.write_behind(10_000);
     (0..2500).for_each(|id| add(&additions, id));
     flush(&mut flusher).await;
     assert_eq!(posts.database().gates.after_write.arrived(), 3);
@@ -67,7 +67,7 @@ async fn more_than_one_batch_is_written_by_one_flush() {
 #[tokio::test]
 async fn a_batch_whose_answer_is_lost_counts_once() {
     let posts = posts().await;
-    let (additions, mut flusher) = posts.behind(10);
+    let (additions, mut flusher) = posts.write_behind(10);
     assert_eq!(views(&posts, 1).await, 0);
     add(&additions, 1);
     posts.database().gates.lost.store(2, Ordering::SeqCst);
@@ -87,7 +87,7 @@ async fn a_batch_whose_answer_is_lost_counts_once() {
 #[tokio::test]
 async fn a_flush_that_is_cancelled_loses_and_doubles_nothing() {
     let posts = posts().await;
-    let (additions, mut flusher) = posts.behind(10);
+    let (additions, mut flusher) = posts.write_behind(10);
     assert_eq!(views(&posts, 1).await, 0);
     let gate = &posts.database().gates.after_write;
     for sum in 1..=3 {
@@ -107,7 +107,7 @@ async fn a_flush_that_is_cancelled_loses_and_doubles_nothing() {
 #[tokio::test]
 async fn what_finds_no_place_is_refused_and_what_has_one_still_counts() {
     let posts = posts().await;
-    let (additions, mut flusher) = posts.behind(2);
+    let (additions, mut flusher) = posts.write_behind(2);
     add(&additions, 1);
     add(&additions, 2);
     assert_eq!(additions.add(3, Post::Views, 1), Err(AddError::Full));
@@ -131,7 +131,7 @@ async fn what_finds_no_place_is_refused_and_what_has_one_still_counts() {
 #[tokio::test]
 async fn what_leaves_its_range_is_dropped_and_everything_else_counts() {
     let posts = posts().await;
-    let (additions, mut flusher) = posts.behind(10);
+    let (additions, mut flusher) = posts.write_behind(10);
     posts.increment(2, Post::Views, i64::MAX).await.expect("it counts");
     for id in [1, 2, 2, 3] {
         add(&additions, id);
@@ -145,7 +145,7 @@ async fn what_leaves_its_range_is_dropped_and_everything_else_counts() {
 #[tokio::test]
 async fn nothing_waits_any_more_when_it_has_been_stopped() {
     let posts = posts().await;
-    let (additions, mut flusher) = posts.behind(10_000);
+    let (additions, mut flusher) = posts.write_behind(10_000);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(async move { flusher.run(async { drop(stopped.await) }).await });
     add(&additions, 1);
@@ -162,7 +162,7 @@ async fn nothing_waits_any_more_when_it_has_been_stopped() {
 async fn a_database_that_takes_nothing_ends_a_shutdown_at_its_deadline() {
     let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
     let posts: Posts = Entities::new(database, MemoryStore::new());
-    let (additions, mut flusher) = posts.behind(10);
+    let (additions, mut flusher) = posts.write_behind(10);
     (0..3).for_each(|id| add(&additions, id));
     posts.database().gates.after_write.close();
     // Not before: the database has a thread of its own, and a time limit.

@@ -30,7 +30,7 @@ stores::on! {
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn lease(token: u64) -> EntityLease {
-    EntityLease { token, lives: HOUR }
+    EntityLease { token, ttl: HOUR }
 }
 
 async fn look(cache: &impl EntityCache, id: u64, token: u64) -> EntityFound {
@@ -40,7 +40,7 @@ async fn look(cache: &impl EntityCache, id: u64, token: u64) -> EntityFound {
 
 fn copy(id: u64, views: (i64, u64), likes: (i64, u64)) -> EntityCopy {
     let row = |(value, version)| Versioned { version, value };
-    EntityCopy { id: id.into(), fields: vec![("views", row(views)), ("likes", row(likes))], lives: HOUR }
+    EntityCopy { id: id.into(), fields: vec![("views", row(views)), ("likes", row(likes))], ttl: HOUR }
 }
 
 fn change(id: u64, field: &'static str, value: i64, version: u64) -> EntityRow {
@@ -111,7 +111,7 @@ async fn a_copy_that_lacks_a_field_is_cold(cache: impl EntityCache + Clone) {
 
 async fn a_copy_expires_and_a_change_does_not_prolong_it(cache: impl EntityCache + Clone) {
     assert_eq!(look(&cache, 1, 7).await, EntityFound::Cold);
-    let short = EntityCopy { lives: Duration::from_millis(50), ..copy(1, (1, 1), (1, 1)) };
+    let short = EntityCopy { ttl: Duration::from_millis(50), ..copy(1, (1, 1), (1, 1)) };
     assert_eq!(keep(&cache, short, 7).await, 1);
     let mut version = 1;
     let gone = async || {
@@ -151,7 +151,7 @@ async fn a_lock_has_one_owner_who_may_keep_it_or_give_it_back(cache: impl Entity
     cache.unlock("post", lease(1)).await.expect("it answers");
     assert!(
         cache
-            .lock("post", EntityLease { token: 2, lives: Duration::from_millis(20) })
+            .lock("post", EntityLease { token: 2, ttl: Duration::from_millis(20) })
             .await
             .expect("it answers")
     );

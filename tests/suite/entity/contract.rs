@@ -1,8 +1,8 @@
 //! The contract of a database, shown on every database.
 
 use counter_core::entity::{
-    Entity, EntityAddition, EntityBatch, EntityDatabase, EntityErrorKind, EntityId, EntityRow, EntityVerdict,
-    MariaDatabase, PostgresDatabase, SqliteDatabase, Versioned,
+    Entity, EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityErrorKind, EntityId,
+    EntityRow, MariaDatabase, PostgresDatabase, SqliteDatabase, Versioned,
 };
 use counter_core::sqlx;
 use counter_core::stores::WriterId;
@@ -85,7 +85,7 @@ pub(super) async fn postgres(url: &str) -> PostgresDatabase {
 
 async fn prepared<D: EntityDatabase>(database: D) -> D {
     // Several instances start at the same time.
-    let (one, other) = tokio::join!(database.prepare(), database.prepare());
+    let (one, other) = tokio::join!(database.create_tables(), database.create_tables());
     one.and(other).expect("the tables can be made");
     database
 }
@@ -176,9 +176,9 @@ async fn a_batch_that_is_sent_again_counts_once(database: impl EntityDatabase) {
     let mut verdict = database.apply(&first).await.expect("it is applied");
     verdict.rows.as_mut().expect("for the first time").sort_by_key(|row| row.id);
     let now = vec![row("1", VIEWS, 1, 1), row("2", VIEWS, 12, 2)];
-    assert_eq!(verdict, EntityVerdict { rows: Some(now.clone()), refused: 0 });
+    assert_eq!(verdict, EntityApplyOutcome { rows: Some(now.clone()), refused: 0 });
     let again = database.apply(&first).await.expect("it is applied");
-    assert_eq!(again, EntityVerdict { rows: None, refused: 0 });
+    assert_eq!(again, EntityApplyOutcome { rows: None, refused: 0 });
     assert_eq!(rows(&database, &["1", "2"]).await, now);
 
     let second = batch(writer, 2, &[("1", VIEWS, 5)]);
@@ -207,9 +207,9 @@ async fn what_leaves_its_range_holds_up_no_other_row_of_the_batch(database: impl
     let batch = batch(WriterId::random(), 1, &[("1", VIEWS, 1), ("2", VIEWS, 2), ("3", VIEWS, 3)]);
     let verdict = database.apply(&batch).await.expect("the others are applied");
     let applied = vec![row("1", VIEWS, 1, 1), row("3", VIEWS, 3, 1)];
-    assert_eq!(verdict, EntityVerdict { rows: Some(applied), refused: 1 });
+    assert_eq!(verdict, EntityApplyOutcome { rows: Some(applied), refused: 1 });
     let again = database.apply(&batch).await.expect("it was applied");
-    assert_eq!(again, EntityVerdict { rows: None, refused: 1 });
+    assert_eq!(again, EntityApplyOutcome { rows: None, refused: 1 });
     assert_eq!(rows(&database, &["2"]).await, [row("2", VIEWS, i64::MAX, 1)]);
 }
 
@@ -248,6 +248,6 @@ async fn entities_come_in_pages_by_their_bytes(database: impl EntityDatabase) {
 
 async fn tables_that_are_there_stay_as_they_are(database: impl EntityDatabase) {
     add(&database, "1", LIKES, 1).await;
-    database.prepare().await.expect("they are there");
+    database.create_tables().await.expect("they are there");
     assert_eq!(rows(&database, &["1"]).await, [row("1", LIKES, 1, 1)]);
 }

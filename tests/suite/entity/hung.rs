@@ -64,7 +64,7 @@ async fn a_cache_that_never_answers_is_asked_by_few() {
 #[tokio::test]
 async fn a_panic_of_database_or_cache_ends_no_flusher_and_counts_nothing_twice() {
     let (posts, cache) = posts().await;
-    let (additions, mut flusher) = posts.behind(10);
+    let (additions, mut flusher) = posts.write_behind(10);
     let (stop, stopped) = oneshot::channel::<()>();
     posts.database().gates.panics.store(2, Ordering::SeqCst);
     let running = tokio::spawn(async move { flusher.run(async { drop(stopped.await) }).await });

@@ -87,7 +87,7 @@ async fn run(steps: Vec<Step>) {
     let memory = MemoryStore::new();
     let caches = [0, 1].map(|_| Frail::new(memory.clone()));
     let posts = caches.clone().map(|cache| Entities::<Post, _>::new(database.clone(), cache));
-    let (additions, mut flusher) = posts[0].behind(100);
+    let (additions, mut flusher) = posts[0].write_behind(100);
     let mut model = Model::default();
     let mut troubled = false;
     for step in steps {

@@ -79,7 +79,7 @@ async fn a_copy_of_which_one_who_died_told_nobody_is_out_of_date_until_a_recount
 }
 
 fn lease() -> counter_core::entity::EntityLease {
-    counter_core::entity::EntityLease { token: 1, lives: Duration::from_secs(1) }
+    counter_core::entity::EntityLease { token: 1, ttl: Duration::from_secs(1) }
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut rest
     }
     assert_eq!(likes(&posts, 1).await, 10);
     posts.increment(2, Post::Likes, 1).await.expect("it counts");
-    let (additions, mut flusher) = posts.behind(10);
+    let (additions, mut flusher) = posts.write_behind(10);
     assert_eq!(likes(&posts, 2).await, 1);
     kill();
     for _ in 0..3 {

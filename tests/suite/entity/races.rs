@@ -35,7 +35,7 @@ struct Progress {
 
 impl Progress {
     fn new(actor: Actor, token: u64) -> Self {
-        let lease = EntityLease { token, lives: Duration::from_secs(60) };
+        let lease = EntityLease { token, ttl: Duration::from_secs(60) };
         Self { actor, lease, step: 0, read: Vec::new(), wrote: None }
     }
 
@@ -54,7 +54,7 @@ impl Progress {
             (Actor::Reader, _) => {
                 let row = |name| self.read.iter().find(|row| row.field == name).map(|row| row.row);
                 let fields = Post::FIELDS.iter().map(|name| (*name, row(*name).unwrap_or_default()));
-                let copy = EntityCopy { id, fields: fields.collect(), lives: Duration::from_secs(60) };
+                let copy = EntityCopy { id, fields: fields.collect(), ttl: Duration::from_secs(60) };
                 cache.store("post", &[copy], self.lease).await.expect("it can be written");
             }
             (Actor::Writer, 0) => {
@@ -122,7 +122,7 @@ async fn check(cache: &impl EntityCache, evict: &impl AsyncFn(EntityId), ids: &m
             for &place in order {
                 progress[place].advance(&database, cache, evict, id).await;
             }
-            let lease = EntityLease { token: 99, lives: Duration::from_secs(60) };
+            let lease = EntityLease { token: 99, ttl: Duration::from_secs(60) };
             if let EntityFound::Warm(counts) = look(cache, id, lease).await {
                 let rows = database.read("post", &[id], &["likes"]).await.expect("it can be read");
                 let truth = rows.first().map(|row| row.row.value).unwrap_or_default();

@@ -109,7 +109,7 @@ async fn too_much_too_little_and_what_has_no_row_or_no_truth_become_the_truth() 
 #[tokio::test]
 async fn more_entities_than_a_page_are_all_looked_at() {
     let posts = posts().await;
-    let (additions, mut flusher) = posts.behind(10_000);
+    let (additions, mut flusher) = posts.write_behind(10_000);
     for id in 0..1203_u64 {
         additions.add(id, Post::Likes, 1).expect("there is a place");
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use counter_core::entity::{
-    EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError, EntityErrorKind, EntityFound,
-    EntityId, EntityLease, EntityRow, EntityVerdict, Versioned,
+    EntityApplyOutcome, EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError, EntityErrorKind,
+    EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
 use counter_core::stores::BoxFuture;
 use counter_core::{Error, ErrorKind};
@@ -84,8 +84,8 @@ fn take(left: &AtomicU64) -> bool {
 }
 
 impl<D: EntityDatabase> EntityDatabase for Gated<D> {
-    async fn prepare(&self) -> Result<(), EntityError> {
-        self.inner.prepare().await
+    async fn create_tables(&self) -> Result<(), EntityError> {
+        self.inner.create_tables().await
     }
 
     async fn increment(
@@ -115,7 +115,7 @@ impl<D: EntityDatabase> EntityDatabase for Gated<D> {
         rows
     }
 
-    async fn apply(&self, batch: &EntityBatch) -> Result<EntityVerdict, EntityError> {
+    async fn apply(&self, batch: &EntityBatch) -> Result<EntityApplyOutcome, EntityError> {
         let verdict = self.inner.apply(batch).await;
         self.gates.after_write.pass().await;
         assert!(!take(&self.gates.panics), "a database that panics");

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use counter_core::entity::{
-    Entities, EntityAddition, EntityBatch, EntityDatabase, EntityVerdict, SqliteDatabase,
+    Entities, EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, SqliteDatabase,
 };
 use counter_core::stores::WriterId;
 use counter_core::{MemoryStore, sqlx};
@@ -104,7 +104,7 @@ async fn a_writer_that_begins_waits_for_no_fence_of_another() {
     let fence = sqlx::query(fence).bind(busy.to_string());
     fence.execute(&mut *other).await.expect("it is locked");
     let applied = timeout(LIMIT, database.apply(&first(WriterId::random(), 2))).await;
-    let EntityVerdict { rows, .. } = applied.expect("it waits for nobody").expect("it is applied");
+    let EntityApplyOutcome { rows, .. } = applied.expect("it waits for nobody").expect("it is applied");
     assert!(rows.is_some());
     other.rollback().await.expect("it is rolled back");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use counter_core::stores::BoxFuture;
 use counter_core::stores::WriterId;
-use counter_core::visits::{Batch, Hits, Verdict, Witness};
+use counter_core::visits::{ApplyOutcome, Batch, Hits, Witness};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
@@ -56,7 +56,11 @@ impl Model {
 }
 
 impl Hand for Model {
-    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> BoxFuture<'a, Result<Verdict, Error>> {
+    fn apply<'a>(
+        &'a self,
+        _: &'a MemoryStore,
+        batch: &'a Batch,
+    ) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
         Box::pin(async move {
             let away = || Err(Error::new(ErrorKind::Unavailable));
             let fate = if *self.failing.lock().expect("no panic") { self.among(0..6) } else { 5 };
@@ -71,10 +75,10 @@ impl Hand for Model {
                 data.fences.retain(|_, (_, at)| !forgotten(at));
                 let last = data.fences.get(&batch.fence.writer).map_or(0, |(last, _)| *last);
                 if last >= batch.fence.sequence {
-                    return Verdict::Applied(Vec::new());
+                    return ApplyOutcome::Applied(Vec::new());
                 }
                 if last < batch.fence.after {
-                    return Verdict::Gap { last };
+                    return ApplyOutcome::SequenceGap { last };
                 }
                 if batch.fence.after == 0 {
                     assert_eq!(batch.hits(), 0, "nothing counts where a fence is made");
@@ -83,7 +87,7 @@ impl Hand for Model {
                 }
                 data.hits += batch.hits();
                 data.fences.insert(batch.fence.writer, (batch.fence.sequence, Instant::now()));
-                Verdict::Applied(Vec::new())
+                ApplyOutcome::Applied(Vec::new())
             });
             match fate {
                 3 => return away(),

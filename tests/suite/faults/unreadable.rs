@@ -253,8 +253,10 @@ async fn visitors_of_another_type_take_nothing_from_the_others() {
     site.all_pages_are_there("visitors have another type").await;
     let (stats, day) = (site.stats(), precision(86_400));
     let range = site.now.minus(2 * 86_400)..site.now.plus(1);
-    let each =
-        stats.uniques_of_each(&[name("/a"), name("/b"), name("hits")], day, range).await.expect("readable");
+    let each = stats
+        .uniques_by_counter(&[name("/a"), name("/b"), name("hits")], day, range)
+        .await
+        .expect("readable");
     assert_eq!(each[1].as_ref().map(|uniques| uniques.visitors), Ok(1));
     assert!(each[0].is_err() && each[2].is_err(), "{each:?}");
     for counter in ["%2Fa", "hits"] {

@@ -290,7 +290,7 @@ fn assert_balance(recorder: &Recorder, requests: u64) {
 async fn counters_known(counters: &Counters) -> usize {
     let (stats, mut number, mut after) = (counters.stats(), 0, None);
     loop {
-        let page = stats.known(after.as_ref(), 1000).await.expect("memory can be read");
+        let page = stats.list_counters(after.as_ref(), 1000).await.expect("memory can be read");
         number += page.counters.len();
         let Some(last) = page.next else { return number };
         after = Some(last);

@@ -129,13 +129,13 @@ async fn a_counter_lies_whole_in_the_slot_of_its_shard() {
     assert!(owners.iter().all(|keys| *keys > 50), "every node has some: {owners:?}");
 
     let all: Vec<CounterName> = (0..PAGES).map(|n| name(&page(n))).collect();
-    let known = stats.known(None, 1000).await.expect("readable").counters;
+    let known = stats.list_counters(None, 1000).await.expect("readable").counters;
     let mut names: Vec<_> = known.iter().map(|(name, _)| name.clone()).collect();
     let mut sorted = all.clone();
     sorted.sort();
     assert_eq!(names, sorted);
     names.truncate(7);
-    let page_of_names = stats.known(None, 7).await.expect("readable");
+    let page_of_names = stats.list_counters(None, 7).await.expect("readable");
     assert_eq!(page_of_names.next.as_ref(), names.last());
 
     let today = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);

@@ -112,7 +112,7 @@ async fn calls_that_are_given_up_leave_no_connection_behind() {
     let made = number(&server, "stats", "total_connections_received") - before;
     assert!(made <= 20, "{made} connections were made");
     assert!(number(&server, "clients", "connected_clients") <= 5);
-    assert!(window.try_acquire(&app, 1_000_000, one()).await.expect("decided").passed);
+    assert!(window.try_acquire(&app, 1_000_000, one()).await.expect("decided").allowed);
 }
 
 #[tokio::test]
@@ -236,8 +236,8 @@ async fn a_cluster_client_of_ones_own_counts_where_scripts_are_refused() {
     let window = hours(store);
     for text in &names {
         let app = Dimensions::new().text("app", text);
-        assert!(window.try_acquire(&app, 1, one()).await.expect("decided").passed);
-        assert!(!window.try_acquire(&app, 1, one()).await.expect("decided").passed);
+        assert!(window.try_acquire(&app, 1, one()).await.expect("decided").allowed);
+        assert!(!window.try_acquire(&app, 1, one()).await.expect("decided").allowed);
     }
 }
 

@@ -132,7 +132,7 @@ async fn what_the_other_program_wrote_is_read_and_cleaned_here() {
     }
     let series = stats.series(&name("theirs"), precision(1), recent(now, 1000)).await.expect("readable");
     assert_eq!((series.samples.len(), series.total()), (200, 400));
-    let known = stats.known(None, 10).await.expect("readable").counters;
+    let known = stats.list_counters(None, 10).await.expect("readable").counters;
     assert_eq!(known, [(name("theirs"), Precisions::default().iter().map(|kept| kept.precision).collect())]);
 
     let (_, mut cleaner) = counters.into_upkeep();
@@ -142,7 +142,7 @@ async fn what_the_other_program_wrote_is_read_and_cleaned_here() {
     let later = Timestamp::from_unix(now + 121 * 86_400);
     cleaner.clean_once(later).await.expect("cleans");
     assert_eq!(server.strings(&["KEYS", "*"]), Vec::<String>::new());
-    assert_eq!(stats.known(None, 10).await.expect("readable").counters, []);
+    assert_eq!(stats.list_counters(None, 10).await.expect("readable").counters, []);
 }
 
 #[tokio::test]

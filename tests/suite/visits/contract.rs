@@ -8,7 +8,7 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Batch, Cell, Fence, Remark, Verdict, VisitorCell};
+use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, Remark, VisitorCell};
 use counter_core::{Sample, Store, Timestamp};
 use tests::until;
 
@@ -67,7 +67,7 @@ fn visits(writer: WriterId, sequence: u64, sketches: Vec<VisitorCell>) -> Batch 
 
 async fn send(store: &impl Store, batch: &Batch) {
     let verdict = store.apply(batch).await.expect("the store is there");
-    let Verdict::Applied(remarks) = verdict else { panic!("{verdict:?}") };
+    let ApplyOutcome::Applied(remarks) = verdict else { panic!("{verdict:?}") };
     assert!(remarks.iter().all(|remark| matches!(remark, Remark::Began { .. })), "{remarks:?}");
 }
 
@@ -133,7 +133,7 @@ async fn a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing(store: i
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
     let third = batch(writer, 3, vec![cell("a", T, 1, 100)]);
-    assert_eq!(store.apply(&third).await.expect("the store is there"), Verdict::Gap { last: 1 });
+    assert_eq!(store.apply(&third).await.expect("the store is there"), ApplyOutcome::SequenceGap { last: 1 });
     assert_eq!(samples(&store, "a", 1).await, [(T, 1)]);
     send(&store, &batch(writer, 2, vec![cell("a", T, 1, 10)])).await;
     send(&store, &third).await;
@@ -164,7 +164,7 @@ async fn a_counter_that_begins_is_told_whenever_nothing_of_it_was_there(store: i
         sequence += 1;
         let cells = counters.iter().map(|counter| cell(counter, T, 1, 1)).collect();
         let verdict = store.apply(&batch(writer, sequence, cells)).await.expect("the store is there");
-        let Verdict::Applied(mut remarks) = verdict else { panic!("{verdict:?}") };
+        let ApplyOutcome::Applied(mut remarks) = verdict else { panic!("{verdict:?}") };
         remarks.sort_by_key(|remark| format!("{remark:?}"));
         remarks
     };

@@ -182,7 +182,7 @@ async fn more_names_than_places_count_under_other_and_no_hit_is_missing() {
     let stats = counters.stats();
     let (mut sum, mut names, mut after) = (0, 0, None);
     loop {
-        let page = stats.known(after.as_ref(), 1000).await.expect("readable");
+        let page = stats.list_counters(after.as_ref(), 1000).await.expect("readable");
         for (counter, _) in &page.counters {
             sum += total(&stats, counter, precision(86_400)).await;
             names += 1;
@@ -390,7 +390,7 @@ async fn the_top_is_exact_and_only_of_what_is_wanted() {
         stats.forget(&name("/page/0699")).await.expect("the server is there");
         assert!(
             !stats
-                .known(None, 1000)
+                .list_counters(None, 1000)
                 .await
                 .expect("readable")
                 .counters

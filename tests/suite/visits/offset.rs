@@ -11,7 +11,7 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Batch, Cell, Fence, Verdict};
+use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Stats, Store, Timestamp, VisitorId};
 use counter_layer::admin::{self, Access};
 use http_body_util::BodyExt;
@@ -128,7 +128,7 @@ async fn sites_of_different_offsets_count_beside_each_other(store: impl Store + 
         // Where buckets begin together they are the same, and so is what was ever counted.
         assert_eq!(stats.total(&name("hits"), precision(60), range).await.expect("readable"), 6);
         assert_eq!(stats.lifetimes(&[name("hits")]).await.expect("readable"), [6]);
-        let known = stats.known(None, 10).await.expect("readable").counters;
+        let known = stats.list_counters(None, 10).await.expect("readable").counters;
         let kept: Vec<_> = stats.grid().counts.iter().map(|kept| kept.precision).collect();
         assert_eq!(known, [(name("hits"), kept)]);
     }
@@ -147,7 +147,7 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
         grid: Arc::new(Grid { counts, ..Grid::default() }),
     };
     let verdict = store.apply(&batch).await.expect("the store is there");
-    assert!(matches!(verdict, Verdict::Applied(_)), "{verdict:?}");
+    assert!(matches!(verdict, ApplyOutcome::Applied(_)), "{verdict:?}");
 }
 
 /// The days that are left of those, by their numbers.
@@ -222,7 +222,7 @@ async fn what_is_forgotten_is_forgotten_at_every_offset_of_the_grid(store: impl 
     stats.forget(&hits[0]).await.expect("the store is there");
     assert_eq!(uniques().await, 0);
     assert_eq!(stats.total(&hits[0], day(&stats), range.clone()).await.expect("readable"), 0);
-    assert!(stats.known(None, 10).await.expect("readable").counters.is_empty());
+    assert!(stats.list_counters(None, 10).await.expect("readable").counters.is_empty());
 }
 
 #[tokio::test]

@@ -125,11 +125,11 @@ async fn a_token_counts_once_in_a_window(store: impl WindowStore + Clone) {
         (now, 2, false, 2),
     ] {
         let once = hours.increment_once_at(&app("a"), token(of), at).await.expect("counted");
-        assert_eq!((once.first, once.count), (first, count));
+        assert_eq!((once.is_new, once.count), (first, count));
     }
     assert_eq!(hours.increment_at(&app("a"), n(3), now).await.expect("counted"), 5);
     let once = hours.increment_once_at(&app("a"), token(3), now).await.expect("counted");
-    assert_eq!((once.first, once.count), (true, 6));
+    assert_eq!((once.is_new, once.count), (true, 6));
 }
 
 async fn what_does_not_pass_is_not_counted(store: impl WindowStore + Clone) {
@@ -145,7 +145,7 @@ async fn what_does_not_pass_is_not_counted(store: impl WindowStore + Clone) {
         (11, 1, true, 0),
     ] {
         let pass = hours.try_acquire_at(&app("a"), limit, n(amount), now).await.expect("decided");
-        assert_eq!((pass.passed, pass.limit, pass.remaining), (passed, limit, remaining));
+        assert_eq!((pass.allowed, pass.limit, pass.remaining), (passed, limit, remaining));
         assert_eq!(pass.reset, hours.window().span(now).end);
     }
     assert_eq!(hours.current_at(&app("a"), now).await.expect("readable"), 11);
@@ -163,7 +163,7 @@ async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store:
         assert_closed(hours.increment_at(&app("a"), n(3), at).await);
         assert_closed(hours.increment_once_at(&app("a"), token(1), at).await);
         let pass = hours.try_acquire_at(&app("a"), 3, n(1), at).await.expect("decided");
-        assert_eq!((pass.passed, pass.remaining), (false, 0));
+        assert_eq!((pass.allowed, pass.remaining), (false, 0));
         let apps = [app("a"), app("b")];
         for answer in hours.increment_many(apps.iter().map(|app| (app, n(1))), at).await {
             assert_closed(answer);
@@ -256,11 +256,11 @@ async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore 
         assert_eq!(hours.increment_at(&name, n(1), now).await.expect("counted"), 1);
         assert_eq!(other.current(&name).await.expect("readable"), 1);
         assert_eq!(other.increment(&name, n(1)).await.expect("counted"), 2);
-        assert!(other.increment_once(&name, token(1)).await.expect("counted").first);
+        assert!(other.increment_once(&name, token(1)).await.expect("counted").is_new);
         let pass = other.try_acquire(&name, 4, n(1)).await.expect("decided");
-        assert_eq!((pass.passed, pass.remaining), (true, 0));
+        assert_eq!((pass.allowed, pass.remaining), (true, 0));
         assert!(pass.reset > pass.now && pass.reset <= pass.now.plus(3600));
-        assert!(!other.try_acquire(&name, 4, n(1)).await.expect("decided").passed);
+        assert!(!other.try_acquire(&name, 4, n(1)).await.expect("decided").allowed);
         let (front, worker) = other.folding();
         let counted = async {
             let count = front.increment(&name, n(1)).await;
@@ -282,7 +282,7 @@ async fn no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_cli
         let mut passed = BTreeMap::<_, u32>::new();
         for _ in 0..50 {
             let pass = seconds.try_acquire(&app(&ahead.to_string()), 5, n(1)).await.expect("decided");
-            *passed.entry(pass.reset).or_default() += u32::from(pass.passed);
+            *passed.entry(pass.reset).or_default() += u32::from(pass.allowed);
         }
         assert!(passed.values().all(|passed| *passed <= 5), "{passed:?}");
         assert!(passed.values().sum::<u32>() >= 5, "{passed:?}");

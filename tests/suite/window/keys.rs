@@ -58,7 +58,7 @@ async fn no_more_than_the_limit_passes_however_many_instances_ask_at_once() {
                         let amount = 1 + client % 2;
                         let pass =
                             days.try_acquire_at(&app("a"), limit, n(amount), now).await.expect("decided");
-                        passed += if pass.passed { amount } else { 0 };
+                        passed += if pass.allowed { amount } else { 0 };
                     }
                     passed
                 });
@@ -147,9 +147,9 @@ async fn the_rights_that_the_guide_names_are_enough() {
         let (hours, now) = hours(store);
         assert_eq!(hours.increment_at(&app("a"), n(1), now).await.expect("counted"), 1);
         assert_eq!(hours.increment_at(&app("a"), n(1), now).await.expect("counted"), 2);
-        assert!(hours.try_acquire_at(&app("a"), 3, n(1), now).await.expect("decided").passed);
-        assert!(hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").first);
-        assert!(!hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").first);
+        assert!(hours.try_acquire_at(&app("a"), 3, n(1), now).await.expect("decided").allowed);
+        assert!(hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").is_new);
+        assert!(!hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").is_new);
         assert_closed(hours.increment_at(&app("a"), n(1), now.minus(86_400)).await);
         assert_eq!(hours.current(&app("a")).await.expect("readable"), 4);
         assert_eq!(hours.history(&app("a"), now).await.expect("readable")[1].count, 4);

@@ -126,7 +126,7 @@ async fn a_server_that_lacks_its_replicas_is_asked_again_until_it_has_them() {
         };
         until("it counts", LIMIT, counts).await;
         assert_eq!(answer, Ok(1));
-        assert!(place.hours.try_acquire_at(&app("a"), 2, n(1), place.now).await.expect("decided").passed);
+        assert!(place.hours.try_acquire_at(&app("a"), 2, n(1), place.now).await.expect("decided").allowed);
     }
 }
 

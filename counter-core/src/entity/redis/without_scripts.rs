@@ -36,7 +36,7 @@ pub(super) async fn read(
 }
 
 async fn take(client: &Client, key: &str, lease: EntityLease) -> Result<bool, Error> {
-    let words = [key, &lease.token.to_string(), "NX", "PX", &milliseconds(lease.lives)];
+    let words = [key, &lease.token.to_string(), "NX", "PX", &milliseconds(lease.ttl)];
     let taken: Value = client.call("SET", key, words.map(Value::from).to_vec()).await?;
     Ok(!taken.is_null())
 }
@@ -58,7 +58,7 @@ pub(super) async fn store(
             vec![
                 ("DEL", words([lease, copy])),
                 ("HSET", [Value::from(copy)].into_iter().chain(rows).collect()),
-                ("PEXPIRE", words([copy, &milliseconds(what.lives)])),
+                ("PEXPIRE", words([copy, &milliseconds(what.ttl)])),
             ]
         };
         kept += u64::from(attempt(client, item, "", decide).await? > 0);

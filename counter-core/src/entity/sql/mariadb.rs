@@ -4,8 +4,8 @@ use sqlx::{MySql, Row};
 
 use super::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
 use crate::entity::{
-    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId, EntityIdError,
-    EntityRow, EntityTransactions, EntityVerdict, Versioned,
+    EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId,
+    EntityIdError, EntityRow, EntityTransactions, Versioned,
 };
 
 /// The counts of entities in MariaDB, version 10.5 or later.

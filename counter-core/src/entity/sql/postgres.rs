@@ -3,8 +3,8 @@ use sqlx::{Postgres, Row};
 
 use super::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
 use crate::entity::{
-    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId, EntityIdError,
-    EntityRow, EntityTransactions, EntityVerdict, Versioned,
+    EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId,
+    EntityIdError, EntityRow, EntityTransactions, Versioned,
 };
 
 /// The counts of entities in PostgreSQL.

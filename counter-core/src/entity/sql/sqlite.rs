@@ -6,8 +6,8 @@ use sqlx::{ConnectOptions, Row, Sqlite};
 
 use super::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
 use crate::entity::{
-    EntityAddition, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId, EntityIdError,
-    EntityRow, EntityTransactions, EntityVerdict, Versioned,
+    EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId,
+    EntityIdError, EntityRow, EntityTransactions, Versioned,
 };
 
 /// The counts of entities in SQLite, version 3.37 or later: the one that comes with it is.
@@ -36,7 +36,7 @@ impl SqliteDatabase {
         });
         let pool = pool.connect_with(options).await;
         let database = Self::new(pool.map_err(failed)?);
-        database.prepare().await?;
+        database.create_tables().await?;
         Ok(database)
     }
 }

@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::unwind::{caught, tell};
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{Batch, Fence, Part, Remark, Verdict, Witness};
+use crate::visits::{ApplyOutcome, Batch, Fence, Part, Remark, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -164,7 +164,7 @@ impl ShardFlusher {
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let verdict = self.store.apply(&front.batch).await;
             let nothing_was_done = match &verdict {
-                Ok(verdict) => matches!(verdict, Verdict::Gap { .. }),
+                Ok(verdict) => matches!(verdict, ApplyOutcome::SequenceGap { .. }),
                 Err(error) => *error.kind() == ErrorKind::Refused,
             };
             if nothing_was_done {
@@ -172,13 +172,13 @@ impl ShardFlusher {
             }
             // From this answer on nothing awaits, so a batch that was acknowledged is always accounted for.
             match verdict? {
-                Verdict::Applied(remarks) => self.acknowledge(&remarks),
+                ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
                 // Of one that loses fences as soon as they are made, more is asked after a pause.
-                Verdict::Gap { last: 0 } if std::mem::replace(&mut self.missed, true) => {
+                ApplyOutcome::SequenceGap { last: 0 } if std::mem::replace(&mut self.missed, true) => {
                     return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
                 }
-                Verdict::Gap { last: 0 } => self.miss_fence().await?,
-                Verdict::Gap { last } => self.rewind(last),
+                ApplyOutcome::SequenceGap { last: 0 } => self.miss_fence().await?,
+                ApplyOutcome::SequenceGap { last } => self.rewind(last),
             }
         }
         Ok(())

@@ -7,10 +7,10 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::keys::Keys;
 use crate::redis::Call;
-use crate::visits::{Batch, DropReason, Part, Remark, Verdict};
+use crate::visits::{ApplyOutcome, Batch, DropReason, Part, Remark};
 use crate::{Error, ErrorKind, Precision, Precisions, Timestamp};
 
-pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<Verdict, Error> {
+pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);
     let fence = keys.fence(batch.fence.writer);
     let call = encode(keys, batch, &fence);
@@ -18,8 +18,8 @@ pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<Verdict,
     let (word, rest, time): (String, Value, u64) = store.client.run(&store.apply, call).await?;
     store.skew.measure(sent, Timestamp::from_unix(time), Timestamp::now());
     let verdict = match (word.as_str(), rest.as_u64(), rest.as_str()) {
-        ("gap", Some(last), _) => Some(Verdict::Gap { last }),
-        ("applied", _, Some(remarks)) => decode(&remarks).map(Verdict::Applied),
+        ("gap", Some(last), _) => Some(ApplyOutcome::SequenceGap { last }),
+        ("applied", _, Some(remarks)) => decode(&remarks).map(ApplyOutcome::Applied),
         _ => None,
     };
     verdict.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))

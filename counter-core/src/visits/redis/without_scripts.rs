@@ -16,7 +16,7 @@ use super::writers::{self, MARK};
 use crate::redis::{Command, Connection, has_code, unavailable};
 use crate::shard::Shard;
 use crate::time::Bucket;
-use crate::visits::{Batch, Cleaned, DropReason, Part, Remark, Verdict};
+use crate::visits::{ApplyOutcome, Batch, Cleaned, DropReason, Part, Remark};
 use crate::{Error, Precision, Precisions, Timestamp};
 
 /// A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
@@ -24,7 +24,7 @@ const AHEAD: u64 = 90_000;
 /// Counters that are cleaned in one call.
 const MEMBERS: usize = 20;
 
-pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<Verdict, Error> {
+pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);
     let fence = keys.fence(batch.fence.writer);
     let server = store.client.server(&fence).await?;
@@ -37,7 +37,7 @@ async fn apply_at(
     keys: &Keys,
     fence: &str,
     batch: &Batch,
-) -> Result<Verdict, Error> {
+) -> Result<ApplyOutcome, Error> {
     let transaction = server.watch(fence).await?;
     let stored: Option<Bytes> = match transaction.call("GET", words([fence])).await {
         Err(error) if has_code(&error, "WRONGTYPE") => None,
@@ -51,11 +51,11 @@ async fn apply_at(
     if last >= sequence {
         transaction.abandon().await?;
         let remarks = Some(remarks).filter(|_| last == sequence).and_then(decode);
-        return Ok(Verdict::Applied(remarks.unwrap_or_default()));
+        return Ok(ApplyOutcome::Applied(remarks.unwrap_or_default()));
     }
     if last < batch.fence.after {
         transaction.abandon().await?;
-        return Ok(Verdict::Gap { last });
+        return Ok(ApplyOutcome::SequenceGap { last });
     }
     let sent = Timestamp::now();
     let time = writers::time(&transaction.call::<Vec<_>>("TIME", Vec::new()).await?)?;
@@ -93,7 +93,7 @@ async fn apply_at(
     let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
     refused.extend(sketches.map(|(index, _)| (Part::Visitors(index), DropReason::Ahead)));
     remarks.extend(refused.into_iter().map(|(part, reason)| Remark::Refused { part, reason }));
-    Ok(Verdict::Applied(remarks))
+    Ok(ApplyOutcome::Applied(remarks))
 }
 
 /// What a command is for, by index.

@@ -22,9 +22,9 @@ async fn counters(
     Asked { state: stats, parameters: (After(after), Limit(limit)), .. }: Asked<Stats, (After, Limit<100>)>,
 ) -> Result<Json<Counters>, Problem> {
     let failed = |error: Error| Problem::of(&error, &stats);
-    let known = stats.known(after.as_ref(), limit).await.map_err(failed)?;
+    let known = stats.list_counters(after.as_ref(), limit).await.map_err(failed)?;
     let names: Vec<_> = known.counters.iter().map(|(name, _)| name.clone()).collect();
-    let lifetimes = stats.lifetimes_of_each(&names).await.map_err(failed)?;
+    let lifetimes = stats.lifetimes_by_counter(&names).await.map_err(failed)?;
     let (mut counters, mut unreadable) = (Vec::with_capacity(names.len()), known.unreadable);
     for ((name, precisions), lifetime) in known.counters.into_iter().zip(lifetimes) {
         counters.push(KnownCounter {

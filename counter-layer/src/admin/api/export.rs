@@ -105,12 +105,12 @@ impl Pages {
                     (std::mem::take(named), left)
                 }
                 Left::KnownAfter(after) => {
-                    let page = self.stats.known(after.as_ref(), self.size).await?;
+                    let page = self.stats.list_counters(after.as_ref(), self.size).await?;
                     let left = page.next.map_or(Left::Nothing, |next| Left::KnownAfter(Some(next)));
                     (page.counters.into_iter().map(|(name, _)| name).collect(), left)
                 }
             };
-            let all = self.stats.several(&counters, self.precision, self.range.clone()).await?;
+            let all = self.stats.series_many(&counters, self.precision, self.range.clone()).await?;
             self.left = left;
             let mut text = String::new();
             for (counter, series) in counters.iter().zip(all) {

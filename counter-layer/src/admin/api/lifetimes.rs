@@ -15,7 +15,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
 async fn lifetimes(
     Asked { state: stats, parameters: (Counters(counters),), .. }: Asked<Stats, (Counters,)>,
 ) -> Result<Json<Lifetimes>, Problem> {
-    let totals = stats.lifetimes_of_each(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
+    let totals = stats.lifetimes_by_counter(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
     let (mut lifetimes, mut unreadable) = (Vec::new(), Vec::new());
     for (counter, total) in counters.iter().zip(totals) {
         if total == Ok(0) {

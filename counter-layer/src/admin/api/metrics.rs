@@ -69,9 +69,9 @@ struct Lifetimes {
 }
 
 async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
-    let page = stats.known(None, COUNTERS).await?;
+    let page = stats.list_counters(None, COUNTERS).await?;
     let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
-    let totals = stats.lifetimes_of_each(&names).await?;
+    let totals = stats.lifetimes_by_counter(&names).await?;
     let (mut lifetimes, mut unreadable) = (Vec::with_capacity(names.len()), page.unreadable);
     for (name, total) in names.iter().zip(totals) {
         match total {

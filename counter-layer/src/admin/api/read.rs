@@ -31,7 +31,7 @@ pub(crate) async fn series(
 
 /// Refuses a counter that is not known.
 pub(crate) async fn known(stats: &Stats, counter: &CounterName) -> Result<(), Problem> {
-    match stats.knows(counter).await {
+    match stats.contains_counter(counter).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Problem::unknown_counter(counter)),
         // Where the list of counters cannot be read, none is denied.

@@ -32,7 +32,7 @@ async fn series(asked: Asked<Stats, (Counters, UsualPrecision, Range, Fill)>) ->
         let series = Series { from, ..Series::new(counter, &series, filled) };
         return Ok(caching::answer(&headers, max_age, &OneOrMore::One(series)));
     }
-    let all = stats.several(&counters, precision, range).await;
+    let all = stats.series_many(&counters, precision, range).await;
     let all = all.map_err(|error| Problem::of(&error, &stats))?;
     let mut more = MoreSeries { series: Vec::with_capacity(all.len()) };
     for (counter, series) in counters.iter().zip(all) {

@@ -233,7 +233,7 @@ async fn days(
     let today = kept.precision.bucket(now).start;
     let from = today.minus((DAYS - 1) * 86_400).max(kept.oldest(now));
     let counter = std::slice::from_ref(counter);
-    let series = reader.several(counter, kept.precision, from..today.plus(86_400)).await?;
+    let series = reader.series_many(counter, kept.precision, from..today.plus(86_400)).await?;
     let Some(series) = series.into_iter().next().flatten() else { return Ok(Vec::new()) };
     let most = series.samples.iter().map(|sample| sample.count).max().unwrap_or_default();
     let day = |sample: &counter_core::Sample| Day {

@@ -82,7 +82,7 @@ impl Period {
     ) -> Result<Vec<Option<u64>>, Error> {
         let mut totals = Vec::with_capacity(counters.len());
         for counters in counters.chunks(at_once(self.precision, &self.range)) {
-            let series = reader.several(counters, self.precision, self.range.clone()).await?;
+            let series = reader.series_many(counters, self.precision, self.range.clone()).await?;
             totals.extend(series.into_iter().map(reader::total));
         }
         Ok(totals)
@@ -99,7 +99,7 @@ impl Period {
         let last = before.precision.bucket(before.range.end.minus(1)).start;
         let mut sums = Vec::with_capacity(counters.len());
         for counters in counters.chunks(at_once(before.precision, &before.range)) {
-            let series = reader.several(counters, before.precision, before.range.clone()).await?;
+            let series = reader.series_many(counters, before.precision, before.range.clone()).await?;
             sums.extend(series.iter().map(|series| {
                 // Nothing can be compared with what is not known.
                 let Some(series) = series.as_ref().filter(|series| series.known_total().is_ok()) else {
@@ -128,7 +128,7 @@ impl Period {
     ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
         match self.of_visitors(&reader.stats.grid().visitors) {
             Some(precision) => {
-                reader.uniques_of_each(counters, precision, self.range.clone()).await.map(Some)
+                reader.uniques_by_counter(counters, precision, self.range.clone()).await.map(Some)
             }
             None => Ok(None),
         }

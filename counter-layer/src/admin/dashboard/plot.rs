@@ -43,7 +43,8 @@ pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Re
     let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
     let mut starts: Vec<_> = precision.starts(range.clone()).collect();
     let coarser = || stats.grid().counts.iter().filter(|coarser| coarser.precision > precision);
-    let read = |kept: Retention| reader.several(&view.counters, kept.precision, looked_at(kept, &range, now));
+    let read =
+        |kept: Retention| reader.series_many(&view.counters, kept.precision, looked_at(kept, &range, now));
     let (series, others, visitors, mut forecast) = try_join4(
         read(kept),
         try_join_all(coarser().map(read)),
@@ -127,7 +128,7 @@ async fn visitors(
             return Ok(None);
         }
         let bucket = start..precision.bucket(start).end();
-        let uniques = reader.uniques_of_each(counter, precision, bucket).await?;
+        let uniques = reader.uniques_by_counter(counter, precision, bucket).await?;
         Ok(uniques.first().copied().flatten().map(|uniques| uniques.visitors))
     };
     try_join_all(starts.iter().map(|start| read(*start))).await.map(Some)

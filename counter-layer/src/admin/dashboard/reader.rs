@@ -24,31 +24,31 @@ impl<'a> Reader<'a> {
     }
 
     /// The samples of each of these counters; nothing of those that cannot be read.
-    pub(super) async fn several(
+    pub(super) async fn series_many(
         &self,
         counters: &[CounterName],
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Option<Series>>, Error> {
-        let all = self.stats.several(counters, precision, range).await?;
+        let all = self.stats.series_many(counters, precision, range).await?;
         let series = all.into_iter().map(|series| self.note(series));
         Ok(series.inspect(|series| self.look_at(series.as_ref())).collect())
     }
 
     /// The lifetime totals of these counters.
     pub(super) async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
-        let all = self.stats.lifetimes_of_each(counters).await?;
+        let all = self.stats.lifetimes_by_counter(counters).await?;
         Ok(all.into_iter().map(|total| self.note(total)).collect())
     }
 
     /// The visitors of each of these counters.
-    pub(super) async fn uniques_of_each(
+    pub(super) async fn uniques_by_counter(
         &self,
         counters: &[CounterName],
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Option<Uniques>>, Error> {
-        let all = self.stats.uniques_of_each(counters, precision, range).await?;
+        let all = self.stats.uniques_by_counter(counters, precision, range).await?;
         Ok(all.into_iter().map(|uniques| self.note(uniques)).collect())
     }
 
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
     pub(super) async fn counters(&self, most: usize) -> Result<(Vec<CounterName>, bool), Error> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
-            let page = self.stats.known(after.as_ref(), 1000).await?;
+            let page = self.stats.list_counters(after.as_ref(), 1000).await?;
             page.unreadable.into_iter().for_each(|unreadable| self.add(unreadable));
             names.extend(page.counters.into_iter().map(|(name, _)| name));
             after = page.next;

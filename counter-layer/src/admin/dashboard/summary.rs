@@ -94,7 +94,7 @@ async fn recent(
     if start >= end {
         return Ok((Some(0), length));
     }
-    let series = reader.several(std::slice::from_ref(hits), finest.precision, start..end).await?;
+    let series = reader.series_many(std::slice::from_ref(hits), finest.precision, start..end).await?;
     Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
 }
 

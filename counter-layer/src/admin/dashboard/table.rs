@@ -177,7 +177,7 @@ async fn rows(
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
     let (precision, range) = (view.precision.precision, view.range(now));
     let (series, befores, lifetimes, uniques) = try_join4(
-        reader.several(&names, precision, range.clone()),
+        reader.series_many(&names, precision, range.clone()),
         period.befores(reader, &names),
         reader.lifetimes(&names),
         period.visitors(reader, &names),

@@ -58,7 +58,7 @@ async fn read() -> Result<(), Box<dyn Error>> {
     let before = Figures::of(&server);
     for _ in 0..TURNS {
         let (began, time) = (Instant::now(), processor::time());
-        let series = stats.several(&names[..SERIES], minute, end.minus(7200)..end).await?;
+        let series = stats.series_many(&names[..SERIES], minute, end.minus(7200)..end).await?;
         let here = began.elapsed().as_secs_f64() * 1e3;
         our_time += processor::time() - time;
         assert_eq!(series.iter().flatten().map(|series| series.samples.len()).sum::<usize>(), 120 * SERIES);
@@ -117,7 +117,7 @@ async fn hashes(client: &Client, names: &[CounterName]) -> Result<Vec<Value>, Bo
 async fn page(stats: &Stats, now: Timestamp) -> Result<(), Box<dyn Error>> {
     let (mut names, mut after) = (Vec::new(), None);
     loop {
-        let page = stats.known(after.as_ref(), 1000).await?;
+        let page = stats.list_counters(after.as_ref(), 1000).await?;
         names.extend(page.counters.into_iter().map(|(name, _)| name));
         after = page.next;
         if after.is_none() {
@@ -127,13 +127,13 @@ async fn page(stats: &Stats, now: Timestamp) -> Result<(), Box<dyn Error>> {
     assert_eq!(names.len(), COUNTERS);
     let [minute, hour, day] = [60, 3600, 86_400].map(|width| Precision::try_from(width).expect("not 0"));
     let today = day.bucket(now);
-    let totals = stats.several(&names, day, today.start..today.end()).await?;
+    let totals = stats.series_many(&names, day, today.start..today.end()).await?;
     let mut order: Vec<_> = totals.iter().flatten().map(counter_core::Series::total).zip(&names).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
     let shown: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
     let end = minute.bucket(now).end();
-    stats.several(&shown, minute, end.minus(7200)..end).await?;
-    stats.several(&shown, hour, today.start.minus(86_400)..today.start).await?;
+    stats.series_many(&shown, minute, end.minus(7200)..end).await?;
+    stats.series_many(&shown, hour, today.start.minus(86_400)..today.start).await?;
     stats.lifetimes(&shown).await?;
     for name in &shown {
         stats.uniques(std::slice::from_ref(name), day, today.start..today.end()).await?;

@@ -132,7 +132,7 @@ async fn read(
     let (oldest, end) = (kept.oldest(now), precision.bucket(now).end());
     let open_from = precision.bucket(now.minus(OPEN)).start.max(oldest);
     let from = if before.is_some() { open_from } else { oldest };
-    let open: Part = Arc::new(stats.several(&counters, precision, from..end).await.map_err(Arc::new)?);
+    let open: Part = Arc::new(stats.series_many(&counters, precision, from..end).await.map_err(Arc::new)?);
     let done = Instant::now();
     let (all_read, all) = match before {
         Some(before) => (before.all_read, Arc::clone(&before.all)),
