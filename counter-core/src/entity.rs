@@ -37,6 +37,8 @@ pub use sql::MariaDatabase;
 pub use sql::PostgresDatabase;
 #[cfg(feature = "sqlite")]
 pub use sql::SqliteDatabase;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub use sqlx;
 pub use transaction::UncommittedCount;
 pub use versioned::Versioned;
 pub use write_behind::{AddError, EntityFlusher, EntityLedger, WriteBehind};

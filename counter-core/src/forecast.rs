@@ -42,7 +42,7 @@ const LONGEST: usize = 1000;
 /// let start = |n: u64| Timestamp::from_unix(1_585_872_000 + n * 3600);
 /// let count = |n| if n % 24 == 12 { 100 } else { 40 };
 /// let samples = (0..120).map(|n| Sample { start: start(n), count: count(n) }).collect();
-/// let series = Series { precision: hour, range: start(0)..start(120), samples, unreadable: None };
+/// let series = Series::new(hour, start(0)..start(120), samples);
 ///
 /// let forecast = series.forecast(24, start(120))?;
 /// assert_eq!(forecast.season, Some(24));

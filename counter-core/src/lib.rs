@@ -95,7 +95,7 @@ mod error;
 mod operations;
 #[cfg(feature = "redis")]
 #[cfg_attr(
-    not(all(feature = "entity", feature = "unique", feature = "window")),
+    not(all(feature = "entity", feature = "own-client", feature = "unique", feature = "window")),
     allow(dead_code, unused_imports, reason = "each family needs another part of it")
 )]
 mod redis;
@@ -128,8 +128,3 @@ pub use visitor::{Secret, VisitorId};
 pub use visits::{
     BuildError, Builder, Cleaner, Counter, Counters, Flusher, Health, Ledger, Recorder, Series, Stats, Store,
 };
-
-#[cfg(feature = "redis")]
-pub use fred;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
-pub use sqlx;

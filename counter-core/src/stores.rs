@@ -6,6 +6,8 @@ mod redis;
 mod any;
 
 pub use any::AnyStore;
+#[cfg(feature = "own-client")]
+pub use fred;
 pub use memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use redis::{ConnectError, RedisBuilder, RedisStore};

@@ -12,11 +12,11 @@ mod feed;
 mod rows;
 mod seed;
 
+use counter_core::entity::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use counter_core::entity::sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 use counter_core::entity::{
     Entities, EntityCounts, EntityDatabase, EntityId, SqliteDatabase, UncommittedCount,
 };
-use counter_core::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
-use counter_core::sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 use counter_core::{AnyStore, Secret};
 
 pub use error::ForumError;

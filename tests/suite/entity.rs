@@ -14,6 +14,7 @@ mod exported;
 mod stand;
 
 use counter_core::entity;
+use counter_core::entity::EntityLedger;
 
 entity! {
     /// Counts of a post.
@@ -23,4 +24,12 @@ entity! {
         /// Members who like it.
         Likes = "likes",
     }
+}
+
+/// A ledger without anything pending.
+fn ledger([recorded, applied, dropped, refused]: [u64; 4]) -> EntityLedger {
+    let mut ledger = EntityLedger::default();
+    (ledger.recorded, ledger.applied) = (recorded, applied);
+    (ledger.dropped, ledger.refused) = (dropped, refused);
+    ledger
 }

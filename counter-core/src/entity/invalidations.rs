@@ -65,7 +65,10 @@ impl PendingInvalidations {
     pub(super) fn next_batch(&self) -> Vec<(EntityId, u64)> {
         let queue = &mut *self.lock();
         let now = Instant::now();
-        while let Some((_, id)) = queue.later.pop_front_if(|(time, _)| *time <= now) {
+        while let Some((time, id)) = queue.later.front().copied()
+            && time <= now
+        {
+            queue.later.pop_front();
             queue.add([id], Outcome::Written);
         }
         queue.pending.iter().take(BATCH).map(|(id, pending)| (*id, pending.number)).collect()

@@ -28,7 +28,8 @@ impl<K: Entity, D: EntityTransactions> Entities<K, D> {
     ///
     /// ```
     /// # use counter_core::entity::{Entities, SqliteDatabase};
-    /// # use counter_core::{MemoryStore, entity, sqlx};
+    /// # use counter_core::entity::sqlx;
+    /// # use counter_core::{MemoryStore, entity};
     /// # entity! { enum Post: "post" { Likes = "likes" } }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

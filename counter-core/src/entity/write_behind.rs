@@ -39,6 +39,7 @@ pub enum AddError {
 
 /// What became of the additions, in calls of [`WriteBehind::add`]: `recorded = applied + pending + dropped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntityLedger {
     /// All that were taken.
     pub recorded: u64,

@@ -16,7 +16,7 @@ fn series(width: u32, counts: impl IntoIterator<Item = u64>) -> (Series, Timesta
         .collect();
     let end = begin.plus(samples.len() as u64 * u64::from(width));
     let samples = samples.into_iter().filter(|sample| sample.count > 0).collect();
-    (Series { precision, range: begin..end, samples, unreadable: None }, end)
+    (Series::new(precision, begin..end, samples), end)
 }
 
 #[track_caller]

@@ -81,7 +81,8 @@
 //! # #[cfg(feature = "sqlite")]
 //! # mod example {
 //! # use counter_core::entity::{Entities, SqliteDatabase};
-//! # use counter_core::{MemoryStore, entity, sqlx};
+//! # use counter_core::entity::sqlx;
+//! # use counter_core::{MemoryStore, entity};
 //! # entity! { pub enum Post: "post" { Likes = "likes" } }
 //! # type Error = Box<dyn std::error::Error>;
 //! async fn like(

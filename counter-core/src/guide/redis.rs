@@ -63,10 +63,10 @@
 //! # #[cfg(feature = "rustls")]
 //! # async fn connect() -> Result<counter_core::RedisStore, Box<dyn std::error::Error>> {
 //! use counter_core::RedisStore;
-//! use counter_core::fred::prelude::{Config, TlsConnector};
-//! use counter_core::fred::rustls::pki_types::pem::PemObject;
-//! use counter_core::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-//! use counter_core::fred::rustls::{ClientConfig, RootCertStore};
+//! use counter_core::stores::fred::prelude::{Config, TlsConnector};
+//! use counter_core::stores::fred::rustls::pki_types::pem::PemObject;
+//! use counter_core::stores::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+//! use counter_core::stores::fred::rustls::{ClientConfig, RootCertStore};
 //!
 //! let mut roots = RootCertStore::empty();
 //! for authority in CertificateDer::pem_file_iter("authority.pem")? {
@@ -112,7 +112,7 @@
 //! # #[cfg(feature = "redis")]
 //! # async fn connect() -> Result<counter_core::RedisStore, Box<dyn std::error::Error>> {
 //! use counter_core::RedisStore;
-//! use counter_core::fred::prelude::*;
+//! use counter_core::stores::fred::prelude::*;
 //!
 //! let client = Builder::from_config(Config::from_url("redis://127.0.0.1:6379")?)
 //!     .with_connection_config(|connection| connection.max_redirections = 0)

@@ -23,7 +23,7 @@ pub(super) fn estimate(ranks: impl Iterator<Item = u8>) -> u64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and an estimate is never negative")]
-const fn rounded(estimate: f64) -> u64 {
+fn rounded(estimate: f64) -> u64 {
     estimate.round() as u64
 }
 

@@ -14,6 +14,7 @@ use crate::sketch::{STANDARD_ERROR, Sketch};
 /// assert_eq!(known.standard_error(), 0.0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Distinct {
     /// As many as this.
     Exact(u64),
@@ -29,6 +30,7 @@ pub enum Distinct {
 
 /// What a counter has of its items: themselves, or the registers that they left.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Contents {
     /// Every item.
     Items(HashSet<Vec<u8>>),
@@ -179,7 +181,7 @@ fn by_inclusion_and_exclusion(all: &[(Distinct, Sketch)]) -> Distinct {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, at 0 as well")]
-const fn rounded(sum: f64) -> u64 {
+fn rounded(sum: f64) -> u64 {
     sum.round() as u64
 }
 

@@ -66,6 +66,7 @@ pub struct VisitorCell {
 
 /// What the store says to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ApplyOutcome {
     /// It is applied, now or by an earlier attempt; with what there is to say about it.
     Applied(Vec<Remark>),
@@ -97,6 +98,7 @@ pub enum Remark {
 
 /// A part of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Part {
     /// The cell with this index: at least one of its buckets refused the count.
     Cell(usize),

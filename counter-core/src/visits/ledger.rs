@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 /// - `hits.recorded = hits.applied + pending + expired + dropped`, in hits by their weight. A request
 ///   that counts under its page and under `hits` makes two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ledger {
     /// What became of the requests.
     pub requests: Requests,

@@ -39,6 +39,7 @@ pub struct Stats {
 
 /// The samples of one counter at one precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Series {
     /// The width of the buckets.
     pub precision: Precision,
@@ -53,6 +54,7 @@ pub struct Series {
 
 /// An estimate of how many different visitors there were.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Uniques {
     /// The estimate.
     pub visitors: u64,
@@ -62,6 +64,7 @@ pub struct Uniques {
 
 /// A page of the list of known counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CounterPage {
     /// The counters by name, with the precisions that they have samples of.
     pub counters: Vec<(CounterName, Vec<Precision>)>,
@@ -73,6 +76,7 @@ pub struct CounterPage {
 
 /// The counters with the most hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ranking {
     /// The counters with their hits, the first first, and by name where they are equal.
     pub counters: Vec<(CounterName, u64)>,
@@ -113,7 +117,7 @@ impl Stats {
     ) -> Result<Series, Error> {
         self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
         let several = self.series_many(std::slice::from_ref(counter), precision, range.clone()).await?;
-        let nothing = || Ok(Series { precision, range, samples: Vec::new(), unreadable: None });
+        let nothing = || Ok(Series::new(precision, range, Vec::new()));
         Ok(several.into_iter().next().unwrap_or_else(nothing)?)
     }
 
@@ -379,6 +383,12 @@ impl Stats {
 }
 
 impl Series {
+    /// Makes a series of samples that were read elsewhere, ascending, for [forecasts](crate::forecast) and the like.
+    #[must_use]
+    pub const fn new(precision: Precision, range: Range<Timestamp>, samples: Vec<Sample>) -> Self {
+        Self { precision, range, samples, unreadable: None }
+    }
+
     /// The sum of the samples.
     #[must_use]
     pub fn total(&self) -> u64 {

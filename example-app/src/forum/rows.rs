@@ -1,4 +1,4 @@
-use counter_core::sqlx::{SqliteConnection, SqlitePool, query, query_as, raw_sql};
+use counter_core::entity::sqlx::{SqliteConnection, SqlitePool, query, query_as, raw_sql};
 
 use super::kind::Summary;
 use super::{Forum, ForumError};

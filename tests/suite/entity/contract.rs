@@ -1,10 +1,10 @@
 //! The contract of a database, shown on every database.
 
+use counter_core::entity::sqlx;
 use counter_core::entity::{
     Entity, EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityErrorKind, EntityId,
     EntityRow, MariaDatabase, PostgresDatabase, SqliteDatabase, Versioned,
 };
-use counter_core::sqlx;
 use counter_core::stores::WriterId;
 use tests::{MariaDb, Postgres};
 

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use counter_core::MemoryStore;
 use counter_core::entity::{
     Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MariaDatabase, PostgresDatabase,
-    SqliteDatabase,
+    SqliteDatabase, sqlx,
 };
-use counter_core::{MemoryStore, sqlx};
 use tests::{MariaDb, Postgres, RedisServer, until};
 
 use super::Post;

@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use counter_core::MemoryStore;
 use counter_core::entity::{
-    Entities, EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, SqliteDatabase,
+    Entities, EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, SqliteDatabase, sqlx,
 };
 use counter_core::stores::WriterId;
-use counter_core::{MemoryStore, sqlx};
 use tests::{MariaDb, Postgres, until};
 use tokio::time::timeout;
 

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::sqlx::{SqlitePool, query_as};
+use counter_core::entity::sqlx::{SqlitePool, query_as};
 use example_app::forum::{Forum, ForumError, Marked, Member, Post};
 use tempfile::TempDir;
 use tests::http::get;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use counter_core::fred::interfaces::ClientLike;
-use counter_core::fred::prelude::{Builder, Config, TlsConnector};
-use counter_core::fred::rustls::pki_types::pem::PemObject;
-use counter_core::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use counter_core::fred::rustls::{ClientConfig, RootCertStore};
+use counter_core::stores::fred::interfaces::ClientLike;
+use counter_core::stores::fred::prelude::{Builder, Config, TlsConnector};
+use counter_core::stores::fred::rustls::pki_types::pem::PemObject;
+use counter_core::stores::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use counter_core::stores::fred::rustls::{ClientConfig, RootCertStore};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Agent;
 use counter_core::{Counters, RedisStore, Store, Timestamp};

@@ -1,8 +1,12 @@
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+#[cfg(feature = "own-client")]
+use std::sync::OnceLock;
 
+#[cfg(feature = "own-client")]
 use fred::clients::Client as FredClient;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
+#[cfg(feature = "own-client")]
 use fred::interfaces::ClientLike;
 use fred::types::config::{Config, ServerConfig};
 
@@ -22,8 +26,8 @@ use crate::shard::Shards;
 ///
 /// A user name or password may be left out. `valkey` may stand for `redis`, and `+` for `-`.
 /// Certificates are checked against those that the system trusts; for a private authority or a
-/// certificate of the client's own, [`connect_with`](Self::connect_with) takes a configuration of
-/// `fred` with a TLS connector of one's own.
+/// certificate of the client's own, `connect_with` takes a configuration of `fred` with a TLS connector of one's own,
+/// with the feature `own-client`.
 ///
 /// ```no_run
 /// use counter_core::stores::Shards;
@@ -81,7 +85,7 @@ impl RedisBuilder {
     /// # Panics
     /// Outside of a Tokio runtime.
     pub async fn connect(self, url: &str) -> Result<RedisStore, ConnectError> {
-        self.connect_with(config(url).map_err(ConnectError)?).await
+        self.open(config(url).map_err(ConnectError)?).await
     }
 
     /// Connects in the same way by a configuration of the client.
@@ -91,7 +95,27 @@ impl RedisBuilder {
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
+    #[cfg(feature = "own-client")]
     pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
+        self.open(config).await
+    }
+
+    /// Uses a client of the user's own, which is or will be connected.
+    ///
+    /// Retries in the client are harmless, since batches are fenced. It is not replaced when its task
+    /// ends. In a cluster, `ConnectionConfig::max_redirections` must be 0, for fred 10.1 does not survive
+    /// a redirection by `ASK`, and while one node is away it answers for none: there an address serves
+    /// better.
+    #[cfg(feature = "own-client")]
+    #[must_use]
+    pub fn client(self, client: FredClient) -> RedisStore {
+        let clustered = client.is_clustered();
+        let client = Arc::new(Connection::of(client));
+        let topology = if clustered { Topology::Own(client, OnceLock::new()) } else { Topology::One(client) };
+        self.store(topology, clustered)
+    }
+
+    async fn open(self, config: Config) -> Result<RedisStore, ConnectError> {
         let (topology, clustered) = match &config.server {
             ServerConfig::Clustered { .. } => {
                 (Cluster::open(config).map(|cluster| Topology::Cluster(Box::new(cluster))), true)
@@ -101,20 +125,6 @@ impl RedisBuilder {
         let store = self.store(topology.map_err(ConnectError)?, clustered);
         store.0.client.wait().await;
         Ok(store)
-    }
-
-    /// Uses a client of the user's own, which is or will be connected.
-    ///
-    /// Retries in the client are harmless, since batches are fenced. It is not replaced when its task
-    /// ends. In a cluster, `ConnectionConfig::max_redirections` must be 0, for fred 10.1 does not survive
-    /// a redirection by `ASK`, and while one node is away it answers for none: there an address serves
-    /// better.
-    #[must_use]
-    pub fn client(self, client: FredClient) -> RedisStore {
-        let clustered = client.is_clustered();
-        let client = Arc::new(Connection::of(client));
-        let topology = if clustered { Topology::Own(client, OnceLock::new()) } else { Topology::One(client) };
-        self.store(topology, clustered)
     }
 
     fn store(self, topology: Topology, clustered: bool) -> RedisStore {

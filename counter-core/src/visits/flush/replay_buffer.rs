@@ -66,9 +66,11 @@ impl Kept {
 
     /// Takes the oldest batch if it is beyond one of the bounds.
     fn pop_beyond(&mut self, now: Instant) -> Option<Batch> {
-        let beyond = self.bytes > BYTES;
-        let (_, batch) =
-            self.batches.pop_front_if(|(at, _)| beyond || now.saturating_duration_since(*at) > TIME)?;
+        let (at, _) = self.batches.front()?;
+        if self.bytes <= BYTES && now.saturating_duration_since(*at) <= TIME {
+            return None;
+        }
+        let (_, batch) = self.batches.pop_front()?;
         self.bytes -= size(&batch);
         Some(batch)
     }

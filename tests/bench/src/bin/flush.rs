@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use bench::{past, processor, table};
 use bench::server::Figures;
-use counter_core::fred::clients::Client;
-use counter_core::fred::interfaces::ClientLike;
-use counter_core::fred::types::config::Config;
-use counter_core::fred::types::{ClusterHash, CustomCommand, Value};
+use counter_core::stores::fred::clients::Client;
+use counter_core::stores::fred::interfaces::ClientLike;
+use counter_core::stores::fred::types::config::Config;
+use counter_core::stores::fred::types::{ClusterHash, CustomCommand, Value};
 use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Precisions, RedisStore, Timestamp};

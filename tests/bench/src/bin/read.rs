@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use bench::{past, processor, table};
 use bench::server::Figures;
-use counter_core::fred::clients::Client;
-use counter_core::fred::interfaces::ClientLike;
-use counter_core::fred::types::config::Config;
-use counter_core::fred::types::{ClusterHash, CustomCommand, Value};
+use counter_core::stores::fred::clients::Client;
+use counter_core::stores::fred::interfaces::ClientLike;
+use counter_core::stores::fred::types::config::Config;
+use counter_core::stores::fred::types::{ClusterHash, CustomCommand, Value};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Stats, Timestamp};
 use tests::RedisServer;
 
