@@ -1,10 +1,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Pauses between attempts that double up to a bound, each shortened by up to a half at random, so
-/// that many instances do not return to a store at the same moment.
+/// The pause between attempts, which doubles up to a bound; each pause is shortened by up to a half at
+/// random, so that many instances do not return to a store at the same moment.
 ///
-/// The bound does not grow with the interval: somebody may wait for the store to be back.
+/// The bound does not grow with the interval, since a caller may be waiting for the store to return.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::unwind::Panicked;
 use crate::{Precision, Timestamp};
 
-/// Why a store could not be written or read.
+/// An error of writing to a store, or of reading from it.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -18,90 +18,90 @@ pub struct Error {
 pub enum ErrorKind {
     /// The store cannot be reached or did not answer in time; what was sent may have been done.
     Unavailable,
-    /// The store answered that it will not do it.
+    /// The store answered that it refuses.
     Refused,
-    /// The store did not confirm an increment, which it may have counted: whoever makes it again may count
-    /// it twice.
+    /// The store did not confirm an increment, which it may have counted: repeating it may count it twice.
     Unconfirmed,
-    /// The window is over and no longer kept, or too far in the future, by the store's clock: nothing was counted.
+    /// The window is over and no longer kept, or too far in the future, by the store's clock: nothing was
+    /// counted.
     WindowClosed {
         /// The time of the store's clock.
         now: Timestamp,
     },
-    /// The store holds something under this key that is not what belongs there.
+    /// The store holds something under this key that does not belong there.
     Malformed {
         /// The key.
         key: String,
     },
-    /// This precision is not among those kept.
+    /// The precision is not among those that are kept.
     UnknownPrecision {
         /// The precision asked for.
         asked: Precision,
-        /// Those kept, in words.
+        /// List of the precisions that are kept, as text.
         kept: String,
     },
-    /// The range asked for ends before it begins, or where it begins.
+    /// The range ends at its start, or before it.
     EmptyRange,
-    /// More buckets than one read may touch.
+    /// The read touches more buckets than one read may.
     TooManyBuckets {
-        /// Buckets asked for.
+        /// Number of buckets asked for.
         asked: u64,
-        /// Buckets at most.
+        /// Largest number of buckets allowed.
         most: u64,
     },
-    /// More counters than one read may look at.
+    /// The read looks at more counters than one read may.
     TooManyCounters {
-        /// Counters at most.
+        /// Largest number of counters allowed.
         most: u64,
     },
-    /// More items than one call may touch.
+    /// The call touches more items than one call may.
     TooManyItems {
-        /// Items at most.
+        /// Largest number of items allowed.
         most: u64,
     },
-    /// An item is longer than one may be.
+    /// The item is longer than an item may be.
     ItemTooLong {
-        /// Its length in bytes.
+        /// Length of the item, in bytes.
         bytes: usize,
-        /// Bytes at most.
+        /// Largest length allowed, in bytes.
         most: usize,
     },
-    /// Something that was called panicked: a store, a subscriber of logs, a recorder of metrics.
+    /// Code that was called panicked: a store, a log subscriber, or a metrics recorder.
     Panicked,
     /// The deadline of a shutdown passed with hits that the store has not acknowledged.
     Unflushed {
-        /// How many, with those that it had acknowledged and lost again.
+        /// Number of hits, including those that the store had acknowledged and lost again.
         hits: u64,
     },
 }
 
 impl Error {
-    /// An error of this kind.
+    /// Creates an error of this kind.
     #[must_use]
     pub const fn new(kind: ErrorKind) -> Self {
         Self { kind, source: None }
     }
 
-    /// The same error with what caused it.
+    /// Adds the cause of the error, as its source.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub const fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// The same trouble seen as another kind.
+    /// Changes the kind of the error.
     #[cfg(feature = "window")]
     pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// The error and what caused it in one line, for logs.
+    /// Returns the error and its source as one line, for logs.
     pub(crate) fn in_full(&self) -> String {
         match &self.source {
             Some(source) => format!("{self}: {source}"),
@@ -146,7 +146,7 @@ impl fmt::Display for Error {
             ErrorKind::ItemTooLong { bytes, most } => {
                 write!(f, "an item has {bytes} bytes, more than {most}")
             }
-            ErrorKind::Panicked => f.write_str("something that was called panicked"),
+            ErrorKind::Panicked => f.write_str("a call panicked"),
             ErrorKind::Unflushed { hits } => {
                 write!(f, "{hits} hits were not acknowledged by the store before the deadline")
             }

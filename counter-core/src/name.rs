@@ -18,28 +18,28 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterName(Arc<str>);
 
-/// Why a text is not the name of a counter.
+/// An error of a text that is not the name of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CounterNameError {
-    /// It is empty.
+    /// The text is empty.
     Empty,
-    /// It has this many bytes, which is more than [`CounterName::MAX_BYTES`].
+    /// The text has this many bytes, which is more than [`CounterName::MAX_BYTES`].
     TooLong(usize),
-    /// It has a control character at this byte.
+    /// The text has a control character at this byte.
     ControlCharacter(usize),
 }
 
 impl CounterName {
-    /// The longest name, in bytes.
+    /// The length of the longest name, in bytes.
     pub const MAX_BYTES: usize = 200;
-    /// Where hits go whose counter has no valid name or came after the last free place.
+    /// The counter of hits whose own counter has no valid name, or came after the last free slot.
     pub const OTHER: &str = "(other)";
 
     /// Checks and copies `name`.
     ///
     /// # Errors
-    /// When it is empty, longer than [`MAX_BYTES`](Self::MAX_BYTES) or has a control character.
+    /// Fails when it is empty, is longer than [`MAX_BYTES`](Self::MAX_BYTES), or has a control character.
     pub fn new(name: &str) -> Result<Self, CounterNameError> {
         if name.is_empty() {
             return Err(CounterNameError::Empty);

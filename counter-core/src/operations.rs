@@ -1,4 +1,4 @@
-//! The operations of counters that ask the store at once, through the `metrics` facade.
+//! The metrics of operations that ask the store on every call, through the `metrics` facade.
 
 use crate::{Error, ErrorKind};
 
@@ -7,22 +7,22 @@ const OPERATIONS: &str = "access_counter_operations_total";
 #[cfg(feature = "metrics")]
 const SECONDS: &str = "access_counter_operation_seconds";
 
-/// How something ended that did not succeed, in a word.
+/// The outcome of an operation that failed, as the value of a label.
 pub(super) trait Outcome {
     fn outcome(&self) -> &'static str;
 }
 
-/// Says what each of them means, to the recorder of the moment.
+/// Describes each metric to the current recorder.
 pub(super) fn describe() {
     #[cfg(feature = "metrics")]
     {
         use metrics::{Unit, describe_counter, describe_histogram};
-        describe_counter!(OPERATIONS, Unit::Count, "Operations of counters by how they ended");
+        describe_counter!(OPERATIONS, Unit::Count, "Operations of counters by outcome");
         describe_histogram!(SECONDS, Unit::Seconds, "How long operations of counters took");
     }
 }
 
-/// Does it, and tells how it ended and how long it took; one that is dropped before tells nothing.
+/// Runs an operation, and records its outcome and duration; one that is dropped before records nothing.
 pub(super) async fn measured<T, E: Outcome>(
     operation: &'static str,
     doing: impl Future<Output = Result<T, E>>,

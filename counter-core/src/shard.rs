@@ -3,10 +3,10 @@ use std::num::NonZeroU16;
 
 use crate::sketch;
 
-/// In how many parts a store keeps its counters: 1 to 1,024.
+/// The number of shards over which a store splits its counters: 1 to 1,024.
 ///
-/// A counter belongs to one part for ever, by a hash of its name, so all the instances over one store
-/// have to say the same number, and changing it later begins new counters.
+/// A counter belongs to one shard for ever, by a hash of its name. So all instances over one store have to
+/// use the same number, and changing it later begins new counters.
 ///
 /// ```
 /// use counter_core::stores::Shards;
@@ -20,7 +20,7 @@ use crate::sketch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shards(NonZeroU16);
 
-/// One part of a store, which is written, cleaned and out of reach by itself.
+/// A part of a store that is written, cleaned and unavailable independently of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(u16);
 
@@ -29,23 +29,23 @@ pub struct Shard(u16);
 pub struct ShardsError(u16);
 
 impl Shards {
-    /// The store is all of one piece.
+    /// A single shard: the store is not split.
     pub const ONE: Self = Self(NonZeroU16::MIN);
 
     const MOST: u16 = 1024;
 
-    /// How many there are.
+    /// Returns the number of shards.
     #[must_use]
     pub const fn count(self) -> usize {
         self.0.get() as usize
     }
 
-    /// All of them, in order.
+    /// Returns all shards, in order.
     pub fn iter(self) -> impl Iterator<Item = Shard> {
         (0..self.0.get()).map(Shard)
     }
 
-    /// The one that a counter of this name belongs to.
+    /// Returns the shard that a counter of this name belongs to.
     #[must_use]
     pub fn of(self, counter: &str) -> Shard {
         let place = sketch::hash(counter.as_bytes()) % u64::from(self.0.get());
@@ -54,7 +54,7 @@ impl Shards {
 }
 
 impl Shard {
-    /// Its place among the others, from 0.
+    /// Returns the index of the shard, from 0.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -1,10 +1,10 @@
-//! HyperLogLog as Redis keeps it, bit for bit.
+//! HyperLogLog sketches that are bit for bit those of Redis.
 //!
-//! A sketch estimates how many different visitors it has seen from 2^14 registers of 6 bits: the hash
-//! of a visitor chooses a register and offers it a rank, and a register keeps the highest rank it was
-//! offered (Flajolet et al., *HyperLogLog*, 2007; the estimator is Ertl's, *New cardinality estimation
-//! algorithms for HyperLogLog sketches*, 2017). Redis hashes with MurmurHash64A; so does this module,
-//! and what either of the two wrote the other can read, merge and count.
+//! A sketch estimates how many different visitors it has seen from 2^14 registers of 6 bits: the hash of a
+//! visitor selects a register and offers it a rank, and a register keeps the highest rank that it was offered
+//! (Flajolet et al., *HyperLogLog*, 2007; the estimator is Ertl's, *New cardinality estimation algorithms for
+//! HyperLogLog sketches*, 2017). Redis hashes with MurmurHash64A, and so does this module: what one of them
+//! wrote, the other can read, merge and count.
 
 mod encoding;
 mod estimate;
@@ -15,16 +15,17 @@ pub(crate) use murmur::hash;
 
 use crate::VisitorId;
 
-/// How many registers a sketch has.
+/// The number of registers in a sketch.
 pub(crate) const REGISTERS: usize = 1 << INDEX_BITS;
 
 /// The standard error of an estimate, as a fraction of it: 1.04 / √16384.
 pub const STANDARD_ERROR: f64 = 0.008_125;
 
 const INDEX_BITS: u32 = 14;
-/// A rank is at most the hash bits that the index leaves, and one.
+/// A rank is at most the number of hash bits that the index leaves, plus one.
 const MAX_RANK: u8 = 64 - 14 + 1;
-/// From here on 16 KiB of plain registers are smaller than the list of those that are set.
+/// The number of registers from which on 16 KiB of plain registers are smaller than a list of those that are
+/// set.
 const SPARSE: usize = 4096;
 
 /// The visitors of one bucket, as HyperLogLog registers: at most 16 KiB.
@@ -46,12 +47,12 @@ const SPARSE: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Sketch(Registers);
 
-/// A register of a sketch: its place, below 2^14, and its rank, from 1 to 51.
+/// A register of a sketch: its index, below 2^14, and its rank, from 1 to 51.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Register {
-    /// Which register.
+    /// The index of the register.
     pub index: u16,
-    /// The highest rank it was offered.
+    /// The highest rank that it was offered.
     pub rank: u8,
 }
 
@@ -64,23 +65,23 @@ enum Registers {
 }
 
 impl Sketch {
-    /// A sketch of no visitors.
+    /// Creates a sketch without visitors.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a visitor; `true` when a register rose, as PFADD answers 1.
+    /// Adds a visitor; returns whether a register rose, for which PFADD returns 1.
     pub fn insert(&mut self, visitor: VisitorId) -> bool {
         self.insert_element(visitor.as_bytes())
     }
 
-    /// Adds any bytes, as PFADD would.
+    /// Adds any bytes, as PFADD would; returns whether a register rose.
     pub fn insert_element(&mut self, element: &[u8]) -> bool {
         self.raise(Register::of(element))
     }
 
-    /// Lifts a register to at least that rank; `true` when it was lower.
+    /// Raises a register to at least this rank; returns whether it was lower.
     pub(crate) fn raise(&mut self, Register { index, rank }: Register) -> bool {
         match &mut self.0 {
             Registers::Dense(ranks) => raise(&mut ranks[usize::from(index)], rank),
@@ -97,26 +98,27 @@ impl Sketch {
         }
     }
 
-    /// Adds all the visitors of another sketch.
+    /// Adds all visitors of another sketch.
     pub fn merge(&mut self, other: &Self) {
         for register in other.registers() {
             self.raise(register);
         }
     }
 
-    /// How many different visitors, with a standard error of 0.81 %: what PFCOUNT answers.
+    /// Returns how many different visitors there are, with a standard error of 0.81 %; PFCOUNT returns the
+    /// same.
     #[must_use]
     pub fn estimate(&self) -> u64 {
         estimate::estimate(self.registers().map(|register| register.rank))
     }
 
-    /// Whether no visitor was added.
+    /// Returns whether no visitor was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.registers().next().is_none()
     }
 
-    /// The registers that are set, by index.
+    /// Returns the registers that are set, by index.
     pub fn registers(&self) -> impl Iterator<Item = Register> {
         let (set, ranks) = match &self.0 {
             Registers::Sparse(set) => (set.as_slice(), &[][..]),
@@ -126,15 +128,15 @@ impl Sketch {
         set.iter().copied().chain(dense.filter(|register| register.rank > 0))
     }
 
-    /// Reads what Redis stores under the key of a HyperLogLog, dense or sparse.
+    /// Reads the value that Redis stores under the key of a HyperLogLog, dense or sparse.
     ///
     /// # Errors
-    /// When the bytes are not such a value.
+    /// Fails when the bytes are not such a value.
     pub fn from_redis(bytes: &[u8]) -> Result<Self, SketchError> {
         encoding::decode(bytes)
     }
 
-    /// The value that Redis would store, in its dense encoding: 12,304 bytes.
+    /// Returns the value that Redis would store, in its dense encoding: 12,304 bytes.
     #[must_use]
     pub fn to_redis(&self) -> Vec<u8> {
         encoding::encode(self.registers())
@@ -142,7 +144,7 @@ impl Sketch {
 }
 
 impl Register {
-    /// The register that a visitor's hash offers a rank to.
+    /// Returns the register that the hash of a visitor selects, with the rank that it offers.
     #[inline]
     pub(crate) fn of(element: &[u8]) -> Self {
         let hash = murmur::hash(element);
@@ -152,9 +154,10 @@ impl Register {
         Self { index, rank }
     }
 
-    /// Eight bytes that PFADD turns into exactly this register, and that carry nothing of a visitor.
+    /// Returns eight bytes that PFADD turns into exactly this register, and that reveal nothing about a
+    /// visitor.
     ///
-    /// MurmurHash64A can be inverted for 8 bytes, so the element is found from the hash it must have.
+    /// MurmurHash64A can be inverted for 8 bytes, so the element is computed from the hash that it must have.
     #[must_use]
     pub fn element(self) -> [u8; 8] {
         let zeros = u32::from(self.rank) - 1;

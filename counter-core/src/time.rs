@@ -1,4 +1,4 @@
-//! Instants, the buckets that they fall into, and how many of those are kept.
+//! Instants, the buckets that they fall into, and the number of buckets that are kept.
 
 mod timestamp;
 mod precision;

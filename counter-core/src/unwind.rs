@@ -1,5 +1,5 @@
-//! Panics of what a loop calls that is to go on: of a store, a database, a recorder of metrics, or a log that
-//! cannot be written.
+//! Panics in code that a loop calls and must survive: a store, a database, a metrics recorder, or a log
+//! subscriber.
 
 use std::any::Any;
 use std::fmt;
@@ -11,13 +11,13 @@ use std::task::Poll;
 #[derive(Debug)]
 pub(crate) struct Panicked(String);
 
-/// Completes as the future does, or with its panic as an error like others.
+/// Completes as the future does, or returns its panic as an ordinary error.
 ///
-/// What the future works on must be whole wherever something that it calls may panic.
+/// The data that the future works on must be consistent whenever something that it calls may panic.
 pub(crate) fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
     future: impl Future<Output = Result<T, E>> + Send + 'a,
 ) -> impl Future<Output = Result<T, E>> + Send + 'a {
-    // Without its type, since futures of a store are deep, and rustc follows those of a task to a depth of 128.
+    // Boxed, since futures of a store are deep, and rustc follows those of a task to a depth of 128.
     let mut future: Pin<Box<dyn Future<Output = _> + Send + 'a>> = Box::pin(future);
     std::future::poll_fn(move |context| {
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
@@ -25,7 +25,7 @@ pub(crate) fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
     })
 }
 
-/// Logs or publishes, where that is possible.
+/// Calls a logger or a metrics recorder, and ignores its panic.
 pub(crate) fn tell(telling: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(telling)) {
         discard(panic);
@@ -42,7 +42,7 @@ impl Panicked {
     }
 }
 
-/// Drops what a panic carries, which may panic in turn; what that one carries is left alone.
+/// Drops the payload of a panic, which may panic in turn; the payload of that one is leaked.
 fn discard(panic: Box<dyn Any + Send>) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(another);

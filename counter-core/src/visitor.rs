@@ -1,4 +1,4 @@
-//! Visitors: ids that only a keyed hash makes, and the secrets and salts that it is keyed with.
+//! Visitors: ids that only a keyed hash makes, and the secrets and salts that are its keys.
 
 mod siphash;
 mod id;

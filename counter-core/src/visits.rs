@@ -1,4 +1,4 @@
-//! Visits: hits that fold in the process, leave as fenced batches, and are read as series.
+//! Visits: hits that are folded in the process, sent as fenced batches, and read back as series.
 
 mod ledger;
 mod health;

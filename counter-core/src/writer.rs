@@ -6,10 +6,10 @@ use std::fmt;
 pub struct WriterId(u128);
 
 impl WriterId {
-    /// A number from the operating system's randomness.
+    /// Creates an id from the randomness of the operating system.
     ///
     /// # Panics
-    /// When the operating system has no randomness to give.
+    /// Panics when the operating system has no randomness to give.
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = [0; 16];
@@ -17,7 +17,7 @@ impl WriterId {
         Self(u128::from_le_bytes(bytes))
     }
 
-    /// Some of its bits: enough to tell those of one process apart.
+    /// Returns some of its bits: enough to tell apart the writers of one process.
     pub(crate) const fn part(self) -> u32 {
         (self.0 >> 96) as u32
     }

@@ -12,7 +12,7 @@ use super::{MAX_RANK, REGISTERS, Register, Sketch};
 const HEADER: usize = 16;
 const DENSE: usize = HEADER + REGISTERS * 6 / 8;
 
-/// Bytes that are no HyperLogLog value of Redis.
+/// An error of bytes that are not a HyperLogLog value of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SketchError {
@@ -20,7 +20,7 @@ pub enum SketchError {
     Header,
     /// The encoding is neither 0 nor 1.
     Encoding(u8),
-    /// The registers are not 2^14, or the value ends inside of one.
+    /// The number of registers is not 2^14, or the value ends inside a register.
     Length,
     /// A register has a rank above 51.
     Rank(u8),

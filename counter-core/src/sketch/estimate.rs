@@ -5,7 +5,7 @@ use super::{INDEX_BITS, MAX_RANK, REGISTERS};
 /// 1 / (2 ln 2), to Redis's digits.
 const ALPHA_INFINITY: f64 = 0.721_347_520_444_481_7;
 
-/// The estimate from the ranks of the registers that are set.
+/// Returns the estimate from the ranks of the registers that are set.
 pub(super) fn estimate(ranks: impl Iterator<Item = u8>) -> u64 {
     let mut of_rank = [0_u32; MAX_RANK as usize + 1];
     let mut unset = 1_u32 << INDEX_BITS;

@@ -22,7 +22,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     fold(h)
 }
 
-/// The 8 bytes whose hash is `h`: every step of the hash backwards.
+/// Returns the 8 bytes whose hash is `h`: every step of the hash backwards.
 pub(super) fn inverse(h: u64) -> [u8; 8] {
     let h = fold(fold(h).wrapping_mul(M_INVERSE));
     let word = h.wrapping_mul(M_INVERSE) ^ SEED ^ M.wrapping_mul(8);
@@ -33,12 +33,13 @@ fn scramble(word: u64) -> u64 {
     fold(word.wrapping_mul(M)).wrapping_mul(M)
 }
 
-/// Its own inverse, since the shift is more than half of the width.
+/// Folds the upper half into the lower; it is its own inverse, since the shift is more than half of the
+/// width.
 const fn fold(h: u64) -> u64 {
     h ^ (h >> R)
 }
 
-/// Newton's iteration doubles the correct low bits at each step, from three to 96.
+/// Computes an inverse; Newton's iteration doubles the correct low bits at each step, from three to 96.
 const fn inverse_of(odd: u64) -> u64 {
     let mut inverse = odd;
     let mut step = 0;

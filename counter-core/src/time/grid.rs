@@ -1,30 +1,30 @@
-//! Which buckets exist, and for how long.
+//! The grid of buckets: which precisions there are, and how many buckets of each are kept.
 //!
-//! Folding happens on the finest partition of time that keeps every precision exact. For one hit at
-//! `t` that is the latest bucket start at or before `t` over all the precisions that still want it:
+//! Folding uses the finest partition of time that keeps every precision exact. For a hit at `t`, that is the
+//! latest bucket start at or before `t` over all the precisions that still keep it:
 //!
 //! `start = max over p of the start of p's bucket of t`
 //!
-//! Every precision finds its own bucket again from that start, whether the precisions divide one another
-//! or not (18,000 s does not divide a day, and an hour not a day that begins at half past), and there are
-//! at most about two such starts for each sample that is kept: one where they do divide one another.
+//! Every precision finds its own bucket again from that start, whether the precisions divide one another or
+//! not (18,000 s does not divide a day, and an hour does not divide a day that begins at half past), and
+//! there are at most about two such starts for each sample that is kept: one where the precisions divide one
+//! another.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::{Precision, Timestamp};
 
-/// A precision and how many of its samples are kept.
+/// A precision, and the number of its samples that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// The width of the buckets.
     pub precision: Precision,
-    /// How many buckets are kept, the current one included.
+    /// The number of buckets that are kept, the current one included.
     pub samples: NonZeroU32,
 }
 
-/// A set of precisions, finest first, each with its retention; between 1 and 16 of them, each of another
-/// width.
+/// A set of 1 to 16 precisions of different widths, finest first, each with its retention.
 ///
 /// The default is that of the book *Redis in Action* (section 5.2.1): 1, 5, 60, 300, 3600, 18000 and
 /// 86400 seconds, 120 samples each.
@@ -43,36 +43,36 @@ pub struct Precisions {
     base: Precision,
 }
 
-/// Precisions that are no set.
+/// An error of precisions that do not form a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PrecisionsError {
-    /// So many, which is not between 1 and 16.
+    /// The number of precisions, which is not between 1 and 16.
     Number(usize),
-    /// Two of one width whose buckets begin at different times.
+    /// Two precisions of one width whose buckets begin at different times.
     Offsets(Precision, Precision),
 }
 
-/// The buckets a set of counters keeps: one set of precisions for counts, one for visitors.
+/// The buckets that a set of counters keeps: one set of precisions for counts, one for visitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// For counts.
+    /// The precisions of counts.
     pub counts: Precisions,
-    /// For visitors; by default 3600 and 86400 seconds, 120 samples each.
+    /// The precisions of visitors; by default 3600 and 86400 seconds, 120 samples each.
     pub visitors: Precisions,
 }
 
-/// What a precision keeps unless somebody says otherwise.
+/// The number of samples that a precision keeps by default.
 pub(crate) const SAMPLES: NonZeroU32 = NonZeroU32::new(120).expect("120 is not 0");
 
 impl Retention {
-    /// When the bucket that starts at `start` is no longer wanted: `samples` widths later.
+    /// Returns when the bucket that starts at `start` is no longer kept: `samples` widths later.
     #[must_use]
     pub const fn expiry(self, start: Timestamp) -> Timestamp {
         start.plus(self.precision.as_seconds() as u64 * self.samples.get() as u64)
     }
 
-    /// The oldest instant whose bucket is still kept at `now`.
+    /// Returns the oldest instant whose bucket is still kept at `now`.
     #[must_use]
     pub fn oldest(self, now: Timestamp) -> Timestamp {
         let width = u64::from(self.precision.as_seconds());
@@ -85,15 +85,15 @@ impl Retention {
 }
 
 impl From<Precision> for Retention {
-    /// 120 samples.
+    /// Keeps 120 samples.
     fn from(precision: Precision) -> Self {
         Self { precision, samples: SAMPLES }
     }
 }
 
 impl Precisions {
-    /// These precisions in any order, with 120 samples of each or with as many as their retention says;
-    /// of one that is named twice the longer is kept.
+    /// Creates a set from precisions in any order, with 120 samples of each or as many as their retention
+    /// says; of a precision that is named twice, the longer retention counts.
     ///
     /// ```
     /// use std::num::NonZeroU32;
@@ -109,7 +109,7 @@ impl Precisions {
     /// ```
     ///
     /// # Errors
-    /// When there are none, or more than 16, or two of one width with different offsets.
+    /// Fails when there are none or more than 16, or two of one width with different offsets.
     pub fn new(kept: impl IntoIterator<Item: Into<Retention>>) -> Result<Self, PrecisionsError> {
         let mut kept: Vec<Retention> = kept.into_iter().map(Into::into).collect();
         kept.sort_unstable_by_key(|kept| (kept.precision, std::cmp::Reverse(kept.samples)));
@@ -126,7 +126,7 @@ impl Precisions {
         }
     }
 
-    /// The same precisions with that many samples of each.
+    /// Sets the number of samples that are kept of every precision.
     #[must_use]
     pub fn samples(mut self, samples: NonZeroU32) -> Self {
         for kept in &mut self.kept {
@@ -135,7 +135,7 @@ impl Precisions {
         self
     }
 
-    /// The same widths with buckets that all begin so many seconds earlier: see
+    /// Moves the buckets of all precisions, so that they begin this many seconds earlier: see
     /// [`Precision::utc_offset`].
     ///
     /// ```
@@ -148,22 +148,22 @@ impl Precisions {
     #[must_use]
     pub fn utc_offset(self, seconds: i32) -> Self {
         let moved = |kept: &Retention| Retention { precision: kept.precision.utc_offset(seconds), ..*kept };
-        // Boundaries that all precisions have move with them.
+        // Boundaries that all precisions have in common move with them.
         Self { kept: self.kept.iter().map(moved).collect(), base: self.base.utc_offset(seconds) }
     }
 
-    /// The precisions and their retention, finest first.
+    /// Returns the precisions with their retention, finest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Retention> + Clone {
         self.kept.iter().copied()
     }
 
-    /// The retention of one precision of the set.
+    /// Returns the retention of one precision of the set.
     #[must_use]
     pub fn retention(&self, precision: Precision) -> Option<Retention> {
         self.iter().find(|kept| kept.precision == precision)
     }
 
-    /// The precision of that width, wherever its buckets begin, with its retention.
+    /// Returns the precision of this width, wherever its buckets begin, with its retention.
     ///
     /// ```
     /// use counter_core::Precisions;
@@ -177,14 +177,14 @@ impl Precisions {
         self.iter().find(|kept| kept.precision.as_seconds() == seconds)
     }
 
-    /// The retention of any precision: that of its width, or 120 samples where the set has none. So what
-    /// was counted with another offset stays as long as it would have.
+    /// Returns the retention of any precision: that of its width, or 120 samples where the set has none. So
+    /// what was counted with another offset is kept for as long as it would have been.
     pub(crate) fn retention_or_default(&self, precision: Precision) -> Retention {
         let samples = self.of_width(precision.as_seconds()).map_or(SAMPLES, |kept| kept.samples);
         Retention { precision, samples }
     }
 
-    /// The precisions from `finest` on, with their place in the set.
+    /// Returns the precisions from `finest` on, with their index in the set.
     pub(crate) fn from(&self, finest: usize) -> impl Iterator<Item = (usize, Retention)> {
         self.iter().enumerate().skip(finest)
     }
@@ -193,21 +193,21 @@ impl Precisions {
         self.kept[place].precision
     }
 
-    /// The coarsest precision whose buckets each lie inside one bucket of every precision.
+    /// Returns the coarsest precision whose buckets each lie inside one bucket of every precision.
     pub(crate) const fn base(&self) -> Precision {
         self.base
     }
 
-    /// The place of the first precision, from `finest` on, that still wants a hit of `at`.
+    /// Returns the index of the first precision, from `finest` on, that still keeps a hit of `at`.
     pub(crate) fn finest_wanted(&self, finest: usize, at: Timestamp, now: Timestamp) -> Option<usize> {
         self.from(finest).find(|(_, kept)| kept.wants(at, now)).map(|(place, _)| place)
     }
 
-    /// The coarsest start that still gives every precision from `finest` on its own bucket.
+    /// Returns the coarsest start that still gives every precision from `finest` on its own bucket.
     pub(crate) fn start(&self, finest: usize, at: Timestamp) -> Timestamp {
         let first = self.precision(finest);
         if first == self.base {
-            // Each of its buckets lies inside one of every other, so none starts later.
+            // Each of its buckets lies inside one bucket of every other, so none starts later.
             return first.bucket(at).start;
         }
         self.from(finest).map(|(_, kept)| kept.precision.bucket(at).start).max().unwrap_or(at)
@@ -256,7 +256,7 @@ fn whole(seconds: u32) -> Precision {
     Precision::try_from(seconds).expect("the default widths are not 0")
 }
 
-/// The precision that divides all of these, as coarse as can be.
+/// Returns the coarsest precision that divides all of these.
 fn base(mut precisions: impl Iterator<Item = Precision>) -> Option<Precision> {
     let first = precisions.next()?;
     let width = precisions.fold(first.as_seconds(), |width, other| {

@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use crate::Timestamp;
 
-/// The width of a bucket, in whole seconds, at least 1, and where on the time axis buckets begin.
+/// The width of a bucket in whole seconds, at least 1, and the position of its buckets on the time axis.
 ///
-/// They begin at the multiples of the width, which for a day is midnight UTC, unless
-/// [`utc_offset`](Self::utc_offset) or [`beginning_at`](Self::beginning_at) move them. As text that is
-/// `86400`, and `86400@82800` where they begin 82,800 seconds after the multiples.
+/// Buckets begin at the multiples of the width, which for a day is midnight UTC, unless
+/// [`utc_offset`](Self::utc_offset) or [`beginning_at`](Self::beginning_at) moves them. As text, that is
+/// `86400`, or `86400@82800` where they begin 82,800 seconds after the multiples.
 ///
 /// ```
 /// use counter_core::{Precision, Timestamp};
@@ -24,12 +24,12 @@ use crate::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Precision {
     width: NonZeroU32,
-    /// Smaller than the width.
+    /// The offset in seconds, smaller than the width.
     offset: u32,
 }
 
-/// One interval of the time axis as a precision divides it:
-/// `start = floor((t − offset) / width) × width + offset`, but not before 1970.
+/// An interval of the time axis as a precision divides it: `start = floor((t − offset) / width) × width +
+/// offset`, but not before 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket {
     /// The bucket's width.
@@ -38,24 +38,24 @@ pub struct Bucket {
     pub start: Timestamp,
 }
 
-/// A width that is not a whole number of seconds from 1 to 4,294,967,295, or an offset that is not
-/// smaller than its width.
+/// An error of a width that is not a whole number of seconds from 1 to 4,294,967,295, or of an offset that is
+/// not smaller than its width.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrecisionError(String);
 
 impl Precision {
-    /// A width of that many seconds, with buckets that begin at its multiples.
+    /// Creates a precision of this many seconds, with buckets that begin at its multiples.
     #[must_use]
     pub const fn new(seconds: NonZeroU32) -> Self {
         Self { width: seconds, offset: 0 }
     }
 
-    /// The same width with buckets that begin earlier by so many seconds, or later where they are
-    /// negative: as the days of a place do whose clocks are that far ahead of UTC.
+    /// Moves the buckets so that they begin this many seconds earlier, or later if negative, like the days of
+    /// a place whose clocks are that far ahead of UTC.
     ///
-    /// The offset stays the same in summer and winter: with a clock that is changed twice a year, days
-    /// begin an hour off for a part of it. Samples of another offset are other samples, so a changed
-    /// offset begins a new series.
+    /// The offset stays the same in summer and winter: where clocks change twice a year, days begin an hour
+    /// off for a part of it. Samples of another offset are other samples, so a changed offset begins a new
+    /// series.
     ///
     /// ```
     /// use counter_core::{Precision, Timestamp};
@@ -84,8 +84,8 @@ impl Precision {
         self
     }
 
-    /// The same width with buckets of which one begins at this instant, and so every other one a number
-    /// of widths before or after it.
+    /// Moves the buckets so that one of them begins at this instant, and every other one a number of widths
+    /// before or after it.
     ///
     /// ```
     /// use counter_core::{Precision, Timestamp};
@@ -102,31 +102,32 @@ impl Precision {
         Self { offset: u32::try_from(offset).expect("smaller than the width"), ..self }
     }
 
-    /// The width in seconds.
+    /// Returns the width in seconds.
     #[must_use]
     pub const fn as_seconds(self) -> u32 {
         self.width.get()
     }
 
-    /// By how many seconds buckets begin after the multiples of the width; smaller than the width.
+    /// Returns by how many seconds buckets begin after the multiples of the width; smaller than the width.
     #[must_use]
     pub const fn offset(self) -> u32 {
         self.offset
     }
 
-    /// The bucket that `at` falls into.
+    /// Returns the bucket that `at` falls into.
     #[must_use]
     pub const fn bucket(self, at: Timestamp) -> Bucket {
         let at_unix = at.as_unix();
         let into = match at_unix.checked_sub(self.offset as u64) {
             Some(since) => since % self.width.get() as u64,
-            // The beginning of time cuts the first bucket.
+            // The first bucket is cut off at the beginning of time.
             None => at_unix,
         };
         Bucket { precision: self, start: at.minus(into) }
     }
 
-    /// The starts of the buckets that begin in this range, ascending; the end of the range is left out.
+    /// Returns the starts of the buckets that begin in this range, ascending; the end of the range is left
+    /// out.
     ///
     /// ```
     /// use counter_core::{Precision, Timestamp};
@@ -144,7 +145,7 @@ impl Precision {
         successors(Some(first), next).take_while(move |start| *start < range.end)
     }
 
-    /// Whether each bucket of `coarser` is a number of whole buckets of this precision.
+    /// Returns whether each bucket of `coarser` consists of whole buckets of this precision.
     ///
     /// ```
     /// use counter_core::Precision;
@@ -162,11 +163,11 @@ impl Precision {
 }
 
 impl Bucket {
-    /// The first second after the bucket.
+    /// Returns the first second after the bucket.
     #[must_use]
     pub const fn end(self) -> Timestamp {
         let second = Timestamp::from_unix(self.precision.offset as u64);
-        // The beginning of time cuts the first bucket.
+        // The first bucket is cut off at the beginning of time.
         if self.start.as_unix() < second.as_unix() {
             second
         } else {

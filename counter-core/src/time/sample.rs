@@ -5,6 +5,6 @@ use super::Timestamp;
 pub struct Sample {
     /// The bucket's first second.
     pub start: Timestamp,
-    /// The sum of the weights of its hits.
+    /// The sum of the weights of the hits in the bucket.
     pub count: u64,
 }

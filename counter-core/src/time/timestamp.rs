@@ -3,8 +3,8 @@ use std::time::{Duration, SystemTime};
 
 /// A point in time: whole Unix seconds, UTC, from 1970 to the end of the year 9999.
 ///
-/// What lies outside is moved to the nearer end, so a broken clock gives an odd bucket and never an
-/// error or a number that a Lua script could not hold exactly.
+/// Times outside of this range are moved to the nearer end, so a broken clock gives an odd bucket, but never
+/// an error or a number that a Lua script could not represent exactly.
 ///
 /// ```
 /// use counter_core::Timestamp;
@@ -17,17 +17,17 @@ use std::time::{Duration, SystemTime};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// 1970-01-01T00:00:00Z.
+    /// The earliest timestamp, 1970-01-01T00:00:00Z.
     pub const MIN: Self = Self(0);
-    /// 9999-12-31T23:59:59Z.
+    /// The latest timestamp, 9999-12-31T23:59:59Z.
     pub const MAX: Self = Self(253_402_300_799);
 
-    /// The wall clock, which nothing else in this crate reads; on Linux as it was at the last timer tick,
-    /// some milliseconds ago at most.
+    /// Returns the time of the wall clock, which nothing else in this crate reads; on Linux, that of the last
+    /// timer tick, at most some milliseconds ago.
     #[inline]
     #[must_use]
     pub fn now() -> Self {
-        // Every hit asks, and only for the second: the last tick is known in a fifth of the time.
+        // Every hit reads the clock, and needs only the second: the last tick is read in a fifth of the time.
         #[cfg(target_os = "linux")]
         return {
             let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -37,25 +37,25 @@ impl Timestamp {
         return SystemTime::now().into();
     }
 
-    /// From seconds since the Unix epoch, at most [`Timestamp::MAX`].
+    /// Creates a timestamp from seconds since the Unix epoch, at most [`Timestamp::MAX`].
     #[must_use]
     pub const fn from_unix(seconds: u64) -> Self {
         if seconds > Self::MAX.0 { Self::MAX } else { Self(seconds) }
     }
 
-    /// Seconds since the Unix epoch.
+    /// Returns the seconds since the Unix epoch.
     #[must_use]
     pub const fn as_unix(self) -> u64 {
         self.0
     }
 
-    /// The instant `seconds` later, at most [`Timestamp::MAX`].
+    /// Returns the instant `seconds` later, at most [`Timestamp::MAX`].
     #[must_use]
     pub const fn plus(self, seconds: u64) -> Self {
         Self::from_unix(self.0.saturating_add(seconds))
     }
 
-    /// The instant `seconds` earlier, at least [`Timestamp::MIN`].
+    /// Returns the instant `seconds` earlier, at least [`Timestamp::MIN`].
     #[must_use]
     pub const fn minus(self, seconds: u64) -> Self {
         Self(self.0.saturating_sub(seconds))

@@ -2,15 +2,15 @@ use std::fmt;
 
 use super::siphash::SipHash;
 
-/// A visitor: 128 bits that say nothing of who it is, made only by a [`VisitorKey`].
+/// The id of a visitor: 128 bits that do not reveal the visitor, made only by a [`VisitorKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VisitorId([u8; 16]);
 
-/// The secret that turns what identifies a visitor into a [`VisitorId`], by SipHash-1-3 with 128 bits
-/// of output (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012).
+/// A secret key that turns what identifies a visitor into a [`VisitorId`], by SipHash-1-3 with 128 bits of
+/// output (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012).
 ///
-/// The same parts give the same visitor as long as the key is the same; without the key an id can
-/// neither be made nor be tried against a list of addresses.
+/// The same parts give the same visitor as long as the key is the same; without the key, an id can neither be
+/// made nor tried against a list of addresses.
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -23,7 +23,7 @@ pub struct VisitorId([u8; 16]);
 pub struct VisitorKey([u64; 2]);
 
 impl VisitorId {
-    /// The id's bytes: what a sketch hashes.
+    /// Returns the bytes of the id, which are what a sketch hashes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -31,7 +31,7 @@ impl VisitorId {
 }
 
 impl VisitorKey {
-    /// A key of the user's own, which should be random.
+    /// Creates a key from bytes, which should be random.
     #[must_use]
     pub const fn new(key: [u8; 16]) -> Self {
         let [k0, k1, k2, k3, k4, k5, k6, k7, rest @ ..] = key;
@@ -39,16 +39,16 @@ impl VisitorKey {
         Self([low, u64::from_le_bytes(rest)])
     }
 
-    /// A key from the operating system's randomness.
+    /// Creates a key from the randomness of the operating system.
     ///
     /// # Panics
-    /// When the operating system has no randomness to give.
+    /// Panics when the operating system has no randomness to give.
     #[must_use]
     pub fn random() -> Self {
         Self::new(random())
     }
 
-    /// Another key, which these parts choose and which says nothing of this one.
+    /// Returns another key, which these parts select and which reveals nothing about this one.
     pub(crate) fn derived(&self, parts: &[&[u8]]) -> Self {
         Self::new(self.visitor(parts).0)
     }
@@ -61,9 +61,9 @@ impl VisitorKey {
         self.0
     }
 
-    /// The visitor these parts identify; where one part ends and the next begins matters.
-    // Always where it is called, so that lengths which are known there are known here: of an address that
-    // is half of the work.
+    /// Returns the visitor that these parts identify; where one part ends and the next begins matters.
+    // Always inlined, so that lengths which are constant in the caller are constant here: for an address,
+    // that saves half of the work.
     #[inline(always)]
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
@@ -75,14 +75,14 @@ impl VisitorKey {
     }
 }
 
-/// 128 bits that nobody can guess.
+/// Returns 128 bits that cannot be guessed.
 pub(crate) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
 }
 
-// Neither of the two belongs in a log.
+// Neither an id nor a key belongs in a log.
 impl fmt::Debug for VisitorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("VisitorId(..)")

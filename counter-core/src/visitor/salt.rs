@@ -1,19 +1,19 @@
-//! The secrets under which visitors are told apart, each for one epoch.
+//! The salts under which visitors are told apart, each for one epoch.
 //!
-//! Who hashes addresses under one key for ever keeps a list of who came when, in all but name. So the
-//! key changes with every epoch, and what it made cannot be linked to what the next one makes. All the
-//! instances over one store have to agree on it, or a visitor of two instances would count twice; and
-//! a request must not wait for that agreement. So an epoch begins with a random salt of the process's
-//! own, which the flusher offers to the store; the first that was offered there is everybody's.
+//! Addresses that are hashed under one key for ever are a list of visitors and times in all but name. So the
+//! key changes with every epoch, and ids of one epoch cannot be linked to those of the next. All instances
+//! over one store have to agree on the salt, or a visitor of two instances would count twice; and a request
+//! must not wait for that agreement. So an epoch begins with a random salt of the process, which the flusher
+//! offers to the store; the first salt that was offered there is used by all instances.
 //!
 //! The current salt is fetched when the loops start, and that of the next epoch from the middle of the
-//! current one on, so that a store must be away for half an epoch before anybody disagrees. Then the
-//! instances count each by its own salt until the store is back and the shared one takes over:
-//! somebody seen under both is counted at most twice in that epoch, by each instance that was alone.
+//! current one on, so the instances only disagree if the store is away for half an epoch. Each instance then
+//! counts by its own salt until the store is back and the shared one takes over: a visitor who was seen under
+//! both is counted at most twice in that epoch, by each instance that was cut off.
 //!
-//! The salt lies beside what it keyed. So where its owner gave a secret, visitors are hashed under a key made
-//! of both: the secret alone does not bring back an epoch whose salt is gone, and the salt alone, which anybody
-//! has who reads the store, makes no visitor.
+//! The salt is kept beside the data that it keyed. So if a secret is set, visitors are hashed under a key
+//! made of both: the secret alone does not bring back an epoch whose salt is gone, and the salt alone, which
+//! is visible to every reader of the store, makes no visitor.
 
 mod current;
 
@@ -29,12 +29,12 @@ use crate::time::Bucket;
 use crate::visitor::VisitorKey;
 use crate::{Precision, Precisions, Secret, Timestamp, VisitorId};
 
-/// Makes visitors out of what identifies them, under a salt that the instances over one store share.
+/// A salt that turns what identifies a visitor into a [`VisitorId`], shared by all instances over one store.
 ///
 /// It comes from [`Recorder::salt`](crate::Recorder::salt) or
-/// [`Recorder::stable_salt`](crate::Recorder::stable_salt). Asking it does no I/O: until the store has
-/// answered, and while it is away, the salt is one of this process alone. Somebody who was seen under
-/// that and then under the shared one counts at most twice in that epoch. One that is made of a
+/// [`Recorder::stable_salt`](crate::Recorder::stable_salt). Using it does no I/O: until the store has
+/// answered, and while it is away, the salt is one of this process alone. A visitor who was seen under that
+/// salt and then under the shared one counts at most twice in that epoch. A salt that is made from a
 /// [`VisitorKey`] is that key for ever, and no store is asked for it.
 ///
 /// ```
@@ -52,17 +52,17 @@ use crate::{Precision, Precisions, Secret, Timestamp, VisitorId};
 #[derive(Clone, Debug)]
 pub struct Salt(Arc<Salts>);
 
-/// Buckets of a visitor precision lie in several of the epochs in which visitors are told apart by their
-/// salt: they are coarser, or begin at other times.
+/// An error of a visitor precision whose buckets lie in several salt epochs: it is coarser than the epoch, or
+/// not aligned with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaltError {
     /// The visitor precision.
     pub precision: Precision,
-    /// The epochs.
+    /// The salt epoch.
     pub epoch: Precision,
 }
 
-/// The salts of one process: for what is known for an epoch only, and for what is stable.
+/// The salts of one process: one that rotates with the epochs, and one that is stable.
 #[derive(Clone, Debug)]
 pub(crate) struct Salting {
     pub(crate) rotating: Arc<Salts>,
@@ -72,19 +72,19 @@ pub(crate) struct Salting {
 /// The salts of the current epoch and of the one beside it, which is the next or the last.
 pub(crate) struct Salts {
     epoch: Precision,
-    /// The key of the secret, without which a salt from the store makes no key of visitors.
+    /// The key made from the secret, which a salt from the store is combined with.
     secret: Option<VisitorKey>,
-    /// Nobody has to agree on what nobody uses.
+    /// Set once a handle is given out: the instances need not agree on a salt that is never used.
     wanted: AtomicBool,
     current: Current,
-    /// Even epochs in the first place, odd ones in the second.
+    /// The slot of even epochs, and the slot of odd ones.
     slots: Mutex<[Option<Slot>; 2]>,
 }
 
 struct Slot {
     start: Timestamp,
     key: VisitorKey,
-    /// What to offer the store; gone when the store has answered.
+    /// The salt to offer to the store; `None` once the store has answered.
     candidate: Option<[u8; 16]>,
 }
 
@@ -103,17 +103,18 @@ const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is n
 const AGE: Precision = Precision::new(NonZeroU32::MAX);
 
 impl Salt {
-    /// The visitor these parts identify, now; where one part ends and the next begins matters.
+    /// Returns the visitor that these parts identify, now; where one part ends and the next begins matters.
     #[inline(always)]
     #[must_use]
     pub fn visitor(&self, parts: &[&[u8]]) -> VisitorId {
         self.visitor_until(parts).0
     }
 
-    /// The visitor these parts identify, now, and the end of the epoch in which the id means that visitor.
+    /// Returns the visitor that these parts identify, now, and the end of the epoch in which the id stands
+    /// for that visitor.
     ///
-    /// In a bucket of a later epoch the id would count the same visitor a second time, so what is recorded
-    /// some time after this call goes through
+    /// In a bucket of a later epoch, the id would count the same visitor a second time. So hits that are
+    /// recorded some time after this call have to go through
     /// [`Recorder::request_until`](crate::Recorder::request_until), with this instant.
     #[inline(always)]
     #[must_use]
@@ -137,8 +138,8 @@ impl Salting {
         Self { rotating: salts(epoch), stable: salts(AGE) }
     }
 
-    /// Whether every visitor of a bucket can be told apart under one salt. Of a width that does not divide
-    /// the epoch some buckets lie in two of them wherever they begin.
+    /// Checks that all visitors of a bucket can be told apart under one salt. Where the width does not divide
+    /// the epoch, some buckets lie in two epochs wherever they begin.
     pub(crate) fn check(&self, visitors: &Precisions) -> Result<(), SaltError> {
         let epoch = self.rotating.epoch;
         let could = |precision: Precision| epoch.as_seconds().is_multiple_of(precision.as_seconds());
@@ -150,8 +151,8 @@ impl Salting {
     }
 }
 
-/// An epoch unless somebody says otherwise: a day, which begins with a bucket of the coarsest of these
-/// precisions that fit in one. So a bucket is cut by its end only where the width does not divide a day.
+/// Returns the default epoch: a day that begins with a bucket of the coarsest of these precisions that fit in
+/// a day. So the end of an epoch only cuts a bucket whose width does not divide a day.
 pub(crate) fn day_of(visitors: &Precisions) -> Precision {
     let precisions = visitors.iter().map(|kept| kept.precision);
     let coarsest = precisions.filter(|p| DAY.as_seconds().is_multiple_of(p.as_seconds())).last();
@@ -165,30 +166,30 @@ impl Salts {
         Self { epoch, secret, wanted, current, slots }
     }
 
-    /// The key under which visitors are hashed in an epoch of this salt.
+    /// Returns the key under which visitors are hashed in an epoch with this salt.
     fn key_of(&self, salt: [u8; 16]) -> VisitorKey {
         self.secret.map_or_else(|| VisitorKey::new(salt), |secret| secret.derived(&[&salt]))
     }
 
-    /// A handle, with which the store is to be asked.
+    /// Returns a handle; from then on, the store is asked for salts.
     pub(crate) fn handle(self: &Arc<Self>) -> Salt {
         self.wanted.store(true, Ordering::Relaxed);
         Salt(Arc::clone(self))
     }
 
-    /// The key of the epoch of `at`, and the end of that epoch.
+    /// Returns the key of the epoch of `at`, and the end of that epoch.
     #[inline]
     pub(crate) fn key(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.current.get(at).unwrap_or_else(|| self.begin(at))
     }
 
-    /// Once an epoch, and while another thread does.
+    /// Out of line: it runs once an epoch, and while another thread runs it.
     #[cold]
     fn begin(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.with(self.epoch.bucket(at), |slot| self.publish(slot))
     }
 
-    /// The first salt that the store should be asked for at `now`.
+    /// Returns the first salt that the store should be asked for at `now`.
     pub(crate) fn due(&self, now: Timestamp) -> Option<Offer> {
         if !self.wanted.load(Ordering::Relaxed) {
             return None;
@@ -203,7 +204,7 @@ impl Salts {
         })
     }
 
-    /// Takes what the store keeps for an epoch.
+    /// Adopts the salt that the store keeps for an epoch.
     pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
         self.with(epoch, |slot| {
             slot.key = self.key_of(salt);
@@ -212,15 +213,15 @@ impl Salts {
         });
     }
 
-    /// To be called with a slot that is locked. Of two epochs that are asked for at midnight, or of which
-    /// one is only prepared, the last is published, and who wants the other locks again.
+    /// Publishes a slot, which has to be locked. When two epochs are in use at midnight, or one is only being
+    /// prepared, the last one is published, and a thread that needs the other takes the lock again.
     fn publish(&self, slot: &Slot) -> (VisitorKey, Timestamp) {
         let epoch = self.epoch.bucket(slot.start);
         self.current.set(epoch.start.as_unix()..epoch.end().as_unix(), slot.key);
         (slot.key, epoch.end())
     }
 
-    /// Looks at the slot of an epoch, which has a salt of our own when it had none.
+    /// Runs `look` on the slot of an epoch, with a salt of this process if it had none.
     fn with<R>(&self, epoch: Bucket, look: impl FnOnce(&mut Slot) -> R) -> R {
         let candidate = random();
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
@@ -240,7 +241,7 @@ impl Salts {
 
 impl fmt::Debug for Salts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The salts belong in no log.
+        // The salts are secrets and belong in no log.
         f.debug_struct("Salts").field("epoch", &self.epoch).finish_non_exhaustive()
     }
 }
@@ -252,14 +253,14 @@ impl fmt::Display for SaltError {
             return write!(
                 f,
                 "buckets of the visitor precision {precision} begin at other times than the salt epochs of \
-                 {epoch} s, so some lie in two of them and count everybody twice: give both the same UTC \
+                 {epoch} s, so some lie in two epochs and count each visitor twice: give both the same UTC \
                  offset, or choose a stable identity"
             );
         }
         write!(
             f,
             "the visitor precision {precision} is coarser than the salt epoch of {epoch} s, beyond which \
-             nobody is recognised, so its uniques would count everybody once an epoch: choose a stable \
+             visitors are not recognised, so its uniques would count each visitor once an epoch: choose a stable \
              identity, a longer epoch, or finer visitor precisions"
         )
     }

@@ -3,11 +3,11 @@ use std::str::FromStr;
 
 use crate::visitor::VisitorKey;
 
-/// A secret of 128 bits that never goes to a store: without it, what a store holds of people cannot be tried
+/// A secret of 128 bits that never goes to a store: without it, the visitors in a store cannot be tried
 /// against a list of addresses.
 ///
-/// Instances that have to agree on who somebody is need the same one, so its owner makes it once, such as by
-/// `openssl rand -hex 16`, and gives it to each of them. [`Builder::secret`](crate::Builder::secret) keys
+/// Instances that have to agree on visitors need the same secret, so generate it once, for instance by
+/// `openssl rand -hex 16`, and give it to each of them. [`Builder::secret`](crate::Builder::secret) keys
 /// visitors with it, and limits by identity need one.
 ///
 /// ```
@@ -20,38 +20,38 @@ use crate::visitor::VisitorKey;
 #[derive(Clone)]
 pub struct Secret {
     key: VisitorKey,
-    /// Whether other processes may have it, too.
+    /// True if other processes may have it, too.
     shared: bool,
 }
 
-/// A text that is not 32 hexadecimal digits. It does not say what the text was.
+/// An error of a text that is not 32 hexadecimal digits. It does not contain the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretError;
 
 impl Secret {
-    /// The secret of these bytes, which should be random.
+    /// Creates a secret from bytes, which should be random.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self { key: VisitorKey::new(bytes), shared: true }
     }
 
-    /// A random secret that no other process has: what it keys is not what another instance makes of the same
-    /// person, nor this one after a restart. Each call makes another.
+    /// Creates a random secret that no other process has. The ids that it keys differ from those that another
+    /// instance, or this one after a restart, makes of the same person. Each call creates another one.
     ///
     /// # Panics
-    /// When the operating system has no randomness to give.
+    /// Panics when the operating system has no randomness to give.
     #[must_use]
     pub fn of_this_process() -> Self {
         Self { key: VisitorKey::random(), shared: false }
     }
 
-    /// Whether it was made by [`of_this_process`](Self::of_this_process).
+    /// Returns whether the secret was made by [`of_this_process`](Self::of_this_process).
     #[must_use]
     pub const fn is_of_this_process(&self) -> bool {
         !self.shared
     }
 
-    /// The key for one purpose, which says nothing of those for others.
+    /// Returns the key for one purpose, which reveals nothing about those for others.
     #[must_use]
     pub fn key(&self, purpose: &str) -> VisitorKey {
         self.key.derived(&[purpose.as_bytes()])
@@ -74,7 +74,7 @@ impl From<&Self> for Secret {
     }
 }
 
-// It belongs in no log.
+// A secret belongs in no log.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")

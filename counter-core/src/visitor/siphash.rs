@@ -1,8 +1,8 @@
 //! SipHash-1-3 with 128 bits of output, of messages of whole words.
 //!
-//! Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012. Bytes are brought to words by whoever
-//! hashes them, so there is no rest to keep between two calls; that is half of what a hasher of any bytes
-//! takes for an address and a user agent.
+//! Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012. The caller converts bytes to words, so
+//! there is no remainder to keep between two calls; for an address and a user agent, that saves half of the
+//! time of a hasher of arbitrary bytes.
 
 #[derive(Clone, Debug)]
 pub(crate) struct SipHash {
@@ -29,8 +29,9 @@ impl SipHash {
         self.absorb(word);
     }
 
-    /// Bytes and how many there are, so that none are taken for others. Seven of them share a word with their
-    /// number; of more, the last word holds the last eight, some of them once more.
+    /// Adds bytes and their number, so that different inputs never give the same words. Up to seven bytes
+    /// share a word with their number; of more, the last word holds the last eight, some of them for the
+    /// second time.
     #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let length = bytes.len() as u64;

@@ -9,18 +9,18 @@ use crate::unwind::{caught, tell};
 use crate::visits::Cleaned;
 use crate::{Error, Precisions, Store, Timestamp};
 
-/// Keeps the store small: removes samples that left retention, and counters that have none left.
+/// Keeps the store small: removes samples that left retention, and counters that have no samples left.
 ///
-/// Every instance may run one; several at once do no harm. The store knows when each counter's oldest
-/// sample leaves retention, so a pass looks at nothing that has nothing to lose: a counter of day
-/// buckets is looked at once a day. What other programs wrote is found by a walk over the known
-/// counters, once an hour.
+/// Every instance may run a cleaner; several at once do no harm. The store knows when the oldest sample of
+/// each counter leaves retention, so a pass only looks at counters that have something to remove: a counter
+/// of day buckets is looked at once a day. Counters that other programs wrote are found by a walk over the
+/// known counters, once an hour.
 #[derive(Debug)]
 pub struct Cleaner {
     store: Arc<dyn Store>,
     kept: Precisions,
     interval: Duration,
-    /// By shard.
+    /// The time of the next walk, by shard.
     next_walk: Vec<Timestamp>,
 }
 
@@ -32,12 +32,12 @@ impl Cleaner {
         Self { store, kept, interval, next_walk }
     }
 
-    /// Makes one pass: removes all that has left retention at `now`, or at the time of the store's own clock if
-    /// that is earlier: a clock of one instance that is ahead takes nothing from the others.
+    /// Makes one pass: removes everything that has left retention at `now`, or by the store's own clock if
+    /// that is earlier, so that an instance whose clock is ahead takes nothing from the others.
     ///
     /// # Errors
-    /// When a shard of the store fails; the others are cleaned all the same. What was removed before
-    /// stays removed; the next pass does the rest.
+    /// Fails when a shard of the store fails; the other shards are cleaned all the same. What was removed
+    /// stays removed, and the next pass does the rest.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the rest to the next pass.
@@ -53,9 +53,9 @@ impl Cleaner {
     }
 
     async fn clean_shard(&mut self, shard: Shard, now: Timestamp, all: &mut Cleaned) -> Result<(), Error> {
-        // A walk that fails is made again at the next pass, and keeps nothing from being cleaned.
+        // A walk that fails is repeated at the next pass, and does not stop the cleaning.
         let next = self.next_walk[shard.index()];
-        // Later than the pause is a clock that was ahead for a while.
+        // A time further away than the interval was set while the clock was ahead.
         let walked = match now >= next || next > now.plus(WALK_SECONDS) {
             true => self.walk(shard, now).await,
             false => Ok(()),
@@ -83,7 +83,7 @@ impl Cleaner {
 
     /// Makes a pass at every interval until `shutdown` completes.
     ///
-    /// An error is logged when the trouble begins and when it ends, and does not end the loop.
+    /// An error does not end the loop; it is logged when failures begin and again when they end.
     ///
     /// # Cancel safety
     /// As with [`clean_once`](Self::clean_once).
@@ -99,7 +99,7 @@ impl Cleaner {
     async fn clean_for_ever(&mut self) {
         let mut failing = false;
         loop {
-            // The pause first: at the start a store may still be connecting, and nothing is urgent.
+            // The pause comes first: at the start a store may still be connecting, and nothing is urgent.
             sleep(self.interval).await;
             let cleaned = caught(self.clean_once(Timestamp::now())).await;
             tell(|| match cleaned {
@@ -111,7 +111,7 @@ impl Cleaner {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(error = %error.in_full(), "cleaning failed; it goes on at the next pass");
+                        tracing::warn!(error = %error.in_full(), "cleaning failed; the next pass tries again");
                     }
                 }
             });

@@ -9,10 +9,10 @@ use crate::visitor::{SaltError, Salting, day_of};
 use crate::visits::tally::Tally;
 use crate::{Cleaner, Error, Flusher, Precision, Precisions, Recorder, Secret, Stats, Store};
 
-/// The counters of one process over one store: where its faces come from, and what keeps them going.
+/// The counters of one process over one store: the recorder, the reader, and the upkeep of both.
 ///
-/// Nothing runs by itself. [`run`](Self::run) is the future that flushes and cleans; spawn it, or poll
-/// it beside the server.
+/// Nothing runs by itself. [`run`](Self::run) is the future that flushes and cleans; spawn it, or poll it
+/// beside the server.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
@@ -40,7 +40,7 @@ pub struct Counters {
     cleaner: Cleaner,
 }
 
-/// The settings of [`Counters`].
+/// A builder of [`Counters`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -56,21 +56,21 @@ pub struct Builder {
     shutdown_timeout: Duration,
 }
 
-/// Why [`Builder::build`] refuses.
+/// An error of [`Builder::build`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The number of counters is not between 1 and 1,000,000.
     Counters(usize),
-    /// An interval of this name is shorter than 1 ms.
+    /// The interval of this name is shorter than 1 ms.
     Interval(&'static str),
-    /// A visitor precision is coarser than the salt epoch or begins at other times, and visitors were not
-    /// said to be stable.
+    /// A visitor precision is coarser than the salt epoch or not aligned with it, and
+    /// [`stable_visitors`](Builder::stable_visitors) was not set.
     Salt(SaltError),
 }
 
 impl Counters {
-    /// Settings that can be built as they are.
+    /// Returns a builder with the default settings.
     pub fn builder(store: impl Store) -> Builder {
         Builder {
             store: Arc::new(store),
@@ -86,13 +86,13 @@ impl Counters {
         }
     }
 
-    /// The writer's face.
+    /// Returns a handle that records hits.
     #[must_use]
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }
 
-    /// The reader's face.
+    /// Returns a handle that reads what the store has.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats.clone()
@@ -101,21 +101,21 @@ impl Counters {
     /// Flushes once: see [`Flusher::flush`].
     ///
     /// # Errors
-    /// When the store did not acknowledge; nothing is lost.
+    /// Fails when the store did not acknowledge a batch; nothing is lost.
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.flusher.flush().await
     }
 
     /// Flushes and cleans until `shutdown` completes, and then flushes until nothing is pending.
     ///
-    /// Stop what records first: the server, then this.
+    /// Stop whatever records hits first: shut down the server, then this.
     ///
     /// # Errors
-    /// [`ErrorKind::Unflushed`](crate::ErrorKind::Unflushed) when the store did not take the rest
+    /// Returns [`ErrorKind::Unflushed`](crate::ErrorKind::Unflushed) when the store did not take the rest
     /// before the shutdown timeout.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing; it can be called again.
+    /// Dropping the future loses nothing; `run` can be called again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let (stop, stopped) = watch::channel(());
         let stopped = || {
@@ -131,7 +131,7 @@ impl Counters {
         flushed
     }
 
-    /// The flusher and the cleaner apart, for those who run them in places of their own.
+    /// Splits off the flusher and the cleaner, to be run separately.
     #[must_use]
     pub fn into_upkeep(self) -> (Flusher, Cleaner) {
         (self.flusher, self.cleaner)
@@ -139,25 +139,25 @@ impl Counters {
 }
 
 impl Builder {
-    /// The precisions of counts and how much of each is kept. Default: those of [`Precisions`].
+    /// Sets the precisions of counts and how many samples of each are kept. Default: those of [`Precisions`].
     pub fn precisions(mut self, counts: Precisions) -> Self {
         self.grid.counts = counts;
         self
     }
 
-    /// The precisions of visitors and how much of each is kept. Default: 3600 and 86400 seconds, 120
-    /// samples of each.
+    /// Sets the precisions of visitors and how many samples of each are kept. Default: 3600 and 86400
+    /// seconds, 120 samples of each.
     pub fn visitor_precisions(mut self, visitors: Precisions) -> Self {
         self.grid.visitors = visitors;
         self
     }
 
-    /// How far the site's clocks are ahead of UTC, in seconds, negative where they are behind: buckets of
-    /// counts and of visitors, and salt epochs, begin so much earlier, and so a day at the site's own
-    /// midnight. Default: 0.
+    /// Sets how far the site's clocks are ahead of UTC, in seconds; negative where they are behind. Default:
+    /// 0.
     ///
-    /// It does not follow the change to summer time, and a changed offset begins new series: see
-    /// [`Precision::utc_offset`]. Instances over one store should have the same.
+    /// Buckets of counts and of visitors, and salt epochs, begin that much earlier, so that a day begins at
+    /// the site's own midnight. The offset does not follow the change to summer time, and a changed offset
+    /// begins new series: see [`Precision::utc_offset`]. All instances over one store should have the same.
     ///
     /// ```
     /// use counter_core::{Counters, MemoryStore};
@@ -173,54 +173,57 @@ impl Builder {
         self
     }
 
-    /// For how long visitors are told apart by the same salt: by then at the latest nobody can be
-    /// recognised any more, and uniques of several epochs count everybody once for each. Default: a
-    /// day, which begins with those of the visitor precisions.
+    /// Sets how long visitors are told apart by the same salt. Default: a day, which begins with those of the
+    /// visitor precisions.
     ///
-    /// A bucket of a width that does not divide the epoch may lie in two of them.
+    /// At the end of an epoch at the latest, no visitor can be recognised any more, and the uniques of
+    /// several epochs count each visitor once for each. A bucket of a width that does not divide the epoch
+    /// may lie in two of them.
     pub const fn salt_epoch(mut self, epoch: Precision) -> Self {
         self.salt_epoch = Some(epoch);
         self
     }
 
-    /// Says that visitors are told apart by what stays the same, such as a cookie or an account, so
-    /// that their precisions may be coarser than the salt epoch.
+    /// Declares that visitors are told apart by something that stays the same, such as a cookie or an
+    /// account, so that their precisions may be coarser than the salt epoch.
     pub const fn stable_visitors(mut self) -> Self {
         self.stable_visitors = true;
         self
     }
 
-    /// Keys visitors with a secret that never goes to the store, beside the salts that do: then nobody who has
-    /// the store, its file or a backup can try addresses against what is in it. All instances need the same one.
-    /// It also signs the cookies that a layer issues. Default: none, and visitors can be tried for as long as
-    /// their salt is in the store.
+    /// Sets a secret that visitors are keyed with, beside the salts. Default: none.
     ///
-    /// With another secret everybody is somebody else, as at the end of an epoch.
+    /// The salts are kept in the store, and the secret never is: with a secret, access to the store, its file
+    /// or a backup is not enough to try addresses against what is in it. Without one, visitors can be tried
+    /// for as long as their salt is in the store. The secret also signs the cookies that a layer issues. All
+    /// instances need the same one.
+    ///
+    /// With another secret every visitor is a new one, as at the end of an epoch.
     pub fn secret(mut self, secret: impl Into<Secret>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// How many counters this process may name; hits of further ones count under `(other)`. Default:
+    /// Sets how many counters this process may name; hits of further ones count under `(other)`. Default:
     /// 2,000; at most 1,000,000.
     pub const fn max_counters(mut self, counters: usize) -> Self {
         self.counters = counters;
         self
     }
 
-    /// The pause between two flushes: what a process that is killed can lose. Default: 1 s.
+    /// Sets the pause between two flushes, which is what a process that is killed can lose. Default: 1 s.
     pub const fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;
         self
     }
 
-    /// The pause between two passes of the cleaner. Default: 60 s.
+    /// Sets the pause between two passes of the cleaner. Default: 60 s.
     pub const fn clean_interval(mut self, interval: Duration) -> Self {
         self.clean_interval = interval;
         self
     }
 
-    /// How long a shutdown waits for the store. Default: 10 s.
+    /// Sets how long a shutdown waits for the store. Default: 10 s.
     pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
@@ -229,8 +232,8 @@ impl Builder {
     /// Builds the counters; starts nothing.
     ///
     /// # Errors
-    /// When a setting is out of its bounds, or a visitor precision is coarser than the salt epoch, or
-    /// begins at other times, without [`stable_visitors`](Self::stable_visitors).
+    /// Fails when a setting is out of its bounds, or when a visitor precision is coarser than the salt epoch
+    /// or not aligned with it, without [`stable_visitors`](Self::stable_visitors).
     pub fn build(self) -> Result<Counters, BuildError> {
         if !(1..=1_000_000).contains(&self.counters) {
             return Err(BuildError::Counters(self.counters));

@@ -4,13 +4,13 @@ use crate::shard::{Shard, Shards};
 use crate::visits::pending::Chunk;
 use crate::visits::{Batch, Hits, Part, Remark};
 
-/// The account of the hits that have left the tally: on their way to each shard of the store, or settled.
+/// The account of the hits that have left the tally: on their way to a shard of the store, or settled.
 ///
-/// The flusher books here, and the ledger reads here, under the lock of the tally's backlog: so a hit is in
-/// exactly one place at every observation.
+/// The flusher writes it and the ledger reads it under the lock of the tally's backlog, so every observation
+/// finds a hit in exactly one place.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// By shard.
+    /// The accounts, by shard.
     accounts: Vec<Account>,
     settled: Hits,
 }
@@ -18,13 +18,13 @@ pub(crate) struct Delivery {
 /// The account of one shard.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Hits and cells in batches that are not acknowledged.
+    /// Hits and cells in batches that are not acknowledged yet.
     pub(crate) sent: u64,
     pub(crate) sent_cells: usize,
     pub(crate) acknowledged: Option<Instant>,
     /// The time at which the flusher last began to send, or could have begun.
     pub(crate) attempted: Instant,
-    /// Memory for batches that might have to be sent again.
+    /// The memory taken by batches that might have to be sent again, in bytes.
     pub(crate) retained: usize,
     pub(crate) failing: Option<(Instant, String)>,
 }
@@ -34,12 +34,12 @@ impl Delivery {
         Self { accounts: shards.iter().map(|_| Account::new()).collect(), settled: Hits::default() }
     }
 
-    /// Notes that the flusher begins to send what waits for a shard.
+    /// Notes that the flusher begins to send what is waiting for a shard.
     pub(crate) fn attempt(&mut self, shard: Shard) {
         self.of(shard).attempted = Instant::now();
     }
 
-    /// Notes that chunks have left for a shard.
+    /// Notes that chunks were sent to a shard.
     pub(crate) fn send(&mut self, shard: Shard, chunks: &[Chunk]) {
         let account = self.of(shard);
         for Chunk { cells, sketches, .. } in chunks {
@@ -48,7 +48,8 @@ impl Delivery {
         }
     }
 
-    /// Notes that the store has a batch, but for what it refused; a replay was accounted for the first time.
+    /// Notes that the store has a batch, except for what it refused; a replay was accounted for when it was
+    /// first acknowledged.
     pub(crate) fn acknowledge(&mut self, batch: &Batch, remarks: &[Remark], replay: bool) {
         let account = self.of(batch.shard);
         account.acknowledged = Some(Instant::now());
@@ -68,7 +69,7 @@ impl Delivery {
         }
     }
 
-    /// Notes hits that were sent, or sent again, and of which it will never be known whether the store has them.
+    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them.
     pub(crate) fn doubt(&mut self, shard: Shard, hits: u64, cells: usize, replay: bool) {
         if replay {
             self.settled.applied -= hits;
@@ -85,17 +86,17 @@ impl Delivery {
         self.settled.expired += hits;
     }
 
-    /// Notes hits that the store had acknowledged and lost for good.
+    /// Notes hits that the store acknowledged and then lost for good.
     pub(crate) fn lose(&mut self, hits: u64) {
         self.settled.lost_by_server += hits;
     }
 
-    /// Notes how much memory is taken by batches that might have to be sent again.
+    /// Notes the memory taken by batches that might have to be sent again, in bytes.
     pub(crate) fn retain(&mut self, shard: Shard, bytes: usize) {
         self.of(shard).retained = bytes;
     }
 
-    /// Notes how the last exchange with a shard went; returns since when those before had failed.
+    /// Notes how the last exchange with a shard went; returns since when the exchanges before it had failed.
     pub(crate) fn exchange(&mut self, shard: Shard, error: Option<String>) -> Option<Instant> {
         let failing = &mut self.of(shard).failing;
         let before = failing.take().map(|(since, _)| since);
@@ -103,7 +104,7 @@ impl Delivery {
         before
     }
 
-    /// The hits that are settled, and those that are on their way as pending.
+    /// Returns the hits that are settled, with those on their way as pending.
     pub(crate) fn hits(&self) -> Hits {
         Hits { pending: self.accounts.iter().map(|account| account.sent).sum(), ..self.settled }
     }

@@ -27,14 +27,14 @@ use crate::{Error, ErrorKind, Store, Timestamp};
 
 /// Brings what was recorded to the store, in batches that are applied exactly once.
 ///
-/// A batch that was sent and not acknowledged stays here and is sent again unchanged, for as long as
-/// it takes; newer hits fold together in the tally meanwhile. Batches that were acknowledged stay for
-/// a grace time (60 s and 16 MiB for each shard at most), for a store that loses its newest writes in a
-/// failover says so with the next batch, and is sent them again.
+/// A batch that was sent and not acknowledged is kept and sent again unchanged, for as long as it takes;
+/// meanwhile newer hits are folded in the tally. Batches that were acknowledged are kept for a grace period
+/// (60 s and 16 MiB for each shard at most): a store that loses its newest writes in a failover reports it
+/// with the next batch, and is sent them again.
 ///
-/// Each shard of the store is served by itself: one that is out of reach holds up no other. A panic of what
-/// is called (the store, a subscriber of logs, a recorder of metrics) is an error like others: the batch is
-/// sent again.
+/// Each shard of the store is served by itself: one that is out of reach does not hold up the others. A panic
+/// in code that the flusher calls (the store, a log subscriber, a metrics recorder) is handled as an error:
+/// the batch is sent again.
 #[derive(Debug)]
 pub struct Flusher {
     tally: Arc<Tally>,
@@ -62,33 +62,34 @@ impl Flusher {
         Self { tally, store, shards, sharing, skew, interval, shutdown_timeout }
     }
 
-    /// Sends all that was recorded before the call, and agrees with the other instances on the salts of
-    /// visitors when it is time.
+    /// Sends everything that was recorded before the call, and agrees with the other instances on the salts
+    /// of visitors when that is due.
     ///
     /// # Errors
-    /// When the store did not acknowledge a batch. Nothing is lost: the next call sends it again.
+    /// Fails when the store did not acknowledge a batch. Nothing is lost: the next call sends it again.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing and doubles nothing: the batch that was under way is sent
-    /// again by the next call.
+    /// Dropping the future neither loses nor doubles anything: the next call sends the batch that was under
+    /// way again.
     pub async fn flush(&mut self) -> Result<(), Error> {
         let sent = join_all(self.shards.iter_mut().map(ShardFlusher::flush)).await;
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
-        // Hits are worth more than agreement on who visits, so trouble with this is only logged.
+        // Hits matter more than an agreement on salts, so a failure here is only logged.
         drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
         Ok(())
     }
 
-    /// Flushes at every interval until `shutdown` completes, and then until nothing is pending and the
-    /// store says that it still has what it acknowledged of the last minute.
+    /// Flushes at every interval until `shutdown` completes, and then until nothing is pending and the store
+    /// confirms that it still has what it acknowledged in the last minute.
     ///
-    /// An error is logged when the trouble begins and when it ends; attempts are repeated with growing
+    /// An error is logged when failures begin and again when they end; attempts are repeated with growing
     /// pauses, and only `shutdown` ends the loop.
     ///
     /// # Errors
-    /// [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`; they remain here
-    /// and in the ledger: among the `pending`, and those that the store had and lost among the `applied`.
+    /// Returns [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`. They stay here
+    /// and in the ledger: among the `pending`, and those that the store had acknowledged and lost among the
+    /// `applied`.
     ///
     /// # Cancel safety
     /// As with [`flush`](Self::flush); `run` can be called again.
@@ -119,7 +120,7 @@ impl Flusher {
         let mut backoff = Backoff::new();
         let (mut cause, mut asked) = (None, false);
         loop {
-            // The ledger has what is sent again among the applied.
+            // In the ledger, what is sent again is among the applied.
             let replaying = self.shards.iter().map(ShardFlusher::replaying).sum::<u64>();
             let hits = self.tally.ledger().hits.pending + replaying;
             let done = hits == 0 && !self.shards.iter().any(ShardFlusher::owes);
@@ -129,7 +130,7 @@ impl Flusher {
             if done && (self.shards.iter().all(ShardFlusher::is_empty) || Instant::now() >= deadline) {
                 return Ok(());
             }
-            // Not by a timer alone: a store that never waits for anything would never let it ring.
+            // A timer alone would not do: it never fires beside a store whose calls are always ready.
             if Instant::now() >= deadline {
                 let unflushed = Error::new(ErrorKind::Unflushed { hits });
                 return Err(cause.into_iter().fold(unflushed, Error::caused_by));
@@ -149,7 +150,7 @@ async fn look_around(sharing: &mut Sharing, skew: &mut Skew, store: &dyn Store) 
     Ok(())
 }
 
-/// Tells the `metrics` facade, if it is there.
+/// Publishes the metrics through the `metrics` facade, if the feature is on.
 fn publish(tally: &Tally, store: &dyn Store) {
     #[cfg(feature = "metrics")]
     tell(|| export::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));

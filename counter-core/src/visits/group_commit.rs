@@ -6,8 +6,8 @@ use crate::shard::{Shard, Shards};
 
 /// The flushes of each shard, for callers that wait until the store has what they recorded.
 ///
-/// A flush takes everything that was recorded before it began. A caller therefore waits for the end of the flush
-/// after the last one that has begun, and all callers that wait at the same time share one batch.
+/// A flush takes everything that was recorded before it began. A caller therefore waits for the end of the
+/// flush after the last one that has begun, and all callers that wait at the same time share one batch.
 #[derive(Debug)]
 pub(crate) struct GroupCommit(Box<[Flushes]>);
 
@@ -30,14 +30,14 @@ impl GroupCommit {
         Self(shards.iter().map(flushes).collect())
     }
 
-    /// Begins a flush and returns its number. It must be called before anything is taken: a caller that records
-    /// after the flush has passed its stripe then sees the new number, by way of that stripe's lock, and waits
-    /// for the next flush.
+    /// Begins a flush and returns its number. It must be called before anything is taken: a caller that
+    /// records after the flush has passed its stripe then sees the new number, by way of that stripe's lock,
+    /// and waits for the next flush.
     pub(crate) fn begin(&self, shard: Shard) -> u64 {
         self.0[shard.index()].begun.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Ends a flush: the store has what it took, and what all before it took.
+    /// Ends a flush: the store has everything that this flush and all earlier ones took.
     pub(crate) fn end(&self, shard: Shard, flush: u64) {
         self.0[shard.index()].ended.send_replace(flush);
     }

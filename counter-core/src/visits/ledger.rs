@@ -1,96 +1,96 @@
 use std::ops::AddAssign;
 
-/// What happened to everything that was seen, since the process began.
+/// The account of every request and every hit since the process began.
 ///
 /// Two equations hold at every observation:
 ///
 /// - `requests.observed = requests.recorded + excluded + unmatched + ignored.total()`, in requests;
-/// - `hits.recorded = hits.applied + pending + expired + dropped`, in hits by their weight. A request
-///   that counts under its page and under `hits` makes two of them.
+/// - `hits.recorded = hits.applied + pending + expired + dropped`, in hits by their weight. A request that
+///   counts under its page and under `hits` makes two hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ledger {
-    /// What became of the requests.
+    /// Requests, by what was decided about them.
     pub requests: Requests,
-    /// What became of the hits.
+    /// Hits, by where they are.
     pub hits: Hits,
 }
 
-/// Requests by what was decided about them; each is here once its outcome is known.
+/// Requests by what was decided about them; each is counted once its outcome is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requests {
-    /// All of them.
+    /// All requests.
     pub observed: u64,
-    /// Those that made at least one hit.
+    /// Requests that made at least one hit.
     pub recorded: u64,
-    /// Those that a rule keeps out.
+    /// Requests that a rule excludes.
     pub excluded: u64,
-    /// Those that no rule wants.
+    /// Requests that no rule matches.
     pub unmatched: u64,
-    /// Those left out for another reason.
+    /// Requests that were left out for another reason.
     pub ignored: Ignored,
-    /// Those in `recorded` that programs made.
+    /// Recorded requests that were made by programs.
     pub bots: u64,
-    /// Those in `recorded` whose response was to wait for the store and did not wait any longer.
+    /// Recorded requests whose response was to wait for the store and stopped waiting before it confirmed.
     pub unconfirmed: u64,
 }
 
-/// Requests that no rule keeps out and that were left out all the same, by reason.
+/// Requests that no rule excludes and that were left out all the same, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ignored {
-    /// They ended in a way that is not wanted.
+    /// Requests that ended with an outcome that is not counted.
     pub outcome: u64,
-    /// They were made ahead of a visit that may never come.
+    /// Requests made ahead of a visit that may never come.
     pub prefetch: u64,
 }
 
-/// Who makes a request.
+/// The maker of a request: a person or a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Agent {
-    /// Somebody, as far as one can tell.
+    /// A person, as far as can be told.
     Human,
     /// A program.
     Bot,
 }
 
-/// Why a request made no hit.
+/// Reasons for a request to make no hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Skip {
-    /// A rule keeps it out.
+    /// A rule excludes the request.
     Excluded,
-    /// No rule wants it.
+    /// No rule matches the request.
     Unmatched,
-    /// It ended in a way that is not wanted.
+    /// The request ended with an outcome that is not counted.
     Outcome,
-    /// It was made ahead of a visit that may never come.
+    /// The request was made ahead of a visit that may never come.
     Prefetch,
 }
 
-/// Hits, by weight, by where they are.
+/// Hits by where they are, each counted by its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hits {
-    /// All that were recorded.
+    /// All recorded hits.
     pub recorded: u64,
-    /// Those that the store acknowledged.
+    /// Hits that the store acknowledged.
     pub applied: u64,
-    /// Those that are still to be acknowledged.
+    /// Hits that the store has not acknowledged yet.
     pub pending: u64,
-    /// Those that waited until no precision kept their bucket any more.
+    /// Hits that waited until no precision kept their bucket any more.
     pub expired: u64,
-    /// Those that the store refused for good.
+    /// Hits that the store refused for good.
     pub dropped: Dropped,
-    /// Those in `recorded` that went to the counter `(other)`.
+    /// Recorded hits that went to the counter `(other)`.
     pub overflow: u64,
-    /// Those in `applied` that the store lost after acknowledging them, too old to be sent again.
+    /// Applied hits that the store lost after acknowledging them, too old to be sent again.
     pub lost_by_server: u64,
 }
 
-/// Hits that are not known to be in the store, by reason: at least one key refused most of them.
+/// Hits that are not known to be in the store, by reason; most of them were refused by at least one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dropped {
@@ -98,17 +98,17 @@ pub struct Dropped {
     pub wrong_type: u64,
     /// The bucket holds something that is not an integer.
     pub not_a_number: u64,
-    /// The sum would not fit in 64 bits with a sign.
+    /// The sum would not fit in a signed 64-bit integer.
     pub out_of_range: u64,
     /// The clock of this process was so far ahead of the store's that the bucket is still to come.
     pub ahead: u64,
     /// The store did not answer, and lost the fence that would have told whether it counted them.
     pub in_doubt: u64,
-    /// Anything else.
+    /// Any other reason.
     pub other: u64,
 }
 
-/// Why a key of the store refused a cell or a sketch.
+/// Reasons for a key of the store to refuse a cell or a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -116,11 +116,11 @@ pub enum DropReason {
     WrongType,
     /// The bucket holds something that is not an integer.
     NotANumber,
-    /// The sum would not fit in 64 bits with a sign.
+    /// The sum would not fit in a signed 64-bit integer.
     OutOfRange,
-    /// Its bucket begins too long after the time of the store's clock.
+    /// The bucket begins too far ahead of the store's clock.
     Ahead,
-    /// Anything else.
+    /// Any other reason.
     Other,
 }
 
@@ -141,7 +141,7 @@ impl Requests {
         } += 1;
     }
 
-    /// Whether the first equation of the ledger holds.
+    /// Returns whether the first equation of the ledger holds.
     #[must_use]
     pub const fn balance(&self) -> bool {
         self.observed == self.recorded + self.excluded + self.unmatched + self.ignored.total()
@@ -149,7 +149,7 @@ impl Requests {
 }
 
 impl Ignored {
-    /// All of them.
+    /// Returns the sum over all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.outcome + self.prefetch
@@ -157,7 +157,7 @@ impl Ignored {
 }
 
 impl Hits {
-    /// Whether the second equation of the ledger holds.
+    /// Returns whether the second equation of the ledger holds.
     #[must_use]
     pub const fn balance(&self) -> bool {
         self.recorded == self.applied + self.pending + self.expired + self.dropped.total()
@@ -165,7 +165,7 @@ impl Hits {
 }
 
 impl Dropped {
-    /// All of them.
+    /// Returns the sum over all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.wrong_type + self.not_a_number + self.out_of_range + self.ahead + self.in_doubt + self.other

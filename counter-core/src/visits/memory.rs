@@ -163,7 +163,7 @@ impl Store for MemoryVisits {
 
 impl fmt::Debug for Salt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The secret belongs in no log.
+        // The salt is a secret and belongs in no log.
         f.debug_struct("Salt").field("expiry", &self.expiry).finish_non_exhaustive()
     }
 }

@@ -1,16 +1,16 @@
 use crate::{Health, Ledger};
 
-/// A number about this process, as exporters show it.
+/// A number about this process, in the form in which exporters show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name by the conventions of Prometheus; several metrics may share it and differ in their labels.
+    /// The metric's name, by the conventions of Prometheus; metrics that differ only in their label share it.
     pub name: &'static str,
-    /// Its meaning, in one line.
+    /// The metric's meaning, in one line.
     pub help: &'static str,
-    /// The name and the value of its label, where it has one.
+    /// The name and the value of its label, if it has one.
     pub label: Option<(&'static str, &'static str)>,
-    /// Its value.
+    /// The metric's value.
     pub value: MetricValue,
 }
 
@@ -26,7 +26,7 @@ pub enum MetricValue {
 
 use MetricValue::{Counter, Gauge};
 
-/// Lists all metrics of a ledger and a health, those of the same name next to each other.
+/// Lists all metrics of a ledger and a health, with those of the same name next to each other.
 ///
 /// This is the only list of them: the `metrics` facade and the page `/metrics` are made from it.
 pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
@@ -52,7 +52,7 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         ("dropped_in_doubt", hits.dropped.in_doubt),
         ("dropped_other", hits.dropped.other),
     ] {
-        let (name, help) = ("access_counter_hits_total", "Hits by what became of them");
+        let (name, help) = ("access_counter_hits_total", "Hits by their state");
         all.push(Metric { name, help, label: Some(("state", state)), value: Counter(count) });
     }
     let seconds = |time: Option<std::time::Duration>| Gauge(time.unwrap_or_default().as_secs_f64());
@@ -65,7 +65,7 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         ("access_counter_bot_requests_total", "Recorded requests that programs made", Counter(requests.bots)),
         (
             "access_counter_unconfirmed_requests_total",
-            "Recorded requests whose response did not wait any longer",
+            "Recorded requests whose response stopped waiting for the store",
             Counter(requests.unconfirmed),
         ),
         (
@@ -100,7 +100,7 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         ),
         (
             "access_counter_failing_seconds",
-            "Time since when no flush has succeeded, 0 when the last one did",
+            "Time for which no flush has succeeded, 0 when the last one did",
             seconds(health.failing_for),
         ),
         (

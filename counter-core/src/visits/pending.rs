@@ -1,7 +1,7 @@
-//! What waits to be sent, folded as far as the grid allows.
+//! Hits and visitors that wait to be sent, folded as far as the grid allows.
 //!
-//! A count whose fine bucket has left its retention is kept by the coarser precisions only, so an
-//! outage of any length leaves at most about two starts per sample and precision of a counter.
+//! A count whose fine bucket has left its retention is kept by the coarser precisions only, so after an
+//! outage of any length a counter has at most about two starts for each sample and precision.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,8 @@ pub(crate) struct Pending {
     sketches: Map<Sketch>,
 }
 
-/// A counter, the place of the first precision that still wants it, and a start for it and the coarser.
+/// A counter, the index of the finest precision that still keeps the count, and a start for it and the
+/// coarser ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     counter: u32,
@@ -26,7 +27,8 @@ struct Key {
     start: Timestamp,
 }
 
-/// By a cheap hash: numbers that this process gave, and instants, are nobody's to choose.
+/// A map with a cheap hash: the keys are numbers that this process assigned, and instants, so no client
+/// chooses them.
 type Map<V> = HashMap<Key, V, RandomState>;
 
 /// Cells and sketches small enough for one batch.
@@ -37,14 +39,14 @@ pub(crate) struct Chunk {
     cost: Cost,
 }
 
-/// What a batch costs: the store some 3 µs for each unit of work, and the wire its bytes.
+/// The cost of a batch: about 3 µs of the store's time for each unit of work, and its bytes on the wire.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     work: usize,
     bytes: usize,
 }
 
-/// With both, no call holds Redis for more than about 5 ms or stalls a connection that is slow.
+/// With both bounds, no call holds Redis for more than about 5 ms or stalls a slow connection.
 const MOST: Cost = Cost { work: 1000, bytes: 64 * 1024 };
 
 impl Pending {
@@ -58,17 +60,17 @@ impl Pending {
         self.sketches.entry(key).or_default().raise(register);
     }
 
-    /// How many cells and sketches there are.
+    /// Returns the number of cells and sketches.
     pub(crate) fn len(&self) -> usize {
         self.cells.len() + self.sketches.len()
     }
 
-    /// The sum of the cells.
+    /// Returns the sum of the cells.
     pub(crate) fn hits(&self) -> u64 {
         self.cells.values().sum()
     }
 
-    /// Folds what fine precisions no longer want into coarser ones; answers the hits that none wants.
+    /// Folds what fine precisions no longer keep into coarser ones; returns the hits that none keeps.
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
         let mut expired = 0;
         coarsen(&mut self.cells, &grid.counts, now, |sum, count| *sum += count, |count| expired += count);
@@ -103,8 +105,8 @@ impl Pending {
             room(&mut chunks, cost).sketches.push(cell);
         }
         chunks.retain(|chunk| chunk.cost.work > 0);
-        // A counter's cells were kept in one chunk where they fit; in it, those of the same buckets stand
-        // together.
+        // The cells of a counter were put in one chunk where they fit; within a chunk, cells of the same
+        // buckets are put next to each other.
         for chunk in &mut chunks {
             chunk.cells.sort_unstable_by_key(|cell| (cell.start, cell.finest));
         }
@@ -113,16 +115,16 @@ impl Pending {
 }
 
 impl Key {
-    /// The cells of a counter stand together, in the order of time. One number is compared in two thirds of what
-    /// one field after another takes.
+    /// Returns a key that sorts the cells of a counter together, in the order of time. Comparing one number
+    /// takes two thirds of the time of comparing field by field.
     fn order(self) -> u128 {
         u128::from(self.counter) << 64 | u128::from(self.start.as_unix())
     }
 }
 
 impl VisitorCell {
-    /// Whether to send the registers as one dense value instead of one by one: single elements cost
-    /// 0.3 µs each on a large target, but 4 µs on a small one; a dense value 0.3 ms on either.
+    /// Returns whether to send the registers as one dense value instead of one by one: single elements cost
+    /// 0.3 µs each on a large target, but 4 µs on a small one; a dense value costs 0.3 ms on either.
     pub(crate) fn travels_dense(&self) -> bool {
         self.raised.registers().nth(300).is_some()
     }
@@ -138,7 +140,7 @@ fn visitor_cost(cell: &VisitorCell) -> (usize, usize) {
     }
 }
 
-/// The last chunk if it has room for this cost, or a new one.
+/// Returns the last chunk if it has room for this cost, or a new one.
 fn room(chunks: &mut Vec<Chunk>, cost: Cost) -> &mut Chunk {
     let fits = |has: Cost| has.work + cost.work <= MOST.work && has.bytes + cost.bytes <= MOST.bytes;
     if !chunks.last().is_some_and(|chunk| fits(chunk.cost)) {

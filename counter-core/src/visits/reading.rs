@@ -3,19 +3,19 @@ use std::fmt;
 use crate::Sample;
 use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 
-/// Something in a store that is not what belongs there.
+/// An entry in a store that is not what belongs there.
 ///
-/// What lies beside the counters, or was put in the place of one, must not take away the rest: reads of
-/// several counters answer it for each of them.
+/// An entry of another program, or one that replaced a counter, must not take away the rest: reads of several
+/// counters return it for the counter concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unreadable {
     /// The key in the store.
     pub key: String,
-    /// What is wrong with it, in words.
+    /// A description of what is wrong with the key.
     pub reason: String,
-    /// The starts of the buckets whose counts are therefore not known, ascending, where it is some of a
-    /// counter's buckets only; at most those that were asked for.
+    /// The starts of the buckets whose counts are unknown because of this, ascending, when only some of a
+    /// counter's buckets are affected; limited to the buckets that were asked for.
     pub buckets: Vec<Timestamp>,
 }
 
@@ -24,7 +24,7 @@ pub struct Unreadable {
 pub struct Reading {
     /// The samples that can be read, ascending.
     pub samples: Vec<Sample>,
-    /// What cannot be read beside them.
+    /// Entries beside the samples that cannot be read.
     pub unreadable: Option<Unreadable>,
 }
 
@@ -33,12 +33,12 @@ pub struct Reading {
 pub struct KnownReading {
     /// The counters of each precision, in any order.
     pub counters: Vec<(CounterName, Precision)>,
-    /// Lists that cannot be read, and what is in others that is no counter.
+    /// Lists that cannot be read, and entries in other lists that are not counters.
     pub unreadable: Vec<Unreadable>,
 }
 
 impl Unreadable {
-    /// A whole key.
+    /// Creates an entry for a whole key.
     #[must_use]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { key: key.into(), reason: reason.into(), buckets: Vec::new() }

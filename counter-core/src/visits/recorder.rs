@@ -7,10 +7,10 @@ use crate::visits::tally::Tally;
 use crate::visits::{Agent, Hit, Skip};
 use crate::{Counter, Ledger, Secret, Timestamp, VisitorId};
 
-/// The writer's face: counts hits in memory, without I/O, and never fails.
+/// A handle that records hits in memory: it does no I/O and never fails.
 ///
-/// Cloning it is cheap, and all clones count into the same tally. What is recorded leaves the process
-/// with the next flush of the [`Flusher`](crate::Flusher).
+/// Cloning it is cheap, and all clones count into the same tally. Recorded hits leave the process with the
+/// next flush of the [`Flusher`](crate::Flusher).
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -37,53 +37,54 @@ impl Recorder {
         Self { tally, salting, secret }
     }
 
-    /// The secret of these counters: that of [`Builder::secret`](crate::Builder::secret), or else one that
-    /// [no other process has](Secret::of_this_process).
+    /// Returns the secret of these counters: that of [`Builder::secret`](crate::Builder::secret), or else one
+    /// that [no other process has](Secret::of_this_process).
     #[must_use]
     pub const fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// What tells visitors apart within an epoch, a day unless
-    /// [`Builder::salt_epoch`](crate::Builder::salt_epoch) was set: for an address, and whatever else
-    /// nobody wants to keep a list of.
+    /// Returns the salt of the current epoch, which tells visitors apart within that epoch.
+    ///
+    /// An epoch is a day unless [`Builder::salt_epoch`](crate::Builder::salt_epoch) was set. Use it for
+    /// addresses, and for anything else that should not be kept as a list.
     ///
     /// # Errors
-    /// When a visitor precision is coarser than an epoch, or begins at other times: its uniques would count
-    /// everybody once for each epoch.
+    /// Fails when a visitor precision is coarser than an epoch or not aligned with it: its uniques would
+    /// count each visitor once for each epoch.
     pub fn salt(&self) -> Result<Salt, SaltError> {
         self.salting.check(&self.tally.grid.visitors)?;
         Ok(self.salting.rotating.handle())
     }
 
-    /// What tells visitors apart for as long as the store keeps its salt, at most to the year 2106: for
-    /// a random cookie or the number of an account, which make the visits of one person linkable
-    /// anyway.
+    /// Returns a salt that tells visitors apart for as long as the store keeps it, at most to the year 2106.
+    ///
+    /// Use it for a random cookie or an account number, which make the visits of one person linkable anyway.
     #[must_use]
     pub fn stable_salt(&self) -> Salt {
         self.salting.stable.handle()
     }
 
-    /// The counter of that name.
+    /// Returns the counter of this name.
     ///
-    /// A text that is no [`CounterName`](crate::CounterName), and a new name when there are as many
-    /// counters already as the builder allows (2,000 by default), give the counter `(other)`, so that
-    /// totals stay exact. A name keeps its place as long as the process lives.
+    /// A text that is not a valid [`CounterName`](crate::CounterName), and a new name when there are already
+    /// as many counters as the builder allows (2,000 by default), give the counter `(other)`, so that totals
+    /// stay exact. A name keeps its counter for as long as the process lives.
     #[inline]
     #[must_use]
     pub fn counter(&self, name: &str) -> Counter {
         self.tally.counter(name)
     }
 
-    /// Counts one hit, now.
+    /// Records one hit, now.
     pub fn record(&self, counter: Counter, visitor: impl Into<Option<VisitorId>>) {
         self.record_at(counter, visitor, Timestamp::now(), NonZeroU32::MIN);
     }
 
-    /// Counts one hit of that weight at an instant, which may lie in the past.
+    /// Records one hit of this weight at an instant, which may lie in the past.
     ///
-    /// Where a precision no longer keeps the instant's bucket, the coarser ones count it; where none
-    /// does, it is `expired` in the ledger.
+    /// Where a precision no longer keeps the instant's bucket, the coarser ones count the hit; where none
+    /// does, the hit is `expired` in the ledger.
     pub fn record_at(
         &self,
         counter: Counter,
@@ -94,30 +95,30 @@ impl Recorder {
         self.fold_if(self.tally.add(&[counter.hit().visitor(visitor).weight(weight)], at, None));
     }
 
-    /// Counts one request that this agent made, now: these hits, and one request in the ledger.
+    /// Records one request that this agent made, now: these hits, and one request in the ledger.
     #[inline]
     pub fn request(&self, hits: &[Hit], agent: Agent) {
         self.fold_if(self.tally.add(hits, Timestamp::now(), Some(agent)));
     }
 
-    /// Counts one request as [`request`](Self::request) does, now, but before `until`: in the last second
-    /// before that instant when it has passed.
+    /// Records one request as [`request`](Self::request) does, but before `until`: once that instant has
+    /// passed, in the last second before it.
     ///
-    /// For hits whose visitor was made some time ago, with the end of its epoch from
-    /// [`Salt::visitor_until`](crate::visitor::Salt::visitor_until): an id of yesterday in a bucket of today would
-    /// count its visitor there a second time.
+    /// This is for hits whose visitor id was made some time ago, with the end of the id's epoch from
+    /// [`Salt::visitor_until`](crate::visitor::Salt::visitor_until): an id of yesterday in a bucket of today
+    /// would count its visitor there a second time.
     #[inline]
     pub fn request_until(&self, hits: &[Hit], agent: Agent, until: Timestamp) {
         let at = Timestamp::now().min(until.minus(1));
         self.fold_if(self.tally.add(hits, at, Some(agent)));
     }
 
-    /// Waits until the store has all that was recorded in the counters of these hits before this call,
-    /// `timeout` at most: whether it has.
+    /// Waits until the store has everything that was recorded in the counters of these hits before this call,
+    /// for `timeout` at most; returns whether it has.
     ///
-    /// The flusher is asked to begin at once, and all who wait at the same time wait for the same batch.
-    /// It has to run: see [`Flusher::run`](crate::Flusher::run). When the time is over, the hits are on
-    /// their way all the same, and the request is `unconfirmed` in the ledger.
+    /// The flusher is asked to begin at once, and all callers that wait at the same time share one batch. The
+    /// flusher has to run: see [`Flusher::run`](crate::Flusher::run). After a timeout, the hits are still on
+    /// their way, and the request is `unconfirmed` in the ledger.
     ///
     /// ```
     /// use std::time::Duration;
@@ -150,12 +151,12 @@ impl Recorder {
         }
     }
 
-    /// Notes one request that makes no hit, and why.
+    /// Records one request that makes no hit, with the reason.
     pub fn skip(&self, skip: Skip) {
         self.tally.skip(skip);
     }
 
-    /// What happened to everything seen so far.
+    /// Returns the account of every request and every hit so far.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.tally.ledger()
@@ -175,7 +176,7 @@ impl Recorder {
 }
 
 impl From<&Recorder> for Secret {
-    /// The [secret](Recorder::secret) of its counters.
+    /// Returns the [secret](Recorder::secret) of the recorder's counters.
     fn from(recorder: &Recorder) -> Self {
         recorder.secret.clone()
     }

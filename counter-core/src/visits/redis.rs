@@ -30,7 +30,7 @@ use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 #[derive(Debug)]
 pub(crate) struct RedisVisits {
     client: Arc<Client>,
-    /// By shard.
+    /// The names of the keys, by shard.
     keys: Box<[Keys]>,
     apply: Script,
     clean: Script,
@@ -217,7 +217,7 @@ impl Store for RedisVisits {
     }
 }
 
-/// All of them, or why one cannot be read.
+/// Returns all of them, or the first that cannot be read as an error.
 fn all(read: Vec<Result<u64, Unreadable>>) -> Result<Vec<u64>, Error> {
     read.into_iter().map(|value| Ok(value?)).collect()
 }

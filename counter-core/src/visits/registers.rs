@@ -1,7 +1,7 @@
 //! The registers of one (counter, bucket) while requests raise them.
 //!
-//! One byte a register: its rank, and a mark on those that rose since they were last collected. The
-//! byte is all there is to agree on, so compare-and-swap on it needs no ordering between registers.
+//! Each register is one byte: its rank, and a mark if it rose since it was last collected. Threads only have
+//! to agree on that byte, so compare-and-swap on it needs no ordering between registers.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -9,14 +9,14 @@ use crate::sketch::{REGISTERS, Register};
 
 #[derive(Debug)]
 pub(crate) struct Registers {
-    /// In place: one step less to a register, which lies in no cache when there are many counters.
+    /// In the struct itself: one step less to a register, which is in no cache when there are many counters.
     bytes: [AtomicU8; REGISTERS],
-    /// For each block, a bit: whether a byte in it may be marked. A hint that spares collecting from idle
+    /// A bit for each block: whether a byte in it may be marked. It is a hint that saves collecting from idle
     /// counters, and from nearly all blocks of those with few new visitors.
     raised: [AtomicU64; REGISTERS / (64 * BLOCK)],
 }
 
-/// Registers in a block, a line of a cache: a bit of `raised` for each.
+/// The number of registers in a block, one cache line: each block has a bit in `raised`.
 const BLOCK: usize = 64;
 
 const MARK: u8 = 0x80;
@@ -29,19 +29,19 @@ impl Registers {
         }
     }
 
-    /// Lifts a register to at least that rank. Nearly always it is there already, and nothing is written.
+    /// Raises a register to at least this rank. Nearly always it is there already, and nothing is written.
     #[inline]
     pub(crate) fn raise(&self, Register { index, rank }: Register) {
         let higher = |byte: u8| (byte & !MARK < rank).then_some(rank | MARK);
         let byte = &self.bytes[usize::from(index)];
         if byte.fetch_update(Ordering::Relaxed, Ordering::Relaxed, higher).is_ok() {
-            // After the mark and with Release, so that whoever takes the hint sees the mark.
+            // After the mark and with Release, so that a thread that takes the hint sees the mark.
             let block = usize::from(index) / BLOCK;
             self.raised[block / 64].fetch_or(1 << (block % 64), Ordering::Release);
         }
     }
 
-    /// Takes the registers that rose since the last time.
+    /// Takes the registers that rose since the last call.
     pub(crate) fn collect(&self, mut each: impl FnMut(Register)) {
         for (first, raised) in (0..).step_by(64).zip(&self.raised) {
             let mut raised = raised.swap(0, Ordering::Acquire);
@@ -53,7 +53,7 @@ impl Registers {
         }
     }
 
-    /// Takes every register for one that rose: what was sent before is lost.
+    /// Marks every register that is set, for when what was sent before is lost.
     pub(crate) fn mark_all(&self) {
         self.update(|byte| (byte != 0).then_some(byte | MARK));
         self.raised.iter().for_each(|blocks| {
@@ -61,14 +61,14 @@ impl Registers {
         });
     }
 
-    /// Lets go of what was collected, so that it rises again when its visitors come again.
+    /// Resets what was collected, so that it rises again when its visitors come again.
     pub(crate) fn forget(&self) {
         self.update(|byte| (byte != 0 && byte & MARK == 0).then_some(0));
     }
 
     fn update(&self, new: impl Fn(u8) -> Option<u8>) {
         for byte in &self.bytes {
-            // What another thread raised meanwhile is marked, and stays so.
+            // A register that another thread raised meanwhile is marked, and stays so.
             let _ = byte.fetch_update(Ordering::Relaxed, Ordering::Relaxed, &new);
         }
     }

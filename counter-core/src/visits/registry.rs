@@ -1,8 +1,8 @@
-//! Counter names to the small numbers that the tally works with.
+//! A registry of counter names, which assigns the small numbers that the tally works with.
 //!
-//! The table is a hash table with linear probing in which a place is written once and never again:
-//! looking a known name up takes no lock, whatever else happens, and neither does finding that a new
-//! name comes too late. Only a new name takes the lock.
+//! It is a hash table with linear probing in which a slot is written once and never changed: finding a known
+//! name takes no lock under any circumstances, and neither does rejecting a new name when the table is full.
+//! Only adding a new name takes the lock.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -15,48 +15,48 @@ use crate::sketch::Register;
 use crate::writer::WriterId;
 use crate::{CounterName, VisitorId};
 
-/// A counter of a [`Recorder`](crate::Recorder), found once and used often.
+/// A counter of a [`Recorder`](crate::Recorder), looked up once and used often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Counter {
     pub(crate) number: u32,
     pub(crate) shard: Shard,
-    /// The tally that numbered it: under another one it counts as `(other)`. A part of the number of its
-    /// writer says that, and a hit is half as long.
+    /// The tally that numbered it; in any other tally it counts as `(other)`. This is a part of that tally's
+    /// writer id, which keeps a hit at half the size.
     pub(crate) tally: u32,
 }
 
-/// One hit on a counter, to be recorded: of weight 1 and without a visitor, unless said otherwise.
+/// One hit to be recorded on a counter: of weight 1 and without a visitor by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a hit counts when a recorder is given it"]
 pub struct Hit {
     pub(crate) counter: Counter,
-    /// What the visitor offers to a sketch: hashed here, before any lock is taken.
+    /// The register that the visitor raises: hashed here, before any lock is taken.
     pub(crate) register: Option<Register>,
     pub(crate) weight: NonZeroU32,
 }
 
 impl Counter {
-    /// A hit on this counter.
+    /// Returns a hit on this counter.
     pub const fn hit(self) -> Hit {
         Hit { counter: self, register: None, weight: NonZeroU32::MIN }
     }
 }
 
 impl Hit {
-    /// By this visitor, or by nobody that is known.
+    /// Sets the visitor of the hit; `None` for an unknown visitor.
     #[inline]
     pub fn visitor(mut self, visitor: impl Into<Option<VisitorId>>) -> Self {
         self.register = visitor.into().map(|visitor| Register::of(visitor.as_bytes()));
         self
     }
 
-    /// The same hit on another counter.
+    /// Moves the hit to another counter.
     pub const fn on(mut self, counter: Counter) -> Self {
         self.counter = counter;
         self
     }
 
-    /// Counting for so many.
+    /// Sets the weight of the hit. Default: 1.
     pub const fn weight(mut self, weight: NonZeroU32) -> Self {
         self.weight = weight;
         self
@@ -68,11 +68,12 @@ pub(crate) struct Registry {
     hasher: RandomState,
     other: Counter,
     shards: Shards,
-    /// A power of two, at least twice the number of names that may come: probes stay short.
+    /// A power of two, at least twice the number of names that may be added, so that probes stay short.
     places: Box<[OnceLock<(CounterName, Counter)>]>,
-    /// Shared with whoever is reading them: so the list is copied only when a name comes meanwhile.
+    /// The names by number, shared with readers: the list is copied only when a name is added while it is
+    /// being read.
     names: Mutex<Arc<Vec<CounterName>>>,
-    /// Set when the last free number was given away.
+    /// Set when the last free number was assigned.
     full: OnceLock<()>,
     most: usize,
 }
@@ -81,7 +82,7 @@ pub(crate) struct Registry {
 pub(crate) const OTHER: u32 = 0;
 
 impl Registry {
-    /// For at most `most` names, and `(other)`.
+    /// Creates a registry for at most `most` names, and `(other)`.
     pub(crate) fn new(most: usize, writer: WriterId, shards: Shards) -> Self {
         let places = (2 * (most + 1)).next_power_of_two();
         let registry = Self {
@@ -97,7 +98,8 @@ impl Registry {
         registry
     }
 
-    /// The counter of that name, a new one if need be; `(other)` when it is no name or comes too late.
+    /// Returns the counter of this name, adding it if it is new; `(other)` when the name is invalid or the
+    /// table is full.
     #[inline]
     pub(crate) fn counter(&self, name: &str) -> Counter {
         self.probe(name).unwrap_or_else(|_| self.newcomer(name))
@@ -111,17 +113,17 @@ impl Registry {
         CounterName::new(name).map_or_else(|_| self.other(), |name| self.insert(name))
     }
 
-    /// The counter `(other)`.
+    /// Returns the counter `(other)`.
     pub(crate) const fn other(&self) -> Counter {
         self.other
     }
 
-    /// The counter of that name, if there is one.
+    /// Returns the counter of this name, if there is one.
     pub(crate) fn find(&self, name: &str) -> Option<Counter> {
         self.probe(name).ok()
     }
 
-    /// The names by number.
+    /// Returns the names by number.
     pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
         Arc::clone(&self.names.lock().expect("nothing panics under this lock"))
     }
@@ -150,7 +152,7 @@ impl Registry {
         place.get_or_init(|| (name, counter)).1
     }
 
-    /// The counter of a name, or the place where it would go.
+    /// Returns the counter of a name, or the slot where it would go.
     fn probe(&self, name: &str) -> Result<Counter, &OnceLock<(CounterName, Counter)>> {
         let mask = self.places.len() - 1;
         let mut at = usize::try_from(self.hasher.hash_one(name) & mask as u64).expect("masked");

@@ -9,7 +9,7 @@ use crate::visits::tally::Tally;
 use crate::visits::{KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, ErrorKind, Health, Ledger, Precision, Precisions, Sample, Store, Timestamp};
 
-/// The reader's face: what the store has, which lags behind what was recorded by one flush.
+/// A handle that reads what the store has, which lags behind what was recorded by one flush.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
@@ -43,12 +43,12 @@ pub struct Stats {
 pub struct Series {
     /// The width of the buckets.
     pub precision: Precision,
-    /// What was asked for: buckets that start in here, the end left out.
+    /// The range that was asked for: buckets that start in it, with its end left out.
     pub range: Range<Timestamp>,
     /// The buckets that have a count, ascending.
     pub samples: Vec<Sample>,
-    /// What of it the store could not read: which of its [buckets](Unreadable::buckets) are therefore not
-    /// known, and why. Fields that are no bucket of any time are named here as well, and take nothing.
+    /// Entries that the store could not read, if any, with the [buckets](Unreadable::buckets) that are
+    /// therefore unknown. Fields that are not the start of a bucket are named here as well, and do no harm.
     pub unreadable: Option<Unreadable>,
 }
 
@@ -58,7 +58,7 @@ pub struct Series {
 pub struct Uniques {
     /// The estimate.
     pub visitors: u64,
-    /// Its standard error, as a fraction of it: two estimates in three are closer than this.
+    /// The standard error, as a fraction of the estimate: two estimates in three are closer than this.
     pub standard_error: f64,
 }
 
@@ -66,11 +66,11 @@ pub struct Uniques {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CounterPage {
-    /// The counters by name, with the precisions that they have samples of.
+    /// The counters by name, each with the precisions that it has samples of.
     pub counters: Vec<(CounterName, Vec<Precision>)>,
-    /// The last of them when there may be more: ask for what comes after it.
+    /// The last counter of this page if there may be more: ask for what comes after it.
     pub next: Option<CounterName>,
-    /// What stands among the known counters and is none, or lists of them that cannot be read.
+    /// Entries in the list of counters that are not counters, and lists that cannot be read.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -78,25 +78,25 @@ pub struct CounterPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ranking {
-    /// The counters with their hits, the first first, and by name where they are equal.
+    /// The counters with their hits, in descending order of hits, and by name where these are equal.
     pub counters: Vec<(CounterName, u64)>,
-    /// What cannot be read, of counters that therefore have no place here; 1,000 at most.
+    /// Entries that cannot be read, of counters that are therefore not ranked; 1,000 at most.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Samples that one read may return, over all its counters.
+/// The number of samples that one read may return, over all its counters.
 const SAMPLES: u64 = 300_000;
-/// Counters that a ranking may have to look at.
+/// The number of counters that a ranking may have to look at.
 const COUNTERS: u64 = 10_000;
-/// Samples that a ranking may have to look at, by one read after the other.
+/// The number of samples that a ranking may have to look at, in several reads.
 const RANKED: u64 = 10_000_000;
-/// What a ranking names of what cannot be read.
+/// The number of unreadable entries that a ranking names.
 const NAMED: usize = 1000;
-/// Sketches that one read may touch: 12 MB from the store at most.
+/// The number of sketches that one read may touch: at most 12 MB from the store.
 const SKETCHES: u64 = 1000;
-/// Sketches that one read may have the store count.
+/// The number of sketches that one read may have the store count.
 const COUNTED: u64 = 10_000;
-/// Counters on a page.
+/// The number of counters on a page.
 const PAGE: usize = 1000;
 
 impl Stats {
@@ -104,11 +104,11 @@ impl Stats {
         Self { store, tally, salt_epoch }
     }
 
-    /// The samples of a counter whose buckets start in `range`.
+    /// Returns the samples of a counter whose buckets start in `range`.
     ///
     /// # Errors
-    /// When the precision is not kept, the range is empty or has more than 10,000 buckets, or the store
-    /// cannot be read, at all or under the key of this counter.
+    /// Fails when the precision is not kept, when the range is empty or has more than 10,000 buckets, or when
+    /// the store cannot be read, at all or under the key of this counter.
     pub async fn series(
         &self,
         counter: &CounterName,
@@ -121,12 +121,12 @@ impl Stats {
         Ok(several.into_iter().next().unwrap_or_else(nothing)?)
     }
 
-    /// The samples of several counters, in their order, by one exchange with each shard. A counter under
-    /// whose key the store holds something else takes nothing from the others.
+    /// Returns the samples of several counters, in their order, by one exchange with each shard. A counter
+    /// whose key holds something else does not affect the others.
     ///
     /// # Errors
-    /// When the precision is not kept, the range is empty, counters times buckets are more than 300,000,
-    /// or the store cannot be read.
+    /// Fails when the precision is not kept, when the range is empty, when counters times buckets exceed
+    /// 300,000, or when the store cannot be read.
     pub async fn series_many(
         &self,
         counters: &[CounterName],
@@ -144,19 +144,19 @@ impl Stats {
         Ok(all.into_iter().map(|reading| reading.map(series)).collect())
     }
 
-    /// All that each of these counters ever counted, also of what has left retention.
+    /// Returns everything that each of these counters ever counted, including what has left retention.
     ///
     /// # Errors
-    /// When the store cannot be read, at all or for one of them.
+    /// Fails when the store cannot be read, at all or for one of the counters.
     pub async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
         self.lifetimes_by_counter(counters).await?.into_iter().map(|total| Ok(total?)).collect()
     }
 
-    /// The same as [`lifetimes`](Self::lifetimes), where a total that is no number takes nothing from the
+    /// Returns what [`lifetimes`](Self::lifetimes) does, but a total that is not a number does not affect the
     /// others.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     pub async fn lifetimes_by_counter(
         &self,
         counters: &[CounterName],
@@ -164,13 +164,15 @@ impl Stats {
         self.store.read_lifetimes(counters).await
     }
 
-    /// The counters with the most hits in the buckets that start in `range`, of those that `wanted`
-    /// accepts: at most `limit` of them. Exact, since it looks at every counter; one of which a bucket
-    /// cannot be read has no place among them, and is named.
+    /// Returns the counters with the most hits in the buckets that start in `range`, of those that `wanted`
+    /// accepts: at most `limit` of them.
+    ///
+    /// The ranking is exact, since it looks at every counter. A counter with a bucket that cannot be read is
+    /// not ranked, but named.
     ///
     /// # Errors
-    /// When there are more than 10,000 counters, those that are wanted times buckets are more than
-    /// 10,000,000, the precision is not kept, the range is empty or has more than 10,000 buckets, or the
+    /// Fails when there are more than 10,000 counters, when the wanted ones times buckets exceed 10,000,000,
+    /// when the precision is not kept, when the range is empty or has more than 10,000 buckets, or when the
     /// store cannot be read.
     pub async fn top(
         &self,
@@ -213,28 +215,28 @@ impl Stats {
         }
         ranking.counters.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
         ranking.counters.truncate(limit);
-        // Each page names the same list again.
+        // Each page names the same unreadable list again.
         ranking.unreadable.sort_by(|one, other| one.key.cmp(&other.key));
         ranking.unreadable.dedup_by(|one, other| one.key == other.key);
         ranking.unreadable.truncate(NAMED);
         Ok(ranking)
     }
 
-    /// Removes a counter: samples, visitors, and its lifetime total. Hits that come later begin it anew,
-    /// and so do those that some instance has not flushed yet.
+    /// Removes a counter: its samples, its visitors, and its lifetime total. Later hits begin it anew, and so
+    /// do hits that an instance has not flushed yet.
     ///
     /// # Errors
-    /// When the store does not take it; call again.
+    /// Fails when the store does not accept it; call again.
     pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
         self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
         self.tally.forget(counter);
         Ok(())
     }
 
-    /// The sum of the samples of a counter whose buckets start in `range`.
+    /// Returns the sum of the samples of a counter whose buckets start in `range`.
     ///
     /// # Errors
-    /// As [`series`](Self::series), and when the count of one of the buckets cannot be read.
+    /// Fails as [`series`](Self::series) does, and when the count of one of the buckets cannot be read.
     pub async fn total(
         &self,
         counter: &CounterName,
@@ -244,11 +246,12 @@ impl Stats {
         Ok(self.series(counter, precision, range).await?.known_total()?)
     }
 
-    /// How many different visitors these counters had together, in the buckets that start in `range`.
+    /// Returns how many different visitors these counters had together, in the buckets that start in `range`.
     ///
     /// # Errors
-    /// When the precision is not one of those of visitors, the range is empty, counters times buckets
-    /// are more than 1,000, or the store cannot be read, at all or under the key of one of these buckets.
+    /// Fails when the precision is not one of those of visitors, when the range is empty, when counters times
+    /// buckets exceed 1,000, or when the store cannot be read, at all or under the key of one of these
+    /// buckets.
     pub async fn uniques(
         &self,
         counters: &[CounterName],
@@ -262,9 +265,11 @@ impl Stats {
         Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR })
     }
 
-    /// How many different visitors each of these counters had, in their order, in the buckets that start in
-    /// `range`: by one exchange with each shard, and without their sketches where the store can count. A
-    /// counter that has something else under the key of its visitors takes nothing from the others.
+    /// Returns how many different visitors each of these counters had, in their order, in the buckets that
+    /// start in `range`.
+    ///
+    /// It takes one exchange with each shard, without transferring sketches where the store can count. A
+    /// counter whose visitor key holds something else does not affect the others.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;
@@ -291,8 +296,8 @@ impl Stats {
     /// ```
     ///
     /// # Errors
-    /// When the precision is not one of those of visitors, the range is empty, counters times buckets
-    /// are more than 10,000, or the store cannot be read.
+    /// Fails when the precision is not one of those of visitors, when the range is empty, when counters times
+    /// buckets exceed 10,000, or when the store cannot be read.
     pub async fn uniques_by_counter(
         &self,
         counters: &[CounterName],
@@ -307,11 +312,11 @@ impl Stats {
         Ok(counts.into_iter().map(|count| count.map(uniques)).collect())
     }
 
-    /// Up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or the
-    /// first ones.
+    /// Returns up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or
+    /// the first ones.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     pub async fn list_counters(
         &self,
         after: Option<&CounterName>,
@@ -333,10 +338,11 @@ impl Stats {
         Ok(CounterPage { counters, next: last.filter(|_| more), unreadable })
     }
 
-    /// Whether there is such a counter: in the store, or in this process and not flushed yet.
+    /// Returns whether there is such a counter: in the store, or in this process and not flushed yet.
     ///
     /// # Errors
-    /// When the store cannot be read, or its list of counters cannot and none is found in the rest of it.
+    /// Fails when the store cannot be read, or when its list of counters cannot be read in full and the rest
+    /// of it does not have the counter.
     pub async fn contains_counter(&self, counter: &CounterName) -> Result<bool, Error> {
         if self.tally.contains(counter) {
             return Ok(true);
@@ -350,32 +356,32 @@ impl Stats {
         }
     }
 
-    /// The buckets that are kept.
+    /// Returns the buckets that are kept.
     #[must_use]
     pub fn grid(&self) -> &Grid {
         &self.tally.grid
     }
 
-    /// The width of a salt epoch: somebody who comes in several of them counts as a visitor in each,
-    /// unless visitors are told apart by something stable.
+    /// Returns the width of a salt epoch. A visitor who comes in several epochs counts once in each, unless
+    /// visitors are told apart by something stable.
     #[must_use]
     pub const fn salt_epoch(&self) -> Precision {
         self.salt_epoch
     }
 
-    /// What happened to everything this process has seen.
+    /// Returns the account of every request and every hit that this process has seen.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.tally.ledger()
     }
 
-    /// How this process's way to the store is doing.
+    /// Returns the state of this process's connection to the store.
     #[must_use]
     pub fn health(&self) -> Health {
         self.tally.health(self.store.connections(), self.store.clock_skew())
     }
 
-    /// The [ledger](Self::ledger) and the [health](Self::health) as metrics, for an exporter.
+    /// Returns the [ledger](Self::ledger) and the [health](Self::health) as metrics, for an exporter.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         metrics(&self.ledger(), &self.health())
@@ -383,22 +389,23 @@ impl Stats {
 }
 
 impl Series {
-    /// Makes a series of samples that were read elsewhere, ascending, for [forecasts](crate::forecast) and the like.
+    /// Creates a series from samples that were read elsewhere, ascending, for [forecasts](crate::forecast)
+    /// and the like.
     #[must_use]
     pub const fn new(precision: Precision, range: Range<Timestamp>, samples: Vec<Sample>) -> Self {
         Self { precision, range, samples, unreadable: None }
     }
 
-    /// The sum of the samples.
+    /// Returns the sum of the samples.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add)
     }
 
-    /// The same where every bucket is known.
+    /// Returns the sum of the samples, provided that every bucket is known.
     ///
     /// # Errors
-    /// When the count of a bucket could not be read.
+    /// Fails when the count of a bucket could not be read.
     pub fn known_total(&self) -> Result<u64, Unreadable> {
         match &self.unreadable {
             Some(unreadable) if !unreadable.buckets.is_empty() => Err(unreadable.clone()),
@@ -406,15 +413,16 @@ impl Series {
         }
     }
 
-    /// Whether the count of the bucket that begins here could not be read.
+    /// Returns whether the count of the bucket that begins here could not be read.
     #[must_use]
     pub fn is_unknown(&self, start: Timestamp) -> bool {
         let unreadable = self.unreadable.as_ref();
         unreadable.is_some_and(|unreadable| unreadable.buckets.binary_search(&start).is_ok())
     }
 
-    /// A sample for every bucket that starts in the range, 0 where nothing was counted; none for those
-    /// whose count could not be read. Samples between the starts are added to the bucket that they lie in.
+    /// Returns a sample for every bucket that starts in the range, 0 where nothing was counted; none for
+    /// buckets whose count could not be read. Samples between the starts are added to the bucket that they
+    /// lie in.
     pub fn zero_filled(&self) -> impl Iterator<Item = Sample> {
         let mut samples = self.samples.iter().peekable();
         let known = self.precision.starts(self.range.clone()).filter(|start| !self.is_unknown(*start));
@@ -432,10 +440,10 @@ impl Series {
 }
 
 impl Stats {
-    /// Buckets that one read of a counter may touch.
+    /// The number of buckets that one read of a counter may touch.
     pub const MAX_BUCKETS: u64 = 10_000;
 
-    /// The retention of a precision of counts, if it may be read so.
+    /// Returns how many samples of a precision of counts are kept, if this range of it may be read.
     fn check(
         &self,
         precision: Precision,
@@ -447,7 +455,7 @@ impl Stats {
     }
 }
 
-/// How much is kept of a precision, if it may be read so.
+/// Returns how many samples of a precision are kept, if this range of it may be read.
 fn check(
     set: &Precisions,
     precision: Precision,

@@ -1,4 +1,4 @@
-//! Where visits are kept.
+//! The interface of a store of visits.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,17 +12,18 @@ use crate::visits::{ApplyOutcome, Batch, KnownReading, Reading, Unreadable, Witn
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
-/// A place where counts are kept: shared by many writers, readers and cleaners.
+/// A place where counts are kept, shared by many writers, readers and cleaners.
 ///
-/// Cloning gives another handle on the same place. Every call is bounded in time by the store itself,
-/// and does a bounded amount of work.
+/// Cloning gives another handle on the same place. The store itself bounds the time of every call, and every
+/// call does a bounded amount of work.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// In how many parts it keeps the counters: one, unless it says something else, and always the same.
+    /// Returns the number of shards that the counters are split over: 1 by default, and always the same.
     fn shards(&self) -> Shards {
         Shards::ONE
     }
 
-    /// How many connections to servers were made, for [`Health`](crate::Health); 0 where there are none.
+    /// Returns the number of connections made to servers, for [`Health`](crate::Health); 0 where there are
+    /// none.
     fn connections(&self) -> u64 {
         0
     }
@@ -30,19 +31,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Applies a batch exactly once, however often it is called with it.
     ///
     /// # Errors
-    /// When it is not known whether the batch was applied, or known that it was not: call again with
+    /// Fails when it is not known whether the batch was applied, or known that it was not: call again with
     /// the same batch.
     ///
     /// # Cancel safety
     /// A call that is dropped may still apply the batch; call again with the same batch.
     fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>>;
 
-    /// Shows what tells a fence of this writer that is gone from data that are gone; `None` where the store
-    /// cannot tell. Such a store keeps fences for 7 days at least: after a shorter silence, a fence that is
-    /// gone is taken for data that are gone.
+    /// Returns what distinguishes a lost fence of this writer from lost data; `None` where the store cannot
+    /// tell. Such a store keeps fences for at least 7 days: a fence that is gone after a shorter silence is
+    /// taken for lost data.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn witness<'a>(
         &'a self,
         shard: Shard,
@@ -52,18 +53,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Box::pin(async { Ok(None) })
     }
 
-    /// Seconds by which the clock of this process was ahead of the store's at the last batch; negative
-    /// where it was behind, `None` where the store has no clock of its own or took no batch yet.
+    /// Returns the seconds by which the clock of this process was ahead of the store's at the last batch;
+    /// negative where it was behind, `None` where the store has no clock of its own or has taken no batch
+    /// yet.
     fn clock_skew(&self) -> Option<i64> {
         None
     }
 
-    /// Removes some of the samples of a shard that left retention at `now`, or at the time of the store's own
-    /// clock if that is earlier, and the counters that this leaves without any. A precision that is not among `kept` keeps as many samples as that of its width,
-    /// or 120.
+    /// Removes some of the samples of a shard that left retention at `now`, or by the store's own clock if
+    /// that is earlier, and the counters that are left without samples. A precision that is not among `kept`
+    /// keeps as many samples as the one of its width, or 120.
     ///
     /// # Errors
-    /// When the store cannot do it now.
+    /// Fails when the store cannot do it now.
     fn clean<'a>(
         &'a self,
         shard: Shard,
@@ -71,11 +73,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         kept: &'a Precisions,
     ) -> BoxFuture<'a, Result<Cleaned, Error>>;
 
-    /// Takes some of the counters of a shard that other programs wrote under the care of [`clean`](Self::clean),
-    /// looking at the known ones from `cursor` on; answers where to go on, or `None` after the last.
+    /// Takes some of the counters of a shard that other programs wrote under the care of
+    /// [`clean`](Self::clean), looking at the known ones from `cursor` on; returns where to continue, or
+    /// `None` after the last.
     ///
     /// # Errors
-    /// When the store cannot do it now.
+    /// Fails when the store cannot do it now.
     fn adopt<'a>(
         &'a self,
         shard: Shard,
@@ -83,11 +86,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         kept: &'a Precisions,
     ) -> BoxFuture<'a, Result<Option<String>, Error>>;
 
-    /// For each of these counters the samples whose start lies in `range`, ascending; empty buckets are
-    /// left out.
+    /// Returns, for each of these counters, the samples whose start lies in `range`, ascending; empty buckets
+    /// are left out.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn samples<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -95,11 +98,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         range: Range<Timestamp>,
     ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>>;
 
-    /// As [`samples`](Self::samples), but what cannot be read of one counter takes nothing from the others.
-    /// `kept` is how many samples are kept of the precision, from which a store may see how to read best.
+    /// Returns what [`samples`](Self::samples) does, but an unreadable entry of one counter does not affect
+    /// the others. `kept` is how many samples are kept of the precision, by which a store may choose the best
+    /// way to read.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn read_samples<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -114,17 +118,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         })
     }
 
-    /// For each of these counters all that it ever counted; cleaning takes nothing of it.
+    /// Returns, for each of these counters, everything that it ever counted; cleaning does not reduce it.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>>;
 
-    /// As [`lifetimes`](Self::lifetimes), but what cannot be read of one counter takes nothing from the
-    /// others.
+    /// Returns what [`lifetimes`](Self::lifetimes) does, but an unreadable entry of one counter does not
+    /// affect the others.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn read_lifetimes<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -132,10 +136,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Box::pin(async move { Ok(self.lifetimes(counters).await?.into_iter().map(Ok).collect()) })
     }
 
-    /// Removes everything of a counter that the grid keeps at `now`, its lifetime included.
+    /// Removes everything of a counter that the grid keeps at `now`, including its lifetime total.
     ///
     /// # Errors
-    /// When the store cannot do it now; call again.
+    /// Fails when the store cannot do it now; call again.
     ///
     /// # Cancel safety
     /// A call that is dropped may have removed a part.
@@ -146,22 +150,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// The union of the visitors of these counters in these buckets.
+    /// Returns the union of the visitors of these counters in these buckets.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn visitors<'a>(
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
     ) -> BoxFuture<'a, Result<Sketch, Error>>;
 
-    /// For each of these counters how many visitors it had in these buckets together: the
-    /// [estimate](Sketch::estimate) of their union. A store that can count by itself does better than this,
-    /// which reads the sketches of one counter after the other.
+    /// Returns, for each of these counters, how many visitors it had in these buckets together: the
+    /// [estimate](Sketch::estimate) of their union. This implementation reads the sketches of one counter
+    /// after the other; a store that can count by itself does better.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -176,11 +180,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         })
     }
 
-    /// As [`visitor_counts`](Self::visitor_counts), but what cannot be read of one counter takes nothing
-    /// from the others.
+    /// Returns what [`visitor_counts`](Self::visitor_counts) does, but an unreadable entry of one counter
+    /// does not affect the others.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn read_visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
@@ -191,11 +195,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         )
     }
 
-    /// The salt of an epoch: `candidate` for the first who asks, the same for all others until
-    /// `expiry`, at which it is forgotten.
+    /// Returns the salt of an epoch: `candidate` for the first caller, and the same for all others until
+    /// `expiry`, when it is forgotten.
     ///
     /// # Errors
-    /// When the store cannot do it now, or holds something that is no salt.
+    /// Fails when the store cannot do it now, or holds something that is not a salt.
     ///
     /// # Cancel safety
     /// A call that is dropped may still have kept the candidate; call again with the same one.
@@ -206,11 +210,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         expiry: Timestamp,
     ) -> BoxFuture<'a, Result<[u8; 16], Error>>;
 
-    /// The first `limit` counters by name of each of these precisions that have samples, beginning with
-    /// the name `from` itself; in any order, and perhaps with some that follow them.
+    /// Returns the first `limit` counters, by name, of each of these precisions that have samples, beginning
+    /// with the name `from` itself; in any order, and perhaps with some that follow them.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn known<'a>(
         &'a self,
         precisions: &'a [Precision],
@@ -218,10 +222,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>>;
 
-    /// As [`known`](Self::known), but what is no list of counters, or no counter, takes nothing from the rest.
+    /// Returns what [`known`](Self::known) does, but a list or an entry that cannot be read does not affect
+    /// the rest.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn read_known<'a>(
         &'a self,
         precisions: &'a [Precision],
@@ -232,7 +237,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Whatever has a store of visits in it is one.
+/// Implements the store for handles on one.
 impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
     fn shards(&self) -> Shards {
         self.as_ref().shards()
@@ -367,16 +372,16 @@ impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
     }
 }
 
-/// A writer that is silent for so long may be forgotten by a store that shows no [`Witness`].
+/// The silence after which a store that shows no [`Witness`] may forget a writer.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);
 
-/// What a cleaning removed.
+/// The result of a cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// Samples that had left retention.
     pub samples: u64,
-    /// Counters, one for each precision, whose last sample went.
+    /// Counters, one for each precision, whose last sample was removed.
     pub counters: u64,
-    /// Whether there is more to remove at once.
+    /// True if there is more to remove at once.
     pub more: bool,
 }

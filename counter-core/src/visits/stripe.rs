@@ -1,5 +1,5 @@
-//! A part of the tally with a lock of its own, for some of the threads: what each hit touches, and nothing else
-//! does for long.
+//! A part of the tally with a lock of its own, used by some of the threads: every hit takes it, and nothing
+//! else holds it for long.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,26 +8,26 @@ use crate::visits::registry::OTHER;
 use crate::visits::{Hit, Requests};
 use crate::{Counter, Timestamp};
 
-/// On cache lines of its own, so that threads on different stripes do not slow each other.
+/// Each stripe has its own cache lines, so that threads on different stripes do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Stripe(Mutex<Local>);
 
-/// What lies under the lock.
+/// The data under the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) requests: Requests,
     pub(crate) recorded: u64,
     pub(crate) overflow: u64,
     pub(crate) latest: Latest,
-    /// By the number of the counter.
+    /// The slots, by the number of the counter.
     slots: Vec<Slot>,
-    /// Cells whose base bucket another one followed.
+    /// Cells whose base bucket was followed by another one.
     closed: Vec<Closed>,
 }
 
-/// The buckets of the last instant: those of the next are nearly always the same, and a division takes as
-/// long as all else that is done about a hit.
+/// The buckets of the last instant: the next hit nearly always has the same ones, and a division takes as
+/// long as everything else that is done for a hit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latest {
     pub(crate) at: Timestamp,
@@ -42,7 +42,7 @@ struct Slot {
     visitors: Option<(Timestamp, Arc<Registers>)>,
 }
 
-/// A cell to which nothing is added any more.
+/// A cell that nothing is added to any more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
     pub(crate) counter: u32,
@@ -50,8 +50,8 @@ pub(crate) struct Closed {
     pub(crate) count: u64,
 }
 
-/// A stripe with so many closed cells has them folded by the thread that closed the last: nobody
-/// flushes, or instants come in no order.
+/// The number of closed cells at which the thread that closed the last one folds them: nothing flushes, or
+/// instants come in no order.
 pub(crate) const CLOSED: usize = 4096;
 
 impl Stripe {
@@ -62,8 +62,8 @@ impl Stripe {
 }
 
 impl Local {
-    /// Adds hits of the latest instant, to counters by their numbers; `open` gives the registers of a counter
-    /// and a bucket.
+    /// Adds hits of the latest instant to counters by their numbers; `open` returns the registers of a
+    /// counter and a bucket.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -97,25 +97,25 @@ impl Local {
         }
     }
 
-    /// Whether it is time to [`take`](Self::take) the cells.
+    /// Returns whether it is time to [`take`](Self::take) the cells.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.closed.len() >= CLOSED
     }
 
-    /// How many cells there are.
+    /// Returns the number of cells.
     pub(crate) fn cells(&self) -> usize {
         self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
     }
 
-    /// The sum of the cells.
+    /// Returns the sum of the cells.
     pub(crate) fn hits(&self) -> u64 {
         let open = self.slots.iter().map(|slot| slot.count).sum::<u64>();
         open + self.closed.iter().map(|cell| cell.count).sum::<u64>()
     }
 
-    /// Takes all cells, for the empty list that it is given, and lets go of the registers of buckets before
-    /// `current`.
+    /// Takes all cells, in exchange for the empty list that it is given, and drops the registers of buckets
+    /// before `current`.
     pub(crate) fn take(&mut self, cells: &mut Vec<Closed>, current: Timestamp) {
         std::mem::swap(&mut self.closed, cells);
         for (number, slot) in (0..).zip(&mut self.slots) {
@@ -125,8 +125,8 @@ impl Local {
     }
 }
 
-// What is done once a second, a bucket or a counter is beside what is done for each hit: in its place it would
-// take the registers of the processor from that.
+// Out of line: what is done once for a second, a bucket or a counter would otherwise take processor registers
+// from what is done for each hit.
 #[cold]
 fn grow(slots: &mut Vec<Slot>, number: u32) -> &mut Slot {
     let index = number as usize;

@@ -1,10 +1,10 @@
-//! The in-process accumulation: what every request touches, and nothing else does for long.
+//! The accumulation in the process: every request goes through it, and nothing else holds its locks for long.
 //!
-//! A request takes the lock of one stripe, which its thread nearly always has to itself, adds to the
-//! open cell of each counter and lets go. When the second changes, the open cell moves to the stripe's
-//! list; [`Tally::fold`] empties those lists into the [`Pending`] of each shard of the store. The lock
-//! of the backlog is always taken before that of a stripe, and a request never takes it, so a sum over
-//! all places at one moment is possible without stopping requests together.
+//! A request locks one stripe, which its thread nearly always has to itself, adds to the open cell of each
+//! counter and unlocks it. When the second changes, the open cell moves to the stripe's list; [`Tally::fold`]
+//! empties those lists into the [`Pending`] of each shard of the store. The lock of the backlog is always
+//! taken before that of a stripe, and a request never takes it, so the hits in all places can be summed for
+//! one moment without stopping all requests at once.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -28,7 +28,7 @@ use foldhash::fast::RandomState;
 pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
     pub(crate) commits: GroupCommit,
-    /// After this long without an attempt to send what waits, nobody does.
+    /// The time without an attempt to send what is waiting after which the flusher counts as stalled.
     patience: Duration,
     registry: Registry,
     stripes: Box<[Stripe]>,
@@ -39,14 +39,14 @@ pub(crate) struct Tally {
 
 #[derive(Debug)]
 struct Backlog {
-    /// By shard of the store.
+    /// The hits that are waiting, by shard of the store.
     waiting: Vec<Waiting>,
     delivery: Delivery,
     /// The shard of each counter, by number.
     shards: Vec<Shard>,
-    /// The numbers of counters of which the store was given visitors.
+    /// The numbers of counters whose visitors the store was sent.
     visited: HashSet<u32, RandomState>,
-    /// Taken in turn with the stripes' lists, so that these keep their allocation.
+    /// Swapped in turn with the stripes' lists, so that these keep their allocation.
     spare: Vec<Closed>,
 }
 
@@ -54,11 +54,11 @@ struct Backlog {
 #[derive(Debug, Default)]
 struct Waiting {
     pending: Pending,
-    /// Fold what has aged once this many wait.
+    /// The number of cells from which on old ones are folded.
     high_water: usize,
 }
 
-/// The [`Delivery`] of a tally, whose backlog is locked.
+/// Access to the [`Delivery`] of a tally, whose backlog is locked meanwhile.
 #[derive(Debug)]
 pub(crate) struct DeliveryGuard<'a>(MutexGuard<'a, Backlog>);
 
@@ -92,7 +92,7 @@ impl Tally {
         self.registry.find(name).is_some()
     }
 
-    /// Adds hits of one instant, those of a request when there is an agent; `true` when it is time to
+    /// Adds hits of one instant, and a request if there is an agent; returns `true` when it is time to
     /// [`fold`](Self::fold).
     #[inline]
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
@@ -121,7 +121,7 @@ impl Tally {
         Arc::clone(self.open().entry((number, bucket)).or_insert_with(|| Arc::new(Registers::new())))
     }
 
-    /// For what was added to the counters of these hits before this call.
+    /// Returns a ticket for what was added to the counters of these hits before this call.
     pub(crate) fn ticket(&self, hits: &[Hit]) -> CommitTicket {
         let other = self.registry.other();
         let counters = hits.iter().map(|hit| if self.owns(hit.counter) { hit.counter } else { other });
@@ -136,12 +136,12 @@ impl Tally {
         self.stripe().requests.skip(skip);
     }
 
-    /// Empties the stripes into the backlog and keeps that small.
+    /// Empties the stripes into the backlog and keeps the backlog small.
     pub(crate) fn fold(&self, now: Timestamp) {
         self.fold_into(&mut self.backlog(), now);
     }
 
-    /// Takes what waits for a shard; its hits stay pending until acknowledged.
+    /// Takes what is waiting for a shard; its hits stay pending until they are acknowledged.
     pub(crate) fn take(&self, shard: Shard, now: Timestamp) -> Vec<Chunk> {
         let backlog = &mut *self.backlog();
         self.fold_into(backlog, now);
@@ -155,7 +155,8 @@ impl Tally {
         chunks
     }
 
-    /// The store has the batch, but for what it refused; a replay was accounted for the first time.
+    /// Notes that the store has a batch, except for what it refused; a replay was accounted for when it was
+    /// first acknowledged.
     pub(crate) fn acknowledge(&self, batch: &Batch, remarks: &[Remark], replay: bool) {
         let number = |name: &CounterName| self.registry.find(name).map(|counter| counter.number);
         let began = remarks.iter().filter_map(|remark| match remark {
@@ -172,13 +173,13 @@ impl Tally {
         backlog.delivery.acknowledge(batch, remarks, replay);
     }
 
-    /// The account of what has left, for the flusher to book in.
+    /// Returns the account of what has left, for the flusher to update.
     pub(crate) fn delivery(&self) -> DeliveryGuard<'_> {
         DeliveryGuard(self.backlog())
     }
 
-    /// The store lost what it had acknowledged: so many hits for good, and of visitors nobody knows how many,
-    /// so all that are still at hand are sent again.
+    /// Notes that the store lost what it had acknowledged: this many hits for good, and an unknown number of
+    /// visitors, so all visitors that are still in memory are sent again.
     pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
         let backlog = &mut *self.backlog();
         backlog.delivery.lose(hits);
@@ -189,7 +190,7 @@ impl Tally {
         }
     }
 
-    /// The store has nothing of this counter any more.
+    /// Notes that the store has nothing of this counter any more.
     pub(crate) fn forget(&self, counter: &CounterName) {
         if let Some(counter) = self.registry.find(counter) {
             self.forget_visitors(|number| number == counter.number);
@@ -226,7 +227,7 @@ impl Tally {
             pending_cells += local.cells();
         }
         let accounts = backlog.delivery.accounts();
-        // What is in the stripes waits for whichever shard is served next.
+        // What is in the stripes is waiting for whichever shard is served next.
         let next = (pending > 0).then(|| accounts.iter().map(|account| account.attempted).max()).flatten();
         let hits = |(waiting, account): (&Waiting, &Account)| waiting.pending.hits() + account.sent;
         let shards = || backlog.waiting.iter().zip(accounts);
@@ -260,8 +261,8 @@ impl Tally {
             }
         }
         backlog.spare = spare;
-        // Whoever wants registers that no slot has must come here, so what nobody else holds now,
-        // nobody raises any more.
+        // A thread that wants registers that no slot has must come through here, so registers that are held
+        // nowhere else now are not being raised.
         self.open().retain(|(number, bucket), registers| {
             let last = *bucket < current && Arc::get_mut(registers).is_some();
             let pending = backlog.pending(*number, &self.registry);
@@ -275,7 +276,8 @@ impl Tally {
         }
     }
 
-    /// A counter of another tally has no place here; its hits are not lost for that, but are those of `(other)`.
+    /// Returns whether a counter belongs to this tally; the hits of any other are not lost, but count for
+    /// `(other)`.
     #[inline]
     fn owns(&self, counter: Counter) -> bool {
         counter.tally == self.registry.other().tally
@@ -288,8 +290,8 @@ impl Tally {
 
     #[inline]
     fn stripe(&self) -> MutexGuard<'_, Local> {
-        // Every thread has a stack of its own, megabytes from the next: the address of a local tells
-        // threads apart without a thread-local variable. Fibonacci hashing spreads neighbours.
+        // Every thread has a stack of its own, megabytes from the next: the address of a local variable tells
+        // threads apart without a thread-local. Fibonacci hashing spreads neighbouring addresses.
         let here = 0_u8;
         let stack = std::ptr::from_ref(&here).addr() >> 20;
         let mixed = (stack as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -322,7 +324,7 @@ impl Backlog {
 }
 
 impl Waiting {
-    /// Folds what has aged; answers the hits that no precision wants any more.
+    /// Folds what has aged; returns the hits that no precision keeps any more.
     fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
         let expired = self.pending.coarsen(now, grid);
         self.high_water = (2 * self.pending.len()).max(CLOSED);

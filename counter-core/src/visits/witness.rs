@@ -1,26 +1,26 @@
-/// What a store shows of itself, so that a fence that is gone can be told from data that are gone.
+/// The state of a store that distinguishes a lost fence from lost data.
 ///
 /// A fence can be lost alone: evicted, removed by hand, or forgotten after a long silence. The counts of its
-/// batches are still there then, and to send those batches again would count them twice.
+/// batches are still there then, and sending those batches again would count them twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
     /// A mark that was made with the first data, and is lost with them.
     pub data: Option<String>,
     /// A mark that was made with the list of writers, and is lost with it or when writers are forgotten.
     pub writers: Option<String>,
-    /// Whether the list of writers has this one.
+    /// True if this writer is in the list of writers.
     pub listed: bool,
-    /// Whether keys may have been removed to make room: then a mark that is gone proves nothing.
+    /// True if keys may have been removed to make room: a missing mark proves nothing then.
     pub evicts: bool,
 }
 
 impl Witness {
-    /// Whether the data that the writer's batches made are gone too, given what was shown when its fence was
-    /// made. Where that is not certain, they are not.
+    /// Returns whether the data of the writer's batches are gone too, given the state that was shown when its
+    /// fence was made. Where that is not certain, the data are taken to be there.
     pub(crate) fn shows_loss_since(&self, before: &Self) -> bool {
-        // All of it: a restart without a file, FLUSHALL, a failover to an empty replica.
+        // All data are gone: a restart without a file, FLUSHALL, a failover to an empty replica.
         let other_data = before.data.is_some() && self.data != before.data && !self.evicts;
-        // The newest of it: the store went back to a time before this writer.
+        // The newest data are gone: the store went back to a time before this writer.
         let earlier = self.writers.is_some() && self.writers == before.writers && !self.listed;
         other_data || earlier
     }

@@ -1,4 +1,4 @@
-//! The key that requests are hashed under, where all of them read it at once.
+//! The key that requests are hashed under, for many threads that read it at once.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -7,8 +7,8 @@ use crate::Timestamp;
 use crate::visitor::VisitorKey;
 
 /// The bounds of an epoch and its key, as a sequence lock: a reader writes nothing, not even that it reads,
-/// and so no core waits for another. A version that is odd, or not the same after reading, says that
-/// somebody was writing meanwhile.
+/// so no core waits for another. A version that is odd, or that changed during the read, tells that a writer
+/// was at work.
 #[derive(Default)]
 pub(super) struct Current {
     version: AtomicU64,
@@ -16,12 +16,13 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// The key of the epoch of `at` and the end of that epoch, if it is this one and nobody is writing.
+    /// Returns the key of the epoch of `at` and the end of that epoch, if it is this one and no write is
+    /// under way.
     #[inline]
     pub(super) fn get(&self, at: Timestamp) -> Option<(VisitorKey, Timestamp)> {
         let version = self.version.load(Ordering::Acquire);
         let [start, end, key @ ..] = [0, 1, 2, 3].map(|word| self.words[word].load(Ordering::Relaxed));
-        // What was read is older than the second look at the version.
+        // The values are read before the version is read again.
         fence(Ordering::Acquire);
         let whole =
             version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
@@ -29,12 +30,12 @@ impl Current {
             .then(|| (VisitorKey::of_words(key), Timestamp::from_unix(end)))
     }
 
-    /// To the key of an epoch, in Unix seconds. Not by two at a time.
+    /// Sets the key of an epoch, given in Unix seconds. Calls must not overlap.
     pub(super) fn set(&self, epoch: Range<u64>, key: VisitorKey) {
         let [low, high] = key.words();
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // The odd version is seen by whoever sees a word that follows.
+        // A reader that sees one of the following words sees the odd version.
         fence(Ordering::Release);
         for (place, word) in self.words.iter().zip([epoch.start, epoch.end, low, high]) {
             place.store(word, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::visits::MetricValue;
 use crate::visits::metrics::metrics;
 use crate::{Health, Ledger};
 
-/// Describes each of them to the current recorder.
+/// Describes all metrics to the current recorder.
 pub(super) fn describe() {
     let health = Health { since_acknowledged: Some(Duration::ZERO), ..Health::default() };
     for metric in metrics(&Ledger::default(), &health) {

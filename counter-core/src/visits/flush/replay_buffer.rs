@@ -7,18 +7,18 @@ use crate::visits::Batch;
 
 /// Batches that were acknowledged a short while ago, in the order of their sequences.
 ///
-/// Redis replicates asynchronously: a failover can lose writes that it acknowledged. What is kept here
-/// can be sent again; of what has left, the hits are remembered, to tell what was lost.
+/// Redis replicates asynchronously: a failover can lose writes that it acknowledged. The batches kept here
+/// can be sent again; of those that have left, only the hits are remembered, to tell how many were lost.
 #[derive(Debug, Default)]
 pub(super) struct ReplayBuffer {
     kept: Kept,
-    /// The sequences and hits of batches that have left `kept`, all older than those in it.
+    /// The sequences and hits of batches that have left `kept`, all of them older than those in it.
     left: VecDeque<(u64, u64)>,
 }
 
 const TIME: Duration = Duration::from_secs(60);
 const BYTES: usize = 16 << 20;
-/// So many sequences are remembered at most: half a MiB, nine hours of a batch each second.
+/// The number of sequences that are remembered at most: half a MiB, or nine hours at a batch each second.
 const SEQUENCES: usize = 1 << 15;
 
 impl ReplayBuffer {
@@ -27,7 +27,7 @@ impl ReplayBuffer {
         self.expire(now);
     }
 
-    /// Lets go of batches that are older than the grace time, or take too much memory.
+    /// Drops batches that are older than the grace period, or take too much memory.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(batch) = self.kept.pop_beyond(now) {
             self.left.push_back((batch.fence.sequence, batch.hits()));
@@ -37,12 +37,12 @@ impl ReplayBuffer {
         }
     }
 
-    /// About how much memory the batches take.
+    /// Returns about how much memory the batches take, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.kept.bytes
     }
 
-    /// Takes the batches after the sequence `last`, and the sum of hits that are gone for good.
+    /// Takes the batches after the sequence `last`, and the sum of the hits that are gone for good.
     pub(super) fn take_after(&mut self, last: u64, now: Instant) -> (Vec<Batch>, u64) {
         self.expire(now);
         let first = self.left.partition_point(|(sequence, _)| *sequence <= last);
@@ -51,7 +51,7 @@ impl ReplayBuffer {
     }
 }
 
-/// A queue of batches that knows its size: what changes one changes the other.
+/// A queue of batches that tracks its size: every change goes through methods that update both.
 #[derive(Debug, Default)]
 struct Kept {
     batches: VecDeque<(Instant, Batch)>,
@@ -64,7 +64,7 @@ impl Kept {
         self.batches.push_back((now, batch));
     }
 
-    /// Takes the oldest batch if it is beyond one of the bounds.
+    /// Takes the oldest batch if it exceeds one of the bounds.
     fn pop_beyond(&mut self, now: Instant) -> Option<Batch> {
         let (at, _) = self.batches.front()?;
         if self.bytes <= BYTES && now.saturating_duration_since(*at) <= TIME {
@@ -83,7 +83,7 @@ impl Kept {
     }
 }
 
-/// About what a batch takes in memory, in bytes.
+/// Returns about how much memory a batch takes, in bytes.
 fn size(batch: &Batch) -> usize {
     let raised = batch.sketches.iter().map(|cell| 128 + 4 * cell.raised.registers().count().min(4096));
     256 + 64 * batch.cells.len() + raised.sum::<usize>()

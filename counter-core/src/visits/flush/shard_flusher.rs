@@ -16,23 +16,23 @@ use crate::visits::{ApplyOutcome, Batch, Fence, Part, Remark, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
-/// The way to one shard of the store, on which one batch at a time is under way.
+/// Sends batches to one shard of the store, one at a time.
 ///
-/// What it calls may panic (a store, a subscriber of logs), and its futures may be dropped at any await: the
-/// state is whole before each of them, and nothing is logged before it is.
+/// The code it calls may panic (a store, a log subscriber), and its futures may be dropped at any await. So
+/// the state is consistent before each call and each await, and nothing is logged before it is.
 #[derive(Debug)]
 pub(super) struct ShardFlusher {
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
     shard: Shard,
     writer: Writer,
-    /// In the order of their sequences. Only an acknowledgement takes one out.
+    /// The batches to send, in the order of their sequences. Only an acknowledgement removes one.
     outgoing: VecDeque<Outgoing>,
     replays: ReplayBuffer,
     acknowledged: Option<Instant>,
-    /// Set when the store lost something since the last batches were taken.
+    /// Set when the store has lost something since the last batches were taken.
     lost: bool,
-    /// Set when a fence was missing since the flush began.
+    /// Set when a fence was missing since this flush began.
     missed: bool,
     warned: Warned,
 }
@@ -41,7 +41,7 @@ pub(super) struct ShardFlusher {
 #[derive(Debug)]
 struct Writer {
     id: WriterId,
-    /// The last that was given to a batch.
+    /// The last sequence that was given to a batch.
     sequence: u64,
     /// The state that the store showed when the fence was there.
     witness: Option<Witness>,
@@ -50,13 +50,13 @@ struct Writer {
 #[derive(Debug)]
 struct Outgoing {
     batch: Batch,
-    /// Acknowledged once already: the ledger has it among the applied.
+    /// Set for a batch that was acknowledged before: the ledger has it among the applied.
     replay: bool,
-    /// When it was first sent without an answer that tells what became of it.
+    /// The time at which it was first sent without an answer that tells what became of it.
     in_doubt: Option<Instant>,
 }
 
-/// Which poisoned parts of the store were already logged.
+/// Which parts of the store that refuse writes were already logged.
 #[derive(Debug, Default)]
 struct Warned {
     cell: bool,
@@ -80,18 +80,18 @@ impl ShardFlusher {
         }
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
         self.outgoing.is_empty()
     }
 
-    /// Whether something is under way that the store should have.
+    /// Returns whether something is under way that the store should have.
     pub(super) fn owes(&self) -> bool {
         self.outgoing.iter().any(|one| one.batch.len() > 0)
     }
 
-    /// Has the store say whether it still has what it acknowledged lately: an empty batch is answered like
-    /// any other, and nothing else will follow.
+    /// Makes the store confirm that it still has what it acknowledged lately: an empty batch gets the same
+    /// answer as any other, for when no other will follow.
     pub(super) fn ask(&mut self) {
         self.replays.expire(Instant::now());
         if self.replays.bytes() > 0 {
@@ -99,19 +99,19 @@ impl ShardFlusher {
         }
     }
 
-    /// Hits that the store acknowledged and lost, and that it has not acknowledged again.
+    /// Returns the hits that the store acknowledged and lost, and has not acknowledged again.
     pub(super) fn replaying(&self) -> u64 {
         self.outgoing.iter().filter(|one| one.replay).map(|one| one.batch.hits()).sum()
     }
 
-    /// Sends all that was recorded before the call.
+    /// Sends everything that was recorded before the call.
     pub(super) async fn flush(&mut self) -> Result<(), Error> {
         let sent = caught(self.send()).await;
         tell(|| self.note(sent.as_ref().err()));
         sent
     }
 
-    /// Flushes at every interval, and at once when somebody waits for it.
+    /// Flushes at every interval, and at once when a caller waits for it.
     pub(super) async fn flush_for_ever(&mut self, interval: Duration) {
         let mut backoff = Backoff::new();
         loop {
@@ -121,8 +121,8 @@ impl ShardFlusher {
                     backoff.reset();
                     tokio::select! {
                         () = sleep_until(later(began, interval)) => {}
-                        // The requests that came together with the first that waits are served first,
-                        // so that all of them share one batch.
+                        // Requests that arrived together with the first one that waits are served first, so
+                        // that all of them share one batch.
                         () = self.tally.commits.requested(self.shard) => yield_now().await,
                     }
                 }
@@ -143,7 +143,7 @@ impl ShardFlusher {
                 self.enqueue(batch, false);
             }
             self.send_outgoing().await?;
-            // Of what was lost, visitors are taken again.
+            // After a loss, the visitors are taken again.
             if !self.lost {
                 break;
             }
@@ -170,10 +170,10 @@ impl ShardFlusher {
             if nothing_was_done {
                 front.in_doubt = was_in_doubt;
             }
-            // From this answer on nothing awaits, so a batch that was acknowledged is always accounted for.
+            // Nothing is awaited after this answer, so a batch that was acknowledged is always accounted for.
             match verdict? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
-                // Of one that loses fences as soon as they are made, more is asked after a pause.
+                // A store that loses fences as soon as they are made is asked again after a pause.
                 ApplyOutcome::SequenceGap { last: 0 } if std::mem::replace(&mut self.missed, true) => {
                     return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
                 }
@@ -198,7 +198,7 @@ impl ShardFlusher {
         self.tally.delivery().retain(self.shard, self.replays.bytes());
     }
 
-    /// Puts the batches that the store lost in front of those that wait.
+    /// Puts the batches that the store lost in front of those that are waiting.
     fn rewind(&mut self, last: u64) {
         let (replays, lost) = self.replays.take_after(last, Instant::now());
         let replayed = replays.len();
@@ -206,13 +206,13 @@ impl ShardFlusher {
             self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
         }
         if let Some(first) = self.outgoing.front_mut() {
-            // What lies between `last` and this one is gone for good.
+            // What lies between `last` and this batch is gone for good.
             first.batch.fence.after = last;
         }
         self.lost_by_server(replayed, lost);
     }
 
-    /// Finds out why the store has no fence of this writer, and begins anew as another one.
+    /// Finds out why the store has no fence of this writer, and starts over as a new writer.
     async fn miss_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
         let data_are_lost = match (&self.writer.witness, &now) {
@@ -225,21 +225,22 @@ impl ShardFlusher {
             self.begin_anew(replays);
             self.lost_by_server(replayed, lost);
         } else {
-            // Where a fence is gone because nothing was written for long, what was sent lately was not applied.
+            // Where the fence was forgotten after a long silence, what was sent lately found none, so it was
+            // not applied.
             let alone = now.is_some_and(|now| now.listed || now.evicts);
             let doubtful = self.leave_out_what_is_in_doubt(if alone { Duration::ZERO } else { REMEMBERED });
             self.begin_anew(Vec::new());
             tracing::warn!(
                 shard = %self.shard,
                 doubtful_hits = doubtful,
-                "the store lost the fence of this process but no counts; an eviction policy other than noeviction does that"
+                "the store lost the fence of this process but no counts; an eviction policy other than noeviction can cause this"
             );
         }
         Ok(())
     }
 
-    /// Takes the counts out of a batch that may have been applied so long ago, now that the store cannot tell
-    /// any more. Its visitors stay, since they count once anyway.
+    /// Removes the counts from a batch that was first sent this long ago or earlier without an answer, since
+    /// the store can no longer tell whether it was applied. Its visitors stay: they count once anyway.
     fn leave_out_what_is_in_doubt(&mut self, ago: Duration) -> u64 {
         let in_doubt = |one: &&mut Outgoing| one.in_doubt.is_some_and(|since| since.elapsed() >= ago);
         let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
@@ -249,7 +250,7 @@ impl ShardFlusher {
         hits
     }
 
-    /// Becomes another writer, for whom nothing that is still on its way by the old name can count.
+    /// Becomes a new writer, so that nothing still on its way under the old id can count.
     fn begin_anew(&mut self, replays: Vec<Batch>) {
         self.writer = Writer::new();
         let waiting = std::mem::take(&mut self.outgoing);
@@ -257,7 +258,7 @@ impl ShardFlusher {
             self.enqueue(batch, true);
         }
         for Outgoing { batch, replay, .. } in waiting {
-            // One with nothing in it was for the old fence.
+            // An empty batch was meant for the old fence.
             if batch.len() > 0 {
                 self.enqueue(batch, replay);
             }
@@ -272,7 +273,7 @@ impl ShardFlusher {
         self.outgoing.push_back(Outgoing { batch, replay, in_doubt: None });
     }
 
-    /// A batch without anything in it.
+    /// Returns an empty batch.
     fn nothing(&self) -> Batch {
         Batch {
             shard: self.shard,
@@ -290,7 +291,7 @@ impl ShardFlusher {
             shard = %self.shard,
             replayed,
             lost_hits = lost,
-            "the store lost batches that it had acknowledged; sending again those that are still here"
+            "the store lost batches that it had acknowledged; those still in memory are sent again"
         );
     }
 
@@ -300,14 +301,14 @@ impl ShardFlusher {
             self.tally.fold(Timestamp::now());
         }
         let shard = self.shard;
-        // Not in the scrutinee, where the account would stay locked while a subscriber runs.
+        // Not in the scrutinee, which would keep the account locked while a subscriber runs.
         let failed_before = self.tally.delivery().exchange(shard, words.clone());
         match (failed_before, words) {
             (None, Some(error)) => {
-                tracing::warn!(%error, %shard, "the store does not take batches; hits wait in memory");
+                tracing::warn!(%error, %shard, "the store does not accept batches; hits wait in memory");
             }
             (Some(since), None) => {
-                tracing::info!(after = ?since.elapsed(), %shard, "the store takes batches again");
+                tracing::info!(after = ?since.elapsed(), %shard, "the store accepts batches again");
             }
             (None, None) | (Some(_), Some(_)) => {}
         }
@@ -340,7 +341,7 @@ impl Warned {
         };
         if !std::mem::replace(warned, true) {
             let counter = counter.map_or("", |name| name);
-            // The batch is not retained yet, which a subscriber that panics must not prevent.
+            // The batch is not retained yet, and a subscriber that panics must not prevent that.
             tell(|| {
                 tracing::error!(
                     ?reason,

@@ -14,8 +14,8 @@ impl Sharing {
         Self { salting, failing: false }
     }
 
-    /// Asks the store for the salts that are due at `now`; for what it does not answer it is asked
-    /// again the next time, and visitors are told apart by a salt of our own meanwhile.
+    /// Asks the store for the salts that are due at `now`. A salt that it does not return is requested again
+    /// the next time; until then, visitors are told apart by a salt of this process.
     pub(super) async fn share(&mut self, store: &dyn Store, now: Timestamp) {
         let mut shared = caught(share(&self.salting.rotating, store, now)).await;
         if shared.is_ok() {

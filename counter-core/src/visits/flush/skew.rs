@@ -1,6 +1,6 @@
 use crate::Health;
 
-/// A watch on how far the clock of this process is from the store's.
+/// A watch over how far the clock of this process is from the store's.
 #[derive(Debug, Default)]
 pub(super) struct Skew {
     told: bool,
@@ -14,9 +14,9 @@ impl Skew {
         match (std::mem::replace(&mut self.told, far), far) {
             (false, true) => tracing::warn!(
                 ahead_seconds = seconds,
-                "the clock of this machine differs from the store's: hits count in other buckets than those of other instances"
+                "the clock of this machine differs from the store's: hits are counted in other buckets than those of other instances"
             ),
-            (true, false) => tracing::info!("the clock of this machine is that of the store again"),
+            (true, false) => tracing::info!("the clock of this machine agrees with the store's again"),
             (false, false) | (true, true) => {}
         }
     }

@@ -4,7 +4,7 @@
 -- ARGV  lower bound of the walk, members to look at, budget of fields to read, prefix of counts,
 --       samples of other widths, then pairs: width, samples
 --
--- Answers the member to go on after, or '' at the end.
+-- Returns the member to go on after, or '' at the end.
 
 local samples = {}
 for at = 6, #ARGV, 2 do

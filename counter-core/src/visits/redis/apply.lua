@@ -12,7 +12,7 @@
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
 -- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
--- Answers {'applied', remarks, time} or {'gap', last, time}; `remarks` is a text of '<part><index>:<reason>,'.
+-- Returns {'applied', remarks, time} or {'gap', last, time}; `remarks` is a text of '<part><index>:<reason>,'.
 --
 -- Redis does not roll back: the fence comes first, and every write after it may fail alone, so that a
 -- key that always fails cannot make a retry count the others twice.

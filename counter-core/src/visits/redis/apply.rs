@@ -73,7 +73,7 @@ fn precisions(call: &mut Call, set: &Precisions) {
     call.lines(set.iter().map(|kept| (kept.precision.to_string(), kept.samples.get().into())));
 }
 
-/// The place of a precision as Lua counts, from 1.
+/// Returns the index of a precision as Lua counts, from 1.
 fn place(set: &Precisions, finest: Precision) -> usize {
     1 + set.iter().take_while(|kept| kept.precision < finest).count()
 }

@@ -3,7 +3,7 @@
 -- KEYS  known, due, scratch (see apply.lua)
 -- ARGV  now, budget, prefix of counts, samples of other widths, then pairs: width, samples
 --
--- Answers {samples removed, counters removed, 1 if more is due}.
+-- Returns {samples removed, counters removed, 1 if more is due}.
 --
 -- The score of a member in `due` is when its oldest sample leaves retention, so the starts to delete
 -- follow from arithmetic. Where there are more of them than fields, or they would leave more fields
@@ -61,7 +61,7 @@ local function remove(key, fields)
   return #fields > 0 and redis.call('HDEL', key, unpack(fields)) or 0
 end
 
--- Answers the new score, if the member is still to be cleaned.
+-- Returns the new score, if the member is still to be cleaned.
 local function clean(member, score)
   local limit = limit_of(string.match(member, '^(%d+@?%d*):'))
   local key = ARGV[3] .. member

@@ -7,9 +7,9 @@ use crate::time::SAMPLES;
 use crate::visits::Cleaned;
 use crate::{Error, Precisions, Timestamp};
 
-/// Fields one call touches: about 1 ms of the server's time.
+/// The number of fields that one call touches: about 1 ms of the server's time.
 const BUDGET: u32 = 1000;
-/// Members one step of the walk looks at, and fields of those that are new to it: 1 ms each.
+/// The number of members that one step of the walk looks at, and of fields of those that are new: 1 ms each.
 const STEP: u32 = 1000;
 const STEP_FIELDS: u32 = 5000;
 
@@ -46,8 +46,8 @@ pub(super) async fn adopt(
     Ok(cursor_of(&last))
 }
 
-/// Where to go on after this member; `None` after the last. What follows is text where the member is not: the next
-/// text after all that begin as it does.
+/// Returns where to continue after this member; `None` after the last. A member that is not text is followed
+/// by the next text after all those that begin as it does.
 fn cursor_of(last: &[u8]) -> Option<String> {
     match str::from_utf8(last) {
         Ok(last) => Some(last.to_owned()).filter(|last| !last.is_empty()),

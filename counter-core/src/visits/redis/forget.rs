@@ -5,9 +5,10 @@ use crate::redis::Command;
 use crate::time::{Bucket, Grid};
 use crate::{CounterName, Error, Timestamp};
 
-/// Buckets whose visitors are deleted by one command.
+/// The number of buckets whose visitors are deleted by one command.
 const KEYS: usize = 500;
-/// For so many seconds writers are told of what was forgotten, 40 days: longer than a bucket of visitors lasts.
+/// The time for which writers are told of a forgotten counter, in seconds (40 days): longer than a bucket of
+/// visitors lasts.
 const TOLD: u64 = 40 * 86_400;
 
 pub(super) async fn forget(
@@ -20,13 +21,14 @@ pub(super) async fn forget(
     let mut calls: Vec<Command> = Vec::new();
     for kept in grid.counts.iter() {
         let member = format!("{}:{counter}", kept.precision);
-        // The samples last: who counts meanwhile begins the hash anew, and then it is known again.
+        // The samples last: a writer that counts meanwhile begins the hash anew, and then the counter is
+        // known again.
         calls.push(("ZREM", vec![(&keys.known).into(), (&member).into()]));
         calls.push(("ZREM", vec![(&keys.due).into(), (&member).into()]));
         calls.push(("DEL", vec![keys.count(kept.precision, counter).into()]));
     }
     let _: Vec<Value> = store.client.call_all(&keys.total, calls).await?;
-    // One piece after the other: there may be millions, if a visitor precision is fine and kept for long.
+    // In pieces: there may be millions, if a visitor precision is fine and kept for long.
     for kept in grid.visitors.iter() {
         let precision = kept.precision;
         let mut starts = precision.starts(kept.oldest(now)..now.plus(precision.as_seconds().into()));
@@ -40,7 +42,7 @@ pub(super) async fn forget(
             let _: Value = store.client.call("DEL", &keys.total, some).await?;
         }
     }
-    // Last, since it is by these that writers learn that their visitors are gone.
+    // Last, since this is what tells writers that their visitors are gone.
     let now = writers::time(&store.client.call::<Vec<_>>("TIME", &keys.total, Vec::new()).await?)?;
     let calls = vec![
         ("HDEL", vec![(&keys.total).into(), (&**counter).into()]),

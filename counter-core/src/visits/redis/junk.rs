@@ -1,4 +1,4 @@
-//! What lies in Redis in the place of ours and is something else.
+//! Entries in Redis under the keys of visits that are something else.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -9,13 +9,13 @@ use crate::redis::answer_of;
 use crate::visits::Unreadable;
 use crate::{Error, Timestamp};
 
-/// Keys that are told of in the log.
+/// The number of keys that are reported in the log.
 const TOLD: usize = 1000;
 
-/// Characters of a text of somebody else that are repeated.
+/// The number of characters of a foreign text that are repeated in a message.
 const REPEATED: usize = 60;
 
-/// What was found in one key while it was read.
+/// The entries found in one key, while it is read, that do not belong there.
 #[derive(Debug, Default)]
 pub(super) struct Junk {
     first: Option<String>,
@@ -23,12 +23,12 @@ pub(super) struct Junk {
     buckets: Vec<Timestamp>,
 }
 
-/// The keys that the log has told of: each once, since pages are read every second.
+/// The keys that were reported in the log: each once, since pages are read every second.
 #[derive(Debug, Default)]
 pub(super) struct Told(Mutex<HashSet<String>>);
 
 impl Junk {
-    /// A field or member that is none of ours, and why.
+    /// Adds a field or member that does not belong there, and the reason.
     pub(super) fn add(&mut self, what: &Value, why: &str) {
         match self.first {
             None => self.first = Some(format!("{} {why}", repeat(what))),
@@ -36,13 +36,13 @@ impl Junk {
         }
     }
 
-    /// A bucket whose count is no number.
+    /// Adds a bucket whose count is not a number.
     pub(super) fn add_bucket(&mut self, start: Timestamp, count: &Value) {
         self.add(count, &format!("in the field \"{start}\" is no count"));
         self.buckets.push(start);
     }
 
-    /// All of it; nothing when nothing was found.
+    /// Returns everything that was found, or `None`.
     pub(super) fn found(mut self, key: &str) -> Option<Unreadable> {
         let mut reason = self.first?;
         if self.more > 0 {
@@ -54,7 +54,7 @@ impl Junk {
 }
 
 impl Told {
-    /// Tells the log of a key that cannot be read, unless it knows.
+    /// Reports a key that cannot be read in the log, unless it was reported before.
     pub(super) fn tell(&self, unreadable: &Unreadable) {
         let mut told = self.0.lock().expect("nothing panics under this lock");
         if told.len() < TOLD && !told.contains(&unreadable.key) {
@@ -65,12 +65,12 @@ impl Told {
     }
 }
 
-/// A whole key of which the server said that it is something else.
+/// Describes a whole key that the server says is something else.
 pub(super) fn wrong_key(key: &str, error: &Error) -> Unreadable {
     Unreadable::new(key, answer_of(error).map_or_else(|| error.to_string(), str::to_owned))
 }
 
-/// Text of somebody else, as it may stand in a line.
+/// Returns a foreign text in a form that fits in one line.
 fn repeat(value: &Value) -> String {
     let text = value.as_bytes().map(String::from_utf8_lossy).unwrap_or_default();
     let short: String = text.chars().take(REPEATED).collect();

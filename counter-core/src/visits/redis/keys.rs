@@ -4,22 +4,23 @@ use crate::redis::Prefix;
 use crate::time::Bucket;
 use crate::{CounterName, Precision};
 
-/// The names of the keys of one shard; the layout of visits is here.
+/// The names of the keys of one shard: the layout of visits in Redis.
 #[derive(Debug)]
 pub(super) struct Keys {
     /// Sorted set, score 0: members `{precision}:{counter}`.
     pub(super) known: String,
-    /// Sorted set: the same members, and when the oldest sample of each leaves retention.
+    /// Sorted set: the same members, with the time at which the oldest sample of each leaves retention as the
+    /// score.
     pub(super) due: String,
-    /// Hash: counter to everything it ever counted.
+    /// Hash: counter to everything that it ever counted.
     pub(super) total: String,
-    /// Hash: the writers that have a fence, and what the cleaner last saw of it. Its field without a name is the
-    /// mark of [`Witness`](crate::visits::Witness), as is that of `total`.
+    /// Hash: the writers that have a fence, and what the cleaner last saw of it. The field without a name is
+    /// the mark of [`Witness`](crate::visits::Witness); `total` has one as well.
     pub(super) writers: String,
-    /// Hash: counters that were forgotten, and how often; and `{counter}\n{writer}`, of which of these times a writer
-    /// was told.
+    /// Hash: counters that were forgotten, and how often; and `{counter}\n{writer}`, with the last of these
+    /// times that a writer was told of.
     pub(super) forgotten: String,
-    /// Where a dense sketch lies within one script, for PFMERGE to find it.
+    /// A key that holds a dense sketch within one script, for PFMERGE to read.
     pub(super) scratch: String,
     prefix: String,
 }
@@ -37,12 +38,12 @@ impl Keys {
         }
     }
 
-    /// String: the last sequence of a writer, and what there was to say of that batch.
+    /// String: the last sequence of a writer, and the remarks on that batch.
     pub(super) fn fence(&self, writer: impl fmt::Display) -> String {
         format!("{}fence:{writer}", self.prefix)
     }
 
-    /// What the names of counts begin with: `{precision}:{counter}` follows.
+    /// The prefix of the keys of counts, which `{precision}:{counter}` follows.
     pub(super) fn counts(&self) -> String {
         format!("{}count:", self.prefix)
     }
@@ -52,7 +53,7 @@ impl Keys {
         format!("{}count:{precision}:{counter}", self.prefix)
     }
 
-    /// What the names of visitors begin with: `{precision}:{counter}:{start}` follows.
+    /// The prefix of the keys of visitors, which `{precision}:{counter}:{start}` follows.
     pub(super) fn uniques(&self) -> String {
         format!("{}unique:", self.prefix)
     }

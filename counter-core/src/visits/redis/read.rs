@@ -13,17 +13,17 @@ use crate::time::Bucket;
 use crate::visits::{KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
-/// Buckets of a counter are asked for one by one where they are less than this part of those that are kept;
-/// for more it is cheaper to ask for all there are.
+/// Buckets of a counter are read one by one where they are less than this part of those that are kept; for
+/// more, it is cheaper to read all that there are.
 const PART: u64 = 4;
 
-/// Sketches asked for at once: up to 200 KB an answer.
+/// The number of sketches that are read at once: up to 200 KB an answer.
 const SKETCHES: usize = 16;
 
-/// How often the list of counters is read on past members that are none, for one page.
+/// The number of times that the list of counters is read on past foreign members, for one page.
 const ROUNDS: usize = 10;
 
-/// Members of that list that are read at once when some were none.
+/// The number of members of that list that are read at once after foreign ones were met.
 const MEMBERS: usize = 1000;
 
 type Each<T> = Vec<Result<T, Unreadable>>;
@@ -76,7 +76,7 @@ async fn samples_of(
     Ok(keys.iter().zip(answers).map(read).collect())
 }
 
-/// The answer to HMGET.
+/// Reads the answer to HMGET.
 fn some_samples(key: &str, starts: &[Timestamp], answer: Value) -> Reading {
     let counts = answer.into_array();
     let (mut samples, mut junk) = (Vec::new(), Junk::default());
@@ -89,14 +89,14 @@ fn some_samples(key: &str, starts: &[Timestamp], answer: Value) -> Reading {
     Reading { samples, unreadable: junk.found(key) }
 }
 
-/// The answer to HGETALL.
+/// Reads the answer to HGETALL.
 fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, answer: Value) -> Reading {
-    // Flat, or with RESP3 a map, which becomes as flat.
+    // Flat, or with RESP3 a map, which is flattened in the same way.
     let fields = answer.into_array();
     let (mut samples, mut junk) = (Vec::new(), Junk::default());
     for pair in fields.chunks(2) {
         let [field, count] = pair else { continue };
-        // What HMGET would not find is no bucket here either, or a total would depend on its range.
+        // A field that HMGET would not find is no bucket here either, or a total would depend on its range.
         match start(field).filter(|start| precision.bucket(*start).start == *start) {
             None => junk.add(field, "is not the start of a bucket"),
             Some(start) if !range.contains(&start) => {}
@@ -110,7 +110,7 @@ fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, answer
     Reading { samples, unreadable: junk.found(key) }
 }
 
-/// A start as it is written, and in no other way: each bucket has one field.
+/// Reads a start in the only form in which it is written, so that each bucket has one field.
 fn start(field: &Value) -> Option<Timestamp> {
     let unix = number(field).filter(|unix| *unix <= Timestamp::MAX.as_unix())?;
     let first = match field {
@@ -122,7 +122,7 @@ fn start(field: &Value) -> Option<Timestamp> {
     plain.then(|| Timestamp::from_unix(unix))
 }
 
-/// Read where it lies: a table of counters has hundreds of thousands of them.
+/// Parses the bytes in place: a table of counters has hundreds of thousands of them.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(digits) => digits.parse().ok(),
@@ -188,7 +188,7 @@ pub(super) async fn visitors(
     Ok(union)
 }
 
-/// The server counts: a number comes back in place of up to 12 KB.
+/// Has the server count, so that a number comes back instead of up to 12 KB.
 pub(super) async fn visitor_counts(
     store: &RedisVisits,
     counters: &[CounterName],
@@ -213,10 +213,10 @@ async fn visitor_counts_of(
     let words = |keys: &Vec<String>| keys.iter().map(Value::from).collect();
     let keys: Vec<_> = group.items.iter().map(keys).collect();
     let calls = keys.iter().map(|keys| ("PFCOUNT", words(keys))).collect();
-    // All keys of a shard are where this one is.
+    // The keys of a shard are all on the same server.
     let answers = store.client.call_each(&store.keys(group.shard).total, calls).await?;
     let read = |(keys, answer): (&Vec<String>, Result<Value, Error>)| {
-        // Of several, the server does not say which one it is.
+        // With several keys, the server does not say which one it is.
         let key = keys.first().map_or("", String::as_str);
         let count = match answer {
             Ok(count) => number(&count).ok_or_else(|| Unreadable::new(key, "is not counted")),
@@ -228,7 +228,7 @@ async fn visitor_counts_of(
 }
 
 async fn merge(store: &RedisVisits, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
-    // Not MGET, which takes what is no string for what is not there.
+    // Not MGET, which reads a key of another type as a missing one.
     let calls = keys.iter().map(|key| ("GET", vec![Value::from(key)])).collect();
     let values = store.client.call_each(&keys[0], calls).await?;
     for (key, value) in keys.iter().zip(values) {
@@ -258,10 +258,10 @@ pub(super) async fn known(
     Ok(all)
 }
 
-/// The names of one precision on their way.
+/// The progress of the list of one precision.
 struct Names {
     precision: Precision,
-    /// Where the next are asked for; nothing after the last.
+    /// The position from which to read on; `None` after the last member.
     next: Option<Vec<u8>>,
     found: usize,
 }
@@ -287,11 +287,11 @@ async fn page(
             break;
         }
         if round == ROUNDS {
-            return Err(Unreadable::new(key, "most of its members are no counters").into());
+            return Err(Unreadable::new(key, "most of its members are not counters").into());
         }
         let call = |names: &&mut Names| {
             let first = Value::from(names.next.as_deref().unwrap_or_default());
-            // `;` follows `:`, so this is all that begins with `{precision}:`.
+            // `;` follows `:`, so this covers everything that begins with `{precision}:`.
             let end = Value::from(format!("({};", names.precision));
             let limit = ["LIMIT", "0", &size.to_string()].map(Value::from);
             ("ZRANGEBYLEX", [vec![Value::from(key), first, end], limit.to_vec()].concat())
@@ -300,7 +300,7 @@ async fn page(
         for (names, answer) in open.iter_mut().zip(answers) {
             let members = match answer {
                 Ok(members) => members.into_array(),
-                // It is so for every precision.
+                // The same holds for every precision.
                 Err(error) => {
                     page.unreadable.push(wrong_key(key, &error));
                     return Ok(page);
@@ -315,7 +315,7 @@ async fn page(
                     None => junk.add(member, "is not a counter"),
                 }
             }
-            // Those that were none must not end the list before its time.
+            // Foreign members must not end the list early.
             let last = members.last().filter(|_| members.len() == size && names.found < limit);
             names.next = last.and_then(Value::as_bytes).map(|last| [b"(", last].concat());
         }
@@ -325,7 +325,7 @@ async fn page(
     Ok(page)
 }
 
-/// The counter of a member `{precision}:{counter}`.
+/// Returns the counter of a member `{precision}:{counter}`.
 fn counter(member: &Value) -> Option<CounterName> {
     let (_, name) = std::str::from_utf8(member.as_bytes()?).ok()?.split_once(':')?;
     CounterName::new(name).ok()

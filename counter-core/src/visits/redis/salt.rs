@@ -16,10 +16,10 @@ pub(super) async fn salt(
     let bytes = Bytes::copy_from_slice(&candidate);
     let offer: Vec<Value> =
         vec![(&key).into(), bytes.into(), "NX".into(), "EXAT".into(), expiry.to_string().into()];
-    // Two commands, since SET with NX and GET at once is of Redis 7 only.
+    // Two commands, since SET with NX and GET together needs Redis 7.
     let _: Value = store.client.call("SET", &key, offer).await?;
     let kept: Option<Bytes> = store.client.call("GET", &key, vec![(&key).into()]).await?;
-    // Of an epoch that is over nothing is kept.
+    // Nothing is kept for an epoch that is over.
     let Some(kept) = kept else { return Ok(candidate) };
     kept.as_ref().try_into().map_err(|_| Error::new(ErrorKind::Malformed { key }))
 }

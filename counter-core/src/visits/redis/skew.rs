@@ -2,12 +2,12 @@ use std::sync::Mutex;
 
 use crate::Timestamp;
 
-/// By how many seconds the clock of this process was ahead of the server's, when that was last seen.
+/// The seconds by which the clock of this process was ahead of the server's, when that was last measured.
 #[derive(Debug, Default)]
 pub(super) struct Skew(Mutex<Option<i64>>);
 
 impl Skew {
-    /// Compares the server's time in an answer with those before and after the call.
+    /// Compares the server's time in an answer with the times before and after the call.
     pub(super) fn measure(&self, sent: Timestamp, server: Timestamp, received: Timestamp) {
         *self.0.lock().expect("nothing panics under this lock") = Some(skew(sent, server, received));
     }
@@ -17,7 +17,7 @@ impl Skew {
     }
 }
 
-/// The least that explains what was seen: an answer may take its time.
+/// Returns the smallest skew that explains what was measured: an answer may take its time.
 fn skew(sent: Timestamp, server: Timestamp, received: Timestamp) -> i64 {
     let seconds = |at: Timestamp| i64::try_from(at.as_unix()).unwrap_or(i64::MAX);
     let (ahead, behind) = (seconds(sent) - seconds(server), seconds(received) - seconds(server));

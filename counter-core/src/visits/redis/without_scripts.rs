@@ -1,8 +1,8 @@
-//! The same promises by transactions, for servers that refuse scripts.
+//! Visits by transactions, with the same promises, for servers that refuse scripts.
 //!
-//! They cost five exchanges more for a batch, and each bucket three commands instead of one. What other
-//! programs of the layout wrote is not taken under the cleaner's care here, which keys refused a batch is lost
-//! with the answer, if that is lost, and a lifetime has the hits that all keys refused.
+//! A batch costs five more exchanges, and each bucket three commands instead of one. Three things differ from
+//! the scripts: counters that other programs wrote are not adopted by the cleaner; the list of keys that
+//! refused a batch is lost if the answer is lost; and a lifetime total includes hits that all keys refused.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,10 @@ use crate::time::Bucket;
 use crate::visits::{ApplyOutcome, Batch, Cleaned, DropReason, Part, Remark};
 use crate::{Error, Precision, Precisions, Timestamp};
 
-/// A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
+/// The bound on a clock that is ahead, in seconds (25 hours): a process further ahead would count in buckets
+/// still to come.
 const AHEAD: u64 = 90_000;
-/// Counters that are cleaned in one call.
+/// The number of counters that are cleaned in one call.
 const MEMBERS: usize = 20;
 
 pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
@@ -44,7 +45,7 @@ async fn apply_at(
         stored => stored?,
     };
     let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned()).unwrap_or_default();
-    // A script, where one was permitted before, has written its remarks behind the sequence.
+    // Where scripts were permitted before, one has written its remarks after the sequence.
     let (last, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
     let last = last.parse::<u64>().unwrap_or(0);
     let sequence = batch.fence.sequence;
@@ -60,8 +61,8 @@ async fn apply_at(
     let sent = Timestamp::now();
     let time = writers::time(&transaction.call::<Vec<_>>("TIME", Vec::new()).await?)?;
     store.skew.measure(sent, time, Timestamp::now());
-    // Whoever sent this batch before and was given up meanwhile has changed the fence, if he still came
-    // through, and then nothing is done here.
+    // If an earlier attempt to send this batch was abandoned and arrived after all, it has changed the fence,
+    // and nothing is done here.
     let mut commands = vec![(Of::Index, ("SET", words([fence, &sequence.to_string()])))];
     if batch.fence.after == 0 {
         let writer = batch.fence.writer.to_string();
@@ -96,7 +97,7 @@ async fn apply_at(
     Ok(ApplyOutcome::Applied(remarks))
 }
 
-/// What a command is for, by index.
+/// The part of the batch that a command is for, by index.
 #[derive(Clone, Copy)]
 enum Of {
     Cell(usize),
@@ -170,7 +171,7 @@ pub(super) async fn clean(
         let cleaning = async {
             match str::from_utf8(member) {
                 Ok(member) => clean_member(&server, keys, member, now, kept, &mut cleaned).await,
-                // No counter is called so.
+                // No counter has such a name.
                 Err(_) => {
                     let words = vec![(&keys.due).into(), member.clone().into()];
                     server.call::<Value>("ZREM", &keys.due, words).await.map(drop)
@@ -220,7 +221,7 @@ async fn clean_member(
         let next = retention.expiry(left.iter().filter_map(start).min().unwrap_or(oldest));
         commands.push(("ZADD", words([&keys.due, &next.to_string(), member])));
     }
-    // Whoever wrote to it meanwhile has it cleaned at the next pass.
+    // If another client wrote to it meanwhile, it is cleaned at the next pass.
     if transaction.execute(commands).await?.is_some() {
         cleaned.samples += doomed.len() as u64;
         cleaned.counters += u64::from(left.is_empty());

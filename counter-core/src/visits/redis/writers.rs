@@ -1,4 +1,5 @@
-//! The list of writers that have a fence: what shows that one is lost alone, and what keeps them few.
+//! The list of writers that have a fence: it shows when a fence alone is lost, and keeps the number of
+//! writers bounded.
 
 use fred::bytes::Bytes;
 use fred::types::Value;
@@ -11,15 +12,16 @@ use crate::visits::Witness;
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Timestamp};
 
-/// The field of the list and of the lifetimes that has their mark: no counter and no writer is called so.
+/// The field of the list and of the lifetimes that holds their mark: no counter and no writer has this name.
 pub(super) const MARK: &str = "";
-/// Writers whose fences are looked at in one exchange.
+/// The number of writers whose fences are looked at in one exchange.
 const PAGE: &str = "500";
-/// After so long without a batch a fence is forgotten, and as long after that its writer, in seconds: 30 days. If it comes back, it begins anew;
-/// only of a batch that it had under way nobody can say any more whether it was applied.
+/// The silence after which a fence is forgotten, and after as long again its writer, in seconds: 30 days. A
+/// writer that comes back begins anew; only for a batch that it had under way can it no longer be told
+/// whether that was applied.
 const SILENCE: u64 = 30 * 86_400;
 const HOUR: u64 = 3600;
-/// Where a fence would have its sequence.
+/// Stands for the sequence of a missing fence.
 const NONE: &str = "0";
 
 pub(super) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId) -> Result<Witness, Error> {
@@ -27,7 +29,7 @@ pub(super) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId)
     let marks = async |key: &str, fields: &[&str]| -> Result<Vec<Option<String>>, Error> {
         let words = [key].iter().chain(fields).map(|word| Value::from(*word)).collect();
         match store.client.call("HMGET", key, words).await {
-            // Of something else under the key nothing can be learnt, as of nothing.
+            // A key of another type says nothing about the marks, like a missing one.
             Err(error) if has_code(&error, "WRONGTYPE") => Ok(vec![None; fields.len()]),
             marks => marks,
         }
@@ -38,7 +40,7 @@ pub(super) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId)
     Ok(Witness { data, writers, listed: listed.is_some(), evicts: evicts(store, keys).await? })
 }
 
-/// Whether the server has evicted keys since it started; it has where it does not say.
+/// Returns whether the server has evicted keys since it started; `true` where it does not say.
 async fn evicts(store: &RedisVisits, keys: &Keys) -> Result<bool, Error> {
     let stats: Result<String, _> = store.client.call("INFO", &keys.total, vec!["stats".into()]).await;
     match stats {
@@ -50,9 +52,9 @@ async fn evicts(store: &RedisVisits, keys: &Keys) -> Result<bool, Error> {
 
 /// Forgets writers that were silent for a month, by the server's clock, and notes what the others do.
 ///
-/// A fence is not deleted but given an expiry, which the next batch of its writer takes back: whenever a writer
-/// returns, its fence is there or it is not. Whenever a writer without a fence leaves the list, the mark of the list
-/// goes too, so that a fence that is gone is not taken for data that are gone.
+/// A fence is not deleted but given an expiry, which the next batch of its writer removes: so when a writer
+/// returns, its fence is either there or gone. When a writer without a fence leaves the list, the mark of the
+/// list is removed too, so that a lost fence is not taken for lost data.
 pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(), Error> {
     let keys = store.keys(shard);
     let now = time(&store.client.call::<Vec<_>>("TIME", &keys.writers, Vec::new()).await?)?;
@@ -67,7 +69,7 @@ pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
         let page: Vec<_> = page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
         let page: Vec<_> = page.into_iter().filter(|(writer, _)| writer != MARK).collect();
         let fences: Vec<_> = page.iter().map(|(writer, _)| keys.fence(writer)).collect();
-        // What has another type is read as nothing, and ends no walk.
+        // A key of another type is read as a missing one, and does not end the walk.
         let reads = fences.iter().map(Value::from).collect();
         let stored: Vec<Option<Bytes>> = match fences.is_empty() {
             true => Vec::new(),
@@ -107,12 +109,12 @@ pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
     }
 }
 
-/// What another program may have written, as text.
+/// Returns what another program may have written, as text.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The seconds of an answer to TIME.
+/// Returns the time in an answer to TIME.
 pub(super) fn time(answer: &[String]) -> Result<Timestamp, Error> {
     let seconds = answer.first().and_then(|seconds| seconds.parse().ok());
     seconds
