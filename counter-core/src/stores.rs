@@ -1,4 +1,4 @@
-//! Stores: where counters of every family are kept. Nothing else knows all families.
+//! Stores that keep counters of every family, in Redis or in the process.
 
 mod memory;
 #[cfg(feature = "redis")]

@@ -129,7 +129,7 @@
 //! buckets, and arrive once, when the server accepts them. Meanwhile
 //! [`Health::failing_for`](crate::Health::failing_for) says for how long, [`last_error`](crate::Health::last_error) why,
 //! and [`Hits::pending`](crate::visits::Hits::pending) in the ledger how many hits wait. The log has one warning when it begins,
-//! `the store does not take batches`, and one line when it ends. Reading fails with
+//! `the store does not accept batches`, and one line when it ends. Reading fails with
 //! [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or [`Refused`](crate::ErrorKind::Refused), which the admin
 //! pages show as a 503.
 //!
@@ -141,7 +141,7 @@
 //! | its certificate is not trusted | the same; nothing is sent | what is wrong with the certificate |
 //! | nothing answers: a black hole, a forgotten or half-open connection, a peer that does not read | after 3 s of silence the connection is closed and made again | `Unresponsive connection`, or a timeout; one more of `connections` |
 //! | replies are slow, or `CLIENT PAUSE` | they are awaited, as long as there are less than 3 s of silence | nothing but more pending hits |
-//! | the client's task ends, or 3 calls in a row have no answer | a new client takes its place | `the connection to the store is made anew` in the log; one more of `connections` |
+//! | the client's task ends, or 3 calls in a row have no answer | a new client takes its place | `the connection to the store is being replaced` in the log; one more of `connections` |
 //! | `LOADING`: the server reads its data | batches are sent again | `LOADING` |
 //! | `OOM`, `NOREPLICAS`, `MISCONF` when saving fails, `BUSY` with a long script | nothing was applied; batches are sent again | these words |
 //! | `READONLY`: the master became a replica | the connection is made anew, and finds the new master by Sentinel or by name | `READONLY` |
@@ -156,7 +156,7 @@
 //! | keys are evicted | they are gone, and nothing counts twice: see [memory and eviction](#memory-and-eviction) | a warning at the start that names the policy |
 //! | the fence of a process is gone, and its counts are not (evicted, deleted by hand, silent for 30 days) | the process begins anew, and does not send again what was acknowledged | the same |
 //! | the clock of one machine is ahead | its cleaner goes by the server's clock; its hits count in the buckets of its own time, and those more than 25 hours ahead are [`dropped`](crate::visits::Dropped::ahead) | [`clock_skew`](crate::Health::clock_skew), and a warning beyond 5 s |
-//! | something panics that the flusher or the cleaner calls: a store, a log, a metrics recorder | the panic is caught, and the batch is sent again | `something that was called panicked` |
+//! | something panics that the flusher or the cleaner calls: a store, a log, a metrics recorder | the panic is caught, and the batch is sent again | `a call panicked` |
 //! | `run` is not polled, or its task has ended | hits wait | [`stalled_for`](crate::Health::stalled_for), and the health check fails |
 //! | the clock steps back and forth | each hit counts in the buckets of the time that the clock showed, including those of the next 25 hours, which are cleaned when their own time is over | a gap and a bulge in the series |
 //! | the process is killed | everything that the server has not acknowledged is lost: the hits of a second, `flush_interval`, or of the whole outage | the ledger begins anew with the process |

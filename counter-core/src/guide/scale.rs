@@ -1,4 +1,4 @@
-//! How much memory and time a Redis needs, and which limit is reached first.
+//! The memory and time that a Redis needs, and the limit that is reached first.
 //!
 //! The figures are for Redis 7.0 on 64 bits, the seven default precisions with 120 samples of each, and names of about
 //! 15 bytes; `BENCHMARKS.md` in the repository lists the command that measured each of them. The work of a Redis depends

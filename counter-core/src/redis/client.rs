@@ -11,19 +11,19 @@ use crate::Error;
 use crate::redis::{Call, Command, Connection, Prefix, Script};
 use crate::shard::{Shard, Shards};
 
-/// A client of one namespace: what each family of counters sends its commands by.
+/// A client of one namespace, by which each family of counters sends its commands.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) topology: Topology,
     shards: Shards,
-    /// By shard.
+    /// The prefixes of keys, by shard.
     prefixes: Box<[Prefix]>,
     pub(super) refusal: Refusal,
     pub(super) probed: Probed,
 }
 
 impl Client {
-    /// Splits the namespace over so many shards, or over none.
+    /// Creates a client that splits the namespace over this many shards, or over none.
     pub(crate) fn new(topology: Topology, namespace: &Namespace, shards: Option<Shards>) -> Self {
         let prefixes = match shards {
             None => [Prefix::whole(namespace)].into(),
@@ -42,12 +42,12 @@ impl Client {
         self.shards
     }
 
-    /// The beginning of the keys of a shard.
+    /// Returns the prefix of the keys of a shard.
     pub(crate) fn prefix(&self, shard: Shard) -> &Prefix {
         &self.prefixes[shard.index()]
     }
 
-    /// The beginning of the keys of the shard that a name belongs to.
+    /// Returns the prefix of the keys of the shard that a name belongs to.
     pub(crate) fn prefix_of(&self, name: &str) -> &Prefix {
         self.prefix(self.shards.of(name))
     }
@@ -56,9 +56,10 @@ impl Client {
         self.topology.connections()
     }
 
-    /// The first of two ways to do the same, by a script, or the other where the server refuses scripts.
+    /// Polls the first of two futures that do the same, which uses a script, or the other one where the
+    /// server refuses scripts.
     ///
-    /// A future does nothing before it is polled, so one of the two is for nothing.
+    /// A future does nothing before it is polled, so the other one costs nothing.
     pub(crate) async fn scripted<T>(
         &self,
         by_script: impl Future<Output = Result<T, Error>>,
@@ -87,7 +88,7 @@ impl Client {
         self.topology.call(command, key, args).await
     }
 
-    /// Sends several commands at once to the server of this key, for answers in the same order.
+    /// Sends several commands at once to the server of this key, and returns the answers in the same order.
     pub(crate) async fn call_all<R: FromValue>(
         &self,
         key: &str,
@@ -96,8 +97,8 @@ impl Client {
         self.topology.call_all(key, calls).await
     }
 
-    /// Sends several commands at once to the server of this key, for answers in the same order; of keys that
-    /// are not what the command is for, what the server said.
+    /// Sends several commands at once to the server of this key, and returns the answers in the same order;
+    /// for a key that holds something else than the command expects, the error of the server.
     pub(crate) async fn call_each(
         &self,
         key: &str,
@@ -106,12 +107,12 @@ impl Client {
         self.topology.call_each(key, calls).await
     }
 
-    /// The connection that commands for this key take.
+    /// Returns the connection that commands for this key take.
     pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
         self.topology.connection(key).await
     }
 
-    /// The server of this key, for what has to stay with it.
+    /// Returns the server of this key, for commands that have to stay with it.
     pub(crate) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
         self.topology.server(key).await
     }

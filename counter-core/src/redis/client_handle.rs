@@ -11,42 +11,42 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::time::timeout;
 
-/// A client of fred and what it tells.
+/// A client of fred, and the events that it reports.
 pub(crate) struct ClientHandle {
     pub(crate) client: Client,
-    /// The task of a client that was made here. It is here before anything is awaited: a caller may go away
-    /// at every await, and what is not owned then, nothing ends.
+    /// The task of a client that was made here. It is stored before anything is awaited: the caller may be
+    /// dropped at every await, and a task that is not owned by then would never be ended.
     task: Option<ConnectHandle>,
     ended: AtomicBool,
     told: Mutex<Told>,
-    /// How many calls in a row had no answer.
+    /// The number of calls in a row without an answer.
     unanswered: AtomicU32,
 }
 
-/// Why connecting fails is told nowhere else: commands only say that there is no connection.
+/// The reason why connecting fails is reported as an event only: commands just fail without a connection.
 struct Told {
     troubles: Receiver<(FredError, Option<Server>)>,
     connected: Receiver<Server>,
-    /// The last of the troubles since a command was answered.
+    /// The last connection error since a command was answered.
     trouble: Option<FredError>,
     connections: u64,
 }
 
-/// After so many calls in a row without an answer the client itself is taken for dead.
+/// The number of calls in a row without an answer after which the client itself is considered dead.
 const UNANSWERED: u32 = 3;
 
-/// How long to listen for a connection before its state is looked at again.
+/// The time to listen for a connection before its state is checked again.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl ClientHandle {
-    /// Begins to connect, and does so again whenever the connection breaks.
+    /// Starts to connect, and reconnects whenever the connection breaks.
     pub(crate) fn open(config: &Config) -> Result<Self, FredError> {
         let mut policy = ReconnectPolicy::new_exponential(0, 50, 2000, 2);
         policy.set_jitter(50);
         Self::open_by(config.clone(), Some(policy))
     }
 
-    /// Begins to connect, once: when that fails, or the connection breaks, it has ended.
+    /// Starts to connect, once: the client ends when that fails, or when the connection breaks.
     pub(crate) fn open_once(config: Config) -> Result<Self, FredError> {
         Self::open_by(Config { fail_fast: true, ..config }, None)
     }
@@ -57,23 +57,24 @@ impl ClientHandle {
         if let Some(policy) = policy {
             builder.set_policy(policy);
         }
-        // What goes wrong is listened to before there is anything that could.
+        // The listener for errors is registered before any error can occur.
         let mut handle = Self::of(builder.build()?);
         handle.task = Some(handle.client.connect());
         Ok(handle)
     }
 
-    /// A client of the user's own.
+    /// Wraps a client of the user.
     pub(crate) fn of(client: Client) -> Self {
         let (troubles, connected) = (client.error_rx(), client.reconnect_rx());
         let told = Mutex::new(Told { troubles, connected, trouble: None, connections: 0 });
         Self { client, task: None, ended: AtomicBool::new(false), told, unanswered: AtomicU32::new(0) }
     }
 
-    /// Waits until it is connected, or cannot be.
+    /// Waits until the client is connected, or cannot be.
     pub(crate) async fn connected(&self) -> Result<(), FredError> {
         while !self.has_ended() {
-            // A connection that is made between fred's look at the state and its listening is not told.
+            // A connection that is made after fred's check of the state and before it listens is not
+            // reported.
             if let Ok(answer) = timeout(LOOK, self.client.wait_for_connect()).await {
                 return answer;
             }
@@ -82,28 +83,28 @@ impl ClientHandle {
         Err(trouble.unwrap_or_else(|| FredError::new(FredKind::IO, "the connection could not be made")))
     }
 
-    /// The answer, or that the connection broke, or could not be made, before it came.
+    /// Returns the answer, or an error if the connection broke, or could not be made, before the answer came.
     ///
-    /// `fail_fast` alone does not tell: between a break and the first attempt to connect again the client
-    /// still takes commands, and only their timeout ends them.
+    /// `fail_fast` alone is not enough: between a break and the first attempt to reconnect, the client still
+    /// accepts commands, and only their timeout ends them.
     pub(crate) async fn unless_broken<T>(
         &self,
         answer: impl Future<Output = Result<T, FredError>>,
     ) -> Result<T, FredError> {
         let mut troubles = self.client.error_rx();
-        // In a box, since fred's futures are deep, and rustc follows those of one task to a depth of 128.
+        // Boxed, since fred's futures are deep, and rustc follows those of one task to a depth of 128.
         let answer = Box::pin(answer);
         tokio::select! {
             biased;
             answer = answer => answer,
-            // In a cluster a user's own client has several connections, of which another may break.
+            // In a cluster, a user's own client has several connections, of which another one may break.
             _ = troubles.recv(), if self.task.is_some() => {
                 Err(FredError::new(FredKind::IO, "the connection broke"))
             }
         }
     }
 
-    /// Whether nobody works at its connection any more.
+    /// Returns whether the task of the connection has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed) || self.task.as_ref().is_some_and(ConnectHandle::is_finished)
     }
@@ -111,8 +112,8 @@ impl ClientHandle {
     /// Ends the client and its connection.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
-        // The client's own `quit` waits for a server that may be away, and without this its task would
-        // live on.
+        // The client's own `quit` waits for a server that may be away; without the abort, its task would live
+        // on.
         if let Some(task) = &self.task {
             task.abort();
         }
@@ -140,12 +141,13 @@ impl ClientHandle {
         self.told().trouble.clone()
     }
 
-    /// All that was told until now.
+    /// Returns everything that was reported until now.
     fn told(&self) -> MutexGuard<'_, Told> {
         let mut told = self.told.lock().expect("nothing panics under this lock");
         loop {
             match told.troubles.try_recv() {
-                // That somebody closed the connection says less than why it could not be made.
+                // The event that the connection was closed says less than the reason why it could not be
+                // made.
                 Ok((error, _)) if told.trouble.is_some() && *error.kind() == FredKind::Canceled => {}
                 Ok((error, _)) => told.trouble = Some(error),
                 Err(TryRecvError::Lagged(_)) => {}
@@ -172,13 +174,13 @@ fn connection_config() -> ConnectionConfig {
     ConnectionConfig {
         connection_timeout: Duration::from_secs(2),
         internal_command_timeout: Duration::from_secs(2),
-        // A redirection by ASK would end the client's task for ever; without, it costs one error.
+        // A redirection by ASK would end the client's task for ever; this way it costs one error.
         max_redirections: 0,
         unresponsive: UnresponsiveConfig {
             max_timeout: Some(Duration::from_secs(3)),
             interval: Duration::from_millis(500),
         },
-        // A wrong password may become right: the server's owner rotates it.
+        // A wrong password may become right: the owner of the server rotates it.
         reconnect_on_auth_error: true,
         tcp: TcpConfig {
             nodelay: Some(true),
@@ -190,7 +192,8 @@ fn connection_config() -> ConnectionConfig {
     }
 }
 
-/// Whether what a server said begins with this word; Redis 6.2 says first where in a script it met that.
+/// Returns whether the answer of a server begins with this error code; Redis 6.2 puts the position within a
+/// script before it.
 pub(crate) fn is_code(said: &str, word: &str) -> bool {
     let begins = said.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
     begins || said.contains(&format!(": -{word} "))

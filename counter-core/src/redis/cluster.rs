@@ -1,8 +1,8 @@
 //! A Redis Cluster as many single servers.
 //!
-//! fred's own cluster client answers nothing for any slot while one node is away, and an `ASK` ends its
-//! task. So every node has a client of its own here, which knows of no cluster, and the map from slots
-//! to nodes is ours. A node that is away holds up its own shards only.
+//! While one node is away, fred's own cluster client returns nothing for any slot, and an `ASK` ends its
+//! task. So every node has a client of its own here, which knows of no cluster, and the map from slots to
+//! nodes is kept here. A node that is away only affects its own shards.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,29 +20,29 @@ use crate::{Error, ErrorKind};
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    /// What each node's connection is made of, but for its address.
+    /// The configuration of each node's connection, except for its address.
     config: Config,
     /// The nodes that the user named.
     seeds: Vec<Server>,
     map: Mutex<Map>,
-    /// One asks for the map at a time.
+    /// Held while asking for the map, so that one caller does at a time.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Map {
     nodes: HashMap<Server, Arc<Connection>>,
-    /// Connections made to nodes that are no more.
+    /// The connections that were made to nodes that are gone.
     gone: u64,
     masters: Vec<(RangeInclusive<u16>, Server)>,
-    /// Whether something has shown it to be out of date.
+    /// True if an answer has shown the map to be out of date.
     stale: bool,
-    /// How often nodes were asked for it, and answered or not.
+    /// The number of times that nodes were asked for the map, whether they answered or not.
     asked: u64,
 }
 
 impl Cluster {
-    /// Begins to connect to the nodes that the user named.
+    /// Starts to connect to the nodes that the user named.
     pub(crate) fn open(config: Config) -> Result<Self, FredError> {
         let seeds = config.server.hosts();
         let mut map = Map { stale: true, ..Map::default() };
@@ -52,7 +52,7 @@ impl Cluster {
         Ok(Self { config, seeds, map: Mutex::new(map), asking: tokio::sync::Mutex::default() })
     }
 
-    /// Waits for the first map and the masters in it, some seconds at most.
+    /// Waits for the first map and the masters in it, for at most a few seconds.
     pub(crate) async fn wait(&self) {
         drop(self.refresh().await);
         let nodes: Vec<_> = self.map().nodes.values().cloned().collect();
@@ -72,7 +72,7 @@ impl Cluster {
     ) -> Result<R, Error> {
         let node = self.owner(key).await?;
         match self.learn(node.call(command, key, arguments.clone()).await) {
-            // It was not done, and the next map says who does it.
+            // The command was not executed, and the next map names the node that will.
             Err(error) if has_code(&error, "MOVED") => {
                 let node = self.owner(key).await?;
                 self.learn(node.call(command, key, arguments).await)
@@ -111,12 +111,12 @@ impl Cluster {
         }
     }
 
-    /// The connection to the master of a key's slot.
+    /// Returns the connection to the master of a key's slot.
     pub(crate) async fn owner(&self, key: &str) -> Result<Arc<Connection>, Error> {
         let stale = self.map().stale;
         if stale {
             let refreshed = self.refresh().await;
-            // What was known may still be right for this key.
+            // The old map may still be right for this key.
             if self.map().masters.is_empty() {
                 refreshed?;
             }
@@ -128,7 +128,7 @@ impl Cluster {
         node.ok_or_else(|| unavailable(format!("no node of the cluster has the slot {slot}")))
     }
 
-    /// Mistrusts the map when a node was away or knew better.
+    /// Marks the map as out of date when a node was away or redirected a command.
     pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &answer {
             let redirected =
@@ -140,7 +140,7 @@ impl Cluster {
         answer
     }
 
-    /// Asks all nodes for the map at once, and takes what the first one answers.
+    /// Asks all nodes for the map at once, and takes the first answer.
     async fn refresh(&self) -> Result<(), Error> {
         let asked = self.map().asked;
         let _asking = self.asking.lock().await;
@@ -149,7 +149,8 @@ impl Cluster {
             if !map.stale {
                 return Ok(());
             }
-            // Those that waited meanwhile do not ask again one after the other: it may take seconds each time.
+            // Callers that waited meanwhile do not ask again one after the other: it may take seconds each
+            // time.
             if map.asked != asked {
                 return Err(unavailable("no node of the cluster has answered"));
             }
@@ -183,7 +184,7 @@ impl Cluster {
 }
 
 async fn ask(server: &Server, node: &Connection) -> Result<Vec<(RangeInclusive<u16>, Server)>, Error> {
-    // One that was just met is given the time to connect.
+    // A node that is new to us is given the time to connect.
     node.wait().await;
     let slots: Vec<Value> = node.call("CLUSTER", "", vec!["SLOTS".into()]).await?;
     let masters: Option<Vec<_>> = slots.into_iter().map(|range| master(range, server)).collect();
@@ -191,7 +192,7 @@ async fn ask(server: &Server, node: &Connection) -> Result<Vec<(RangeInclusive<u
     masters.ok_or_else(|| unavailable("the cluster does not know its slots"))
 }
 
-/// Reads one of the answers to `CLUSTER SLOTS`: first slot, last slot, master, replicas.
+/// Reads one entry of the answer to `CLUSTER SLOTS`: first slot, last slot, master, replicas.
 fn master(range: Value, asked: &Server) -> Option<(RangeInclusive<u16>, Server)> {
     let range = range.into_array();
     let slot = |at: usize| range.get(at)?.as_u64().and_then(|slot| u16::try_from(slot).ok());

@@ -16,32 +16,32 @@ use super::client_handle::{ClientHandle, is_code};
 use super::queues::Queues;
 use crate::{Error, ErrorKind};
 
-/// The connection to one server, or to the master that sentinels tell of.
+/// The connection to one server, or to the master that sentinels report.
 ///
-/// It is a client of fred, with the settings that keep its promises few and true: an attempt is an
-/// attempt, it ends in bounded time, and trying again is our own affair. A client whose task has ended
-/// or hangs, or whose server takes no writes any more, is replaced by a new one.
+/// It is a client of fred, with settings that make it predictable: an attempt is one attempt and ends in
+/// bounded time, and retries are made elsewhere. A client is replaced by a new one when its task has ended or
+/// hangs, or when its server no longer accepts writes.
 pub(crate) struct Connection {
-    /// What a new client is made of; nothing when the client is the user's own.
+    /// The configuration of a new client; `None` when the client is the user's own.
     config: Option<Config>,
     handle: Mutex<Arc<ClientHandle>>,
     pub(super) transactions: Queues,
     pub(crate) options: Options,
-    /// Connections made by clients that were replaced.
+    /// The connections that were made by clients that were replaced.
     connections: AtomicU64,
 }
 
-/// The name of a command and its arguments.
+/// A command: its name and its arguments.
 pub(crate) type Command = (&'static str, Vec<Value>);
 
-/// For one command, from the call to the answer. It must be longer than the time after which the
-/// client takes a silent server for dead.
+/// The timeout of one command, from the call to the answer. It must be longer than the time after which the
+/// client considers a silent server dead.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Begins to connect.
+    /// Starts to connect.
     pub(crate) fn open(mut config: Config) -> Result<Self, FredError> {
         // Otherwise a server that is away at the start would be given up.
         config.fail_fast = false;
@@ -49,7 +49,7 @@ impl Connection {
         Ok(Self::new(Some(config), handle))
     }
 
-    /// Uses a client of the user's own.
+    /// Wraps a client of the user.
     pub(crate) fn of(client: Client) -> Self {
         Self::new(None, ClientHandle::of(client))
     }
@@ -65,19 +65,19 @@ impl Connection {
         }
     }
 
-    /// Waits for the connection, a second at most, so that a service whose server is there does not
-    /// begin with failures.
+    /// Waits for the connection, for at most a second, so that a service whose server is there does not start
+    /// with failures.
     pub(crate) async fn wait(&self) {
         let client = self.handle().client.clone();
         drop(timeout(FIRST_CONNECTION, client.wait_for_connect()).await);
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections made.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed) + self.handle().connections()
     }
 
-    /// Sends one command; `key` says which server of a cluster a user's own client sends it to.
+    /// Sends one command; with a user's own client of a cluster, `key` decides which server it goes to.
     pub(crate) async fn call<R: FromValue>(
         &self,
         command: &'static str,
@@ -90,7 +90,7 @@ impl Connection {
         answer.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
     }
 
-    /// Sends several commands at once, for answers in the same order.
+    /// Sends several commands at once, and returns the answers in the same order.
     pub(crate) async fn call_all<R: FromValue>(
         &self,
         key: &str,
@@ -107,8 +107,8 @@ impl Connection {
         answers.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
     }
 
-    /// Sends several commands at once, for answers in the same order; of keys that are not what the command is
-    /// for, what the server said.
+    /// Sends several commands at once, and returns the answers in the same order; for a key that holds
+    /// something else than the command expects, the error of the server.
     pub(crate) async fn call_each(
         &self,
         key: &str,
@@ -129,23 +129,23 @@ impl Connection {
         };
         let answers = answers.into_iter().map(each).collect::<Result<Vec<_>, _>>()?;
         if answers.len() != asked {
-            return Err(unavailable("not as many answers as commands"));
+            return Err(unavailable("there are not as many answers as commands"));
         }
         handle.answered();
         Ok(answers)
     }
 
-    /// Begins to make a connection that is not made again when it breaks.
+    /// Starts a connection that does not reconnect when it breaks.
     pub(crate) fn connect_once(&self) -> Result<ClientHandle, Error> {
         ClientHandle::open_once(self.config()).map_err(explain)
     }
 
-    /// What its client was made of.
+    /// Returns the configuration that its client was made from.
     pub(crate) fn config(&self) -> Config {
         self.config.clone().unwrap_or_else(|| self.handle().client.client_config())
     }
 
-    /// The client of the moment, a new one if the task of the last has ended.
+    /// Returns the current client, or a new one if its task has ended.
     fn handle(&self) -> Arc<ClientHandle> {
         let handle = Arc::clone(&self.lock());
         if handle.has_ended() {
@@ -169,7 +169,7 @@ impl Connection {
     fn replace(&self, old: &Arc<ClientHandle>) {
         let Some(config) = &self.config else { return };
         let mut handle = self.lock();
-        // Somebody else may have done it.
+        // Another caller may have replaced it.
         if !Arc::ptr_eq(&handle, old) {
             return;
         }
@@ -177,9 +177,9 @@ impl Connection {
             Ok(new) => {
                 self.connections.fetch_add(handle.connections(), Ordering::Relaxed);
                 *handle = Arc::new(new);
-                tracing::warn!("the connection to the store is made anew");
+                tracing::warn!("the connection to the store is being replaced");
             }
-            Err(error) => tracing::error!(%error, "the connection to the store cannot be made anew"),
+            Err(error) => tracing::error!(%error, "the connection to the store cannot be replaced"),
         }
     }
 
@@ -190,22 +190,22 @@ impl Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // fred's own would print the password.
+        // fred's own implementation would print the password.
         f.debug_struct("Connection").field("id", &self.lock().client.id()).finish_non_exhaustive()
     }
 }
 
-/// What the server or the client said, of an error that was made here.
+/// Returns what the server or the client said, for an error that was made here.
 pub(crate) fn answer_of(error: &Error) -> Option<&str> {
     std::error::Error::source(error)?.downcast_ref::<FredError>().map(FredError::details)
 }
 
-/// Whether an error is an answer of the server that begins with this word.
+/// Returns whether an error is an answer of the server that begins with this code.
 pub(crate) fn has_code(error: &Error, word: &str) -> bool {
     answer_of(error).is_some_and(|answer| is_code(answer, word))
 }
 
-/// A command for the server of a key, should the client know several.
+/// Returns a command for the server of a key, for a client that knows several servers.
 pub(crate) fn command(name: &'static str, key: &str) -> CustomCommand {
     CustomCommand::new_static(name, ClusterHash::Custom(redis_keyslot(key.as_bytes())), false)
 }
@@ -221,7 +221,7 @@ pub(crate) fn explain(error: FredError) -> Error {
         | FredKind::Canceled
         | FredKind::Routing
         | FredKind::Backpressure => true,
-        // Of most servers' answers as well as of what the client says itself.
+        // This kind covers most servers' answers as well as what the client says itself.
         FredKind::Unknown => !is_answer(error.details()),
         _ => false,
     };
@@ -229,13 +229,13 @@ pub(crate) fn explain(error: FredError) -> Error {
     Error::new(kind).caused_by(error)
 }
 
-/// Whether a server answered that a key is not what the command is for: another command of the same
-/// pipeline may well succeed.
+/// Returns whether a server answered that a key holds something else than the command expects: another
+/// command of the same pipeline may well succeed.
 fn is_of_the_key(error: &FredError) -> bool {
     ["WRONGTYPE", "INVALIDOBJ"].iter().any(|code| is_code(error.details(), code))
 }
 
-/// Whether these are a server's words: they begin with a code such as `ERR` or `READONLY`.
+/// Returns whether a text is an answer of a server: it begins with a code such as `ERR` or `READONLY`.
 fn is_answer(words: &str) -> bool {
     let code = words.split(' ').next().unwrap_or_default();
     !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())

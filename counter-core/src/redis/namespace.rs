@@ -3,9 +3,9 @@ use std::str::FromStr;
 
 use crate::shard::Shard;
 
-/// What every key begins with: at most 64 bytes without braces or control characters, possibly none.
+/// The prefix of every key: at most 64 bytes without braces or control characters; it may be empty.
 ///
-/// The default is `access:`. The empty namespace gives the bare keys of the book.
+/// The default is `access:`. With an empty namespace, the keys are those of the book *Redis in Action*.
 ///
 /// ```
 /// use counter_core::stores::Namespace;
@@ -17,7 +17,7 @@ use crate::shard::Shard;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace(String);
 
-/// A text that is longer than 64 bytes or has a brace or a control character in it.
+/// A text that is longer than 64 bytes, or has a brace or a control character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceError(String);
 
@@ -25,7 +25,7 @@ impl FromStr for Namespace {
     type Err = NamespaceError;
 
     fn from_str(prefix: &str) -> Result<Self, NamespaceError> {
-        // Braces choose the slot of a key in a cluster, which is not for a prefix to do.
+        // Braces choose the slot of a key in a cluster, which is not up to a namespace.
         let odd = prefix.chars().any(|c| c.is_control() || c == '{' || c == '}');
         if odd || prefix.len() > 64 {
             Err(NamespaceError(prefix.to_owned()))
@@ -55,21 +55,21 @@ impl fmt::Display for NamespaceError {
 
 impl std::error::Error for NamespaceError {}
 
-/// The beginning of all keys of one shard, which lie in one slot of a cluster.
+/// The prefix of all keys of one shard, which are all in one slot of a cluster.
 #[derive(Debug)]
 pub(crate) struct Prefix {
     text: String,
-    /// A key of the shard that holds nothing but within one script: it leads to the server of the shard.
+    /// A key of the shard that only holds something within one script: it leads to the server of the shard.
     pub(crate) scratch: String,
 }
 
 impl Prefix {
-    /// That of a store that is all of one piece.
+    /// Returns the prefix of a store that is not split.
     pub(crate) fn whole(Namespace(namespace): &Namespace) -> Self {
         Self::new(namespace.clone())
     }
 
-    /// That of one shard of several.
+    /// Returns the prefix of one shard of several.
     pub(crate) fn of(Namespace(namespace): &Namespace, shard: Shard) -> Self {
         Self::new(format!("{{{namespace}{shard}}}"))
     }
@@ -78,7 +78,7 @@ impl Prefix {
         Self { scratch: format!("{text}scratch"), text }
     }
 
-    /// Whether it says its shard.
+    /// Returns whether the prefix contains a hash tag with its shard.
     pub(crate) fn is_tagged(&self) -> bool {
         self.text.starts_with('{')
     }

@@ -9,7 +9,7 @@ use crate::shard::Shard;
 use crate::{Error, ErrorKind};
 
 impl Client {
-    /// Waits for the first connection, a few seconds at most, and says in the log what will not go well.
+    /// Waits for the first connection, for at most a few seconds, and logs what will not work well.
     pub(crate) async fn wait(&self) {
         self.topology.wait().await;
         let Ok(server) = self.probe_and_warn().await else { return };
@@ -26,7 +26,7 @@ impl Client {
         }
     }
 
-    /// Probes the server again when it is time.
+    /// Probes the server again when that is due.
     pub(crate) async fn probe_now_and_then(&self) {
         if self.probed.is_due(self.topology.connections()) {
             // A failure is left to the next time.
@@ -43,7 +43,7 @@ impl Client {
         Ok(server)
     }
 
-    /// Asks the server, of a cluster the one with the first shard, what it is and can do.
+    /// Asks the server what it is and can do; of a cluster, the one with the first shard.
     pub(crate) async fn probe(&self) -> Result<RedisServer, Error> {
         let key = &self.prefix(Shard::default()).scratch;
         let script = vec!["return 1".into(), "1".into(), key.into()];
@@ -70,7 +70,7 @@ impl Client {
         })
     }
 
-    /// Executes nothing, at once.
+    /// Executes an empty transaction.
     async fn executes_transactions(&self, key: &str) -> Result<bool, Error> {
         let server = self.topology.server(key).await?;
         let executed = async { server.watch_in(Queue::Upkeep, key).await?.execute(Vec::new()).await };

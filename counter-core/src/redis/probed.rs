@@ -15,17 +15,19 @@ struct Probe {
     warnings: Vec<String>,
 }
 
-/// How long a probe is good, unless a connection is made anew: settings change while a server runs.
+/// The time for which a probe is valid, unless there is a new connection: settings change while a server
+/// runs.
 const PERIOD: Duration = Duration::from_secs(600);
 
 impl Probed {
-    /// Whether to probe again: now and then, and after a new connection, which may lead to another server.
+    /// Returns whether to probe again: from time to time, and after a new connection, which may lead to
+    /// another server.
     pub(super) fn is_due(&self, connections: u64) -> bool {
         let last = self.lock();
         last.as_ref().is_none_or(|last| last.connections != connections || last.at.elapsed() >= PERIOD)
     }
 
-    /// Keeps what a probe found; returns the warnings that the last one did not have.
+    /// Keeps the result of a probe; returns the warnings that the last one did not have.
     pub(super) fn replace(&self, connections: u64, warnings: Vec<String>) -> Vec<String> {
         let new = Probe { at: Instant::now(), connections, warnings: warnings.clone() };
         let before = self.lock().replace(new).map(|last| last.warnings).unwrap_or_default();

@@ -14,11 +14,11 @@ pub(super) struct Queues {
 pub(super) struct Exclusive {
     pub(super) handle: ClientHandle,
     pub(super) begun: Begun,
-    /// When something was begun on it for the first time since nothing was.
+    /// The time since which a transaction has been under way on it.
     pub(super) since: Instant,
 }
 
-/// What may be under way on a connection.
+/// The state of a connection within a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
     Nothing,

@@ -6,40 +6,40 @@ use tokio::time::Instant;
 use crate::Error;
 use crate::redis::answer_of;
 
-/// How long transactions take the place of scripts before one is tried again: rights are given as well as
-/// taken away, and a failover may lead to a server with others.
+/// The time for which transactions replace scripts before a script is tried again: rights are granted as well
+/// as revoked, and a failover may lead to a server with other rights.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Whether the server refuses scripts.
+/// Remembers whether the server refuses scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Refusal(Mutex<Option<Refused>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Refused {
-    /// When a script was last refused.
+    /// The time at which a script was last refused.
     at: Instant,
-    /// When the next is sent all the same.
+    /// The time at which the next script is sent all the same.
     next: Instant,
 }
 
 impl Refusal {
-    /// Whether to send a script: where they are refused, one now and then.
+    /// Returns whether to send a script: where they are refused, one from time to time.
     pub(crate) fn runs_scripts(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let Some(refused) = &mut *state else { return true };
         if now < refused.next {
             return false;
         }
-        // The others do not wait for what comes of it.
+        // Other callers do not wait for its result.
         refused.next = now + PERIOD;
         true
     }
 
-    /// Takes to heart what came of a script, and says whether it was refused because it is one.
+    /// Takes note of the result of a script, and returns whether it was refused because it is a script.
     pub(crate) fn learn<T>(&self, answer: &Result<T, Error>, now: Instant) -> bool {
         match answer {
             Ok(_) => {
-                // Of those that were on their way when another was refused, one may have gone to another node.
+                // A script that was on its way when another one was refused may have gone to another node.
                 if self.lock().is_some_and(|refused| now >= refused.at + PERIOD) {
                     self.end();
                 }
@@ -56,14 +56,11 @@ impl Refusal {
     fn begin(&self, words: &str, now: Instant) {
         let before = self.lock().replace(Refused { at: now, next: now + PERIOD });
         if before.is_none() {
-            tracing::warn!(
-                words,
-                "the server refuses scripts: transactions take their place, which cost more"
-            );
+            tracing::warn!(words, "the server refuses scripts: transactions replace them, at a higher cost");
         }
     }
 
-    /// For when a script ran that was sent to find out.
+    /// Notes that a script that was sent as a trial was executed.
     pub(crate) fn end(&self) {
         let before = self.lock().take();
         if before.is_some() {
@@ -76,15 +73,15 @@ impl Refusal {
     }
 }
 
-/// Whether this is how a server refuses scripts, all of them. What a script may not do, or which key may not be
-/// used, is another matter, though its words may hold the same ones.
+/// Returns whether this is the answer of a server that refuses scripts, all of them. A script that runs may
+/// be refused a command or a key with a similar text.
 fn are_refused(error: &Error) -> bool {
     answer_of(error)
         .and_then(refused_command)
         .is_some_and(|command| ["eval", "evalsha"].iter().any(|script| command.eq_ignore_ascii_case(script)))
 }
 
-/// The command that a server's words say is not permitted, or is none.
+/// Returns the command that an answer says is not permitted, or does not exist.
 fn refused_command(words: &str) -> Option<&str> {
     if words.starts_with("NOPERM") {
         // … run the 'eval' command

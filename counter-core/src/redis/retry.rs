@@ -6,14 +6,14 @@ use crate::backoff::Backoff;
 use crate::redis::has_code;
 use crate::{Error, ErrorKind};
 
-/// No attempt begins later than this after the first.
+/// The time after the first attempt within which the last one begins.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How servers begin to say that they did nothing, and may do it in a moment.
+/// The codes of answers that nothing was done, and that it may be possible in a moment.
 const NOT_NOW: [&str; 9] =
     ["LOADING", "BUSY", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "ASK", "MOVED"];
 
-/// Makes an attempt again, with growing pauses, as long as its error permits that and time is left.
+/// Repeats an attempt, with growing pauses, as long as its error permits that and there is time left.
 pub(crate) async fn retried<T, F>(
     may_repeat: fn(&Error) -> bool,
     mut attempt: impl FnMut() -> F,
@@ -33,12 +33,12 @@ where
     }
 }
 
-/// For what answers differently when it is done twice: the server said that it did nothing.
+/// Returns whether the server said that it did nothing, for calls that must not be made twice.
 pub(crate) fn nothing_was_done(error: &Error) -> bool {
     NOT_NOW.iter().any(|word| has_code(error, word))
 }
 
-/// For what may be done as often as one likes.
+/// Returns whether an error may pass, for calls that may be made any number of times.
 pub(crate) fn it_may_pass(error: &Error) -> bool {
     *error.kind() == ErrorKind::Unavailable || nothing_was_done(error)
 }

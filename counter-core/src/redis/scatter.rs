@@ -1,7 +1,7 @@
 use crate::redis::Client;
 use crate::shard::Shard;
 
-/// Some of several items, all of one shard, and their positions among all.
+/// Some of several items, all of one shard, with their positions among all items.
 #[derive(Debug)]
 pub(crate) struct Group<T> {
     pub(crate) shard: Shard,
@@ -29,7 +29,7 @@ impl Client {
 }
 
 impl<T> Group<T> {
-    /// Groups of at most so many items.
+    /// Cuts the group into groups of at most this many items.
     pub(crate) fn cut(mut self, most: usize) -> Vec<Self> {
         let mut groups = Vec::new();
         while self.items.len() > most {
@@ -42,7 +42,7 @@ impl<T> Group<T> {
     }
 }
 
-/// The answers of all groups in the order of the items.
+/// Returns the answers of all groups in the order of the items.
 pub(crate) fn in_order<T, A>(groups: &[Group<T>], answers: Vec<Vec<A>>) -> Vec<A> {
     let positions = groups.iter().flat_map(|group| &group.positions);
     let mut answers: Vec<_> = positions.zip(answers.into_iter().flatten()).collect();

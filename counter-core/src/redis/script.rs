@@ -8,20 +8,20 @@ use super::topology::Topology;
 use crate::Error;
 use crate::redis::has_code;
 
-/// A Lua script, sent by its digest, and whole when the server does not know it (any more).
+/// A Lua script, sent by its digest, and in full when the server does not know it (any more).
 pub(crate) struct Script {
     source: &'static str,
     digest: String,
 }
 
-/// What a script is called with. The first key decides on the server of a cluster.
+/// The keys and arguments of a script. The first key decides on the server of a cluster.
 #[derive(Debug)]
 pub(crate) struct Call {
     keys: Vec<String>,
     arguments: Arguments,
 }
 
-/// All arguments in one piece of memory: a batch has thousands, and most are a few digits long.
+/// All arguments in one allocation: a batch has thousands, and most are a few digits long.
 #[derive(Debug, Default)]
 struct Arguments {
     bytes: Vec<u8>,
@@ -51,7 +51,7 @@ impl fmt::Debug for Script {
     }
 }
 
-/// The words of a call by this name of a script.
+/// Returns the arguments of a call of a script by this name.
 fn by(script: &str, words: &[Value]) -> Vec<Value> {
     let mut all = Vec::with_capacity(1 + words.len());
     all.push(script.into());
@@ -65,7 +65,7 @@ impl Call {
         Self { keys: keys.map(str::to_owned).into(), arguments: Arguments::default() }
     }
 
-    /// One more key, of the same slot as the first.
+    /// Adds a key, which must be in the same slot as the first.
     pub(crate) fn key(&mut self, key: &str) {
         self.keys.push(key.to_owned());
     }
@@ -75,14 +75,14 @@ impl Call {
         self.arguments.end();
     }
 
-    /// A whole number in decimal digits.
+    /// Adds a whole number in decimal digits.
     pub(crate) fn number(&mut self, number: impl Display) {
         write!(self.arguments, "{number}").expect("memory takes everything");
         self.arguments.end();
     }
 
-    /// Names, in which is no line break, and numbers: a line for each, and all of them one word. For fred a word
-    /// is a frame, which takes it 800 instructions.
+    /// Adds names, which contain no line break, and numbers: one line for each, and all of them as one
+    /// argument. For fred an argument is a frame, which costs it 800 instructions.
     pub(crate) fn lines(&mut self, entries: impl Iterator<Item = (impl AsRef<str>, u64)>) {
         let mut digits = itoa::Buffer::new();
         for (name, number) in entries {

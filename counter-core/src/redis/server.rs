@@ -1,4 +1,4 @@
-/// What a server says of itself.
+/// The properties of a server, as it reports them.
 ///
 /// ```no_run
 /// # async fn show(store: counter_core::RedisStore) -> Result<(), counter_core::Error> {
@@ -13,23 +13,24 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisServer {
-    /// Its version; `None` where `INFO` is not permitted.
+    /// The server's version; `None` where `INFO` is not permitted.
     pub version: Option<String>,
-    /// Whether it is a node of a cluster; `None` where `INFO` is not permitted.
+    /// True if the server is a node of a cluster; `None` where `INFO` is not permitted.
     pub cluster: Option<bool>,
-    /// Whether it runs scripts for this user.
+    /// True if the server runs scripts for this user.
     pub scripts: bool,
-    /// Whether it executes transactions for this user; only where it runs no scripts is it asked.
+    /// True if the server executes transactions for this user; it is only asked if it runs no scripts.
     pub transactions: bool,
-    /// How much memory it may take in bytes, 0 for all there is; `None` where `INFO` is not permitted.
+    /// The server's memory limit in bytes, 0 for none; `None` where `INFO` is not permitted.
     pub max_memory: Option<u64>,
-    /// Its `maxmemory-policy`: what it does when that is used up; `None` where `INFO` is not permitted.
+    /// The server's `maxmemory-policy`, which applies when the limit is reached; `None` where `INFO` is not
+    /// permitted.
     pub eviction: Option<String>,
 }
 
 impl RedisServer {
-    /// The settings of the server that break a promise of this store, each in a sentence: see
-    /// [the guide](crate::guide::redis#memory-and-eviction).
+    /// Returns a sentence for each setting of the server that breaks a promise of this store: see [the
+    /// guide](crate::guide::redis#memory-and-eviction).
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -48,7 +49,7 @@ impl RedisServer {
     }
 }
 
-/// What a policy takes away of what was promised.
+/// Returns what a policy takes away from the promises.
 fn cost(policy: &str) -> Option<&'static str> {
     if policy.starts_with("allkeys-") {
         Some(

@@ -11,8 +11,8 @@ use crate::redis::{Command, Connection, explain};
 pub(crate) enum Topology {
     One(Arc<Connection>),
     Cluster(Box<Cluster>),
-    /// A user's own client of a cluster. It goes wherever a command's key is, while a transaction has to stay
-    /// with one server: so there is a cluster of our own as soon as one is needed.
+    /// A user's own client of a cluster. It sends each command to the server of its key, while a transaction
+    /// has to stay with one server: so a cluster of our own is created as soon as one is needed.
     Own(Arc<Connection>, OnceLock<Box<Cluster>>),
 }
 
@@ -30,7 +30,7 @@ impl Topology {
         }
     }
 
-    /// Sends several commands at once to the server of this key, for answers in the same order.
+    /// Sends several commands at once to the server of this key, and returns the answers in the same order.
     pub(crate) async fn call_all<R: FromValue>(
         &self,
         key: &str,
@@ -42,8 +42,8 @@ impl Topology {
         }
     }
 
-    /// Sends several commands at once to the server of this key, for answers in the same order; of keys that
-    /// are not what the command is for, what the server said.
+    /// Sends several commands at once to the server of this key, and returns the answers in the same order;
+    /// for a key that holds something else than the command expects, the error of the server.
     pub(crate) async fn call_each(
         &self,
         key: &str,
@@ -55,7 +55,7 @@ impl Topology {
         }
     }
 
-    /// The connection that commands for this key take.
+    /// Returns the connection that commands for this key take.
     pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {
             Self::One(server) | Self::Own(server, _) => Ok(Arc::clone(server)),
@@ -63,7 +63,7 @@ impl Topology {
         }
     }
 
-    /// The server of this key, for what has to stay with it.
+    /// Returns the server of this key, for commands that have to stay with it.
     pub(crate) async fn server(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {
             Self::One(server) => Ok(Arc::clone(server)),
@@ -81,7 +81,7 @@ impl Topology {
         }
     }
 
-    /// Takes to heart what an answer says about who has which key.
+    /// Takes note of what an answer says about which server has which key.
     pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         match self {
             Self::One(_) => answer,
@@ -93,7 +93,7 @@ impl Topology {
         }
     }
 
-    /// Waits for the first connection, a few seconds at most.
+    /// Waits for the first connection, for at most a few seconds.
     pub(crate) async fn wait(&self) {
         match self {
             Self::One(server) | Self::Own(server, _) => server.wait().await,
@@ -101,7 +101,7 @@ impl Topology {
         }
     }
 
-    /// How many connections were made.
+    /// Returns the number of connections made.
     pub(crate) fn connections(&self) -> u64 {
         match self {
             Self::One(server) => server.connections(),

@@ -1,12 +1,12 @@
 //! WATCH, MULTI and EXEC, for servers that refuse scripts.
 //!
-//! What is watched is watched by a connection. So transactions have connections of their own, each of them for
-//! one at a time, which never connect again by themselves: after trouble they are thrown away, and with them
-//! whatever was under way. There are two for a server, however many callers there are: one for batches and
+//! Keys are watched by a connection. So transactions have their own connections, each used by one transaction
+//! at a time. These never reconnect by themselves: after an error they are dropped, and with them whatever
+//! was under way. There are two for each server, however many callers there are: one for batches and
 //! cleaning, one for all other calls.
 //!
-//! A caller may go away at any await. So the connection lies in its queue and not in the caller's future, and
-//! says there what was begun: the next transaction ends that first.
+//! A caller may be dropped at any await. So the connection is kept in its queue and not in the caller's
+//! future, along with a note of what was begun: the next transaction ends that first.
 
 use fred::error::Error as FredError;
 use fred::interfaces::ClientLike;
@@ -20,12 +20,12 @@ use super::queues::{Begun, Exclusive};
 use crate::redis::{Command, Connection, answer_of, explain, unavailable};
 use crate::{Error, ErrorKind};
 
-/// Which transactions wait for one another.
+/// The queue that decides which transactions wait for one another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queue {
     /// Batches and cleaning.
     Upkeep,
-    /// All that a request of the application's may wait for.
+    /// Calls that a request of the application may wait for.
     Calls,
 }
 
@@ -36,21 +36,22 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl Connection {
-    /// Watches a key: what is executed then is so only if nobody has changed it.
+    /// Watches a key: the transaction is only executed if no other client changes it.
     pub(crate) async fn watch(&self, key: &str) -> Result<Transaction<'_>, Error> {
         self.watch_in(Queue::Upkeep, key).await
     }
 
-    /// As [`watch`](Self::watch), in this queue.
+    /// Does what [`watch`](Self::watch) does, in this queue.
     pub(crate) async fn watch_in(&self, queue: Queue, key: &str) -> Result<Transaction<'_>, Error> {
         let mut transaction = self.begin_in(queue).await?;
         transaction.watch(key).await?;
         Ok(transaction)
     }
 
-    /// Watches nothing: what is executed then is so at once, whatever others do.
+    /// Watches nothing: the transaction is executed whatever other clients do.
     pub(crate) async fn begin_in(&self, queue: Queue) -> Result<Transaction<'_>, Error> {
-        // One that hangs ends in bounded time. Those behind it do not wait for all that are before them.
+        // A connection that hangs ends in bounded time. Transactions behind it do not wait for all that are
+        // before them.
         let begun = timeout(TIMEOUT, async {
             let queue = match queue {
                 Queue::Upkeep => &self.transactions.upkeep,
@@ -59,11 +60,11 @@ impl Connection {
             let exclusive = queue.lock().await;
             let mut transaction = Transaction { exclusive, server: self };
             transaction.make_ready().await?;
-            // From here on answers may be under way, which a caller that goes away leaves behind.
+            // From here on, answers may be under way, which a caller that is dropped leaves behind.
             transaction.set(Begun::Watch);
             Ok(transaction)
         });
-        begun.await.unwrap_or_else(|_| Err(unavailable("no connection for a transaction in time")))
+        begun.await.unwrap_or_else(|_| Err(unavailable("there was no connection for a transaction in time")))
     }
 }
 
@@ -85,15 +86,15 @@ impl Transaction<'_> {
         judged(handle, client.custom(command(name, ""), arguments)).await
     }
 
-    /// Executes the commands at once, and answers for each what the server had against it, if anything;
-    /// `None` when the key was changed and nothing was done.
+    /// Executes the commands at once, and returns for each the error of the server, if any; `None` when a
+    /// watched key was changed and nothing was done.
     pub(crate) async fn execute(self, commands: Vec<Command>) -> Result<Option<Vec<Option<String>>>, Error> {
         let answers = self.exchange(commands).await?;
         Ok(answers.map(|answers| answers.iter().map(refusal).collect()))
     }
 
-    /// As [`execute`](Self::execute), for the integer that each command answers, if it does, or for what
-    /// the server had against it.
+    /// Does what [`execute`](Self::execute) does, and returns for each command its integer, if it returns
+    /// one, or the error of the server.
     pub(crate) async fn execute_for_integers(
         self,
         commands: Vec<Command>,
@@ -109,8 +110,9 @@ impl Transaction<'_> {
 
     async fn exchange(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
         self.set(Begun::Multi);
-        // Its answer is awaited, and in each transaction, for rights may be taken away at any time: what is
-        // sent along with a MULTI that is refused would be done at once, and in part when the connection breaks.
+        // The answer is awaited, and in each transaction, since rights may be revoked at any time: commands
+        // sent along with a MULTI that is refused would be executed at once, and only in part if the
+        // connection breaks.
         let multi: Value = self.call("MULTI", Vec::new()).await.map_err(no_transactions)?;
         if !is_ok(&multi) {
             return Err(unavailable("no transaction began"));
@@ -154,7 +156,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Ends what an earlier transaction left, or connects.
+    /// Ends what an earlier transaction left behind, or connects.
     async fn make_ready(&mut self) -> Result<(), Error> {
         if !self.settles().await {
             *self.exclusive = None;
@@ -167,22 +169,22 @@ impl Transaction<'_> {
         judged(handle, handle.connected()).await
     }
 
-    /// Whether nothing is under way any more on a connection that is there.
+    /// Returns whether there is a connection with nothing under way on it.
     async fn settles(&mut self) -> bool {
         let Some(Exclusive { handle, begun, since }) = &*self.exclusive else { return true };
-        // One that broke while it was not used would be noticed by its silence alone, seconds later.
+        // A connection that broke while it was idle would only be noticed by its silence, seconds later.
         if handle.has_ended() {
             return false;
         }
         if *begun == Begun::Nothing {
             return true;
         }
-        // It may hang, and those that look whether it does may go away before they know.
+        // It may hang, and the callers that check whether it does may be dropped before they know.
         if since.elapsed() >= TIMEOUT {
             return false;
         }
         if *begun == Begun::Multi {
-            // Where nothing was queued, or this is not permitted, the answer to the next one says more.
+            // Where nothing was queued, or this is not permitted, the next answer says more.
             drop(self.call::<Value>("DISCARD", Vec::new()).await);
         }
         let ended: Result<Value, _> = self.call("UNWATCH", Vec::new()).await;
@@ -208,7 +210,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Waits for an answer and explains it. After one that did not come the connection is of no use.
+/// Waits for an answer and explains it. A connection whose answer did not come is of no use any more.
 async fn judged<T>(
     handle: &ClientHandle,
     answer: impl Future<Output = Result<T, FredError>>,
@@ -227,12 +229,12 @@ async fn judged<T>(
     })
 }
 
-/// Not `QUEUED`.
+/// True if the answer is `OK`, and not `QUEUED`.
 fn is_ok(answer: &Value) -> bool {
     answer.as_str().is_some_and(|answer| answer == "OK")
 }
 
-/// Says what it means that MULTI is refused, where scripts are as well.
+/// Explains a MULTI that is refused, where scripts are as well.
 fn no_transactions(error: Error) -> Error {
     match answer_of(&error) {
         Some(words) if is_code(words, "NOPERM") || words.starts_with("ERR unknown command") => {

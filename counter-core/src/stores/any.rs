@@ -8,7 +8,7 @@ use crate::unique::UniqueStore;
 use crate::window::WindowStore;
 use crate::{MemoryStore, Store};
 
-/// A store that is chosen while the program runs, by its configuration as a rule.
+/// A store that is chosen at run time, usually by the configuration of the program.
 ///
 /// ```no_run
 /// use counter_core::stores::Namespace;
@@ -29,9 +29,9 @@ use crate::{MemoryStore, Store};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AnyStore {
-    /// In the process.
+    /// A store in the memory of the process.
     Memory(MemoryStore),
-    /// In Redis.
+    /// A store in Redis.
     #[cfg(feature = "redis")]
     Redis(RedisStore),
 }

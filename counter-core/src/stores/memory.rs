@@ -15,10 +15,10 @@ use crate::window::WindowStore;
 #[cfg(feature = "window")]
 use crate::window::memory::MemoryWindows;
 
-/// A store in the process: for tests, and for a site that wants numbers before it has a Redis.
+/// A store in the memory of the process: for tests, and for a site that wants numbers before it has a Redis.
 ///
-/// It keeps what [`RedisStore`](crate::RedisStore) would, for as long as a handle on it lives. A
-/// counter takes at most about 120 samples of each precision once it is cleaned.
+/// It keeps what [`RedisStore`](crate::RedisStore) would, for as long as there is a handle on it. After
+/// cleaning, a counter takes at most about 120 samples of each precision.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore(Arc<Families>);
 
@@ -34,7 +34,7 @@ struct Families {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

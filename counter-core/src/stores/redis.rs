@@ -20,18 +20,18 @@ use crate::window::WindowStore;
 use crate::window::redis::RedisWindows;
 use crate::{Error, Store};
 
-/// Counters in a Redis server, version 6.2 or later, or in a Valkey server.
+/// A store in a Redis server, version 6.2 or later, or in a Valkey server.
 ///
-/// The layout is that of *Redis in Action*, section 5.2.1: a sorted set `known:` of members like
-/// `60:hits`, and a hash `count:60:hits` from bucket start to count, after the prefix of the
-/// [`Namespace`]. With an empty one, any program of that layout reads and cleans what this one writes,
-/// and the other way round.
+/// The layout is that of *Redis in Action*, section 5.2.1: a sorted set `known:` of members like `60:hits`,
+/// and a hash `count:60:hits` from bucket start to count, after the prefix of the [`Namespace`]. With an
+/// empty namespace, other programs with that layout can read and clean what this one writes, and the other
+/// way round.
 ///
-/// A batch is applied by a script that first writes the fence of its writer, so it counts once however
-/// often it is sent. Where scripts are refused, a transaction that watches the fence does the same. What
-/// the server's own persistence loses when it is killed is lost; what it loses of batches it acknowledged
-/// less than a minute before, the [`Flusher`](crate::Flusher) sends again. What the server evicts is lost:
-/// use the policy `noeviction`. The [guide](crate::guide::redis) says more.
+/// A batch is applied by a script that first writes the fence of its writer, so it counts once however often
+/// it is sent. Where scripts are refused, a transaction that watches the fence does the same. What the
+/// server's own persistence loses in a crash is lost, except for batches that it acknowledged less than a
+/// minute before: the [`Flusher`](crate::Flusher) sends these again. What the server evicts is lost: use the
+/// policy `noeviction`. The [guide](crate::guide::redis) says more.
 ///
 /// ```no_run
 /// use counter_core::stores::Namespace;
@@ -60,27 +60,27 @@ struct Families {
 }
 
 impl RedisStore {
-    /// Connects to an address: see [`RedisBuilder`] for those there are, and
-    /// [`connect`](RedisBuilder::connect) for what happens when nobody is there.
+    /// Connects to an address: see [`RedisBuilder`] for the kinds of addresses, and
+    /// [`connect`](RedisBuilder::connect) for what happens while the server is away.
     ///
     /// # Errors
-    /// When the address is not one that `fred` understands.
+    /// Fails when the address is not one that `fred` understands.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Panics outside of a Tokio runtime.
     pub async fn connect(url: &str, namespace: Namespace) -> Result<Self, ConnectError> {
         Self::builder().namespace(namespace).connect(url).await
     }
 
-    /// Settings that can be connected as they are.
+    /// Returns a builder with the default settings.
     pub fn builder() -> RedisBuilder {
         RedisBuilder::default()
     }
 
-    /// Asks the server, of a cluster the one with the first shard, what it is and can do.
+    /// Asks the server what it is and can do; of a cluster, the one with the first shard.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Fails when it does not answer.
     pub async fn server(&self) -> Result<RedisServer, Error> {
         self.0.client.probe().await
     }

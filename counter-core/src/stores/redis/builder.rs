@@ -14,13 +14,13 @@ use super::RedisStore;
 use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
 use crate::shard::Shards;
 
-/// The settings of a [`RedisStore`], and the ways to its server.
+/// A builder of [`RedisStore`], with the settings and the address of its server.
 ///
 /// | address | what |
 /// |---|---|
 /// | `redis://user:password@host:port/database` | one server |
 /// | `redis-cluster://host:port?node=host:port` | a cluster; nodes that are not named are found |
-/// | `redis-sentinel://host:port/database?sentinelServiceName=name&node=host:port` | the master that sentinels tell of |
+/// | `redis-sentinel://host:port/database?sentinelServiceName=name&node=host:port` | the master that sentinels report |
 /// | `redis+unix:///path/to/socket` | a socket, with the feature `unix-sockets` |
 /// | `rediss…://` of each but the last | the same over TLS, with the feature `rustls` or `native-tls` |
 ///
@@ -50,62 +50,63 @@ pub struct RedisBuilder {
     shards: Option<Shards>,
 }
 
-/// An address or a configuration that the Redis client does not understand.
+/// An error of an address or a configuration that the Redis client does not understand.
 #[derive(Debug)]
 pub struct ConnectError(FredError);
 
-/// Enough for a cluster of some nodes, and few enough to be read at once.
+/// Enough for a cluster of several nodes, and few enough to be read at once.
 const CLUSTER_SHARDS: u16 = 16;
 
 impl RedisBuilder {
-    /// What every key begins with. Default: `access:`.
+    /// Sets the prefix of every key. Default: `access:`.
     pub fn namespace(mut self, namespace: Namespace) -> Self {
         self.namespace = namespace;
         self
     }
 
-    /// Splits the counters over so many hash tags, such as `{access:3}`, each of them in one slot of a
+    /// Splits the counters over this many hash tags, such as `{access:3}`, each of them in one slot of a
     /// cluster. Default: 16 in a cluster, and elsewhere one without a tag.
     ///
-    /// All the instances over one store must say the same number.
+    /// All instances over one store must use the same number.
     pub const fn shards(mut self, shards: Shards) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// Connects to an address. When nobody is there after a second, this returns all the same: then,
-    /// and whenever the server is away later, calls fail and connecting goes on.
+    /// Connects to an address.
     ///
-    /// A connection is a task of the client `fred`, which ends with the last handle on this store. Where
-    /// that task dies or hangs, a new client takes its place.
+    /// This returns after a second even if the server does not answer: calls fail then, as they do whenever
+    /// the server is away later, and connecting continues in the background. A connection is a task of the
+    /// client `fred`, which ends with the last handle on this store. Where that task dies or hangs, a new
+    /// client replaces it.
     ///
     /// # Errors
-    /// When the address is not one of those above, or needs a feature that is not there.
+    /// Fails when the address is not one of those above, or needs a feature that is not enabled.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Panics outside of a Tokio runtime.
     pub async fn connect(self, url: &str) -> Result<RedisStore, ConnectError> {
         self.open(config(url).map_err(ConnectError)?).await
     }
 
-    /// Connects in the same way by a configuration of the client.
+    /// Connects in the same way with a configuration of the client.
     ///
     /// # Errors
-    /// When `fred` refuses the configuration.
+    /// Fails when `fred` refuses the configuration.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Panics outside of a Tokio runtime.
     #[cfg(feature = "own-client")]
     pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
         self.open(config).await
     }
 
-    /// Uses a client of the user's own, which is or will be connected.
+    /// Uses a client of the user, which is or will be connected.
     ///
-    /// Retries in the client are harmless, since batches are fenced. It is not replaced when its task
-    /// ends. In a cluster, `ConnectionConfig::max_redirections` must be 0, for fred 10.1 does not survive
-    /// a redirection by `ASK`, and while one node is away it answers for none: there an address serves
-    /// better.
+    /// Retries in the client are harmless, since batches are fenced. The client is not replaced when its task
+    /// ends. In a cluster, `ConnectionConfig::max_redirections` must be 0, since fred 10.1 does not survive a
+    /// redirection by `ASK`, and while one node is away it answers for none: an address is the better choice
+    /// there.
     #[cfg(feature = "own-client")]
     #[must_use]
     pub fn client(self, client: FredClient) -> RedisStore {
@@ -136,7 +137,7 @@ impl RedisBuilder {
 
 fn config(url: &str) -> Result<Config, FredError> {
     let no = |words| Err(FredError::new(FredKind::Config, words));
-    // The client itself would take any scheme for that of one server, without TLS.
+    // The client itself would accept any scheme as that of one server, without TLS.
     let Some((scheme, rest)) = url.split_once("://") else { return no("there is no scheme") };
     let (protocol, kind) = scheme.split_once(['+', '-']).unwrap_or((scheme, ""));
     match (protocol, kind) {
