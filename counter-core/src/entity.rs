@@ -1,4 +1,4 @@
-//! Counts of entities such as posts: the truth in a database, copies in a cache.
+//! Counts of entities such as posts: a database has the truth, and a cache keeps copies.
 
 mod id;
 mod kind;

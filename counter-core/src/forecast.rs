@@ -1,7 +1,8 @@
-//! What is to be expected, how sure that is, and how well it would have done before.
+//! Forecasts of a series: the expected counts, how certain they are, and how well the method would have done
+//! before.
 //!
-//! The season of a series is found by STL, what is left follows exponential smoothing, and the band
-//! comes from how far counts strayed until now. Nothing here knows the clock or waits for anything.
+//! The season of a series is found by STL, the remainder follows exponential smoothing, and the band is
+//! derived from how far counts strayed until now. Nothing here reads the clock or waits for anything.
 
 mod season;
 mod smoothing;
@@ -17,22 +18,22 @@ use crate::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
 use backtest::Sums;
 use model::Model;
 
-/// Buckets without which there is no forecast.
+/// The number of buckets that a forecast needs.
 const SHORTEST: usize = 20;
-/// Buckets that are looked at, the latest ones.
+/// The number of buckets that are looked at, the latest ones.
 const LONGEST: usize = 1000;
 
-/// What a counter is expected to count in the buckets to come.
+/// A forecast of the counts in the buckets to come.
 ///
-/// The history are the finished buckets from the first sample on, at most the latest 1,000, with 0 where
-/// nothing was counted; the bucket that `now` lies in is not finished, and is the first of the forecast.
+/// The history consists of the finished buckets from the first sample on, at most the latest 1,000, with 0
+/// where nothing was counted; the bucket that `now` lies in is not finished, and is the first of the
+/// forecast.
 ///
-/// The season is a whole number of days for what is finer than a day and 7 days for days, and is looked
-/// at when the history holds three of them: with 120 samples for hours (24 buckets), 18,000 s (24
-/// buckets, five days) and days. The model is STL (Cleveland et al. 1990; Bandara et al. 2021 for MSTL),
-/// then exponential smoothing (Hyndman & Athanasopoulos, *Forecasting: Principles and Practice*, third
-/// edition, chapter 8). Where the naive forecast was closer in the [`Backtest`], by more than a
-/// tenth, that one answers.
+/// The season is a whole number of days for precisions finer than a day, and 7 days for days. It is used when
+/// the history holds three of them: with 120 samples, for hours (24 buckets), 18,000 s (24 buckets, five
+/// days) and days. The model is STL (Cleveland et al. 1990; Bandara et al. 2021 for MSTL), then exponential
+/// smoothing (Hyndman & Athanasopoulos, *Forecasting: Principles and Practice*, third edition, chapter 8).
+/// Where the naive forecast was closer in the [`Backtest`], by more than a tenth, it is used instead.
 ///
 /// ```
 /// use counter_core::{Precision, Sample, Series, Timestamp};
@@ -58,32 +59,33 @@ const LONGEST: usize = 1000;
 pub struct Forecast {
     /// The width of the buckets.
     pub precision: Precision,
-    /// How many finished buckets it was made of.
+    /// The number of finished buckets that the forecast was made from.
     pub history: usize,
-    /// Buckets in a season; none when there is none, or the history holds less than three.
+    /// The number of buckets in a season; `None` without one, or if the history holds fewer than three.
     pub season: Option<usize>,
-    /// What made the points.
+    /// The method that produced the points.
     pub method: Method,
     /// The buckets to come, ascending.
     pub points: Vec<Point>,
-    /// The part of what comes that the bands are to cover, each bucket by itself: 0.95. They do for noise
-    /// around a level, a line or a season; a level that wanders about at random leaves them more often.
+    /// The share of future counts that the bands are to cover, each bucket by itself: 0.95. They do so for
+    /// noise around a level, a line or a season; a level that wanders at random leaves them more often.
     pub level: f64,
-    /// How well this would have done before.
+    /// The accuracy of the same forecast at earlier times.
     pub backtest: Backtest,
-    /// The samples of the history outside the band of what was to be expected of them, ascending; counts
-    /// of 0 are samples here. This band is wider, so that ordinary samples give one in twenty histories.
+    /// The samples of the history outside the band that was expected of them, ascending; counts of 0 are
+    /// samples here. This band is wider, so that ordinary samples are outside of it in one of twenty
+    /// histories.
     pub unusual: Vec<Sample>,
 }
 
-/// What made the points of a [`Forecast`].
+/// The method that produced the points of a [`Forecast`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Method {
     /// The season, if there is one, and exponential smoothing.
     Smoothing,
-    /// The last season again and again, or the last bucket: smoothing was further off
-    /// in the backtest, by more than a tenth.
+    /// The last season again and again, or the last bucket: smoothing was further off in the backtest, by
+    /// more than a tenth.
     Naive,
 }
 
@@ -101,22 +103,22 @@ pub struct Point {
     pub upper: u64,
 }
 
-/// Why there is no forecast.
+/// Reasons for there to be no forecast.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ForecastError {
     /// The history is too short.
     TooShort {
-        /// Finished buckets that there are, from the first sample on.
+        /// Number of finished buckets, from the first sample on.
         has: usize,
-        /// Finished buckets without which there is none.
+        /// Number of finished buckets that a forecast needs.
         needs: usize,
     },
-    /// Nothing, or too much, was asked for.
+    /// The forecast is over no buckets, or over too many.
     Horizon {
-        /// Buckets asked for.
+        /// Number of buckets asked for.
         asked: usize,
-        /// Buckets at most: half of the history.
+        /// Largest number of buckets allowed: half of the history.
         most: usize,
     },
     /// The history could not be read.
@@ -124,24 +126,24 @@ pub enum ForecastError {
 }
 
 impl Series {
-    /// What comes after this series, for `horizon` buckets.
+    /// Returns a forecast of the `horizon` buckets after this series.
     ///
-    /// Only buckets that are finished at `now` are looked at. A store lags behind by one flush: for
-    /// precisions of seconds, `now` should be that much earlier, or the last bucket lacks some hits.
+    /// Only buckets that are finished at `now` are used. A store lags behind by one flush: for precisions of
+    /// seconds, `now` should be that much earlier, or the last bucket lacks some hits.
     ///
-    /// This computes and does not wait, for up to 1.5 ms with 120 buckets and 15 ms with 1,000 (in
-    /// release), which is the most it looks at; [`Stats::forecast`] does it in slices.
+    /// This computes without waiting, for up to 1.5 ms with 120 buckets and 15 ms with 1,000 (in release),
+    /// which is the most that it uses; [`Stats::forecast`] does it in slices.
     ///
     /// # Errors
-    /// When there are less than 20 such buckets from the first sample on, or the horizon is 0 or more
-    /// than half of them.
+    /// Fails when there are fewer than 20 such buckets from the first sample on, or when the horizon is 0 or
+    /// more than half of them.
     pub fn forecast(&self, horizon: usize, now: Timestamp) -> Result<Forecast, ForecastError> {
         let mut work = Work::new(self, horizon, now)?;
         while work.test_once() {}
         Ok(work.finish())
     }
 
-    /// The latest buckets that are finished at `now`, from the first sample on.
+    /// Returns the latest buckets that are finished at `now`, from the first sample on.
     fn finished(&self, now: Timestamp) -> Vec<Sample> {
         let width = u64::from(self.precision.as_seconds());
         let end = self.range.end.min(self.precision.bucket(now).start);
@@ -155,17 +157,17 @@ impl Series {
 }
 
 impl Stats {
-    /// What a counter is expected to count in the next `horizon` buckets, from all that is kept of it.
+    /// Returns a forecast of the next `horizon` buckets of a counter, from everything that is kept of it.
     ///
-    /// The bucket of `now` is the first of them: what it has counted already is not looked at. A store
-    /// lags behind by one flush: for precisions of seconds, `now` should be that much earlier, or the last
-    /// bucket lacks some hits.
+    /// The bucket of `now` is the first of them: what it has counted already is not used. A store lags behind
+    /// by one flush: for precisions of seconds, `now` should be that much earlier, or the last bucket lacks
+    /// some hits.
     ///
-    /// It reads once and then computes here, in at most 11 slices, and other tasks run after each: the
-    /// longest takes 0.2 ms with 120 samples and less than 2 ms with 1,000 (in release).
+    /// It reads once and then computes in at most 11 slices, and other tasks run after each: the longest
+    /// takes 0.2 ms with 120 samples and less than 2 ms with 1,000 (in release).
     ///
     /// # Errors
-    /// When the precision is not kept or the store cannot be read, and as [`Series::forecast`].
+    /// Fails when the precision is not kept or the store cannot be read, and as [`Series::forecast`] does.
     ///
     /// # Cancel safety
     /// It only reads, so it can be dropped at any time.
@@ -182,7 +184,7 @@ impl Stats {
         // Not empty even where only the current bucket is kept: that one is left out below.
         let range = oldest.max(longest)..end.plus(1);
         let series = self.series(counter, precision, range).await?;
-        // A history with a hole that nobody knows the size of.
+        // A history with a bucket of unknown count will not do.
         series.known_total().map_err(Error::from)?;
         let mut work = Work::new(&series, horizon, now)?;
         while work.test_once() {
@@ -192,14 +194,14 @@ impl Stats {
     }
 }
 
-/// A forecast on its way, in slices of one model each.
+/// A forecast that is being made, in slices of one model each.
 struct Work {
     precision: Precision,
     samples: Vec<Sample>,
     values: Vec<f64>,
     horizon: usize,
     season: Option<usize>,
-    /// Where tests are still to be made.
+    /// The origins that are still to be tested.
     origins: std::vec::IntoIter<usize>,
     sums: Sums,
     test_horizon: usize,
@@ -231,7 +233,7 @@ impl Work {
         })
     }
 
-    /// Makes the forecast of one origin and compares it with what came; false when none is left.
+    /// Makes the forecast of one origin and compares it with what came; returns false when none is left.
     fn test_once(&mut self) -> bool {
         let Some(origin) = self.origins.next() else { return false };
         let (before, after) = self.values.split_at(origin);
@@ -281,7 +283,7 @@ impl fmt::Display for ForecastError {
                 write!(f, "a forecast needs {needs} finished buckets, and there are {has}")
             }
             Self::Horizon { asked, most } => {
-                write!(f, "a forecast over {asked} buckets: it may be from 1 to {most}, half of the history")
+                write!(f, "a forecast may have 1 to {most} buckets (half of the history), not {asked}")
             }
             Self::Unread(_) => f.write_str("the history cannot be read"),
         }

@@ -1,4 +1,4 @@
-//! Counters of windows by the clock of the store, which answer what they count: for limits and quotas.
+//! Window counters, which return the count with every increment, by the store's clock: for limits and quotas.
 
 mod interval;
 mod dimensions;

@@ -5,18 +5,18 @@ use crate::Error;
 use crate::entity::{EntityId, Versioned};
 use crate::future::BoxFuture;
 
-/// A place that keeps copies of the counts of entities, for a while: see
-/// [`Entities`](crate::entity::Entities) for what it is part of.
+/// A cache that keeps copies of the counts of entities for a while: see [`Entities`](crate::entity::Entities)
+/// for how it is used.
 ///
-/// A copy lies under the kind and the id, and is warm when it has every field that is asked for. It is
-/// only ever replaced by one of a larger version, so it does not matter in which order writers arrive,
-/// nor how often. What the cache forgets costs a query and nothing else.
+/// A copy is kept under the kind and the id, and is warm when it has every field that is asked for. It is
+/// only ever replaced by one of a larger version, so the order in which writers arrive does not matter, and
+/// neither does how often. What the cache forgets costs a query and nothing else.
 pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
-    /// Looks for the copies of these entities, in their order; gives `lease` to who asks for one that
-    /// is not warm, unless somebody else has it.
+    /// Looks for the copies of these entities, in their order. For one that is not warm, it grants `lease` to
+    /// the caller, unless another caller has a lease for it.
     ///
     /// # Errors
-    /// When the cache cannot be read.
+    /// Fails when the cache cannot be read.
     fn read<'a>(
         &'a self,
         kind: &'static str,
@@ -25,11 +25,11 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
         lease: EntityLease,
     ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>>;
 
-    /// Keeps each of these copies for its time, if the lease for it still stands, and ends the lease.
-    /// Answers how many were kept.
+    /// Keeps each of these copies for its time, if the lease for it is still valid, and ends the lease.
+    /// Returns how many were kept.
     ///
     /// # Errors
-    /// When it is not known whether they are kept.
+    /// Fails when it is not known whether they are kept.
     fn store<'a>(
         &'a self,
         kind: &'static str,
@@ -37,41 +37,41 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
         lease: EntityLease,
     ) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// Tells of rows that have changed: ends the leases for them, and brings the fields of those copies
-    /// that are there up to date. What is not there stays so.
+    /// Reports rows that have changed: ends the leases for them, and updates the fields in the copies that
+    /// exist. It makes no new copies.
     ///
     /// # Errors
-    /// When it is not known whether the cache has heard of it: call again with the same.
+    /// Fails when it is not known whether the cache received the change: call again with the same rows.
     fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow])
     -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Removes copies that differ from these rows, and the leases for them; answers how many.
+    /// Removes copies that differ from these rows, and the leases for them; returns how many were removed.
     ///
     /// # Errors
-    /// When it is not known which are left.
+    /// Fails when it is not known which are left.
     fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>>;
 
     /// Removes these copies, and the leases for them.
     ///
     /// # Errors
-    /// When it is not known which are left.
+    /// Fails when it is not known which are left.
     fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Takes a lock for one who does something for the whole kind, or keeps it for longer; answers whether
-    /// this is the one who has it, until `lease.ttl` from now.
+    /// Takes a lock for work on the whole kind, or extends it; returns whether the caller has it until
+    /// `lease.ttl` from now.
     ///
     /// # Errors
-    /// When it is not known who has it.
+    /// Fails when it is not known which caller has it.
     fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>>;
 
-    /// Gives the lock back, if this is the one who has it.
+    /// Releases the lock, if the caller has it.
     ///
     /// # Errors
-    /// When it is not known whether it is given back; it ends by itself.
+    /// Fails when it is not known whether it is released; it ends by itself.
     fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>>;
 }
 
-/// Whatever has a cache of entities in it is one.
+/// Implements the cache for handles on one.
 impl<T: AsRef<dyn EntityCache> + fmt::Debug + Send + Sync + 'static> EntityCache for T {
     fn read<'a>(
         &'a self,
@@ -117,44 +117,44 @@ impl<T: AsRef<dyn EntityCache> + fmt::Debug + Send + Sync + 'static> EntityCache
     }
 }
 
-/// The right of one who reads to keep what he has read, as long as nobody ends it.
+/// The right of a reader to keep a copy of what it has read, as long as nothing ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityLease {
-    /// A number that nobody else has.
+    /// A number that no other lease has.
     pub token: u64,
-    /// For how long it stands at most.
+    /// The longest time for which the lease is valid.
     pub ttl: Duration,
 }
 
-/// What is found of an entity.
+/// The result of looking for an entity in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntityFound {
     /// The counts of all of the fields, in their order.
     Warm(Vec<i64>),
-    /// Nothing, or not all: whoever asked has the lease now.
+    /// Not all fields are there, and the caller now has the lease.
     Cold,
-    /// Nothing, or not all, and somebody else has the lease.
+    /// Not all fields are there, and another caller has the lease.
     Leased,
 }
 
-/// The rows of an entity that belong into the cache: of all the fields, those without a row included.
+/// The rows of an entity that the cache is to keep: one for every field, including fields without a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityCopy {
-    /// Which entity.
+    /// The entity.
     pub id: EntityId,
-    /// Names of fields, and what their rows have.
+    /// The names of the fields, each with its row.
     pub fields: Vec<(&'static str, Versioned)>,
-    /// For how long the copy is kept.
+    /// The time for which the copy is kept.
     pub ttl: Duration,
 }
 
 /// The row of one field of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityRow {
-    /// Which entity.
+    /// The entity.
     pub id: EntityId,
     /// The name of the field.
     pub field: &'static str,
-    /// What the row has.
+    /// The count and version of the row.
     pub row: Versioned,
 }

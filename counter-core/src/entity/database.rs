@@ -1,22 +1,22 @@
 use crate::entity::{EntityError, EntityId, EntityRow, Versioned};
 use crate::writer::WriterId;
 
-/// The database that has the truth: a row for each entity and field, of a count and a version.
+/// A database that has the true counts: a row for each entity and field, with a count and a version.
 ///
-/// Every write makes the version of its row one larger, in the same statement, and answers with the row
-/// as it is then. Reads see every write that was answered before they began: so not a replica.
+/// Every write increments the version of its row in the same statement, and returns the row as it is then.
+/// Reads see every write that was acknowledged before they began, so a replica will not do.
 pub trait EntityDatabase: Clone + Send + Sync + 'static {
-    /// Makes the tables, where they are missing. Several instances may do so at once.
+    /// Creates the tables where they are missing. Several instances may do so at once.
     ///
     /// # Errors
-    /// When they cannot be made.
+    /// Fails when they cannot be created.
     fn create_tables(&self) -> impl Future<Output = Result<(), EntityError>> + Send;
 
     /// Adds to the count of a field, by one statement.
     ///
     /// # Errors
-    /// When nothing was written; or, with [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed), when that
-    /// is not known.
+    /// Fails when nothing was written; or, with [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed),
+    /// when that is not known.
     fn increment(
         &self,
         kind: &'static str,
@@ -25,10 +25,10 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
         by: i64,
     ) -> impl Future<Output = Result<Versioned, EntityError>> + Send;
 
-    /// The rows that there are of these entities and fields, in any order, by one query.
+    /// Returns the existing rows of these entities and fields, in any order, by one query.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// Fails when the database cannot be read.
     fn read(
         &self,
         kind: &'static str,
@@ -40,7 +40,7 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
     /// same transaction.
     ///
     /// # Errors
-    /// When it is not known that it is applied: call again with the same batch.
+    /// Fails when it is not known that the batch is applied: call again with the same batch.
     ///
     /// # Cancel safety
     /// A call that is dropped may still apply the batch; call again with the same batch.
@@ -49,10 +49,11 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
         batch: &EntityBatch,
     ) -> impl Future<Output = Result<EntityApplyOutcome, EntityError>> + Send;
 
-    /// Sets a count if its row still has the version that was `seen`, 0 for no row; `None` when it has not.
+    /// Sets a count if its row still has the version that was `seen`, 0 for no row; returns `None` if it has
+    /// another.
     ///
     /// # Errors
-    /// As with [`increment`](Self::increment).
+    /// Fails as [`increment`](Self::increment) does.
     fn correct(
         &self,
         kind: &'static str,
@@ -62,10 +63,10 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
         value: i64,
     ) -> impl Future<Output = Result<Option<Versioned>, EntityError>> + Send;
 
-    /// At most `limit` entities that have a row, ascending by their bytes, after this one.
+    /// Returns up to `limit` entities that have a row, ascending by their bytes, after this one.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// Fails when the database cannot be read.
     fn entities(
         &self,
         kind: &'static str,
@@ -74,17 +75,17 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<EntityId>, EntityError>> + Send;
 }
 
-/// A database that can add to a count within a transaction of the application's own: see
+/// A database that can add to a count within a transaction of the application: see
 /// [`Entities::increment_in`](crate::entity::Entities::increment_in).
 pub trait EntityTransactions: EntityDatabase {
-    /// A connection, with a transaction that is open.
+    /// A connection with an open transaction.
     type Connection: Send;
 
     /// Adds to the count of a field, as [`increment`](EntityDatabase::increment) does, in that transaction.
     ///
     /// # Errors
-    /// When nothing was written; or, with [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed), when that
-    /// is not known.
+    /// Fails when nothing was written; or, with [`Unconfirmed`](crate::entity::EntityErrorKind::Unconfirmed),
+    /// when that is not known.
     fn increment_in(
         &self,
         connection: &mut Self::Connection,
@@ -95,37 +96,38 @@ pub trait EntityTransactions: EntityDatabase {
     ) -> impl Future<Output = Result<Versioned, EntityError>> + Send;
 }
 
-/// WriteBehind that are written together: applied once, however often they are sent.
+/// Additions that are written together: applied once, however often they are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityBatch {
-    /// Who sends: of one writer only one batch is under way.
+    /// The writer that sends the batch; only one batch of a writer is under way at a time.
     pub writer: WriterId,
     /// 1 for the writer's first batch, and one more for each that follows.
     pub sequence: u64,
     /// The kind of the entities.
     pub kind: &'static str,
-    /// In ascending order, so that two batches never wait for each other's rows, and each row once.
+    /// The additions, in ascending order and with each row once, so that two batches never wait for each
+    /// other's rows.
     pub additions: Vec<EntityAddition>,
 }
 
-/// What is added to one row.
+/// An addition to one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntityAddition {
-    /// Which entity.
+    /// The entity.
     pub id: EntityId,
     /// The name of the field.
     pub field: &'static str,
-    /// How much.
+    /// The amount to add, which may be negative.
     pub by: i64,
-    /// How many calls were folded into it.
+    /// The number of calls that were folded into the addition.
     pub calls: u64,
 }
 
-/// What the database says to a batch.
+/// The database's answer to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityApplyOutcome {
     /// The rows as they are now; `None` when an earlier attempt had applied the batch.
     pub rows: Option<Vec<EntityRow>>,
-    /// How many calls were of additions that would have left the range, and were left out.
+    /// The number of calls whose additions were left out, because they would have left the range.
     pub refused: u64,
 }

@@ -1,4 +1,4 @@
-//! Counts of entities: the truth in a database, copies in a cache.
+//! The handle on the counts of a kind, and its settings.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,8 +17,8 @@ use crate::operations::{self, measured};
 
 /// The counts of all entities of one kind, such as the views and likes of posts.
 ///
-/// The database has the truth, and the cache has copies of what was read lately. Cloning gives another
-/// handle on the same. The [guide](crate::guide::entity) says when to choose this, and what holds when
+/// The database has the truth, and the cache has copies of what was read lately. Cloning gives another handle
+/// on the same counts. The [guide](crate::guide::entity) says when to choose them, and what still holds when
 /// something fails.
 ///
 /// ```
@@ -26,7 +26,7 @@ use crate::operations::{self, measured};
 /// use counter_core::{MemoryStore, entity};
 ///
 /// entity! {
-///     /// What is counted of a post.
+///     /// The fields that are counted of a post.
 ///     enum Post: "post" { Views = "views", Likes = "likes" }
 /// }
 ///
@@ -56,7 +56,7 @@ pub(super) struct Inner<K, D> {
     pub(super) kind: PhantomData<K>,
 }
 
-/// The settings of [`Entities`].
+/// A builder of [`Entities`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EntitiesBuilder<K, D> {
@@ -77,16 +77,17 @@ pub struct EntityCounts<K> {
 }
 
 impl<K: Entity, D: EntityDatabase> Entities<K, D> {
-    /// Most entities of one call of [`counts`](Self::counts).
+    /// The number of entities that one call of [`counts`](Self::counts) may ask for.
     pub const MOST: usize = 1000;
 
-    /// Counts in a database that has its [tables](EntityDatabase::create_tables), with copies in a cache.
+    /// Creates counts over a database that has its [tables](EntityDatabase::create_tables), with copies in a
+    /// cache.
     #[must_use]
     pub fn new(database: D, cache: impl EntityCache) -> Self {
         Self::builder(database, cache).build()
     }
 
-    /// Settings that can be built as they are.
+    /// Returns a builder with the default settings.
     pub fn builder(database: D, cache: impl EntityCache) -> EntitiesBuilder<K, D> {
         let (ttl, negative_ttl) = (Duration::from_secs(12 * 3600), Duration::from_secs(30));
         let cache_timeout = Duration::from_millis(200);
@@ -100,31 +101,33 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
         }
     }
 
-    /// Adds to a count, and answers with the count as it is then.
+    /// Adds to a count, and returns the new count.
     ///
-    /// The database is written first, by one statement, and the cache hears of it if it has a copy. A
-    /// database that gave way to somebody else is asked again, four times within half a second.
+    /// The database is written first, by one statement, and then the cache is updated if it has a copy. A
+    /// database that gave way to another transaction is asked again, four times within half a second.
     ///
     /// # Errors
-    /// When nothing was counted; of [`Unconfirmed`](EntityErrorKind::Unconfirmed) that is not known, and
-    /// trying again may count twice. A cache that fails, or does not answer in time, is no error: its copy is
-    /// removed before this process asks the cache again, and expires within 12 hours whatever happens.
+    /// Fails when nothing was counted, or, with [`Unconfirmed`](EntityErrorKind::Unconfirmed), when that is
+    /// not known; trying again then may count twice. A cache that fails, or does not answer in time, is not
+    /// an error: its copy is removed before this process asks the cache again, and expires within 12 hours in
+    /// any case.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have counted. Where the count goes with a row of another table, write both
+    /// A call that is dropped may have counted. Where a count belongs to a row of another table, write both
     /// in one transaction, by [`increment_in`](Self::increment_in).
     pub async fn increment(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<i64, EntityError> {
         measured("entity_increment", self.0.increment(id.into(), field, by)).await
     }
 
-    /// The counts of these entities, in their order; 0 for what was never counted.
+    /// Returns the counts of these entities, in their order; 0 for what was never counted.
     ///
-    /// The cache is asked once for each shard, and the database once for all that is not in it. Of those
-    /// who ask for the same at the same time, one reads the database, over all processes.
+    /// The cache is asked once for each shard, and the database once for everything that the cache does not
+    /// have. Of all callers that ask for the same entities at the same time, in all processes, one reads the
+    /// database.
     ///
     /// # Errors
-    /// When there are more than [`MOST`](Self::MOST); when the database is needed and cannot be read. A
-    /// cache that fails, or does not answer in time, is no error, and costs a query.
+    /// Fails when there are more than [`MOST`](Self::MOST) entities, or when the database is needed and
+    /// cannot be read. A cache that fails, or does not answer in time, is not an error, and costs a query.
     pub async fn counts(&self, ids: &[EntityId]) -> Result<Vec<EntityCounts<K>>, EntityError> {
         if ids.len() > Self::MOST {
             return Err(EntityError::new(EntityErrorKind::TooMany { asked: ids.len(), most: Self::MOST }));
@@ -134,22 +137,22 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
         Ok(ids.iter().map(|&id| EntityCounts { id, counts: counts(&id), kind: PhantomData }).collect())
     }
 
-    /// The counts of one entity: see [`counts`](Self::counts).
+    /// Returns the counts of one entity: see [`counts`](Self::counts).
     ///
     /// # Errors
-    /// When the database is needed and cannot be read.
+    /// Fails when the database is needed and cannot be read.
     pub async fn counts_of(&self, id: impl Into<EntityId>) -> Result<EntityCounts<K>, EntityError> {
         let counts = self.counts(&[id.into()]).await?;
         Ok(counts.into_iter().next().expect("one for each that is asked for"))
     }
 
-    /// The database.
+    /// Returns the database.
     #[must_use]
     pub fn database(&self) -> &D {
         &self.0.database
     }
 
-    /// The cache.
+    /// Returns the cache.
     #[must_use]
     pub fn cache(&self) -> &Arc<dyn EntityCache> {
         &self.0.cache
@@ -157,28 +160,29 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
 }
 
 impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
-    /// For how long the cache keeps a copy: 12 hours by default, each up to a tenth less at random, and at
-    /// least a second. This is how long a count can be out of date, at worst.
+    /// Sets how long the cache keeps a copy; each is kept for up to a tenth less, at random. Default: 12
+    /// hours; at least a second. This is how long a count can be out of date in the worst case.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl.max(Duration::from_secs(1));
         self
     }
 
-    /// For how long the cache keeps that there is nothing: 30 seconds by default, at least a second.
+    /// Sets how long the cache keeps that an entity has no counts. Default: 30 seconds; at least a second.
     pub fn negative_ttl(mut self, ttl: Duration) -> Self {
         self.negative_ttl = ttl.max(Duration::from_secs(1));
         self
     }
 
-    /// For how long a request waits for the cache, which has nothing that is not in the database: 200
-    /// milliseconds by default. After that it does without, and so do the others until the cache, asked once
-    /// a second, answers again.
+    /// Sets how long a request waits for the cache. Default: 200 milliseconds.
+    ///
+    /// After that it reads the database, and so do all other requests until the cache, which is asked once a
+    /// second, answers again.
     pub fn cache_timeout(mut self, timeout: Duration) -> Self {
         self.cache_timeout = timeout;
         self
     }
 
-    /// The counts of a kind.
+    /// Builds the counts.
     #[must_use]
     pub fn build(self) -> Entities<K, D> {
         operations::describe();
@@ -199,13 +203,13 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
 }
 
 impl<K: Entity> EntityCounts<K> {
-    /// Whose counts they are.
+    /// Returns the entity that the counts are of.
     #[must_use]
     pub const fn id(&self) -> EntityId {
         self.id
     }
 
-    /// The count of a field.
+    /// Returns the count of a field.
     #[must_use]
     pub fn of(&self, field: K) -> i64 {
         self.counts.get(field.index()).copied().unwrap_or_default()
@@ -228,7 +232,7 @@ impl<K: Entity, D: fmt::Debug> fmt::Debug for Entities<K, D> {
 }
 
 impl<K: Entity, D> Inner<K, D> {
-    /// The answer of the cache; nothing when it fails, or is too late, or lately was.
+    /// Returns the answer of the cache; `None` when it fails, is too late, or was lately.
     pub(super) async fn ask_cache<T>(
         &self,
         without: &'static str,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::operations::Outcome;
 use crate::unwind::Panicked;
 
-/// Why something about entities was not done, or not for certain.
+/// An error of an operation on entities.
 #[derive(Clone, Debug)]
 pub struct EntityError {
     kind: EntityErrorKind,
-    // Those who wait for the same query get the same error.
+    // All callers that wait for the same query get the same error.
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -19,60 +19,60 @@ pub struct EntityError {
 pub enum EntityErrorKind {
     /// The database cannot be reached: nothing was written.
     Unavailable,
-    /// The database gave up in favour of somebody else (a deadlock, a lock that took too long): nothing
-    /// was written, and trying again is safe.
+    /// The database gave way to another transaction (a deadlock, a lock that took too long): nothing was
+    /// written, and trying again is safe.
     Busy,
-    /// The database answered that it will not do it: nothing was written.
+    /// The database answered that it refuses: nothing was written.
     Refused,
-    /// The database did not answer a write, which may have been done or not.
+    /// The database did not answer a write, which may or may not have been done.
     Unconfirmed,
     /// The count would leave the range of an `i64`: nothing was written.
     OutOfRange,
     /// The database holds something that does not belong there.
     Malformed,
-    /// More entities than one call may ask for.
+    /// The call asked for more entities than one call may.
     TooMany {
-        /// Entities asked for.
+        /// Number of entities asked for.
         asked: usize,
-        /// Entities at most.
+        /// Largest number of entities allowed.
         most: usize,
     },
-    /// The cache failed where there is no doing without it.
+    /// The cache failed in an operation that needs it.
     Cache,
-    /// Another instance recounts this kind at the moment.
+    /// Another instance is recounting this kind at the moment.
     Elsewhere,
-    /// Who was asked for the truth failed.
+    /// The source of the true counts failed.
     Source,
-    /// Who was asked for the truth did not answer for every entity, and an answer that is missing is no 0.
+    /// The source of the true counts left out some entities, and a missing answer is not taken for 0.
     Partial {
-        /// Entities without an answer.
+        /// Number of entities without an answer.
         missing: usize,
     },
-    /// Something that was called panicked: the database, the cache, who was asked for the truth, or what
-    /// writes the log.
+    /// Code that was called panicked: the database, the cache, the source of the true counts, or a log
+    /// subscriber.
     Panicked,
     /// The deadline of a shutdown passed with additions that the database has not acknowledged.
     Unflushed {
-        /// How many.
+        /// Number of additions that were not acknowledged.
         additions: u64,
     },
 }
 
 impl EntityError {
-    /// An error of this kind.
+    /// Creates an error of this kind.
     #[must_use]
     pub const fn new(kind: EntityErrorKind) -> Self {
         Self { kind, source: None }
     }
 
-    /// The same error with what caused it.
+    /// Adds the cause of the error, as its source.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into().into());
         self
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     #[must_use]
     pub const fn kind(&self) -> &EntityErrorKind {
         &self.kind
@@ -110,11 +110,11 @@ impl fmt::Display for EntityError {
                 f.write_str("the database cannot be reached: nothing was written")
             }
             EntityErrorKind::Busy => {
-                f.write_str("the database gave way to somebody else: nothing was written")
+                f.write_str("the database gave way to another transaction: nothing was written")
             }
             EntityErrorKind::Refused => f.write_str("the database refused: nothing was written"),
             EntityErrorKind::Unconfirmed => {
-                f.write_str("the database did not answer: it may have counted, or not")
+                f.write_str("the database did not answer: it may or may not have counted")
             }
             EntityErrorKind::OutOfRange => {
                 f.write_str("the count would be out of range: nothing was written")
@@ -123,13 +123,13 @@ impl fmt::Display for EntityError {
             EntityErrorKind::TooMany { asked, most } => {
                 write!(f, "{asked} entities are more than one call may ask for: {most}")
             }
-            EntityErrorKind::Cache => f.write_str("the cache cannot be reached or refused"),
-            EntityErrorKind::Elsewhere => f.write_str("another instance recounts this kind"),
+            EntityErrorKind::Cache => f.write_str("the cache cannot be reached, or refused"),
+            EntityErrorKind::Elsewhere => f.write_str("another instance is recounting this kind"),
             EntityErrorKind::Source => f.write_str("the true counts cannot be read"),
             EntityErrorKind::Partial { missing } => {
                 write!(f, "the true counts of {missing} entities are missing")
             }
-            EntityErrorKind::Panicked => f.write_str("something panicked"),
+            EntityErrorKind::Panicked => f.write_str("a call panicked"),
             EntityErrorKind::Unflushed { additions } => {
                 write!(f, "{additions} additions were not acknowledged by the database before the deadline")
             }

@@ -2,11 +2,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// Which one of its kind: 1 to 63 bytes of UTF-8 without control characters.
+/// The id of an entity within its kind: 1 to 63 bytes of UTF-8 without control characters.
 ///
-/// A number is its decimal digits, so `42` and `"42"` are the same entity. Two ids are the same when
-/// all of their bytes are: upper and lower case, and blanks at the end, tell them apart. It is kept in
-/// place, without an allocation.
+/// A number is written in decimal digits, so `42` and `"42"` are the same entity. Two ids are the same when
+/// all of their bytes are: upper and lower case, and trailing spaces, make a difference. The bytes are stored
+/// inline, without an allocation.
 ///
 /// ```
 /// use counter_core::entity::EntityId;
@@ -18,17 +18,17 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {
-    // What follows the text is 0, which no id has in it: so the order is that of the texts.
+    // The bytes after the text are 0, which no id contains, so the order is that of the texts.
     bytes: [u8; Self::MAX_BYTES],
     length: u8,
 }
 
-/// A text that is empty, longer than [`EntityId::MAX_BYTES`], or has a control character.
+/// An id that is empty, longer than [`EntityId::MAX_BYTES`], or has a control character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityIdError(String);
 
 impl EntityId {
-    /// The longest id, in bytes.
+    /// The length of the longest id, in bytes.
     pub const MAX_BYTES: usize = 63;
 
     fn checked(text: &str) -> Option<Self> {

@@ -15,15 +15,15 @@ pub(super) struct PendingInvalidations(Arc<Mutex<Queue>>);
 #[derive(Debug, Default)]
 struct Queue {
     pending: BTreeMap<EntityId, Pending>,
-    /// The number that was given last.
+    /// The number that was assigned last.
     last: u64,
-    /// Entities that were invalidated and are to be invalidated once more, in the order of those times.
+    /// Entities that were invalidated and have to be invalidated once more, in the order of those times.
     later: VecDeque<(Instant, EntityId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// The number of the latest change, so that an invalidation for an older one does not stand for it.
+    /// The number of the latest change, so that an invalidation for an older change does not cover it.
     number: u64,
     outcome: Outcome,
 }
@@ -33,24 +33,24 @@ struct Pending {
 enum Outcome {
     /// The database has it.
     Written,
-    /// The database may still be at it, so a copy that is made meanwhile may lack it.
+    /// The database may still be working on it, so a copy that is made meanwhile may lack it.
     Unknown,
 }
 
-/// More are not remembered: the copies of what comes after them expire by themselves.
+/// The number of entities that are remembered: the copies of any further ones expire by themselves.
 const MOST: usize = 10_000;
 
 /// The number of copies that one call removes.
 const BATCH: usize = 500;
 
-/// The time by which a database has finished what it was asked by a caller that is gone: SQLite waits for a lock for
-/// at most five seconds.
+/// The time by which a database has finished a call whose caller is gone: SQLite waits for a lock for at most
+/// five seconds.
 const LATE: Duration = Duration::from_secs(10);
 
 impl PendingInvalidations {
     fn add(&self, ids: impl IntoIterator<Item = EntityId>, outcome: Outcome) {
         let forgotten = self.lock().add(ids, outcome);
-        // Not under the lock, and not while a panic goes through: a subscriber may panic as well.
+        // Neither under the lock nor during a panic: a log subscriber may panic as well.
         if forgotten > 0 {
             tell(|| {
                 tracing::warn!(
@@ -93,7 +93,7 @@ impl PendingInvalidations {
 }
 
 impl Queue {
-    /// Returns how many entities found no place.
+    /// Adds entities; returns how many there was no room for.
     fn add(&mut self, ids: impl IntoIterator<Item = EntityId>, outcome: Outcome) -> usize {
         self.last += 1;
         let mut forgotten = 0;
@@ -110,7 +110,7 @@ impl Queue {
     }
 }
 
-/// A change that is under way. Unless it is disarmed, its entities are to be invalidated when it is dropped.
+/// A change that is under way. Unless it is disarmed, dropping it queues its entities for invalidation.
 #[derive(Debug)]
 pub(super) struct InvalidationGuard {
     invalidations: PendingInvalidations,
@@ -128,7 +128,7 @@ impl InvalidationGuard {
         self.outcome = Outcome::Written;
     }
 
-    /// Ends the change: it has reached the cache, or there was nothing to tell it.
+    /// Ends the change: it has reached the cache, or there was nothing to report.
     pub(super) fn disarm(mut self) {
         self.ids.clear();
     }

@@ -1,20 +1,21 @@
 use std::fmt;
 
-/// A kind of entity, such as a post, and what is counted of each: made by [`entity!`](crate::entity!).
+/// A kind of entity, such as a post, and the fields that are counted of each; made by
+/// [`entity!`](crate::entity!).
 pub trait Entity: Copy + Eq + fmt::Debug + Send + Sync + 'static {
     /// The name of the kind: 1 to 32 lower-case letters, digits and underscores.
     const NAME: &'static str;
 
-    /// The names of the fields in the order of [`index`](Self::index), at most 32: each of the same form.
+    /// The names of the fields in the order of [`index`](Self::index): at most 32, each of the same form.
     const FIELDS: &'static [&'static str];
 
-    /// All of the fields, in that order.
+    /// All of the fields, in the order of [`index`](Self::index).
     const ALL: &'static [Self];
 
-    /// The place of this field in [`FIELDS`](Self::FIELDS).
+    /// Returns the position of this field in [`FIELDS`](Self::FIELDS).
     fn index(self) -> usize;
 
-    /// The name of this field.
+    /// Returns the name of this field.
     #[must_use]
     fn name(self) -> &'static str {
         Self::FIELDS[self.index()]
@@ -23,19 +24,19 @@ pub trait Entity: Copy + Eq + fmt::Debug + Send + Sync + 'static {
 
 /// Declares a kind of entity: an enum with a variant for each field that is counted.
 ///
-/// The names are what the database and the cache are told; they stay the same when a variant is renamed.
-/// A name that is not 1 to 32 lower-case letters, digits and underscores does not compile.
+/// The names are what the database and the cache know; they stay the same when a variant is renamed. A name
+/// that is not 1 to 32 lower-case letters, digits and underscores does not compile.
 ///
 /// ```
 /// use counter_core::entity::Entity;
 /// use counter_core::entity;
 ///
 /// entity! {
-///     /// What is counted of a post.
+///     /// The fields that are counted of a post.
 ///     pub enum Post: "post" {
-///         /// How often it was shown.
+///         /// The number of views.
 ///         Views = "views",
-///         /// Who likes it.
+///         /// The number of likes.
 ///         Likes = "likes",
 ///     }
 /// }
@@ -74,7 +75,7 @@ macro_rules! entity {
     };
 }
 
-/// Whether this is 1 to 32 lower-case letters, digits and underscores.
+/// Returns whether a name is 1 to 32 lower-case letters, digits and underscores.
 #[must_use]
 pub const fn is_entity_name(name: &str) -> bool {
     let bytes = name.as_bytes();

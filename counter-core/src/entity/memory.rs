@@ -8,10 +8,10 @@ use crate::Error;
 use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned};
 use crate::future::BoxFuture;
 
-/// More copies than this are not kept: all of them are forgotten then, as a cache may.
+/// The number of copies that are kept: at any more, all of them are forgotten, as a cache may.
 const MOST: usize = 100_000;
 
-/// Copies in the process.
+/// Copies in the memory of the process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryEntities(Mutex<Entities>);
 
@@ -136,7 +136,7 @@ impl EntityCache for MemoryEntities {
 }
 
 impl Entities {
-    /// The copy, if there is one that has not expired.
+    /// Returns the copy, if there is one that has not expired.
     fn copy(&mut self, key: Key) -> Option<&mut HashMap<&'static str, Versioned>> {
         let copy = self.copies.get_mut(&key)?;
         copy.stands().then_some(&mut copy.what)

@@ -1,4 +1,4 @@
-//! How long a cache is waited for, which holds nothing that is not in the database.
+//! Bounds on the time that is spent waiting for a cache, which holds nothing that the database does not have.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(super) struct Patience {
     pub(super) timeout: Duration,
-    /// Until when it is not asked, unless it answers before.
+    /// The time until which the cache is not asked, unless it answers earlier.
     away: Mutex<Option<Instant>>,
 }
 
-/// After this, one request finds out whether it answers again.
+/// The time after which one request finds out whether the cache answers again.
 const REST: Duration = Duration::from_secs(1);
 
 impl Patience {
@@ -21,14 +21,14 @@ impl Patience {
         Self { timeout, away: Mutex::default() }
     }
 
-    /// Returns whether it may be asked now.
+    /// Returns whether the cache may be asked now.
     pub(super) fn may_ask(&self) -> bool {
         let mut away = self.lock();
         let now = Instant::now();
         match *away {
             Some(until) if now < until => false,
             Some(_) => {
-                // The others go on without it until this one knows.
+                // Other requests go on without the cache until this one has an answer.
                 *away = Some(now + REST);
                 true
             }

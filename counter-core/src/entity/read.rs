@@ -13,16 +13,16 @@ use crate::entity::{
     Entity, EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
 
-/// For how long one may take to read the database and keep what he read.
+/// The time that a reader may take to read the database and keep a copy.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// How long to wait for another process that has the lease, before the database is read as well.
+/// The pauses while another process has the lease, in milliseconds; after these the database is read as well.
 const PAUSES: [u64; 8] = [5, 10, 20, 40, 80, 160, 320, 640];
 
 type Found = HashMap<EntityId, Vec<i64>>;
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
-    /// The counts of all of these entities, each asked for once.
+    /// Returns the counts of all of these entities, each asked for once.
     pub(super) async fn read(self: &Arc<Self>, ids: &[EntityId]) -> Result<Found, EntityError> {
         let (mut ids, mut found) = (once(ids), Found::new());
         for pause in PAUSES {
@@ -41,7 +41,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(found)
     }
 
-    /// Takes what is warm, and joins or begins queries for the rest; what is left of `ids` is being read by
+    /// Takes what is warm, and joins or begins queries for the rest; what is left in `ids` is being read by
     /// another process.
     async fn look(
         self: &Arc<Self>,
@@ -84,7 +84,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(joined)
     }
 
-    /// Begins a query; what it finds is kept in the cache if there is a lease for it.
+    /// Begins a query; its result is kept in the cache if there is a lease for it.
     fn fly(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<EntityLease>) -> InFlightQuery {
         let (inner, asked) = (Arc::clone(self), ids.clone());
         let query = async move {
@@ -99,7 +99,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         let rows = self.database.read(K::NAME, ids, K::FIELDS).await?;
         let copies = self.copies(ids, &rows);
         if let Some(lease) = lease {
-            // Otherwise the lease ends by itself, and the next one who asks reads the database again.
+            // Otherwise the lease ends by itself, and the next caller reads the database again.
             let keeping = self.cache.store(K::NAME, &copies, lease);
             self.ask_cache("counts are not kept in the cache", keeping).await;
         }
@@ -107,7 +107,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(Arc::new(copies.into_iter().map(counts).collect()))
     }
 
-    /// Copies of all fields of these entities, those without a row included.
+    /// Returns copies of all fields of these entities, including fields without a row.
     fn copies(&self, ids: &[EntityId], rows: &[EntityRow]) -> Vec<EntityCopy> {
         let rows: HashMap<_, _> = rows.iter().map(|row| ((row.id, row.field), row.row)).collect();
         let copy = |&id: &EntityId| {
@@ -121,7 +121,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 }
 
-/// The same without those that come again.
+/// Returns the ids without repetitions.
 fn once(ids: &[EntityId]) -> Vec<EntityId> {
     let mut seen = HashSet::with_capacity(ids.len());
     ids.iter().copied().filter(|id| seen.insert(*id)).collect()

@@ -11,26 +11,26 @@ use crate::entity::{Entity, EntityCache, EntityId, EntityLease, EntityRow, Versi
 use crate::operations::measured;
 use crate::unwind::{caught, tell};
 
-/// Who knows the truth: the tables of which the counts are a summary.
+/// A source of the true counts: the tables that the counts are a summary of.
 ///
-/// A closure that counts is one. It is asked for the entities that have a row; who can name others, whose
-/// rows may never have been made, implements the trait.
+/// Any closure that counts is one, and is asked for the entities that have a row. Implement the trait for a
+/// source that can name further entities, for which no row may exist yet.
 pub trait Recount<K>: Sync {
-    /// The true counts of a field of these entities, at most 500, with an answer for each of them: one that
-    /// is missing is taken for a partial read, and not for 0.
+    /// Returns the true counts of a field of these entities, at most 500, with an answer for each of them: a
+    /// missing answer is taken for a partial read, and not for 0.
     ///
     /// # Errors
-    /// When they cannot be read: nothing more is corrected.
+    /// Fails when they cannot be read: nothing more is corrected.
     fn count(
         &self,
         field: K,
         ids: &[EntityId],
     ) -> impl Future<Output = Result<HashMap<EntityId, i64>, Box<dyn StdError + Send + Sync>>> + Send;
 
-    /// Some of the entities after this one, in any order of its own; none at the end.
+    /// Returns some of the entities after this one, in any order of the source's own; none at the end.
     ///
     /// # Errors
-    /// When they cannot be read: nothing more is corrected.
+    /// Fails when they cannot be read: nothing more is corrected.
     fn entities(
         &self,
         after: Option<EntityId>,
@@ -56,32 +56,32 @@ where
     }
 }
 
-/// What a recount found.
+/// The result of a recount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drift {
-    /// Entities that were looked at; those of both lists twice.
+    /// Entities that were looked at; those that both the database and the source named, twice.
     pub entities: u64,
-    /// Counts that were not the truth, and are now.
+    /// Counts that were wrong and were corrected.
     pub corrected: u64,
-    /// The sum of how far those were off, up or down.
+    /// The sum of the distances by which those were off, up or down.
     pub distance: u64,
-    /// Counts that seemed not to be the truth, and changed while they were looked at: for the next time.
+    /// Counts that seemed wrong but changed while they were looked at: left for the next recount.
     pub unsettled: u64,
-    /// Copies in the cache that were not what the database has, and were removed.
+    /// Copies in the cache that differed from the database, and were removed.
     pub copies: u64,
 }
 
-/// Entities that are looked at together.
+/// The number of entities that are looked at together.
 const PAGE: usize = 500;
 
-/// Counts that seem wrong and wait for the second look together.
+/// The number of counts that seem wrong and wait together for the second look.
 const SUSPECTS: usize = 5000;
 
-/// For how long a recount keeps others out, if it does not go on.
+/// The time for which a recount that does not go on keeps others out.
 const LOCK: Duration = Duration::from_secs(60);
 
-/// A count that is not the truth, at the first look.
+/// A count that seems wrong at the first look.
 struct Suspect<K> {
     id: EntityId,
     field: K,
@@ -90,13 +90,13 @@ struct Suspect<K> {
 }
 
 impl<K: Entity, D: EntityDatabase> Entities<K, D> {
-    /// Counts the truth again for every entity, and corrects database and cache.
+    /// Counts the truth again for every entity, and corrects the database and the cache.
     ///
-    /// The truth and the count of an entity are not read in the same instant, and whoever writes the one
-    /// writes the other a moment later. So what differs is looked at once more after `settle`, and
-    /// corrected only if neither has changed: by comparing the version of the row, so that an increment
-    /// that comes in between is not lost. `settle` has to be longer than the time between the two writes,
-    /// and than the interval of a flusher; 5 seconds will do as a rule.
+    /// The truth and the count of an entity are not read at the same instant, and the application writes one
+    /// a moment after the other. So counts that differ are looked at once more after `settle`, and corrected
+    /// only if neither side has changed: the version of the row is compared, so that an increment in between
+    /// is not lost. `settle` has to be longer than the time between the two writes, and longer than the
+    /// interval of a flusher; 5 seconds are usually enough.
     ///
     /// ```
     /// # use std::collections::HashMap;
@@ -109,7 +109,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// # let posts = Entities::<Post, _>::new(SqliteDatabase::in_memory().await?, MemoryStore::new());
     /// posts.increment(42, Post::Likes, 5).await?;
     ///
-    /// // In earnest a query over the table of likes, with a 0 for those that it does not find.
+    /// // In practice, a query over the table of likes, with 0 for the posts that it does not find.
     /// let truth = async |field: Post, ids: Vec<EntityId>| {
     ///     assert_eq!(field, Post::Likes);
     ///     Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, 3)).collect::<HashMap<_, _>>())
@@ -122,19 +122,19 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// ```
     ///
     /// # Errors
-    /// [`Elsewhere`](EntityErrorKind::Elsewhere) when another instance is at it, or was and has died less
-    /// than a minute ago: only a later call tells. When something cannot be read or written, or panics. What
-    /// was corrected until then stays so.
+    /// Returns [`Elsewhere`](EntityErrorKind::Elsewhere) when another instance is recounting, or was and died
+    /// less than a minute ago; a later call tells which. Fails when something cannot be read or written, or
+    /// panics. What was corrected until then stays corrected.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves what was corrected, and keeps others out for a minute at most.
+    /// Dropping the future leaves what was corrected, and keeps other instances out for at most a minute.
     pub async fn reconcile(&self, source: &impl Recount<K>, settle: Duration) -> Result<Drift, EntityError> {
         let lease = EntityLease { token: super::jitter::random(), ttl: LOCK + settle };
         self.0.hold(lease).await?;
         let mut drift = Drift::default();
         let recount = caught(self.0.recount_all(source, settle, lease, &mut drift));
         let done = measured("entity_reconcile", recount).await;
-        // Otherwise it ends by itself.
+        // Otherwise the lock ends by itself.
         drop(self.0.cache.unlock(K::NAME, lease).await);
         tell(|| drift.report(K::NAME));
         done.map(|()| drift)
@@ -142,7 +142,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
 }
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
-    /// Takes the lock, or keeps it.
+    /// Takes the lock, or extends it.
     async fn hold(&self, lease: EntityLease) -> Result<(), EntityError> {
         match self.cache.lock(K::NAME, lease).await {
             Ok(true) => Ok(()),
@@ -173,7 +173,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
                 self.look_at(source, ids, &mut suspects, drift).await?;
             }
             if !suspects.is_empty() && (suspects.len() >= SUSPECTS || (after.is_none() && !named)) {
-                // Those whom the source named as well were looked at twice.
+                // Entities that the source named as well were looked at twice.
                 suspects.sort_unstable_by_key(|suspect| (suspect.id, suspect.field.index()));
                 suspects.dedup_by_key(|suspect| (suspect.id, suspect.field.index()));
                 self.hold(lease).await?;
@@ -214,7 +214,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(())
     }
 
-    /// Looks a second time, and corrects what is as it was.
+    /// Looks a second time, and corrects what has not changed since the first.
     async fn settle(
         &self,
         source: &impl Recount<K>,
@@ -246,7 +246,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         Ok(())
     }
 
-    /// Whether the row was still the same, and is corrected.
+    /// Corrects a count if its row has not changed; returns whether it did.
     async fn correct(&self, suspect: &Suspect<K>) -> Result<bool, EntityError> {
         let Suspect { id, field, row, truth } = *suspect;
         let guard = InvalidationGuard::new(&self.invalidations, vec![id]);
@@ -268,7 +268,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 }
 
-/// The truth, with an answer for each.
+/// Returns the true counts, with an answer for each entity.
 async fn truth_of<K>(
     source: &impl Recount<K>,
     field: K,
@@ -300,7 +300,7 @@ impl Drift {
                 distance,
                 unsettled,
                 copies,
-                "counts were not the truth"
+                "counts differed from the truth"
             );
         }
         #[cfg(feature = "metrics")]

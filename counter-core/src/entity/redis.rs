@@ -1,4 +1,4 @@
-//! Copies of the counts of entities, and the leases for them.
+//! Copies of the counts of entities in Redis, and the leases for them.
 
 mod without_scripts;
 
@@ -13,7 +13,7 @@ use crate::future::BoxFuture;
 use crate::redis::{Call, Client, Group, Script, in_order};
 use crate::{Error, ErrorKind};
 
-/// Entities, or rows, of one call: a millisecond or two of the server's time.
+/// The number of entities, or rows, in one call: a millisecond or two of the server's time.
 const CHUNK: usize = 250;
 
 /// The copies of one namespace.
@@ -128,7 +128,7 @@ impl EntityCache for RedisEntities {
             if owner != Some(token.clone()) {
                 return Ok(false);
             }
-            // If it ends just now, and somebody else takes it, two do the same work, which harms nothing.
+            // If it ends just now and another instance takes it, both do the same work, which is harmless.
             let kept: Value = self.client.call("SET", key, words("XX")).await?;
             Ok(!kept.is_null())
         })
@@ -204,7 +204,7 @@ fn found<T>(item: &Item<'_, T>, answer: Value) -> Result<EntityFound, Error> {
     }
 }
 
-/// The counts of all fields, if all are there.
+/// Returns the counts of all fields, if all are there.
 fn values(texts: Vec<Option<String>>) -> Option<Vec<i64>> {
     texts.into_iter().map(|text| text?.split_once(' ')?.0.parse().ok()).collect()
 }
@@ -246,7 +246,7 @@ async fn audit(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<u64,
     store.client.run(&store.audit, call).await
 }
 
-/// How a row lies in the hash.
+/// Formats a row as a value of the hash.
 fn text(row: Versioned) -> String {
     format!("{} {}", row.value, row.version)
 }

@@ -8,10 +8,10 @@ use super::EntityError;
 use crate::entity::EntityId;
 use crate::future::BoxFuture;
 
-/// The counts that a query found, or why it failed, for every caller that waits for it.
+/// The counts that a query found, or the error that it failed with, for every caller that waits for it.
 pub(super) type QueryResult = Result<Arc<HashMap<EntityId, Vec<i64>>>, EntityError>;
 
-/// A query that is under way. Every caller that waits drives it, so it does not end with the one that began it.
+/// A query that is under way. Every caller that waits polls it, so it outlives the caller that began it.
 pub(super) type InFlightQuery = Shared<BoxFuture<'static, QueryResult>>;
 
 /// The queries that are under way in this process, by the entities that they ask for.
@@ -20,7 +20,7 @@ pub(super) struct SingleFlight(Mutex<HashMap<EntityId, WeakQuery>>);
 
 type WeakQuery = WeakShared<BoxFuture<'static, QueryResult>>;
 
-/// From this many queries on, those that no caller waits for are removed.
+/// The number of queries from which on those that no caller waits for are removed.
 const MANY: usize = 1000;
 
 impl SingleFlight {
@@ -42,8 +42,8 @@ impl SingleFlight {
         query
     }
 
-    /// Lets no caller join the queries for these entities any more: they are over, or may have read before a
-    /// change that is.
+    /// Removes the queries for these entities, so that no caller joins them any more: they are finished, or
+    /// may have read before a change that is finished.
     pub(super) fn end(&self, ids: impl IntoIterator<Item = EntityId>) {
         let mut queries = self.lock();
         for id in ids {

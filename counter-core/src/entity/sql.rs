@@ -1,4 +1,4 @@
-//! What the databases have in common: all but their words.
+//! The parts that all SQL databases have in common; their dialects are arguments.
 
 #[cfg(feature = "mariadb")]
 mod mariadb;
@@ -19,14 +19,14 @@ pub use sqlite::SqliteDatabase;
 
 use super::{EntityError, EntityErrorKind};
 
-/// Writers that have been silent for so many seconds of the database's clock are forgotten, 30 days.
+/// The silence after which a writer is forgotten, in seconds of the database's clock: 30 days.
 pub(super) const REMEMBERED: i64 = 30 * 86_400;
 
-/// An error before anything was sent, or of a read.
+/// Converts an error of a read, or one before anything was sent.
 pub(super) fn unwritten(explain: fn(&dyn DatabaseError) -> EntityErrorKind, error: SqlError) -> EntityError {
     let kind = match &error {
         SqlError::Database(answer) => match explain(&**answer) {
-            // Of something that writes nothing.
+            // A call that writes nothing cannot be unconfirmed.
             EntityErrorKind::Unconfirmed => EntityErrorKind::Unavailable,
             kind => kind,
         },
@@ -36,7 +36,7 @@ pub(super) fn unwritten(explain: fn(&dyn DatabaseError) -> EntityErrorKind, erro
     EntityError::new(kind).caused_by(error)
 }
 
-/// An error of a write that stands by itself: what the server answers tells that it was not done.
+/// Converts an error of a write by a single statement: an answer from the server means that it was not done.
 pub(super) fn unconfirmed(
     explain: fn(&dyn DatabaseError) -> EntityErrorKind,
     error: SqlError,
@@ -50,8 +50,8 @@ pub(super) fn unconfirmed(
 
 /// Implements [`EntityDatabase`](super::EntityDatabase) for a type over a pool of connections.
 ///
-/// It is a macro and no generic function, since the bounds that sqlx asks for would be longer than the
-/// code, and since the number of rows that a statement met is known to the drivers only.
+/// It is a macro and not a generic function, since the bounds that sqlx requires would be longer than the
+/// code, and since the number of affected rows is known to the concrete drivers only.
 macro_rules! sql_database {
     ($database:ident of $driver:ty {
         schema: $schema:expr,
@@ -61,13 +61,13 @@ macro_rules! sql_database {
         explain: $explain:path,
     }) => {
         impl $database {
-            /// Uses these connections; their settings are the user's own.
+            /// Creates a database from a pool of connections, with the settings of that pool.
             #[must_use]
             pub const fn new(pool: sqlx::Pool<$driver>) -> Self {
                 Self(pool)
             }
 
-            /// The connections.
+            /// Returns the pool of connections.
             #[must_use]
             pub const fn pool(&self) -> &sqlx::Pool<$driver> {
                 &self.0
@@ -77,7 +77,7 @@ macro_rules! sql_database {
                 self.0.acquire().await.map_err(|error| unwritten($explain, error))
             }
 
-            /// Adds, and answers with the rows.
+            /// Adds to counts, and returns the rows.
             async fn add(
                 connection: &mut <$driver as sqlx::Database>::Connection,
                 kind: &'static str,
@@ -97,12 +97,12 @@ macro_rules! sql_database {
                     .collect()
             }
 
-            /// A row of the table; nothing when its field is not known here.
+            /// Reads a row of the table; `None` when its field is not known here.
             fn row(
                 row: &<$driver as sqlx::Database>::Row,
                 known: impl Fn(&str) -> Option<&'static str>,
             ) -> Result<Option<EntityRow>, sqlx::Error> {
-                // Unchecked, since to MariaDB a text that is compared byte by byte is no text.
+                // Unchecked, since MariaDB does not report a text that is compared byte by byte as text.
                 let field: String = row.try_get_unchecked(1)?;
                 let Some(field) = known(&field) else { return Ok(None) };
                 let version = u64::try_from(row.try_get::<i64, _>(3)?).unwrap_or_default();
@@ -119,9 +119,9 @@ macro_rules! sql_database {
                 id.parse().map_err(|error: EntityIdError| sqlx::Error::Decode(error.into()))
             }
 
-            /// Removes some fences of writers that have been silent for long, each by its key and in no
-            /// transaction: one statement for all of them would lock those of the others as well, where
-            /// it goes through the table.
+            /// Removes some fences of writers that have long been silent, each by its key and outside of a
+            /// transaction: a single statement for all of them would lock those of other writers too when it
+            /// scans the table.
             async fn forget_silent(&self) -> Result<(), sqlx::Error> {
                 let mut query = sqlx::QueryBuilder::<$driver>::new(concat!(
                     "SELECT writer FROM access_entity_fence WHERE written < ",
@@ -139,7 +139,7 @@ macro_rules! sql_database {
                 Ok(())
             }
 
-            /// Writes the fence; `Some` with what was refused when it has been written before.
+            /// Writes the fence; `Some` with the number of refused calls when it was written before.
             async fn pass(
                 transaction: &mut <$driver as sqlx::Database>::Connection,
                 batch: &EntityBatch,
@@ -152,7 +152,7 @@ macro_rules! sql_database {
                 });
                 query.push($unless_there);
                 query.build().execute(&mut *transaction).await?;
-                // Whoever sends the same at the same time waits here for the other one.
+                // Another attempt to send the same batch at the same time waits here for this one.
                 let mut query =
                     sqlx::QueryBuilder::<$driver>::new("UPDATE access_entity_fence SET sequence = ");
                 query.push_bind(sequence).push(concat!(", refused = 0, written = ", $now));
@@ -186,7 +186,8 @@ macro_rules! sql_database {
                 Ok(EntityApplyOutcome { rows: Some(rows), refused })
             }
 
-            /// All at once; one by one if that leaves the range, so that one row holds up no other.
+            /// Adds all at once; one by one if that leaves the range, so that one row does not hold up the
+            /// others.
             async fn add_all(
                 transaction: &mut <$driver as sqlx::Database>::Connection,
                 batch: &EntityBatch,
@@ -204,7 +205,7 @@ macro_rules! sql_database {
                 Ok((rows, refused))
             }
 
-            /// Adds behind a savepoint; `None` when that leaves the range, and nothing was added.
+            /// Adds behind a savepoint; `None` when that leaves the range and nothing was added.
             async fn try_add(
                 transaction: &mut <$driver as sqlx::Database>::Connection,
                 kind: &'static str,
@@ -271,9 +272,9 @@ macro_rules! sql_database {
 
             async fn apply(&self, batch: &EntityBatch) -> Result<EntityApplyOutcome, EntityError> {
                 if batch.sequence == 1 {
-                    // The next writer that begins tries again.
+                    // The next writer that starts tries again.
                     if let Err(error) = self.forget_silent().await {
-                        tracing::warn!(%error, "fences of writers that have ended are left");
+                        tracing::warn!(%error, "fences of silent writers could not be removed");
                     }
                 }
                 self.apply_in(batch).await.map_err(|error| unconfirmed($explain, error))
@@ -350,7 +351,7 @@ macro_rules! sql_database {
 
 pub(super) use sql_database;
 
-/// The field of this name, among those that were sent.
+/// Returns the field of this name, among those that were sent.
 pub(super) fn field_of(additions: &[super::EntityAddition], name: &str) -> Option<&'static str> {
     additions.iter().map(|addition| addition.field).find(|field| *field == name)
 }

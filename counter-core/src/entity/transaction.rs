@@ -7,11 +7,11 @@ use super::{Entities, EntityError, EntityErrorKind, EntityTransactions};
 use crate::entity::{Entity, EntityId, EntityRow};
 use crate::operations::measured;
 
-/// A count that was written in a transaction, and of which the cache hears when that is
-/// [committed](Self::committed).
+/// A count that was written in a transaction; the cache is told once that is [committed](Self::committed).
 ///
-/// Dropped without it, as when the caller is, the copy of the entity is removed before this process asks
-/// the cache again; so it does not matter whether the transaction was committed or rolled back.
+/// If it is dropped without that call, for instance along with its caller, the copy of the entity is removed
+/// before this process asks the cache again; so it does not matter whether the transaction was committed or
+/// rolled back.
 #[must_use = "the cache is to hear of it when the transaction is committed"]
 pub struct UncommittedCount<K, D> {
     inner: Arc<Inner<K, D>>,
@@ -20,10 +20,10 @@ pub struct UncommittedCount<K, D> {
 }
 
 impl<K: Entity, D: EntityTransactions> Entities<K, D> {
-    /// Adds to a count in a transaction of the application's own, so that a row and the count of such rows
-    /// are written together or not at all: whatever fails, and whoever stops waiting.
+    /// Adds to a count in a transaction of the application, so that a row and the count of such rows are
+    /// written together or not at all, whatever fails and whichever caller is dropped.
     ///
-    /// The count's row is locked until the transaction ends, so it is best written last. The cache is
+    /// The row of the count is locked until the transaction ends, so it is best written last. The cache is
     /// told after the commit:
     ///
     /// ```
@@ -47,11 +47,11 @@ impl<K: Entity, D: EntityTransactions> Entities<K, D> {
     /// ```
     ///
     /// # Errors
-    /// When it is not counted; the transaction is to be rolled back then. Nothing is tried again here:
-    /// after [`Busy`](EntityErrorKind::Busy) the whole transaction may be.
+    /// Fails when nothing was counted; roll the transaction back then. There are no retries here: after
+    /// [`Busy`](EntityErrorKind::Busy), the whole transaction may be tried again.
     ///
     /// # Cancel safety
-    /// The transaction is to be dropped along with a call that is dropped.
+    /// When a call is dropped, drop the transaction as well.
     pub async fn increment_in(
         &self,
         connection: &mut D::Connection,
@@ -78,13 +78,13 @@ impl<K: Entity, D: EntityTransactions> Entities<K, D> {
 }
 
 impl<K: Entity, D: EntityTransactions> UncommittedCount<K, D> {
-    /// The count as it will be.
+    /// Returns the count as it will be after the commit.
     #[must_use]
     pub const fn count(&self) -> i64 {
         self.row.row.value
     }
 
-    /// Tells the cache, after the commit. A cache that fails is no error, as with
+    /// Tells the cache, after the commit. A cache that fails is not an error, as with
     /// [`Entities::increment`].
     pub async fn committed(self) {
         self.inner.tell(self.guard, &[self.row]).await;

@@ -8,12 +8,12 @@ use super::{EntityDatabase, EntityError, EntityErrorKind};
 use crate::Error;
 use crate::entity::{Entity, EntityCache, EntityId, EntityRow, Versioned};
 
-/// Pauses between attempts, as long as it is known that the last one did nothing.
+/// The pauses between attempts in milliseconds, as long as the last attempt is known to have done nothing.
 const PAUSES: [u64; 4] = [5, 20, 80, 200];
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     pub(super) async fn increment(&self, id: EntityId, field: K, by: i64) -> Result<i64, EntityError> {
-        // Whoever stops waiting does not undo what the database has done by then.
+        // A caller that is dropped does not undo what the database has done by then.
         let guard = InvalidationGuard::new(&self.invalidations, vec![id]);
         let row = match self.increment_row(id, field.name(), by).await {
             Ok(row) => row,
@@ -45,12 +45,12 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         self.database.increment(K::NAME, id, field, by).await
     }
 
-    /// Tells this process and the cache of rows that have changed.
+    /// Tells this process and the cache about rows that have changed.
     pub(super) async fn tell(&self, mut guard: InvalidationGuard, changes: &[EntityRow]) {
         guard.written();
         self.queries.end(changes.iter().map(|change| change.id));
         let telling = self.cache.update(K::NAME, changes);
-        if self.ask_cache("the cache does not hear of a change", telling).await.is_some() {
+        if self.ask_cache("the cache was not told of a change", telling).await.is_some() {
             guard.disarm();
         }
     }

@@ -17,43 +17,45 @@ use crate::operations::measured;
 use crate::unwind::{caught, tell};
 use crate::writer::WriterId;
 
-/// Where additions go that need not be in the database at once, such as views.
+/// A handle that adds to counts in memory, for additions that need not be in the database at once, such as
+/// views.
 ///
-/// Adding touches memory and nothing else; what is added to the same field of the same entity is folded,
-/// and an [`EntityFlusher`] writes it. Cloning gives another handle on the same.
+/// Additions to the same field of the same entity are folded into one, and an [`EntityFlusher`] writes them.
+/// Cloning gives another handle on the same.
 #[derive(Debug)]
 pub struct WriteBehind<K> {
     shared: Arc<Shared>,
     kind: PhantomData<K>,
 }
 
-/// Why an addition was not taken.
+/// Reasons for an addition not to be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddError {
-    /// As many fields of entities wait as were allowed, and this is none of them.
+    /// The limit on waiting fields of entities is reached, and this field is not among them.
     Full,
-    /// What waits for the field would leave the range of an `i64`.
+    /// The sum that waits for the field would leave the range of an `i64`.
     OutOfRange,
 }
 
-/// What became of the additions, in calls of [`WriteBehind::add`]: `recorded = applied + pending + dropped`.
+/// The account of additions, in calls of [`WriteBehind::add`]: `recorded = applied + pending + dropped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EntityLedger {
-    /// All that were taken.
+    /// Calls that were accepted.
     pub recorded: u64,
-    /// Those that the database has.
+    /// Calls whose additions the database has.
     pub applied: u64,
-    /// Those that it has not acknowledged.
+    /// Calls that the database has not acknowledged.
     pub pending: u64,
-    /// Those that would have made a count leave its range there.
+    /// Calls that were left out because the count in the database would have left its range.
     pub dropped: u64,
-    /// Those that were not taken, and are no part of the sum.
+    /// Calls that were not accepted, which are not part of the sum.
     pub refused: u64,
 }
 
-/// Writes what was added: by [`flush`](Self::flush), or for as long as [`run`](Self::run) is polled.
+/// A flusher that writes what was added: by [`flush`](Self::flush), or for as long as [`run`](Self::run) is
+/// polled.
 ///
 /// A batch is written with its fence in one transaction, and sent unchanged until the database has
 /// acknowledged it; so it counts once, whatever is lost on the way.
@@ -62,27 +64,27 @@ pub struct EntityFlusher<K, D> {
     shared: Arc<Shared>,
     writer: WriterId,
     sequence: u64,
-    /// Sent, not acknowledged, never changed.
+    /// The batch that was sent and not acknowledged; it never changes.
     outgoing: Option<EntityBatch>,
     interval: Duration,
     shutdown_timeout: Duration,
 }
 
-/// Rows of one batch: some ten milliseconds of a database.
+/// The number of rows in one batch: about ten milliseconds of a database's time.
 const ROWS: usize = 1000;
 
 #[derive(Debug)]
 struct Shared {
     most: usize,
     waiting: Mutex<Waiting>,
-    /// More than half of the places are taken.
+    /// Notified when more than half of the slots are taken.
     filling: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     sums: BTreeMap<(EntityId, &'static str), Sum>,
-    /// How many fields are in a batch on its way: they take their places until it has arrived.
+    /// The number of fields in the batch on its way: they take up slots until it has arrived.
     outgoing: usize,
     ledger: EntityLedger,
 }
@@ -94,10 +96,12 @@ struct Sum {
 }
 
 impl<K: Entity, D: EntityDatabase> Entities<K, D> {
-    /// Counting that costs no statement of its own: a handle to add with, and what writes it.
+    /// Splits off a handle that adds in memory without a statement of its own, and the flusher that writes
+    /// its additions.
     ///
-    /// At most `most` fields of entities wait, of about 200 bytes each; what comes then is refused. They
-    /// are lost with the process: those of the last second, or of the outage of the database.
+    /// At most `most` fields of entities wait, of about 200 bytes each; additions beyond that are refused.
+    /// What waits is lost with the process: the additions of the last second, or those since the database
+    /// became unavailable.
     ///
     /// ```
     /// # use counter_core::entity::{Entities, SqliteDatabase};
@@ -138,7 +142,7 @@ impl<K: Entity> WriteBehind<K> {
     /// Adds to a count, which the database has after the next flush.
     ///
     /// # Errors
-    /// When it was not taken: [`Entities::increment`] may be called instead.
+    /// Fails when the addition was not accepted: [`Entities::increment`] may be called instead.
     pub fn add(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<(), AddError> {
         let (added, taken) = {
             let waiting = &mut *self.shared.waiting();
@@ -155,7 +159,7 @@ impl<K: Entity> WriteBehind<K> {
         added
     }
 
-    /// What became of all additions.
+    /// Returns the account of all additions.
     #[must_use]
     pub fn ledger(&self) -> EntityLedger {
         self.shared.ledger()
@@ -196,16 +200,16 @@ impl Waiting {
 }
 
 impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
-    /// Writes all that was added before the call.
+    /// Writes everything that was added before the call.
     ///
     /// # Errors
-    /// When the database did not acknowledge a batch, or something panicked. Nothing is lost: the next call
-    /// goes on with what was not acknowledged.
+    /// Fails when the database did not acknowledge a batch, or something panicked. Nothing is lost: the next
+    /// call continues with what was not acknowledged.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing and doubles nothing.
+    /// Dropping the future neither loses nor doubles anything.
     pub async fn flush(&mut self) -> Result<(), EntityError> {
-        // What comes while it writes is for the next one.
+        // What is added during the write is left for the next flush.
         let mut batches = 1 + self.shared.waiting().sums.len().div_ceil(ROWS);
         while batches > 0 && self.load() {
             caught(measured("entity_flush", self.send())).await?;
@@ -214,7 +218,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
         Ok(())
     }
 
-    /// Whether there is something to send.
+    /// Returns whether there is something to send.
     fn load(&mut self) -> bool {
         if self.outgoing.is_none() {
             let additions = self.shared.waiting().take();
@@ -232,8 +236,8 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
         let Some(batch) = &self.outgoing else { return Ok(()) };
         let inner: &Inner<K, D> = &self.entities.0;
         let verdict = inner.database.apply(batch).await?;
-        // The batch leaves along with its calls, before anything else is called: that may panic, and they
-        // would be told once more.
+        // The batch is taken out along with its calls before anything else is called: that may panic, and
+        // they would be counted once more.
         let ids: Vec<_> = batch.additions.iter().map(|addition| addition.id).collect();
         let calls: u64 = batch.additions.iter().map(|addition| addition.calls).sum();
         let dropped = verdict.refused.min(calls);
@@ -247,27 +251,31 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
         let mut guard = InvalidationGuard::new(&inner.invalidations, ids.clone());
         guard.written();
         if dropped > 0 {
-            tracing::error!(calls = dropped, kind = K::NAME, "counts that would leave their range are left");
+            tracing::error!(
+                calls = dropped,
+                kind = K::NAME,
+                "additions that would overflow their counts are dropped"
+            );
         }
         match verdict.rows {
             Some(rows) => inner.tell(guard, &rows).await,
-            // What the rows were then is not known: those copies are removed.
+            // The resulting rows are not known, so those copies are removed.
             None => inner.queries.end(ids),
         }
         Ok(())
     }
 
-    /// Writes every second, and earlier when half of the places are taken, until `shutdown` completes; and
+    /// Writes every second, and earlier when half of the slots are taken, until `shutdown` completes; and
     /// then until nothing waits, for 10 seconds at most.
     ///
     /// An error is logged, and so is a panic of the database, the cache or the log; attempts are repeated
-    /// with growing pauses, and only `shutdown` ends it.
+    /// with growing pauses, and only `shutdown` ends the loop.
     ///
     /// # Errors
-    /// [`Unflushed`](EntityErrorKind::Unflushed) when additions are left at the deadline.
+    /// Returns [`Unflushed`](EntityErrorKind::Unflushed) when additions are left at the deadline.
     ///
     /// # Cancel safety
-    /// As with [`flush`](Self::flush); it can be called again.
+    /// The same as for [`flush`](Self::flush); `run` can be called again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), EntityError> {
         let mut shutdown = pin!(shutdown);
         tokio::select! {
@@ -312,7 +320,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
                     tell(|| {
-                        tracing::warn!(%error, cause, kind = K::NAME, "the database does not take counts");
+                        tracing::warn!(%error, cause, kind = K::NAME, "the database does not accept counts");
                     });
                     sleep(super::jitter::jitter(pause)).await;
                     pause = (2 * pause).min(LAST_PAUSE);
@@ -343,7 +351,7 @@ impl fmt::Display for AddError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "no more counts of entities can wait for the database",
-            Self::OutOfRange => "what waits for this count would be out of range",
+            Self::OutOfRange => "the sum that waits for this count would be out of range",
         })
     }
 }

@@ -1,28 +1,29 @@
-/// Origins at most.
+/// The number of origins at most.
 const FOLDS: usize = 10;
-/// Counts are whole: a mean error below this, in hits, is rounding.
+/// A mean error below this, in hits, is rounding: counts are whole.
 const ROUNDING: f64 = 1e-6;
 
-/// How well the same forecast would have done before, and the naive one.
+/// The accuracy of the same forecast at earlier times, compared with the naive forecast.
 ///
-/// At up to ten earlier moments, the origins, what came until then is the history, and what came after
-/// it is compared with the forecast. The figure is the mean absolute scaled error (MASE) of Hyndman &
-/// Koehler (2006), *Another look at measures of forecast accuracy*: the mean of all absolute errors,
-/// divided by the mean absolute difference between each bucket before an origin and that of the season
-/// before it (the bucket before it, without a season), averaged over the origins.
+/// At up to ten earlier moments, the origins, the counts until then are taken as the history, and the counts
+/// after it are compared with the forecast. The figure is the mean absolute scaled error (MASE) of Hyndman &
+/// Koehler (2006), *Another look at measures of forecast accuracy*: the mean of all absolute errors, divided
+/// by the mean absolute difference between each bucket before an origin and the one a season earlier (or the
+/// previous bucket, without a season), averaged over the origins.
 ///
-/// 1 is as far off as last season is from the season before. Forecasts over many buckets are further off
+/// A figure of 1 is as far off as one season is from the next. Forecasts over many buckets are further off
 /// than those over one, so compare `mase` with `naive_mase` rather than with 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Backtest {
-    /// Origins, at most 10.
+    /// The number of origins, at most 10.
     pub folds: usize,
-    /// Buckets forecast from each: as many as were asked for, when the history has room for that.
+    /// The number of buckets forecast from each origin: as many as were asked for, if the history has room.
     pub horizon: usize,
-    /// The figure for smoothing; none when all was constant before and is not after: no scale.
+    /// The figure for smoothing; `None` if the counts were constant before and not after, which gives no
+    /// scale.
     pub mase: Option<f64>,
-    /// The same figure for the naive forecast: each bucket as that of the last season, or as the last.
+    /// The figure for the naive forecast, which repeats the last season, or the last bucket.
     pub naive_mase: Option<f64>,
 }
 
@@ -35,8 +36,8 @@ pub(super) struct Sums {
     scale: f64,
 }
 
-/// How many buckets each test forecasts, and the origins, latest first: each has `least` buckets before
-/// it, of which there must be one less than there are in all.
+/// Returns how many buckets each test forecasts, and the origins, latest first. Each origin has at least
+/// `least` buckets before it, so there must be more than `least` in all.
 pub(super) fn origins(buckets: usize, least: usize, horizon: usize) -> (usize, Vec<usize>) {
     let room = buckets - least;
     let horizon = horizon.min(room / 3).max(1);
@@ -50,7 +51,7 @@ impl Sums {
         Self { horizon, folds: 0, model: 0.0, naive: 0.0, scale: 0.0 }
     }
 
-    /// Takes in the forecast made of `before`, of which `after` came true, by season of `period` buckets.
+    /// Adds the forecast made from `before`, where `after` is what came, with a season of `period` buckets.
     pub(super) fn add(&mut self, before: &[f64], after: &[f64], forecast: &[f64], period: usize) {
         self.folds += 1;
         self.model += mean_distance(forecast.iter().copied(), after);
@@ -58,7 +59,7 @@ impl Sums {
         self.scale += mean_distance(before.iter().copied(), &before[period..]);
     }
 
-    /// Ten origins tell one forecast from another only roughly: less than a tenth apart is as good.
+    /// Ten origins only roughly tell one forecast from another: a difference below a tenth counts as equal.
     pub(super) fn model_is_as_good(&self) -> bool {
         self.model <= self.naive * 1.1 + ROUNDING
     }
@@ -76,7 +77,7 @@ impl Sums {
     }
 }
 
-/// The last season again and again.
+/// Repeats the last season.
 pub(super) fn naive(before: &[f64], period: usize) -> impl Iterator<Item = f64> {
     before[before.len() - period..].iter().copied().cycle()
 }

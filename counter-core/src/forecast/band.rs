@@ -1,26 +1,27 @@
-//! How far counts stray: bands of whole numbers around what is expected.
+//! Bands around an expected count: the range of whole numbers in which most counts fall.
 //!
-//! Hits that come independently are Poisson distributed: their variance is what is expected of them.
-//! Real ones stray more, or less, by a factor that is measured: the dispersion. So a band is wider by day
-//! than by night. It is of whole numbers, as counts are.
+//! Hits that arrive independently are Poisson distributed: their variance equals their expected count. Real
+//! ones stray more, or less, by a factor that is measured: the dispersion. So a band is wider by day than by
+//! night. Its bounds are whole numbers, as counts are.
 
 use std::ops::RangeInclusive;
 
-/// The band that a forecast carries covers this part of what comes.
+/// The share of future counts that the band of a forecast covers.
 pub(super) const LEVEL: f64 = 0.95;
-/// How far a band of that level reaches, in standard deviations.
+/// The reach of a band of that level, in standard deviations.
 pub(super) const REACH: f64 = 1.959_964;
 
-/// How the counts of one series stray.
+/// The amount by which the counts of one series stray.
 #[derive(Clone, Copy)]
 pub(super) struct Dispersion {
     factor: f64,
-    /// Half of the mean: no part of a series is as still as its lowest counts seem.
+    /// Half of the mean: no part of a series is as steady as its lowest counts suggest.
     floor: f64,
 }
 
 impl Dispersion {
-    /// From what was expected and what came; `parameters` were chosen to make these fit.
+    /// Measures it from pairs of an expected and an actual count; `parameters` is how many numbers were
+    /// chosen to make these fit.
     pub(super) fn of(pairs: impl ExactSizeIterator<Item = (f64, f64)>, mean: f64, parameters: usize) -> Self {
         let floor = mean / 2.0;
         let n = pairs.len() as f64;
@@ -34,7 +35,7 @@ impl Dispersion {
         Self { factor, floor }
     }
 
-    /// The whole numbers within `reach` standard deviations.
+    /// Returns the whole numbers within `reach` standard deviations.
     ///
     /// Small counts stray further up than down: the third moment of a Poisson distribution moves both
     /// ends, as in the expansion of Cornish and Fisher.
@@ -43,13 +44,14 @@ impl Dispersion {
         let skew = self.factor * (reach * reach - 1.0) / 6.0;
         let lower = (expected - deviation + skew).min(expected);
         let upper = expected + deviation + skew;
-        // The continuity correction: a whole number stands for all that is rounded to it.
+        // The continuity correction: a whole number stands for everything that is rounded to it.
         let lower = whole((lower + 0.5).floor());
         lower..=whole((upper - 0.5).ceil()).max(lower)
     }
 }
 
-/// How far a band reaches that, of `samples` ordinary ones, leaves one out in twenty such histories.
+/// Returns the reach of a band that leaves out one of `samples` ordinary ones in one of twenty such
+/// histories.
 ///
 /// The quantile is by formula 26.2.23 of Abramowitz and Stegun, to within 0.0005.
 pub(super) fn reach_of_all(samples: usize) -> f64 {

@@ -6,16 +6,17 @@ use super::band::{Dispersion, REACH, reach_of_all};
 use super::smoothing::Smoothing;
 use super::{backtest, season};
 
-/// Values to either side that a median is taken of.
+/// The number of values to either side that go into a median.
 const AROUND: usize = 3;
-/// How far a value may be off the median around it, in standard deviations, to be learned from.
+/// The distance from the surrounding median, in standard deviations, up to which a value is used for
+/// learning.
 const TOO_FAR: f64 = 5.0;
 
-/// What was learned from the values of finished buckets.
+/// The model of the values of finished buckets.
 pub(super) struct Model {
-    /// The season's part of each value.
+    /// The seasonal part of each value.
     seasonal: Vec<f64>,
-    /// The values without what strayed too far.
+    /// The values, with the outliers replaced.
     cleaned: Vec<f64>,
     smoothing: Smoothing,
     dispersion: Dispersion,
@@ -23,7 +24,7 @@ pub(super) struct Model {
     period: Option<usize>,
 }
 
-/// What one bucket is expected to count.
+/// The expected count of one bucket, with its band.
 pub(super) type Expected = (f64, RangeInclusive<u64>);
 
 impl Model {
@@ -42,19 +43,19 @@ impl Model {
         Self { seasonal, cleaned, smoothing, dispersion, mean, period }
     }
 
-    /// The expected counts after the last value.
+    /// Returns the expected counts after the last value.
     pub(super) fn expected(&self, horizon: usize) -> impl Iterator<Item = f64> {
         self.steps(horizon).map(|(expected, _)| expected)
     }
 
-    /// The same with their bands.
+    /// Returns the expected counts after the last value, with their bands.
     pub(super) fn points(&self, horizon: usize) -> impl Iterator<Item = Expected> {
         self.steps(horizon)
             .map(|(expected, variance)| (expected, self.dispersion.band(expected, variance, REACH)))
     }
 
-    /// What the naive forecast says of these values, with bands as wide as it was off: after k seasons
-    /// the variance is k times that of one (FPP3, table 5.2).
+    /// Returns the naive forecast from these values, with bands as wide as its errors: after k seasons the
+    /// variance is k times that of one (FPP3, table 5.2).
     pub(super) fn naive_points(&self, values: &[f64], horizon: usize) -> impl Iterator<Item = Expected> {
         let period = self.period.unwrap_or(1);
         let pairs: Vec<_> =
@@ -67,8 +68,8 @@ impl Model {
         })
     }
 
-    /// For each value of the history the band that an ordinary one lies in, after those before it; the
-    /// season is known from all of them.
+    /// Returns, for each value of the history, the band in which an ordinary value lies, given those before
+    /// it; the season is known from all of them.
     pub(super) fn history(&self) -> impl Iterator<Item = RangeInclusive<u64>> {
         let reach = reach_of_all(self.seasonal.len());
         self.smoothing
@@ -81,7 +82,7 @@ impl Model {
     fn steps(&self, horizon: usize) -> impl Iterator<Item = (f64, f64)> {
         let n = self.seasonal.len();
         let period = self.period.unwrap_or(1);
-        // The season is a mean over its repetitions, and known no better than that.
+        // The season is a mean over its repetitions, and as uncertain as such a mean.
         let unsure = self.period.map_or(0.0, |period| period as f64 / n as f64);
         let season = self.seasonal[n - period..].iter().cycle();
         let steps = self.smoothing.steps().zip(season).take(horizon);
@@ -89,7 +90,7 @@ impl Model {
     }
 }
 
-/// The values, with the median around it for each that is far from that: the filter of Hampel.
+/// Returns the values, with each outlier replaced by the median around it: the Hampel filter.
 ///
 /// Half of the values around decide, so a new level stays, and one or two spikes go. The window is as
 /// wide to the left as to the right, so that a trend goes through unchanged.
@@ -102,15 +103,15 @@ fn without_outliers(values: &[f64], mean: f64) -> Vec<f64> {
         })
         .collect();
     let distances: Vec<_> = values.iter().zip(&usual).map(|(value, usual)| (value - usual).abs()).collect();
-    // 1.4826 median distances are a standard deviation where values are normally distributed; counts
-    // stray by the root of their mean at least.
+    // For normally distributed values, 1.4826 median distances are a standard deviation; counts stray by at
+    // least the square root of their mean.
     let deviation = (1.4826 * median(&distances)).max(mean.max(0.0).sqrt());
     let far = distances.into_iter().map(|distance| distance > TOO_FAR * deviation);
     values.iter().zip(usual).zip(far).map(|((value, usual), far)| if far { usual } else { *value }).collect()
 }
 
-/// What would be usual for the first or last value: the median of the three beside it, or where the
-/// three beyond these and they lead, whichever is closer.
+/// Returns the usual value at either end: the median of the three values there, or the extrapolation from the
+/// three beyond them, whichever is closer.
 fn usual_at_end(values: &[f64], at: usize) -> f64 {
     let n = values.len();
     if n <= 2 * AROUND {
@@ -121,12 +122,12 @@ fn usual_at_end(values: &[f64], at: usize) -> f64 {
         _ => (&values[n - 1 - AROUND..n - 1], &values[n - 1 - 2 * AROUND..n - 1 - AROUND]),
     };
     let (level, before) = (median(beside), median(beyond));
-    // The medians stand for the middle ones of three: three buckets apart, and two from the end.
+    // The medians stand for the middle of three values: three buckets apart, and two from the end.
     let led = level + (level - before) * 2.0 / 3.0;
     if (values[at] - led).abs() < (values[at] - level).abs() { led } else { level }
 }
 
-/// A number that a count can be.
+/// Clamps an expected count to what a count can be.
 const fn count(expected: f64) -> f64 {
     expected.clamp(0.0, u64::MAX as f64)
 }

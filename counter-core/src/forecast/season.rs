@@ -1,16 +1,18 @@
-//! What repeats: which season belongs to a precision, and the part of a series that is its season.
+//! Seasons: the number of buckets after which a series repeats, and its seasonal part.
 
 use crate::Precision;
 use crate::time::gcd;
 
-/// Seconds of a day.
+/// The seconds of a day.
 const DAY: u32 = 86_400;
-/// Seasons that the history must hold: two to learn from, and one to be tested on.
+/// The number of seasons that the history must hold: two to learn from, and one to be tested on.
 pub(super) const CYCLES: usize = 3;
-/// Rounds in which STL gives less weight to what fits badly: two leave a part of a spike in the season.
+/// The rounds in which STL gives less weight to values that fit badly: two leave a part of a spike in the
+/// season.
 const ROBUST_ROUNDS: usize = 5;
 
-/// How many buckets a season has: as many as are whole days for what is finer than a day, 7 for days.
+/// Returns the number of buckets in a season: a whole number of days for precisions finer than a day, 7 for
+/// days.
 ///
 /// Buckets of 18,000 s do not divide a day: 24 of them are five days, and repeat the hours of the day.
 pub(super) fn of(precision: Precision, history: usize) -> Option<usize> {
@@ -23,7 +25,7 @@ pub(super) fn of(precision: Precision, history: usize) -> Option<usize> {
     (history >= CYCLES * period).then_some(period)
 }
 
-/// The seasonal part of every value, which sums to about 0 over a season; all 0 without a season.
+/// Returns the seasonal part of every value, which sums to about 0 over a season; all 0 without a season.
 ///
 /// This is STL (Cleveland et al. 1990), which MSTL (Bandara et al. 2021) runs for each of several
 /// seasons, with a season that stays the same all through the history, and robust: one spike or a new

@@ -1,29 +1,29 @@
-//! Exponential smoothing: a level, with or without a trend, that follows what came.
+//! Exponential smoothing: a level, with or without a trend, that follows the values.
 //!
 //! These are the models with additive errors and no season of Hyndman & Athanasopoulos, *Forecasting:
 //! Principles and Practice*, third edition (FPP3), chapter 8: ETS(A,N,N), ETS(A,A,N) and, with the trend
-//! damped, ETS(A,A_d,N). Of a grid of parameters that one is kept which has the smallest AICc.
+//! damped, ETS(A,A_d,N). The parameters come from a grid; those with the smallest AICc are kept.
 
-/// How strongly the level follows an error.
+/// The weights by which the level follows an error.
 const ALPHAS: [f64; 11] = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0];
-/// How strongly the trend follows it, as a part of alpha.
+/// The weights by which the trend follows an error, as a fraction of alpha.
 const BETAS: [f64; 5] = [0.0, 0.05, 0.1, 0.2, 0.4];
-/// How much of the trend is left a bucket later.
+/// The fractions of the trend that are left one bucket later.
 const DAMPINGS: [f64; 3] = [0.9, 0.98, 1.0];
-/// Values at the beginning from which the first level and trend are taken.
+/// The number of values at the beginning from which the first level and trend are taken.
 const HEAD: usize = 10;
 
 /// A smoothing that has gone through all values.
 pub(super) struct Smoothing {
-    /// What it expected of each value before it saw it.
+    /// The value that it expected before it saw each value.
     pub fitted: Vec<f64>,
-    /// How many numbers were chosen to fit the values.
+    /// The number of parameters that were chosen to fit the values.
     pub parameters: usize,
     weights: Weights,
     state: State,
 }
 
-/// What one step after the last value will be.
+/// The expected value at some step after the last one.
 pub(super) struct Step {
     pub expected: f64,
     /// The variance, in units of that of one step.
@@ -51,10 +51,10 @@ struct Candidate {
 }
 
 impl Smoothing {
-    /// The smoothing that fits these values best; there must be one at least.
+    /// Returns the smoothing that fits these values best; there must be at least one.
     pub(super) fn of(values: &[f64]) -> Self {
         let square: f64 = values.iter().map(|value| value * value).sum();
-        // Without errors the logarithm of their sum would have no bottom, and rounding would decide.
+        // Without errors, the logarithm of their sum would have no lower bound, and rounding would decide.
         let nothing = square.max(1.0) * 1e-20;
         let score = |candidate: &Candidate| {
             let mut squares = nothing;
@@ -71,7 +71,7 @@ impl Smoothing {
         Self { fitted, parameters: best.parameters, weights: best.weights, state }
     }
 
-    /// What comes after the last value, by the formulas of FPP3, table 8.8.
+    /// Returns what comes after the last value, by the formulas of FPP3, table 8.8.
     pub(super) fn steps(&self) -> impl Iterator<Item = Step> {
         let Weights { alpha, beta, damping } = self.weights;
         let State { level, trend } = self.state;
@@ -87,7 +87,7 @@ impl Smoothing {
 }
 
 impl Weights {
-    /// Goes through the values; `each` is told what was expected, and how far off that was.
+    /// Goes through the values; `each` is called with the expected value and the error.
     fn pass(self, mut state: State, values: &[f64], mut each: impl FnMut(f64, f64)) -> State {
         for value in values {
             let expected = state.level + self.damping * state.trend;
@@ -100,7 +100,8 @@ impl Weights {
     }
 }
 
-/// The mean, the line, then all levels, then all trends: of two that are as good the simpler one stays.
+/// Returns the mean, the line, then all levels, then all trends: of two that fit equally well, the simpler
+/// one is kept.
 fn candidates(values: &[f64]) -> impl Iterator<Item = Candidate> {
     let still = Weights { alpha: 0.0, beta: 0.0, damping: 1.0 };
     let (whole, head) = (line(values), line(&values[..values.len().min(HEAD)]));
@@ -131,11 +132,11 @@ fn candidates(values: &[f64]) -> impl Iterator<Item = Candidate> {
 struct Line {
     mean: f64,
     slope: f64,
-    /// Where the line stands one bucket before the first value.
+    /// The value of the line one bucket before the first value.
     before: f64,
 }
 
-/// The line of least squares.
+/// Returns the line of least squares.
 fn line(values: &[f64]) -> Line {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

@@ -9,10 +9,10 @@ use crate::{CounterName, Error};
 /// A counter that is exact as long as there are few items, and an estimate in 12 KB from then on.
 ///
 /// It begins as a set. The call that brings it over its [`Threshold`] turns it into a HyperLogLog of the same
-/// items, in one step of the server; and that it stays until it is forgotten. Each answer of a number says
-/// which of the two it is now.
+/// items, in one step of the server, and it stays one until it is forgotten. Each count says which of the two
+/// it is.
 ///
-/// Instances with different thresholds may share a counter: the least of them decides.
+/// Instances with different thresholds may share a counter: the smallest threshold decides.
 ///
 /// ```
 /// use counter_core::unique::{AdaptiveUniqueCounter, Distinct, UniqueCounter};
@@ -39,7 +39,7 @@ pub struct AdaptiveUniqueCounter {
 }
 
 impl AdaptiveUniqueCounter {
-    /// The adaptive counter of this name, with the default threshold of 1,000 items.
+    /// Returns the adaptive counter of this name, with the default threshold of 1,000 items.
     #[must_use]
     pub fn new(store: impl UniqueStore, name: CounterName) -> Self {
         describe();
@@ -49,19 +49,19 @@ impl AdaptiveUniqueCounter {
         }
     }
 
-    /// Up to how many items it stays exact.
+    /// Sets the number of items up to which the counter stays exact. Default: 1,000.
     #[must_use]
     pub fn threshold(mut self, items: Threshold) -> Self {
         self.key.kind = UniqueKind::Adaptive(items);
         self
     }
 
-    /// Adds all that up to 32 other counters of the same store have, of any kinds; they stay as they are. A
-    /// HyperLogLog among them makes this one a HyperLogLog too.
+    /// Adds everything that up to 32 other counters of the same store have, of any kinds; they stay as they
+    /// are. A HyperLogLog among them makes this one a HyperLogLog too.
     ///
     /// # Errors
-    /// When there are more than 32, their sets have more than 100,000 items, or the store cannot do it now;
-    /// call again, for what was added before is not added twice.
+    /// Fails when there are more than 32, when their sets have more than 100,000 items, or when the store
+    /// cannot do it now; call again: what was added before is not added twice.
     ///
     /// # Cancel safety
     /// A call that is dropped may have added a part; call again.

@@ -3,23 +3,23 @@ use crate::operations::measured;
 use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueStore};
 use crate::{Error, ErrorKind};
 
-/// Items of one call.
+/// The number of items in one call.
 const ITEMS: usize = 500;
-/// Bytes of an item, which a call of 500 takes to 128 KB.
+/// The number of bytes in an item, which makes 128 KB for a call of 500.
 const ITEM_BYTES: usize = 256;
-/// Counters of one union or merge.
+/// The number of counters in one union or merge.
 const COUNTERS: usize = 32;
-/// Counters of one intersection: the unions of all choices of them are looked at.
+/// The number of counters in one intersection: the unions of all combinations of them are computed.
 const INTERSECTED: usize = 5;
-/// Items of sets that one union, intersection or merge reads: 25 MB at most.
+/// The number of items of sets that one union, intersection or merge reads: 25 MB at most.
 const READ: usize = 100_000;
 
-/// A counter of different items, which asks the store at once.
+/// A counter of different items, which asks the store on every call.
 ///
-/// An item is up to 256 bytes of any kind, none included. What names a person, such as an address, belongs
-/// through a [`VisitorKey`](crate::visitor::VisitorKey) first that is not in the store, such as that of a
-/// [`Secret`](crate::Secret); a [`VisitorId`](crate::VisitorId) is an item. The
-/// [guide](crate::guide::unique) says which of the counters to choose.
+/// An item is up to 256 bytes of any kind, and may be empty. Something that identifies a person, such as an
+/// address, should first go through a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the store,
+/// such as that of a [`Secret`](crate::Secret); the resulting [`VisitorId`](crate::VisitorId) can be used as
+/// an item. The [guide](crate::guide::unique) says which of the counters to choose.
 ///
 /// ```
 /// use counter_core::unique::{Distinct, SetUniqueCounter, UniqueCounter};
@@ -38,26 +38,27 @@ const READ: usize = 100_000;
 ///
 /// # When something goes wrong
 ///
-/// What the server says it did not do, such as while it loads its data, is done again for about two seconds,
-/// and so are reading and forgetting after any failure, for they may be done twice. When the answer to
-/// [`include`](Self::include) or [`exclude`](ExcludingCounter::exclude) is lost, nobody knows whether it was
-/// done: the error is [`Unavailable`](ErrorKind::Unavailable). Calling again brings the counter into the
-/// state that was wanted, but may answer `false` for what the lost call did. No attempt begins later than
-/// two seconds after the first, and each exchange with a server ends after 5 s.
+/// A call that the server says it did not execute, such as while it loads its data, is tried again for about
+/// two seconds. So are reading and forgetting after any failure, since doing them twice changes nothing. When
+/// the answer to [`include`](Self::include) or [`exclude`](ExcludingCounter::exclude) is lost, it is not
+/// known whether the call was executed: the error is [`Unavailable`](ErrorKind::Unavailable). Calling again
+/// brings the counter into the wanted state, but may return `false` for what the lost call did. No attempt
+/// begins later than two seconds after the first, and each exchange with a server ends after 5 s.
 pub trait UniqueCounter: Sync {
-    /// The store it is kept in.
+    /// Returns the store that the counter is kept in.
     fn store(&self) -> &dyn UniqueStore;
 
-    /// Which counter of the store it is.
+    /// Returns the key of the counter in its store.
     fn key(&self) -> &UniqueKey;
 
-    /// Adds an item; answers whether it was new.
+    /// Adds an item; returns whether it was new.
     ///
-    /// As long as the counter is exact, that is so. As an estimate, `true` means that it certainly was, and
-    /// `false` that it may have been here before: the more items there are, the fewer new ones raise a register.
+    /// As long as the counter is exact, so is the answer. For an estimate, `true` means that the item was
+    /// certainly new, and `false` that it may have been there before: the more items there are, the fewer new
+    /// ones raise a register.
     ///
     /// # Errors
-    /// When the item is longer than 256 bytes, or the store cannot do it now.
+    /// Fails when the item is longer than 256 bytes, or when the store cannot do it now.
     ///
     /// # Cancel safety
     /// A call that is dropped may still add the item.
@@ -69,12 +70,12 @@ pub trait UniqueCounter: Sync {
         })
     }
 
-    /// Adds up to 500 items in one step; answers how many of them were new, each of them once, and whether
-    /// the counter is exact. Without any it changes nothing.
+    /// Adds up to 500 items in one step; returns how many of them were new, each counted once, and whether
+    /// the counter is exact. Without any items it changes nothing.
     ///
     /// # Errors
-    /// When there are more than 500, one is longer than 256 bytes, or the store cannot do it now. Then all of
-    /// them were added, or none.
+    /// Fails when there are more than 500 items, when one is longer than 256 bytes, or when the store cannot
+    /// do it now. Either all of them were added then, or none.
     ///
     /// # Cancel safety
     /// A call that is dropped may still add the items.
@@ -93,19 +94,21 @@ pub trait UniqueCounter: Sync {
         })
     }
 
-    /// How many different items were added; 0 when nobody added any.
+    /// Returns how many different items were added; 0 for a counter that was never used.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn count(&self) -> impl Future<Output = Result<Distinct, Error>> + Send {
         measured("unique_count", self.store().distinct(self.key()))
     }
 
-    /// How many different items this counter and these others of the same store have together: exactly when
-    /// all of them are exact. They may be of any kinds, and in any shards; they are read one after the other.
+    /// Returns how many different items this counter and the others of the same store have together: exactly
+    /// if all of them are exact. They may be of any kinds, and in any shards; they are read one after the
+    /// other.
     ///
     /// # Errors
-    /// When they are more than 32, their sets have more than 100,000 items, or the store cannot be read.
+    /// Fails when there are more than 32, when their sets have more than 100,000 items, or when the store
+    /// cannot be read.
     fn union(&self, others: &[&UniqueKey]) -> impl Future<Output = Result<Distinct, Error>> + Send {
         measured("unique_union", async move {
             let all = contents(self.store(), Some(self.key()), others, COUNTERS).await?;
@@ -113,40 +116,41 @@ pub trait UniqueCounter: Sync {
         })
     }
 
-    /// How many different items this counter and all of these others have in common: exactly when all of
+    /// Returns how many different items this counter and all of the others have in common: exactly if all of
     /// them are exact.
     ///
-    /// With a HyperLogLog among them it is what their counts and the counts of their unions leave, with the
-    /// error of all of these together. So a small intersection of large counters is known badly: of two with
-    /// a million items each, to about 11,000.
+    /// With a HyperLogLog among them, the result is computed from their counts and the counts of their
+    /// unions, with the error of all of these together. So a small intersection of large counters is
+    /// imprecise: for two counters with a million items each, the error is about 11,000.
     ///
     /// # Errors
-    /// When they are more than 5, their sets have more than 100,000 items, or the store cannot be read.
+    /// Fails when there are more than 5, when their sets have more than 100,000 items, or when the store
+    /// cannot be read.
     fn intersection(&self, others: &[&UniqueKey]) -> impl Future<Output = Result<Distinct, Error>> + Send {
         measured("unique_intersection", async move {
             Ok(intersection(contents(self.store(), Some(self.key()), others, INTERSECTED).await?))
         })
     }
 
-    /// Removes the counter with all that it has; it begins anew.
+    /// Removes the counter with all its items; it begins anew.
     ///
     /// # Errors
-    /// When the store cannot do it now; call again.
+    /// Fails when the store cannot do it now; call again.
     fn forget(&self) -> impl Future<Output = Result<(), Error>> + Send {
         measured("unique_forget", self.store().remove(self.key()))
     }
 }
 
-/// A unique counter from which items can be taken again. Registers do not know whose they are, so a
-/// HyperLogLog is none.
+/// A unique counter that items can be removed from. A register does not record which items raised it, so a
+/// HyperLogLog is not one of these.
 pub trait ExcludingCounter: UniqueCounter {
-    /// Takes an item out; answers whether it was in.
+    /// Removes an item; returns whether it was there.
     ///
     /// # Errors
-    /// When the item is longer than 256 bytes, or the store cannot do it now.
+    /// Fails when the item is longer than 256 bytes, or when the store cannot do it now.
     ///
     /// # Cancel safety
-    /// A call that is dropped may still take the item out.
+    /// A call that is dropped may still remove the item.
     fn exclude(&self, item: impl AsRef<[u8]>) -> impl Future<Output = Result<bool, Error>> + Send {
         let items = checked([item]);
         measured("unique_exclude", async move {
@@ -156,7 +160,7 @@ pub trait ExcludingCounter: UniqueCounter {
     }
 }
 
-/// The items as they travel.
+/// Returns the items as they are sent, if they are within the bounds.
 fn checked<I>(items: I) -> Result<Vec<Vec<u8>>, Error>
 where
     I: IntoIterator<Item: AsRef<[u8]>>,
@@ -175,7 +179,8 @@ where
     Ok(checked)
 }
 
-/// What all of these have, one after the other, so that there is one bound for the items of all.
+/// Returns the contents of all these counters, read one after the other, so that one bound holds for all
+/// items together.
 async fn contents(
     store: &dyn UniqueStore,
     first: Option<&UniqueKey>,
@@ -206,7 +211,7 @@ fn union(all: Vec<Contents>) -> Contents {
     all.into_iter().fold(Contents::default(), Contents::union)
 }
 
-/// Adds all that the others have to a counter that takes registers, or that is given sets only.
+/// Adds everything that the others have to a counter that has registers, or that is only given sets.
 pub(super) async fn merge(
     store: &dyn UniqueStore,
     into: &UniqueKey,

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use crate::VisitorId;
 use crate::sketch::{STANDARD_ERROR, Sketch};
 
-/// How many different items there are.
+/// A number of different items: exact, or an estimate.
 ///
 /// ```
 /// use counter_core::unique::Distinct;
@@ -16,19 +16,19 @@ use crate::sketch::{STANDARD_ERROR, Sketch};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Distinct {
-    /// As many as this.
+    /// The exact number.
     Exact(u64),
-    /// About as many as this.
+    /// About this number.
     Estimated {
         /// The estimate.
         items: u64,
-        /// Its standard error, in items: two estimates in three are closer than this, 19 in 20 than twice
-        /// this.
+        /// The standard error, in items: two estimates in three are closer than this, 19 in 20 closer than
+        /// twice this.
         standard_error: f64,
     },
 }
 
-/// What a counter has of its items: themselves, or the registers that they left.
+/// The contents of a counter: its items, or the registers that they raised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contents {
@@ -39,7 +39,7 @@ pub enum Contents {
 }
 
 impl Distinct {
-    /// The number, or its estimate.
+    /// Returns the number, or its estimate.
     #[must_use]
     pub const fn items(self) -> u64 {
         match self {
@@ -47,7 +47,7 @@ impl Distinct {
         }
     }
 
-    /// The standard error in items; 0 of an exact number.
+    /// Returns the standard error in items; 0 for an exact number.
     #[must_use]
     pub const fn standard_error(self) -> f64 {
         match self {
@@ -56,20 +56,20 @@ impl Distinct {
         }
     }
 
-    /// Whether it is the number itself.
+    /// Returns whether the number is exact.
     #[must_use]
     pub const fn is_exact(self) -> bool {
         matches!(self, Self::Exact(_))
     }
 
-    /// What a HyperLogLog says.
+    /// Returns the number that a HyperLogLog estimates.
     pub(crate) const fn estimated(items: u64) -> Self {
         Self::Estimated { items, standard_error: STANDARD_ERROR * items as f64 }
     }
 }
 
 impl Contents {
-    /// How many different items there are.
+    /// Returns how many different items there are.
     #[must_use]
     pub fn count(&self) -> Distinct {
         match self {
@@ -78,7 +78,7 @@ impl Contents {
         }
     }
 
-    /// The union of both: items as long as both are, else registers.
+    /// Returns the union of both: items as long as both have items, registers otherwise.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         match (self, other) {
@@ -114,8 +114,8 @@ impl AsRef<[u8]> for VisitorId {
     }
 }
 
-/// How many items all of these have in common. Sets are compared item by item, what has registers by
-/// inclusion and exclusion.
+/// Returns how many items all of these have in common. Sets are compared item by item; contents with
+/// registers by inclusion and exclusion.
 pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
     let mut common: Option<HashSet<Vec<u8>>> = None;
     let mut sketches = Vec::new();
@@ -144,14 +144,14 @@ pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
     }
 }
 
-/// |A| + |B| − |A ∪ B|, and so on for more of them: the unions of an odd number of them are added, those of an
-/// even number are subtracted.
+/// Returns |A| + |B| − |A ∪ B|, and so on for more of them: the unions of an odd number of them are added,
+/// those of an even number are subtracted.
 ///
-/// The errors of the terms hang together, since the same items raised the same registers: those of two
-/// unions S and T as much as an item of one of them is one of the other, |S ∩ T| / |S ∪ T|. To take them for
-/// independent would make the sum's error up to five times too large.
+/// The errors of the terms are correlated, since the same items raised the same registers: for two unions S
+/// and T, to the degree that their items are the same, |S ∩ T| / |S ∪ T|. Treating them as independent would
+/// make the error of the sum up to five times too large.
 fn by_inclusion_and_exclusion(all: &[(Distinct, Sketch)]) -> Distinct {
-    // By the choice of them, as the bits of a number.
+    // The unions, by the combination of counters as the bits of an index.
     let mut unions = vec![Sketch::new()];
     for (_, sketch) in all {
         for choice in 0..unions.len() {

@@ -9,7 +9,7 @@ use crate::{CounterName, Error};
 /// A counter that keeps the registers of a HyperLogLog: an estimate with a standard error of 0.81 %, in 12 KB
 /// however many items there are.
 ///
-/// The key is one that `PFADD` and `PFCOUNT` of any other program work on as well.
+/// `PFADD` and `PFCOUNT` of any other program work on its key as well.
 ///
 /// ```
 /// use counter_core::sketch::STANDARD_ERROR;
@@ -31,7 +31,7 @@ use crate::{CounterName, Error};
 /// # }
 /// ```
 ///
-/// What it does not keep, it cannot take out again:
+/// Registers do not record which items raised them, so items cannot be removed again:
 ///
 /// ```compile_fail,E0599
 /// use counter_core::unique::{ExcludingCounter, HllUniqueCounter};
@@ -50,18 +50,19 @@ pub struct HllUniqueCounter {
 }
 
 impl HllUniqueCounter {
-    /// The HyperLogLog of this name.
+    /// Returns the HyperLogLog of this name.
     #[must_use]
     pub fn new(store: impl UniqueStore, name: CounterName) -> Self {
         describe();
         Self { store: Arc::new(store), key: UniqueKey { name, kind: UniqueKind::Sketch } }
     }
 
-    /// Adds all that up to 32 other counters of the same store have, of any kinds; they stay as they are.
+    /// Adds everything that up to 32 other counters of the same store have, of any kinds; they stay as they
+    /// are.
     ///
     /// # Errors
-    /// When there are more than 32, their sets have more than 100,000 items, or the store cannot do it now;
-    /// call again, for what was added before is not added twice.
+    /// Fails when there are more than 32, when their sets have more than 100,000 items, or when the store
+    /// cannot do it now; call again: what was added before is not added twice.
     ///
     /// # Cancel safety
     /// A call that is dropped may have added a part; call again.

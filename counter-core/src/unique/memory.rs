@@ -6,7 +6,7 @@ use crate::sketch::Sketch;
 use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
 use crate::{CounterName, Error, ErrorKind};
 
-/// Unique counters in the process, by the ends of their keys.
+/// Unique counters in the memory of the process, by the last part of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryUnique(Mutex<HashMap<String, Contents>>);
 

@@ -14,13 +14,13 @@ use crate::sketch::Sketch;
 use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
 use crate::{CounterName, Error, ErrorKind};
 
-/// Registers that one call raises: up to 5 ms of the server's time, while they are sparse.
+/// The number of registers that one call raises: up to 5 ms of the server's time, while they are sparse.
 const REGISTERS: usize = 1000;
 
-/// Items that are asked for at once.
+/// The number of items that are read at once.
 const PAGE: &str = "1000";
 
-/// How often a set is read from its beginning before trouble on the way is told.
+/// The number of times that a set is read from its beginning before a failure is returned.
 const READINGS: u32 = 3;
 
 /// The unique counters of one namespace.
@@ -144,7 +144,7 @@ impl RedisUnique {
         self.client.call(command, key, with_items(key, items)).await
     }
 
-    /// Adds to what has registers, or gets them when it has more than `most` items.
+    /// Adds to a counter with registers, or turns it into one when it has more than `most` items.
     async fn include(&self, key: &str, most: Option<u16>, items: &[Vec<u8>]) -> Result<Included, Error> {
         let by_script = async {
             let mut call = Call::new([key]);
@@ -169,7 +169,7 @@ impl RedisUnique {
         }
     }
 
-    /// Reads a set page by page over one and the same connection.
+    /// Reads a set page by page over a single connection.
     async fn reading(&self, key: &str, most: usize) -> Result<HashSet<Vec<u8>>, Error> {
         let begin = async || {
             let server = self.client.connection(key).await?;
@@ -191,8 +191,8 @@ impl RedisUnique {
         }
     }
 
-    /// The items from a cursor on, which means something to the process alone that gave it. The next connection
-    /// may lead to another: so no connection may have been made since.
+    /// Returns the items from a cursor on. A cursor is only valid in the server process that returned it, and
+    /// a new connection may lead to another one, so no connection may have been made since.
     async fn page(
         &self,
         server: &Connection,
@@ -205,7 +205,7 @@ impl RedisUnique {
         if server.connections() == made {
             return Ok(page);
         }
-        Err(unavailable("the connection was made anew while the set was read"))
+        Err(unavailable("the connection was replaced while the set was read"))
     }
 
     async fn registers(&self, key: &str) -> Result<Contents, Error> {
@@ -227,12 +227,12 @@ fn malformed(key: &str) -> Error {
     Error::new(ErrorKind::Malformed { key: key.to_owned() })
 }
 
-/// Inside of a script other words may stand before those of the command.
+/// Within a script, other text may come before the error code of the command.
 fn is_of_another_type(error: &Error) -> bool {
     answer_of(error).is_some_and(|answer| answer.contains("WRONGTYPE") || answer.contains("INVALIDOBJ"))
 }
 
-/// Says which key it is that has something else in it.
+/// Names the key that holds something else.
 fn of_key(error: Error, key: &str) -> Error {
     if is_of_another_type(&error) { malformed(key).caused_by(error) } else { error }
 }

@@ -6,7 +6,7 @@ use crate::operations::{describe, measured};
 use crate::unique::{UniqueKey, UniqueKind, UniqueStore};
 use crate::{CounterName, Error};
 
-/// A counter that keeps every item: exact, and as large as they are.
+/// A counter that keeps every item: exact, and as large as the items are.
 ///
 /// An item takes its bytes and about 60 more of the server's memory.
 ///
@@ -36,7 +36,7 @@ pub struct SetUniqueCounter {
 }
 
 impl SetUniqueCounter {
-    /// The set of this name.
+    /// Returns the set of this name.
     #[must_use]
     pub fn new(store: impl UniqueStore, name: CounterName) -> Self {
         describe();
@@ -46,8 +46,8 @@ impl SetUniqueCounter {
     /// Adds all items of up to 32 other sets of the same store to this one; they stay as they are.
     ///
     /// # Errors
-    /// When there are more than 32, they have more than 100,000 items, or the store cannot do it now; call
-    /// again, for what was added before is not added twice.
+    /// Fails when there are more than 32, when they have more than 100,000 items, or when the store cannot do
+    /// it now; call again: what was added before is not added twice.
     ///
     /// # Cancel safety
     /// A call that is dropped may have added a part; call again.

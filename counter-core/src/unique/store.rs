@@ -7,61 +7,63 @@ use crate::{CounterName, Error};
 
 /// A place where unique counters are kept; both stores of this crate are one.
 ///
-/// It is what [`UniqueCounter`](crate::unique::UniqueCounter) is made of, which also keeps its bounds: a store is
+/// [`UniqueCounter`](crate::unique::UniqueCounter) is built on it and also checks the bounds: a store is
 /// given at least one item and at most 500, of at most 256 bytes each.
 ///
-/// A store tries for about two seconds again what is known to have done nothing, and, where that cannot
-/// change the answer, also what may have done something.
+/// For about two seconds, a store tries calls again that are known to have done nothing, and, where a
+/// repetition cannot change the answer, also calls that may have done something.
 pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     /// Adds the items, and turns an adaptive counter into registers when it has more than its threshold.
     ///
     /// # Errors
-    /// When the store cannot do it now, or it is not known whether it was done; call again with the same.
+    /// Fails when the store cannot do it now, or when it is not known whether it was done; call again with
+    /// the same items.
     fn include<'a>(
         &'a self,
         counter: &'a UniqueKey,
         items: &'a [Vec<u8>],
     ) -> BoxFuture<'a, Result<Included, Error>>;
 
-    /// Takes the items out of a set; answers how many of them were in it.
+    /// Removes the items from a set; returns how many of them were in it.
     ///
     /// # Errors
-    /// When the store cannot do it now, or it is not known whether it was done; call again with the same.
+    /// Fails when the store cannot do it now, or when it is not known whether it was done; call again with
+    /// the same items.
     fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>])
     -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// How many different items there are, 0 of a counter that was never used.
+    /// Returns how many different items there are; 0 for a counter that was never used.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails when the store cannot be read.
     fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<Distinct, Error>>;
 
-    /// All that the counter has: of a set every item that was there all the time, and perhaps some of
-    /// those that came or went meanwhile.
+    /// Returns everything that the counter has. Of a set, that is every item that was there all the time, and
+    /// perhaps some of those that were added or removed meanwhile.
     ///
     /// # Errors
-    /// [`TooManyItems`](crate::ErrorKind::TooManyItems) when a set has more than `most` items, or when the
-    /// store cannot be read.
+    /// Returns [`TooManyItems`](crate::ErrorKind::TooManyItems) when a set has more than `most` items; fails
+    /// when the store cannot be read.
     fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> BoxFuture<'a, Result<Contents, Error>>;
 
-    /// Raises the registers of a counter to at least these, if there are any; an adaptive one has registers
-    /// from then on.
+    /// Raises the registers of a counter to at least these, if there are any; an adaptive counter has
+    /// registers from then on.
     ///
     /// # Errors
-    /// When the counter is a set, or the store cannot do it now; call again with the same.
+    /// Fails when the counter is a set, or when the store cannot do it now; call again with the same sketch.
     ///
     /// # Cancel safety
     /// A call that is dropped may have raised some of them.
     fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Removes the counter with all that it has.
+    /// Removes the counter with all its items.
     ///
     /// # Errors
-    /// When the store cannot do it now; call again.
+    /// Fails when the store cannot do it now; call again.
     fn remove<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<(), Error>>;
 }
 
-/// Whatever has a store of unique counters in it is one.
+/// Implements the store for handles on one.
 impl<T: AsRef<dyn UniqueStore> + fmt::Debug + Send + Sync + 'static> UniqueStore for T {
     fn include<'a>(
         &'a self,
@@ -96,37 +98,39 @@ impl<T: AsRef<dyn UniqueStore> + fmt::Debug + Send + Sync + 'static> UniqueStore
     }
 }
 
-/// Which unique counter: its name, and how it counts. The same name counts apart for each kind.
+/// The identity of a unique counter: its name, and how it counts. Counters of one name and different kinds
+/// are different counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniqueKey {
-    /// Its name.
+    /// The counter's name.
     pub name: CounterName,
-    /// How it counts.
+    /// The way in which it counts.
     pub kind: UniqueKind,
 }
 
-/// How a unique counter counts.
+/// The way in which a unique counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UniqueKind {
-    /// By keeping every item.
+    /// A set, which keeps every item.
     Set,
-    /// By the registers of a HyperLogLog.
+    /// The registers of a HyperLogLog.
     Sketch,
-    /// As a set up to so many items, and by registers from then on.
+    /// A set up to this many items, and registers from then on.
     Adaptive(Threshold),
 }
 
-/// What including items did.
+/// The result of including items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Included {
-    /// How many of them were new: of a set, those that were not in it; of registers, those that raised one.
+    /// The number of items that were new: for a set, items that were not in it; for registers, items that
+    /// raised one.
     pub new: u64,
-    /// Whether the counter still has every item, so that it counts exactly.
+    /// True if the counter still has every item, so that it counts exactly.
     pub exact: bool,
 }
 
 impl fmt::Display for UniqueKey {
-    /// The end of its key in Redis, such as `set:voters`.
+    /// Formats the last part of the key in Redis, such as `set:voters`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             UniqueKind::Set => "set",

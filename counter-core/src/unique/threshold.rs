@@ -1,10 +1,10 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-/// Up to how many items an adaptive counter is exact: 1 to 10,000, by default 1,000.
+/// The number of items up to which an adaptive counter is exact: 1 to 10,000, by default 1,000.
 ///
-/// The item after these turns the set into registers, in one step that holds up the server: for 0.3 ms by
-/// default and 4 ms at 10,000, with items of 16 bytes; with items of 256 bytes, for 1 ms and 20 ms.
+/// One more item turns the set into registers, in one step that blocks the server: for 0.3 ms by default and
+/// 4 ms at 10,000, with items of 16 bytes; with items of 256 bytes, for 1 ms and 20 ms.
 ///
 /// ```
 /// use counter_core::unique::Threshold;
@@ -24,7 +24,7 @@ pub struct ThresholdError(u16);
 impl Threshold {
     const MOST: u16 = 10_000;
 
-    /// The number of items.
+    /// Returns the number of items.
     #[must_use]
     pub const fn items(self) -> u16 {
         self.0.get()

@@ -1,8 +1,8 @@
-//! Now, as the store has it.
+//! The current instant by the store's clock.
 //!
-//! Which window it is must be the same for all instances, so the store's clock decides. A caller names the window
-//! that it takes for the current one, and the store counts there only if it is; otherwise it says what its clock
-//! has_code, and the call is made again for that instant.
+//! All instances must agree on which window is the current one, so the store's clock decides. A caller names
+//! the window that it takes for the current one, and the store counts there only if it is; otherwise it
+//! returns the time of its clock, and the call is made again for that instant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, Timestamp};
 /// A window may end while a call is under way, and the next one during the second call.
 const ATTEMPTS: usize = 4;
 
-/// The seconds by which the store's clock is ahead of that of the process, as far as the store has said.
+/// The seconds by which the store's clock is ahead of that of the process, as far as the store has told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoreClock(Arc<AtomicI64>);
 
@@ -23,7 +23,7 @@ impl StoreClock {
         if ahead < 0 { now.minus(ahead.unsigned_abs()) } else { now.plus(ahead.unsigned_abs()) }
     }
 
-    /// Makes a call for the window of now.
+    /// Makes a call for the window that is current now.
     pub(super) async fn call<T, F>(&self, mut attempt: impl FnMut(Timestamp) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -40,7 +40,8 @@ impl StoreClock {
         answer
     }
 
-    /// Takes over what the store has_code, unless the clocks agree to the second and only a window has ended.
+    /// Adopts the time of the store's clock, unless the clocks agree to the second and only a window has
+    /// ended.
     fn learn(&self, theirs: Timestamp) {
         if theirs.as_unix().abs_diff(self.now().as_unix()) > 1 {
             let (theirs, ours) = (theirs.as_unix().cast_signed(), Timestamp::now().as_unix().cast_signed());

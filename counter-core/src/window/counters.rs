@@ -10,11 +10,12 @@ use crate::operations::{self, measured};
 use crate::window::{Addition, Dimensions, Window, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Sample, Timestamp, VisitorId};
 
-/// Counters that begin again with every window, counted and read at once in a store that all instances share.
+/// Counters that begin again with every window, incremented and read at once in a store that all instances
+/// share.
 ///
-/// Who counts waits for the store and is told what the counter counts then; so they are for limits, quotas
-/// and once-only decisions, and not for the visits of pages. The [guide](crate::guide::window) says which
-/// to choose, what is promised when the store is away, and on whose clock a window ends.
+/// Every call waits for the store and returns the count, so they are for limits, quotas and once-only
+/// decisions, and not for page visits. The [guide](crate::guide::window) says which to choose, what is
+/// promised when the store is away, and by which clock a window ends.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -43,34 +44,34 @@ pub struct WindowCounters {
     clock: StoreClock,
 }
 
-/// Whether something stayed within a limit, and what is left of it.
+/// The result of checking a limit, and what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitDecision {
-    /// Whether it did; only then it was counted.
+    /// True if the call stayed within the limit; only then was it counted.
     pub allowed: bool,
     /// The limit that was asked for.
     pub limit: u32,
-    /// How much may still pass in this window.
+    /// The amount that is still available in this window.
     pub remaining: u32,
     /// The first second of the next window.
     pub reset: Timestamp,
-    /// When it was decided, by the clock of the store as far as that is known.
+    /// The time of the decision, by the clock of the store as far as that is known.
     pub now: Timestamp,
 }
 
-/// Whether a token was new, and what the counter counts.
+/// The result of counting a token once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inserted {
-    /// Whether it was not there in this window.
+    /// True if the token was not there in this window before.
     pub is_new: bool,
-    /// What the counter counts, this token included.
+    /// The count in the window, this token included.
     pub count: u64,
 }
 
 impl WindowCounters {
-    /// Counts in these windows, which are kept for one more.
+    /// Creates counters of these windows, each of which is kept for one more window.
     pub fn new(store: impl WindowStore, window: Window) -> Self {
         operations::describe();
         Self {
@@ -80,33 +81,35 @@ impl WindowCounters {
         }
     }
 
-    /// How many windows are kept after they ended, for [`history`](Self::history). Default: 1.
+    /// Sets how many windows are kept after they ended, for [`history`](Self::history). Default: 1.
     ///
-    /// A store forgets by its own clock: with 0, one whose clock is ahead forgets windows that are not over.
+    /// A store forgets by its own clock: with 0, a store whose clock is ahead forgets windows that have not
+    /// ended.
     pub const fn keep(mut self, windows: u8) -> Self {
         self.settings.keep = windows;
         self
     }
 
-    /// Keeps all counters with the same value of this dimension in one part of the store, in a cluster in
-    /// one slot, so that one round trip reaches them all. Default: each counter lies by itself.
+    /// Keeps all counters with the same value of this dimension in one shard of the store, in a cluster in
+    /// one slot, so that one round trip reaches them all. Default: each counter is placed by itself.
     ///
-    /// Whoever counts or reads them has to say the same. Dimensions without that name lie by themselves.
+    /// Every instance that increments or reads the counters has to use the same name. Dimensions without that
+    /// name are placed by themselves.
     pub const fn group_by(mut self, name: &'static str) -> Self {
         self.settings.group = Some(name);
         self
     }
 
-    /// The windows.
+    /// Returns the division of time into windows.
     #[must_use]
     pub const fn window(&self) -> Window {
         self.settings.window
     }
 
-    /// Counts in the window of now by the store's clock, and answers what the counter counts then.
+    /// Increments in the window that is current by the store's clock, and returns the new count.
     ///
     /// # Errors
-    /// As those of [`increment_at`](Self::increment_at).
+    /// Fails as [`increment_at`](Self::increment_at) does.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -114,13 +117,13 @@ impl WindowCounters {
         self.clock.call(|now| self.increment_in(self.settings.now(dimensions, now), n)).await
     }
 
-    /// Counts in the window of an instant, and answers what the counter counts then.
+    /// Increments in the window of an instant, and returns the new count.
     ///
     /// # Errors
-    /// [`ErrorKind::WindowClosed`] when the store's clock is before the window by more widths than are
-    /// [kept](Self::keep), or after all that is; [`ErrorKind::Unconfirmed`] when it may have counted or not, because no answer came; all others mean
-    /// that nothing was counted. While the store says that it cannot do it now, it is asked again for two
-    /// seconds.
+    /// Returns [`ErrorKind::WindowClosed`] when the store's clock is before the window by more widths than
+    /// are [kept](Self::keep), or after the last window that keeps it; [`ErrorKind::Unconfirmed`] when there
+    /// was no answer, so that it may or may not have counted. After any other error nothing was counted.
+    /// While the store answers that it cannot do it now, it is asked again for two seconds.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -142,12 +145,13 @@ impl WindowCounters {
         .await
     }
 
-    /// Counts many at an instant: one round trip for each part of the store and thousand counters. What has
-    /// equal dimensions is added up before, and answered as if it had come one by one.
+    /// Increments many counters at an instant, in one round trip for each shard of the store and thousand
+    /// counters. Increments with equal dimensions are added up first, and answered as if they had been made
+    /// one by one.
     ///
     /// # Errors
-    /// For each by itself, as those of [`increment_at`](Self::increment_at): of those in different parts of a
-    /// store some may fail.
+    /// Each increment fails by itself, as [`increment_at`](Self::increment_at) does: of those in different
+    /// shards of a store, some may fail.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count, in part.
@@ -165,11 +169,11 @@ impl WindowCounters {
         add_folded(&*self.store, &fold).await
     }
 
-    /// Counts a token once in the window of now by the store's clock: see
+    /// Counts a token once in the window that is current by the store's clock: see
     /// [`increment_once_at`](Self::increment_once_at).
     ///
     /// # Errors
-    /// As those of [`increment_once_at`](Self::increment_once_at).
+    /// Fails as [`increment_once_at`](Self::increment_once_at) does.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -177,15 +181,18 @@ impl WindowCounters {
         self.clock.call(|now| self.increment_once_in(self.settings.now(dimensions, now), token)).await
     }
 
-    /// Adds 1 in the window of an instant, unless this token has done so before: an exposure, an event with
-    /// an id of its own. A token is made by a [`VisitorKey`](crate::visitor::VisitorKey), which instances have to
-    /// share, and takes the store about 70 bytes for as long as the window is kept. What is kept there of a token
-    /// is another id in each window, which nobody who has not the token can link.
+    /// Adds 1 in the window of an instant, unless this token was counted there before: for an exposure, or an
+    /// event with an id.
+    ///
+    /// A token is made by a [`VisitorKey`](crate::visitor::VisitorKey), which all instances have to share,
+    /// and takes about 70 bytes in the store for as long as the window is kept. In each window it is stored
+    /// as a different id; without the token, these cannot be linked.
     ///
     /// # Errors
-    /// [`ErrorKind::WindowClosed`] as for [`increment_at`](Self::increment_at); otherwise when the store cannot do
-    /// it, after two seconds of attempts. Call again with the same token: it counts
-    /// once. Only `first` may then be false because of the attempt before, whose answer was lost.
+    /// Returns [`ErrorKind::WindowClosed`] as [`increment_at`](Self::increment_at) does; fails otherwise when
+    /// the store cannot do it, after two seconds of attempts. Call again with the same token: it counts once.
+    /// Only [`is_new`](Inserted::is_new) may then be false because of the earlier attempt, whose answer was
+    /// lost.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -204,11 +211,14 @@ impl WindowCounters {
         Ok(Inserted { is_new, count })
     }
 
-    /// Counts in the window of now by the store's clock, but only if that makes no more than `limit`: however many
-    /// ask at the same time, in whatever instances with whatever clocks, no more than that passes in a window.
+    /// Increments in the window that is current by the store's clock, but only if the count does not exceed
+    /// `limit` then.
+    ///
+    /// However many callers ask at the same time, in whatever instances with whatever clocks, no more than
+    /// `limit` is let through in a window.
     ///
     /// # Errors
-    /// As those of [`increment_at`](Self::increment_at); it is for the caller to decide what passes then.
+    /// Fails as [`increment_at`](Self::increment_at) does; the caller decides what to let through then.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -221,13 +231,13 @@ impl WindowCounters {
         self.clock.call(|now| self.try_acquire_in(self.settings.now(dimensions, now), limit, n, now)).await
     }
 
-    /// Counts within a limit in the window of an instant. Where nothing is counted any more, or not yet, nothing
-    /// passes: when the store's clock is before the window by more widths than are [kept](Self::keep), or after all
-    /// that is.
+    /// Increments within a limit in the window of an instant. Nothing is let through where nothing can be
+    /// counted: when the store's clock is before the window by more widths than are [kept](Self::keep), or
+    /// after the last window that keeps it.
     ///
     /// # Errors
-    /// As those of [`increment_at`](Self::increment_at), but for `WindowClosed`; it is for the caller to decide what
-    /// passes then.
+    /// Fails as [`increment_at`](Self::increment_at) does, except for `WindowClosed`; the caller decides what
+    /// to let through then.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -269,40 +279,40 @@ impl WindowCounters {
         Ok(LimitDecision { allowed, limit, remaining, reset, now })
     }
 
-    /// Reads the count of the window of now, by the store's clock, which is asked first.
+    /// Returns the count of the window that is current by the store's clock, which is asked first.
     ///
     /// # Errors
-    /// When the store cannot be read, after two seconds of attempts.
+    /// Fails when the store cannot be read, after two seconds of attempts.
     pub async fn current(&self, dimensions: &Dimensions) -> Result<u64, Error> {
         let key = self.settings.at(dimensions, self.clock.now());
         let now = measured("current", self.store.time(&key)).await?;
         self.current_at(dimensions, now).await
     }
 
-    /// What the counter counts in the window of an instant.
+    /// Returns the count in the window of an instant.
     ///
     /// # Errors
-    /// When the store cannot be read, after two seconds of attempts.
+    /// Fails when the store cannot be read, after two seconds of attempts.
     pub async fn current_at(&self, dimensions: &Dimensions, at: Timestamp) -> Result<u64, Error> {
         let keys = [self.settings.at(dimensions, at)];
         Ok(measured("current", self.store.counts(&keys)).await?.into_iter().sum())
     }
 
-    /// What the counter counts in each of the windows that are kept, ascending, that of `now` included:
-    /// one more than [`keep`](Self::keep) has_code, zeros too, 256 at most.
+    /// Returns the count in each of the windows that are kept, ascending, including that of `now`: one more
+    /// than [`keep`](Self::keep) says, with zeros, at most 256.
     ///
     /// # Errors
-    /// When the store cannot be read, after two seconds of attempts.
+    /// Fails when the store cannot be read, after two seconds of attempts.
     pub async fn history(&self, dimensions: &Dimensions, now: Timestamp) -> Result<Vec<Sample>, Error> {
         let keys = self.settings.keys(dimensions, now);
         let counts = measured("history", self.store.counts(&keys)).await?;
         Ok(keys.iter().zip(counts).map(|(key, count)| Sample { start: key.start, count }).collect())
     }
 
-    /// A front for increments at a high rate, and the worker behind it: those that wait at the same time
-    /// share one call.
+    /// Splits off a front for increments at a high rate, and the worker behind it: increments that wait at
+    /// the same time share one call.
     ///
-    /// Nothing is counted unless somebody polls [`FoldingWorker::run`].
+    /// Nothing is counted unless [`FoldingWorker::run`] is polled.
     pub fn folding(&self) -> (FoldingFront, FoldingWorker) {
         folding::pair(Arc::clone(&self.store), self.settings.clone(), self.clock.clone())
     }

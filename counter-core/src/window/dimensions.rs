@@ -3,17 +3,17 @@ use std::fmt;
 use crate::visitor::VisitorKey;
 use crate::{Timestamp, VisitorId};
 
-/// What a window counts by: names with values, such as an application, a device and a visitor.
+/// The dimensions that a window counts by: names with values, such as an application, a device and a visitor.
 ///
-/// The order in which they are said does not matter, and a name that is said again takes the new value.
-/// Values may come from a request: whatever they hold, different ones never share a counter, but for texts
-/// of more than [`MAX_BYTES`](Self::MAX_BYTES), which count together under `(other)`, so that nobody makes
-/// keys of any length. Names come from the code.
+/// Their order does not matter, and a name that is set again takes the new value. Values may come from a
+/// request: whatever they contain, different ones never share a counter, except for texts of more than
+/// [`MAX_BYTES`](Self::MAX_BYTES), which count together under `(other)`, so that no client creates keys of
+/// any length. Names come from the code.
 ///
-/// What names somebody, an address above all, must not stand in a key of a store: it goes in as
-/// [`visitor`](Self::visitor), by way of a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the store, such as
-/// one of a [`Secret`](crate::Secret). The ids of the [salts](crate::visitor::Salt) that instances share are made for
-/// sketches: their salt lies in the store.
+/// Something that identifies a person, above all an address, must not be in a key of a store. Add it as a
+/// [`visitor`](Self::visitor), by way of a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the
+/// store, such as one of a [`Secret`](crate::Secret). Do not use ids from the [salts](crate::visitor::Salt)
+/// that instances share: these are made for sketches, and their salt is in the store.
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -43,40 +43,40 @@ struct Dimension {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Value {
-    /// As it stands in a key.
+    /// A text, in the form that it has in a key.
     Text(String),
     Visitor(VisitorId),
 }
 
-/// Where too long texts count. No text becomes this: parentheses are escaped.
+/// The value under which too long texts count. No text becomes this: parentheses are escaped.
 const OTHER: &str = "(other)";
 
-/// What the value of a visitor begins with. No text does: it is escaped.
+/// The first character of the value of a visitor. No text begins with it: it is escaped.
 const VISITOR: char = '@';
 
 impl Dimensions {
-    /// The longest text that counts by itself, in bytes.
+    /// The length of the longest text that counts by itself, in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// None: there is one counter without any.
+    /// Creates an empty set of dimensions, which is a counter of its own.
     pub const fn new() -> Self {
         Self { scope: None, named: Vec::new() }
     }
 
-    /// In a scope, such as that of a limit: what is counted there shares nothing with what is counted in others
-    /// or in none, whatever the dimensions are called.
+    /// Sets a scope, such as that of a limit: its counters are separate from those in other scopes or in
+    /// none, whatever the dimensions are called.
     pub fn scope(mut self, scope: &str) -> Self {
         self.scope = Some(bounded(scope));
         self
     }
 
-    /// With a text, which stands in the keys of the store as it is, but for special characters.
+    /// Adds a text, which appears in the keys of the store as it is, except for special characters.
     pub fn text(self, name: &'static str, value: &str) -> Self {
         self.with(name, Value::Text(bounded(value)))
     }
 
-    /// With a person or a thing that is told apart by a keyed hash alone. In the store its id is another one in
-    /// each window, and nobody who has not this one can link them.
+    /// Adds a person or a thing that is identified by a keyed hash alone. In each window it is stored as a
+    /// different id; without the id given here, these cannot be linked.
     pub fn visitor(self, name: &'static str, visitor: VisitorId) -> Self {
         self.with(name, Value::Visitor(visitor))
     }
@@ -89,7 +89,7 @@ impl Dimensions {
         self
     }
 
-    /// All of them in one text, `(scope)app=shop,device=tv`, that no others have in this window.
+    /// Returns all of them as one text, `(scope)app=shop,device=tv`, which no others have in this window.
     pub(crate) fn key(&self, width: u32, start: Timestamp) -> String {
         let mut key = String::new();
         if let Some(scope) = &self.scope {
@@ -104,7 +104,7 @@ impl Dimensions {
         key
     }
 
-    /// One alone, the same in every window: to be kept nowhere.
+    /// Returns one of them alone, in a form that is the same in every window and must not be stored.
     pub(crate) fn group(&self, name: &str) -> Option<String> {
         let dimension = self.named.iter().find(|dimension| dimension.name == name)?;
         let mut key = String::new();
@@ -137,7 +137,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Leaves letters and digits of ASCII and a few signs, and writes all other bytes as `%` and two digits.
+/// Keeps ASCII letters, digits and a few other characters, and writes all other bytes as `%` and two digits.
 fn escape(text: &str, to: &mut String) {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
@@ -150,7 +150,7 @@ fn escape(text: &str, to: &mut String) {
     }
 }
 
-// A visitor belongs in no log.
+// A visitor id belongs in no log.
 impl fmt::Debug for Dimensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |dimension: &Dimension| match &dimension.value {
@@ -161,7 +161,8 @@ impl fmt::Debug for Dimensions {
     }
 }
 
-/// The id of a visitor in one window: without the visitor's own id, those of two windows cannot be linked.
+/// Returns the id of a visitor in one window: without the visitor's own id, those of two windows cannot be
+/// linked.
 pub(super) fn in_window(visitor: VisitorId, width: u32, start: Timestamp) -> VisitorId {
     let parts: [&[u8]; 2] = [&width.to_le_bytes(), &start.as_unix().to_le_bytes()];
     VisitorKey::new(*visitor.as_bytes()).visitor(&parts)

@@ -4,12 +4,13 @@ use crate::operations::measured;
 use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind};
 
-/// Several additions as few: one for each key, and which of them each belongs to.
+/// A list of additions folded into one for each key, with the addition that each of them belongs to.
 #[derive(Debug)]
 pub(super) struct Fold {
-    /// In the order in which their keys came first.
+    /// The folded additions, in the order in which their keys first appeared.
     pub(super) additions: Vec<Addition>,
-    /// For each that was folded: the place of its addition, and what had been folded into that with it.
+    /// For each original addition: the index of its folded one, and the sum folded into that up to and
+    /// including it.
     places: Vec<(usize, u64)>,
 }
 
@@ -29,18 +30,19 @@ impl Fold {
         fold
     }
 
-    /// For each that was folded what it would have been answered, had they all come one after the other.
+    /// Returns, for each original addition, the answer that it would have had if they had come one after the
+    /// other.
     pub(super) fn unfold(&self, answers: &[Result<u64, Error>]) -> Vec<Result<u64, Error>> {
         let answer = |(place, sum): &(usize, u64)| match answers.get(*place) {
             Some(Ok(count)) => Ok(count.saturating_sub(self.additions[*place].amount).saturating_add(*sum)),
             Some(Err(error)) => Err(error.clone()),
-            None => Err(Error::new(ErrorKind::Unconfirmed).caused_by("the store answered too little")),
+            None => Err(Error::new(ErrorKind::Unconfirmed).caused_by("the store returned too few answers")),
         };
         self.places.iter().map(answer).collect()
     }
 }
 
-/// Adds what was folded, and answers each that was.
+/// Makes the folded additions, and returns an answer for each original one.
 pub(super) async fn add_folded(store: &dyn WindowStore, fold: &Fold) -> Vec<Result<u64, Error>> {
     let mut answers = Vec::new();
     let added = measured("increment_many", async {
@@ -53,7 +55,7 @@ pub(super) async fn add_folded(store: &dyn WindowStore, fold: &Fold) -> Vec<Resu
     fold.unfold(&answers)
 }
 
-/// What was sent may have been done, and here that means something else than elsewhere.
+/// Converts `Unavailable` to `Unconfirmed`: the addition may have been made.
 pub(super) fn unconfirmed(error: Error) -> Error {
     if *error.kind() == ErrorKind::Unavailable { error.of_kind(ErrorKind::Unconfirmed) } else { error }
 }

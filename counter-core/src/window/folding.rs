@@ -11,12 +11,12 @@ use super::settings::Settings;
 use crate::window::{Addition, Dimensions, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp};
 
-/// Where many at once count in windows: those that wait at the same time share one call.
+/// A front for increments at a high rate: those that wait at the same time share one call.
 ///
 /// It comes from [`WindowCounters::folding`](crate::window::WindowCounters::folding) with the
-/// [`FoldingWorker`] that makes the calls, one after the other. While one is under way, increments gather,
-/// up to 16,384 of them; who comes then waits for a place first. Each is answered what it would have been
-/// answered alone.
+/// [`FoldingWorker`] that makes the calls, one after the other. While a call is under way, up to 16,384
+/// increments gather; a caller beyond that waits for a free slot first. Each caller gets the answer that it
+/// would have had alone.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -47,7 +47,7 @@ pub struct FoldingFront {
     queue: mpsc::Sender<Waiting>,
 }
 
-/// Sends what waits at a [`FoldingFront`]; nothing is counted unless it [runs](Self::run).
+/// A worker that sends what waits at a [`FoldingFront`]; nothing is counted unless it [runs](Self::run).
 #[derive(Debug)]
 #[must_use = "nothing is counted unless it runs"]
 pub struct FoldingWorker {
@@ -61,7 +61,7 @@ struct Waiting {
     answer: oneshot::Sender<Result<u64, Error>>,
 }
 
-/// How many wait at most, and how many share a call.
+/// The number of increments that may wait, and that may share a call.
 const PLACES: usize = 16_384;
 
 pub(super) fn pair(
@@ -74,10 +74,11 @@ pub(super) fn pair(
 }
 
 impl FoldingFront {
-    /// Counts in the window of now by the store's clock: see [`increment_at`](Self::increment_at).
+    /// Increments in the window that is current by the store's clock: see
+    /// [`increment_at`](Self::increment_at).
     ///
     /// # Errors
-    /// As those of [`increment_at`](Self::increment_at).
+    /// Fails as [`increment_at`](Self::increment_at) does.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -85,12 +86,12 @@ impl FoldingFront {
         self.clock.call(|now| self.increment_in(self.settings.now(dimensions, now), n)).await
     }
 
-    /// Counts in the window of an instant, and answers what the counter counts then.
+    /// Increments in the window of an instant, and returns the new count.
     ///
     /// # Errors
-    /// As those of [`WindowCounters::increment_at`](crate::window::WindowCounters::increment_at), the same for all
-    /// that shared the call; [`ErrorKind::Unconfirmed`] also when the worker was dropped in the middle, and
-    /// [`ErrorKind::Refused`] when it had ended before.
+    /// Fails as [`WindowCounters::increment_at`](crate::window::WindowCounters::increment_at) does, with the
+    /// same error for all increments that shared the call. Returns [`ErrorKind::Unconfirmed`] also when the
+    /// worker was dropped during the call, and [`ErrorKind::Refused`] when it had ended before.
     ///
     /// # Cancel safety
     /// A call that is dropped may still count.
@@ -113,14 +114,15 @@ impl FoldingFront {
 }
 
 impl FoldingWorker {
-    /// Sends what waits, until the last front is dropped and all are answered.
+    /// Sends what waits, until the last front is dropped and every increment is answered.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the worker: who waits is told that his increment may have counted.
+    /// Dropping the future ends the worker: callers that wait get an error that says their increment may have
+    /// counted.
     pub async fn run(mut self) {
         let mut waiting = Vec::new();
         while self.queue.recv_many(&mut waiting, PLACES).await > 0 {
-            // Those that came together with the first are to be in the same call.
+            // Increments that arrived together with the first one should share its call.
             yield_now().await;
             while waiting.len() < PLACES
                 && let Ok(another) = self.queue.try_recv()
@@ -131,7 +133,7 @@ impl FoldingWorker {
                 waiting.drain(..).map(|Waiting { addition, answer }| (addition, answer)).unzip();
             let fold = Fold::of(additions);
             for (answer, waiting) in add_folded(&*self.store, &fold).await.into_iter().zip(answers) {
-                // Who went away does not want to know.
+                // A caller that is gone needs no answer.
                 drop(waiting.send(answer));
             }
         }

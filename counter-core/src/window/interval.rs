@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::{Precision, Timestamp};
 
-/// How time is divided for counters that begin again: a width in whole seconds, and an offset.
+/// A division of time for counters that begin again: a width in whole seconds, and an offset.
 ///
-/// The window of an instant begins at `floor((t − offset) / width) × width + offset` and ends a width later,
-/// for everybody at the same time. The offset is less than the width: the seconds from midnight UTC to the
-/// beginning of a day of the site, for instance.
+/// The window of an instant begins at `floor((t − offset) / width) × width + offset` and ends one width
+/// later, at the same time for all callers. The offset is less than the width: for instance, the seconds from
+/// midnight UTC to the beginning of a day of the site.
 ///
 /// ```
 /// use counter_core::window::Window;
@@ -26,7 +26,7 @@ use crate::{Precision, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window(Precision);
 
-/// Why something is no window.
+/// An error of a width or offset that makes no window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowError {
@@ -49,16 +49,16 @@ impl Window {
     /// Windows of 86,400 s, which begin at midnight UTC.
     pub const DAY: Self = Self::new(NonZeroU32::new(86_400).expect("not 0"));
 
-    /// Windows of so many seconds, which begin at its multiples.
+    /// Creates windows of this many seconds, which begin at its multiples.
     #[must_use]
     pub const fn new(width: NonZeroU32) -> Self {
         Self(Precision::new(width))
     }
 
-    /// Windows of the same width that begin so many seconds later.
+    /// Moves the beginning of each window later by this many seconds.
     ///
     /// # Errors
-    /// When the offset is not less than the width.
+    /// Fails when the offset is not less than the width.
     pub fn beginning_at(self, offset: u32) -> Result<Self, WindowError> {
         let width = self.as_seconds();
         if offset < width {
@@ -68,21 +68,22 @@ impl Window {
         }
     }
 
-    /// The width in seconds.
+    /// Returns the width in seconds.
     #[must_use]
     pub const fn as_seconds(self) -> u32 {
         self.0.as_seconds()
     }
 
-    /// The offset in seconds, less than the width.
+    /// Returns the offset in seconds, which is less than the width.
     #[must_use]
     pub const fn offset(self) -> u32 {
         self.0.offset()
     }
 
-    /// The window of an instant: from its first second to the first one after it.
+    /// Returns the window of an instant, from its first second to the first one after it.
     ///
-    /// A window that would begin before [`Timestamp::MIN`] or end after [`Timestamp::MAX`] does so there.
+    /// A window that would begin before [`Timestamp::MIN`] or end after [`Timestamp::MAX`] begins or ends
+    /// there.
     #[must_use]
     pub const fn span(self, at: Timestamp) -> Range<Timestamp> {
         let bucket = self.0.bucket(at);
@@ -91,7 +92,7 @@ impl Window {
 }
 
 impl From<Precision> for Window {
-    /// Windows that are the buckets of a precision.
+    /// Creates windows that are the buckets of a precision.
     fn from(precision: Precision) -> Self {
         Self(precision)
     }
@@ -108,9 +109,12 @@ impl TryFrom<u32> for Window {
 impl fmt::Display for WindowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Width => f.write_str("a window of no seconds is none"),
+            Self::Width => f.write_str("a window must be at least 1 s wide"),
             Self::Offset { offset, width } => {
-                write!(f, "a window of {width} s cannot begin {offset} s later: that is a window or more")
+                write!(
+                    f,
+                    "a window of {width} s cannot begin {offset} s later: the offset must be less than the width"
+                )
             }
         }
     }

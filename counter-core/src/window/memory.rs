@@ -5,11 +5,11 @@ use crate::future::BoxFuture;
 use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
-/// Windows in the process.
+/// Windows in the memory of the process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryWindows(Mutex<Windows>);
 
-/// The windows that have not expired, and for up to a second those that have.
+/// The windows that have not expired, and expired ones for up to a second.
 #[derive(Debug, Default)]
 struct Windows {
     counted: HashMap<(Arc<str>, u32, Timestamp), Counted>,
@@ -105,7 +105,7 @@ impl Windows {
         self.counted.get(&name(key)).map_or(0, |counted| counted.count)
     }
 
-    /// Looks at all of them, once a second.
+    /// Removes expired windows; it looks at all of them, once a second.
     fn clean(&mut self, now: Timestamp) {
         if now != self.cleaned {
             self.cleaned = now;

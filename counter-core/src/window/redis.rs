@@ -1,4 +1,4 @@
-//! Counters of windows: each a key of its own, which says by itself when it goes.
+//! Window counters in Redis: each window of a counter is a key of its own, with an expiry.
 
 mod without_scripts;
 
@@ -16,7 +16,7 @@ use crate::redis::{
 use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
-/// Counters that one call adds to, or reads: 1 to 3 ms of the server's time.
+/// The number of counters that one call adds to, or reads: 1 to 3 ms of the server's time.
 const KEYS: usize = 1000;
 
 /// The windows of one namespace.
@@ -38,7 +38,7 @@ impl RedisWindows {
         }
     }
 
-    /// The beginning of the keys of the shard that has this window.
+    /// Returns the prefix of the keys of the shard that has this window.
     fn prefix(&self, key: &WindowKey) -> &Prefix {
         self.client.prefix_of(key.place())
     }
@@ -59,7 +59,7 @@ impl WindowStore for RedisWindows {
         token: VisitorId,
     ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
         Box::pin(
-            // A token counts once however often it comes: so this may be tried again whatever happened.
+            // A token counts once however often it is sent, so this may be repeated after any failure.
             retried(it_may_pass, move || add_once(self, key, token)),
         )
     }
@@ -88,7 +88,7 @@ impl WindowStore for RedisWindows {
     }
 }
 
-/// The whole seconds of an answer to `TIME`.
+/// Returns the whole seconds of an answer to `TIME`.
 fn seconds(time: &[String]) -> Result<Timestamp, Error> {
     let seconds = time.first().and_then(|seconds| seconds.parse().ok());
     seconds.map(Timestamp::from_unix).ok_or_else(|| refused("the server does not tell the time".to_owned()))
@@ -181,14 +181,15 @@ fn tokens_key(prefix: &Prefix, key: &WindowKey) -> String {
     format!("{}:tokens", count_key(prefix, key))
 }
 
-/// When a key expires, and where the server's clock has to be.
+/// Adds the expiry of a key, and the bounds on the server's clock.
 fn instants(call: &mut Call, key: &WindowKey) {
     call.number(key.expiry);
     call.number(key.open.start);
     call.number(key.open.end);
 }
 
-/// Whether it was added, and the count; or what the server's clock has_code, when that closed the window.
+/// Returns whether it was added, and the count; or the time of the server's clock, if the window is closed by
+/// it.
 fn decided((answer, number): (u64, u64)) -> Result<(bool, u64), Error> {
     match answer {
         0 | 1 => Ok((answer == 1, number)),
@@ -196,7 +197,7 @@ fn decided((answer, number): (u64, u64)) -> Result<(bool, u64), Error> {
     }
 }
 
-/// A count, or why there is none.
+/// Returns a count, or the reason why there is none.
 fn count(answer: &Value) -> Result<u64, Error> {
     if let Some(count) = answer.as_u64() {
         return Ok(count);
@@ -212,7 +213,7 @@ fn closed(now: Timestamp) -> Error {
     Error::new(ErrorKind::WindowClosed { now })
 }
 
-/// What a server says to one command of several: that it did nothing.
+/// Converts an error that a server returned for one command of several: the command did nothing.
 fn refused(words: String) -> Error {
     explain(FredError::new(FredKind::Unknown, words)).of_kind(ErrorKind::Refused)
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::{Dimensions, Window, WindowKey};
 use crate::Timestamp;
 
-/// How dimensions and an instant become a key.
+/// The settings by which dimensions and an instant become a key.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) window: Window,
@@ -12,7 +12,8 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The window of an instant, to be counted in while it is kept, and as long before.
+    /// Returns the key of the window of an instant, which is open for counting while the window is kept, and
+    /// for as long before it.
     pub(super) fn at(&self, dimensions: &Dimensions, at: Timestamp) -> WindowKey {
         let group = self.group.and_then(|name| dimensions.group(name)).map(Arc::from);
         let width = self.window.as_seconds();
@@ -23,12 +24,13 @@ impl Settings {
         WindowKey { counter, group, width, start: span.start, expiry, open: span.start.minus(kept)..expiry }
     }
 
-    /// The window of what is taken for now, to be counted in while it is the current one.
+    /// Returns the key of the window that is taken for the current one, which is open for counting while it
+    /// is.
     pub(super) fn now(&self, dimensions: &Dimensions, now: Timestamp) -> WindowKey {
         WindowKey { open: self.window.span(now), ..self.at(dimensions, now) }
     }
 
-    /// Those of all windows that are kept, ascending.
+    /// Returns the keys of all windows that are kept, ascending.
     pub(super) fn keys(&self, dimensions: &Dimensions, now: Timestamp) -> Vec<WindowKey> {
         let width = u64::from(self.window.as_seconds());
         let current = self.window.span(now).start.as_unix();

@@ -5,57 +5,55 @@ use std::sync::Arc;
 use crate::future::BoxFuture;
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
-/// A place where windows are counted: shared by many, each window under a key of its own.
+/// A place where windows are counted, shared by many instances: each window of a counter has a key.
 ///
-/// Cloning gives another handle on the same place. Every call is bounded in time by the store itself.
+/// Cloning gives another handle on the same place. The store itself bounds the time of every call.
 ///
-/// The store's clock decides, and not those of its callers. A count is there until the expiry of its key; the
-/// first call that counts under the key sets that instant, once. What comes while the clock is not within
-/// [`WindowKey::open`] is counted nowhere.
+/// The store's clock decides, and not the clocks of its callers. A count exists until the expiry of its key,
+/// which the first call that counts under the key sets, once. Nothing is counted while the clock is not
+/// within [`WindowKey::open`].
 ///
 /// # Errors
 ///
-/// Of kind [`WindowClosed`](crate::ErrorKind::WindowClosed) when the store's clock is not within
-/// [`WindowKey::open`]; nothing was counted then.
-/// Of kind [`Refused`](crate::ErrorKind::Refused) when it is known that nothing was counted, also after the
-/// attempts that the store makes itself; of kind [`Unavailable`](crate::ErrorKind::Unavailable) when it may
-/// have been counted, or not.
+/// Methods return [`WindowClosed`](crate::ErrorKind::WindowClosed) when the store's clock is not within
+/// [`WindowKey::open`]; nothing was counted then. They return [`Refused`](crate::ErrorKind::Refused) when it
+/// is known that nothing was counted, also after the attempts that the store makes itself, and
+/// [`Unavailable`](crate::ErrorKind::Unavailable) when it may or may not have been counted.
 ///
 /// # Cancel safety
 ///
 /// A call that is dropped may still count.
 pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
-    /// Adds to some counters, at once where they are kept together, and answers for each, in their order,
-    /// what it counts then.
+    /// Adds to some counters, at once where they are kept together; returns the new count of each, in their
+    /// order.
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>>;
 
-    /// Adds 1 if this token was not there in this window: whether it was not, and what the counter counts
-    /// then. Called again with the same token it adds nothing.
+    /// Adds 1 if this token was not there in this window; returns whether it was added, and the new count.
+    /// Called again with the same token, it adds nothing.
     fn add_once<'a>(
         &'a self,
         key: &'a WindowKey,
         token: VisitorId,
     ) -> BoxFuture<'a, Result<(bool, u64), Error>>;
 
-    /// Adds if the counter then counts no more than `limit`: whether it did, and what it counts now.
+    /// Adds if the count does not exceed `limit` then; returns whether it did, and the count.
     fn add_within<'a>(
         &'a self,
         addition: &'a Addition,
         limit: u64,
     ) -> BoxFuture<'a, Result<(bool, u64), Error>>;
 
-    /// What these counters count, in their order; 0 for those that are not there.
+    /// Returns the counts of these counters, in their order; 0 for those that do not exist.
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>>;
 
-    /// What the clock of the part of the store that has this key says; that of the process, unless the store has
-    /// another.
+    /// Returns the time of the clock of the shard that has this key; by default the clock of the process.
     fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
         let _ = key;
         Box::pin(std::future::ready(Ok(Timestamp::now())))
     }
 }
 
-/// Whatever has a store of windows in it is one.
+/// Implements the store for handles on one.
 impl<T: AsRef<dyn WindowStore> + fmt::Debug + Send + Sync + 'static> WindowStore for T {
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
         self.as_ref().add(additions)
@@ -89,37 +87,37 @@ impl<T: AsRef<dyn WindowStore> + fmt::Debug + Send + Sync + 'static> WindowStore
 /// A counter in one window, as a store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WindowKey {
-    /// What is counted: a text of printable ASCII without braces or colons, of its own for each counter.
+    /// The counter: a text of printable ASCII without braces or colons, different for each counter.
     pub counter: Arc<str>,
-    /// What decides on the part of the store, where it is not the counter: those with the same text here lie
+    /// The text that decides on the shard, where that is not the counter: keys with the same text are kept
     /// together.
     pub group: Option<Arc<str>>,
     /// The width of the window in seconds.
     pub width: u32,
-    /// Its first second.
+    /// The first second of the window.
     pub start: Timestamp,
-    /// When the count may be forgotten.
+    /// The time at which the count may be forgotten.
     pub expiry: Timestamp,
-    /// Where the store's clock has to be for anything to be counted.
+    /// The range that the store's clock has to be in for anything to be counted.
     pub open: Range<Timestamp>,
 }
 
-/// How much to add to a counter.
+/// An amount to add to a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addition {
-    /// The counter.
+    /// The counter and its window.
     pub key: WindowKey,
-    /// At least 1.
+    /// The amount, at least 1.
     pub amount: u64,
 }
 
 impl WindowKey {
-    /// The error for a store whose clock says `now`, if that is not within [`open`](Self::open).
+    /// Returns an error if `now`, the time of the store's clock, is not within [`open`](Self::open).
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), Error> {
         if self.open.contains(&now) { Ok(()) } else { Err(Error::new(ErrorKind::WindowClosed { now })) }
     }
 
-    /// What decides on the part of the store.
+    /// Returns the text that decides on the shard.
     #[must_use]
     pub fn place(&self) -> &str {
         self.group.as_deref().unwrap_or(&self.counter)

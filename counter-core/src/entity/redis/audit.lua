@@ -3,7 +3,7 @@
 -- KEYS  scratch (see apply.lua), then for each row: its entity's copy and lease
 -- ARGV  for each row: field, '<value> <version>'
 --
--- Answers how many copies were removed.
+-- Returns how many copies were removed.
 
 local removed, at = 0, 1
 for key = 2, #KEYS, 2 do

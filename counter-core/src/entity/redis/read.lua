@@ -1,9 +1,9 @@
--- Looks for copies of entities, and leases those that are not warm to who asks.
+-- Looks for copies of entities, and grants the caller leases for those that are not warm.
 --
 -- KEYS  scratch (see apply.lua), then for each entity: its copy, its lease
 -- ARGV  token, milliseconds the lease lives, then the fields
 --
--- Answers for each entity the texts '<value> <version>' of all fields, or 'cold', or 'leased'.
+-- Returns for each entity the texts '<value> <version>' of all fields, or 'cold', or 'leased'.
 
 local function warm(copy)
   local found = redis.pcall('HMGET', copy, unpack(ARGV, 3))

@@ -1,10 +1,10 @@
--- Keeps copies of entities for which the lease still stands, and ends it.
+-- Keeps copies of entities for which the lease is still valid, and ends it.
 --
 -- KEYS  scratch (see apply.lua), then for each entity: its copy, its lease
 -- ARGV  token, then for each entity: milliseconds the copy lives, n, then n times: field, '<value> <version>'
 --
--- Answers how many were kept. While a lease stands nobody has told of a change since it was taken, so what
--- was read under it is the latest, and replaces whatever there is.
+-- Returns how many were kept. A lease that is still valid means that no change was reported since it was taken,
+-- so what was read under it is the latest, and replaces whatever there is.
 
 local kept, at = 0, 2
 for key = 2, #KEYS, 2 do

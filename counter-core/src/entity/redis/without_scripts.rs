@@ -1,4 +1,4 @@
-//! The same by transactions, one entity after another.
+//! Copies of entities by transactions, one entity after another, for servers that refuse scripts.
 
 use fred::types::Value;
 
@@ -8,7 +8,7 @@ use super::{EntityCopy, EntityFound, EntityLease, EntityRow, Item, Part, millise
 use crate::Error;
 use crate::entity::EntityId;
 
-/// How often one who was overtaken begins again.
+/// The number of attempts of a caller that others keep overtaking.
 const ATTEMPTS: usize = 20;
 
 pub(super) async fn read(
@@ -17,7 +17,7 @@ pub(super) async fn read(
     fields: &[&'static str],
     lease: EntityLease,
 ) -> Result<Vec<EntityFound>, Error> {
-    // Without a transaction: the lease is taken before the rows are read, and that is all it is for.
+    // Without a transaction: it is enough that the lease is taken before the rows are read.
     let mut found = Vec::new();
     for Item { copy, lease: key, .. } in &part.items {
         let names = fields.iter().map(|name| Value::from(*name));
@@ -96,15 +96,15 @@ fn version(text: &str) -> u64 {
     text.split_once(' ').and_then(|(_, version)| version.parse().ok()).unwrap_or_default()
 }
 
-/// What nobody may have changed when the commands are executed.
+/// The state that must not have changed when the commands are executed.
 struct Seen {
     lease: Option<String>,
-    /// Whether there is a copy.
+    /// True if there is a copy.
     copy: bool,
     field: Option<String>,
 }
 
-/// Executes what `decide` makes of the copy and the lease; answers with the number of commands.
+/// Executes the commands that `decide` derives from the copy and the lease; returns the number of commands.
 async fn attempt<T>(
     client: &Client,
     item: &Item<'_, T>,
@@ -117,7 +117,7 @@ async fn attempt<T>(
             return Ok(done);
         }
     }
-    Err(unavailable("others changed the copy all the time"))
+    Err(unavailable("other clients changed the copy at every attempt"))
 }
 
 async fn attempt_at<T>(
@@ -131,7 +131,7 @@ async fn attempt_at<T>(
     let lease = transaction.call("GET", words([&item.lease])).await?;
     let found = transaction.call("HGET", words([&item.copy, field])).await;
     let (copy, field) = match found {
-        // Of another type: no copy of ours.
+        // A key of another type is not a copy.
         Err(error) if has_code(&error, "WRONGTYPE") => (false, None),
         found => {
             let there: i64 = transaction.call("EXISTS", words([&item.copy])).await?;

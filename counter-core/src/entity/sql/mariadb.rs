@@ -8,9 +8,9 @@ use crate::entity::{
     EntityIdError, EntityRow, EntityTransactions, Versioned,
 };
 
-/// The counts of entities in MariaDB, version 10.5 or later.
+/// A database of entity counts in MariaDB, version 10.5 or later.
 ///
-/// MySQL does not do: an `INSERT` there does not answer with the row.
+/// MySQL is not supported: an `INSERT` there cannot return the row.
 #[derive(Clone, Debug)]
 pub struct MariaDatabase(sqlx::Pool<MySql>);
 
@@ -26,11 +26,11 @@ sql_database! {
 
 fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
     match answer.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
-        // ER_DATA_OUT_OF_RANGE, of an expression and of a column.
+        // ER_DATA_OUT_OF_RANGE, for an expression and for a column.
         Some(1690 | 1264) => EntityErrorKind::OutOfRange,
         // A lock that took too long, a deadlock, and a row that changed since the snapshot.
         Some(1205 | 1213 | 1020) => EntityErrorKind::Busy,
-        // The server shuts down, or somebody killed the connection or the query.
+        // The server is shutting down, or the connection or the query was killed.
         Some(1053 | 1317 | 1927) => EntityErrorKind::Unconfirmed,
         _ => EntityErrorKind::Refused,
     }

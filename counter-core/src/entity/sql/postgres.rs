@@ -7,7 +7,7 @@ use crate::entity::{
     EntityIdError, EntityRow, EntityTransactions, Versioned,
 };
 
-/// The counts of entities in PostgreSQL.
+/// A database of entity counts in PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct PostgresDatabase(sqlx::Pool<Postgres>);
 
@@ -25,9 +25,9 @@ sql_database! {
 fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
     match answer.code().as_deref() {
         Some("22003") => EntityErrorKind::OutOfRange,
-        // A serialization failure, a deadlock, a lock that is not to be had.
+        // A serialization failure, a deadlock, a lock that is not available.
         Some("40001" | "40P01" | "55P03") => EntityErrorKind::Busy,
-        // The server shuts down or crashed: which may be after the commit.
+        // The server is shutting down or crashed, which may be after the commit.
         Some(code) if code.starts_with("57P") || code.starts_with("08") => EntityErrorKind::Unconfirmed,
         _ => EntityErrorKind::Refused,
     }

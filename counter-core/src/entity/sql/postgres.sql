@@ -1,4 +1,4 @@
--- Two who create a table at the same time would meet in the catalogue; the number is the name of the lock.
+-- Two instances that create a table at the same time would collide in the catalogue; the number names the lock.
 SELECT pg_advisory_xact_lock(7161143094257);
 
 CREATE TABLE IF NOT EXISTS access_entity (

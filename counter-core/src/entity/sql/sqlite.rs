@@ -10,22 +10,23 @@ use crate::entity::{
     EntityIdError, EntityRow, EntityTransactions, Versioned,
 };
 
-/// The counts of entities in SQLite, version 3.37 or later: the one that comes with it is.
+/// A database of entity counts in SQLite, version 3.37 or later; the bundled one is.
 #[derive(Clone, Debug)]
 pub struct SqliteDatabase(sqlx::Pool<Sqlite>);
 
 impl SqliteDatabase {
-    /// An empty database in memory, with its tables, which is gone with its last handle: for tests and
-    /// examples.
+    /// Creates an empty database in memory, with its tables, which is gone with its last handle: for tests
+    /// and examples.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Fails when it cannot be created.
     pub async fn in_memory() -> Result<Self, EntityError> {
         let failed = |error| unwritten(explain, error);
-        // Of a name that nobody else has, under which all connections of this pool share one database.
+        // It has a unique name, under which all connections of this pool share one database.
         let options: SqliteConnectOptions = "sqlite::memory:".parse().map_err(failed)?;
-        // It lives as long as one of its connections, and those of the pool end with queries that are
-        // dropped: so there is one that no query uses. The pool keeps it, along with this closure.
+        // The database lives as long as one of its connections, and a connection of the pool ends with a
+        // query that is dropped. So there is one that no query uses; the pool keeps it, along with this
+        // closure.
         let anchor = Arc::new(Mutex::new(options.connect().await.map_err(failed)?));
         let pool = SqlitePoolOptions::new().max_connections(1).after_connect(move |_, _| {
             let anchor = Arc::clone(&anchor);
@@ -55,7 +56,7 @@ sql_database! {
 fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
     let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
     match (code, code & 0xff) {
-        // A sum that is too large becomes a floating point number, which a strict table does not take.
+        // A sum that is too large becomes a floating point number, which a strict table does not accept.
         (3091, _) => EntityErrorKind::OutOfRange,
         // SQLITE_BUSY and SQLITE_LOCKED, of all kinds.
         (_, 5 | 6) => EntityErrorKind::Busy,

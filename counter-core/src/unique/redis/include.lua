@@ -4,7 +4,7 @@
 -- ARGV  up to how many items it stays a set ('' for one that never is, 0 for one that shall be none any
 --       more), then the items
 --
--- Answers how many items were new (of registers: how many raised one), and 1 while it is a set. A key of
+-- Returns how many items were new (of registers: how many raised one), and 1 while it is a set. A key of
 -- another type fails at the first command that looks at it, before anything is written.
 
 local key, most = KEYS[1], tonumber(ARGV[1])
@@ -17,8 +17,8 @@ local function add(command)
   return new
 end
 
--- The registers of nobody, dense, with a cache that says that it is stale. Sparse ones would take longer
--- than the rest of it to fill; and the key keeps its expiry, if it has one.
+-- The registers of an empty HyperLogLog, dense, with a cached count that is marked as stale. Sparse ones would
+-- take longer to fill than all the rest; and the key keeps its expiry, if it has one.
 local function convert()
   local items = redis.call('SMEMBERS', key)
   local empty = 'HYLL' .. string.rep('\0', 11) .. '\128' .. string.rep('\0', 12288)

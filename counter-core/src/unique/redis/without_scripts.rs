@@ -1,7 +1,7 @@
 //! `include.lua` by transactions, for servers that refuse scripts.
 //!
-//! What the script would answer is computed from what the key has while it is watched. So nothing is done
-//! when somebody else changes it, and it begins anew.
+//! The result that the script would return is computed from what the key holds while it is watched. So
+//! nothing is done when another client changes the key, and the call begins anew.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,8 @@ use crate::sketch::Sketch;
 use crate::unique::Included;
 use crate::{Error, ErrorKind};
 
-/// Whoever loses against others, loses against one that came through: so many times in a row nobody does.
+/// The number of attempts. Every attempt that fails lost against one that succeeded, so a caller does not
+/// lose this often in a row.
 const ATTEMPTS: u32 = 1000;
 
 pub(super) async fn include(
@@ -29,7 +30,7 @@ pub(super) async fn include(
             return Ok(included);
         }
     }
-    Err(Error::new(ErrorKind::Refused).caused_by("others changed the counter at every attempt"))
+    Err(Error::new(ErrorKind::Refused).caused_by("other clients changed the counter at every attempt"))
 }
 
 async fn attempt(
@@ -45,7 +46,7 @@ async fn attempt(
         _ => of_registers(&watching, key, items).await,
     };
     let (included, command) = match read {
-        // Somebody else has turned the set into registers since its type was asked for.
+        // Another client has turned the set into registers since its type was read.
         Err(error) if is_of_another_type(&error) && most.is_some() && is_ours(&kind) => return Ok(None),
         read => read?,
     };
@@ -56,7 +57,7 @@ async fn attempt(
     }
 }
 
-/// Whether an adaptive counter may be of this type.
+/// Returns whether an adaptive counter may be of this type.
 fn is_ours(kind: &str) -> bool {
     ["none", "set", "string"].contains(&kind)
 }

@@ -3,7 +3,7 @@
 -- KEYS  scratch (see apply.lua), then the counters
 -- ARGV  for each counter: amount, instant of expiry, and the instants from which on and up to which it is open
 --
--- Answers for each what it counts then, or a text: `CLOSED` and what the server's clock says where that is no
+-- Returns for each what it counts then, or a text: `CLOSED` and what the server's clock says where that is no
 -- instant at which it is open, or why it was refused; or one error, if the server takes no writes at all now,
 -- which it says to the first that is open.
 --

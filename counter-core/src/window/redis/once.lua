@@ -3,7 +3,7 @@
 -- KEYS  scratch (see apply.lua), counter, tokens
 -- ARGV  token, instant of expiry, the instants from which on and up to which the counter is open
 --
--- Answers {1, count} when it was added, {0, count} when it was not, and {2, now} when the server's clock says an
+-- Returns {1, count} when it was added, {0, count} when it was not, and {2, now} when the server's clock says an
 -- instant at which it is not open. What could be refused is asked for
 -- before anything is written.
 

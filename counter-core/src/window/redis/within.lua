@@ -3,7 +3,7 @@
 -- KEYS  scratch (see apply.lua), counter
 -- ARGV  amount, instant of expiry, the instants from which on and up to which it is open, limit
 --
--- Answers {1, count} when it was added, {0, count} when it was not, and {2, now} when the server's clock says an
+-- Returns {1, count} when it was added, {0, count} when it was not, and {2, now} when the server's clock says an
 -- instant at which it is not open.
 
 local now = tonumber(redis.call('TIME')[1])

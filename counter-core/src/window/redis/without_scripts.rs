@@ -1,8 +1,8 @@
-//! The same by transactions, for servers that refuse scripts.
+//! Window counters by transactions, for servers that refuse scripts.
 //!
-//! A key is made by `SET … NX EXAT` and counted by `INCRBY`, in one MULTI: nobody sees one without the
-//! other, and the expiry is set once. What depends on what is there watches it. The server is asked for the
-//! time before: a window that ends in between is counted in a moment longer.
+//! A key is created by `SET … NX EXAT` and incremented by `INCRBY`, in one MULTI: no client sees one without
+//! the other, and the expiry is set once. Operations that depend on the current value watch the key. The
+//! server is asked for the time first, so a window that ends in between is counted in for a moment longer.
 
 use fred::bytes::Bytes;
 use fred::types::Value;
@@ -12,10 +12,10 @@ use crate::redis::{Client, Command, Connection, Prefix, Queue, Transaction, unav
 use crate::window::{Addition, WindowKey};
 use crate::{Error, ErrorKind, Timestamp};
 
-/// How often somebody else may change what is watched, before that is said.
+/// The number of times that other clients may change what is watched, before an error is returned.
 const ATTEMPTS: usize = 100;
 
-/// The commands of one counter.
+/// The number of commands for one counter.
 const COMMANDS: usize = 3;
 
 pub(super) async fn add(
@@ -81,7 +81,7 @@ pub(super) async fn add_within(
                 unless_it_expires(&server, counter, addition.key.expiry, &answers).await;
                 return Ok((true, self::count(&answers)?));
             }
-            // Somebody else counted meanwhile.
+            // Another client counted meanwhile.
             Ok(None) => {}
         }
     }
@@ -113,7 +113,8 @@ pub(super) async fn add_once(
             let is_made: u64 = transaction.call("SCARD", vec![tokens.into()]).await?;
             let mut commands = Vec::from(counting(counter, 1, key.expiry));
             commands.push(("SADD", asked));
-            // Set once, as that of the count: another instance may keep its windows for less.
+            // The expiry is set once, like that of the count: another instance may keep its windows for less
+            // time.
             if is_made == 0 {
                 commands.push(("EXPIREAT", vec![tokens.into(), key.expiry.to_string().into()]));
             }
@@ -131,7 +132,7 @@ pub(super) async fn add_once(
     Err(contended())
 }
 
-/// Makes the key where it is not there, counts, and asks whether it expires.
+/// Creates the key where it is missing, increments it, and asks whether it expires.
 fn counting(name: &str, amount: u64, expiry: Timestamp) -> [Command; COMMANDS] {
     let (amount, expiry) = (amount.to_string(), expiry.to_string());
     let words = |words: &[&str]| words.iter().copied().map(Value::from).collect();
@@ -142,7 +143,7 @@ fn counting(name: &str, amount: u64, expiry: Timestamp) -> [Command; COMMANDS] {
     ]
 }
 
-/// What `INCRBY` answered.
+/// Reads the answer to `INCRBY`.
 fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
     match answers.get(1) {
         Some(Ok(Some(count))) => {
@@ -153,8 +154,9 @@ fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
     }
 }
 
-/// Of a window that is over for the server's clock, `SET` makes a key that is gone before `INCRBY`, and what
-/// that makes would stay for ever. A key that was not counted is not ours, and stays as it is.
+/// Gives an expiry to a key that was just incremented and has none: for a window that has ended by the
+/// server's clock, `SET` creates a key that is gone before `INCRBY`, and the key that `INCRBY` creates would
+/// stay for ever. A key that was not incremented belongs to another program, and stays as it is.
 async fn unless_it_expires(
     server: &Connection,
     name: &str,
@@ -178,5 +180,5 @@ async fn read(transaction: &Transaction<'_>, counter: &str) -> Result<u64, Error
 }
 
 fn contended() -> Error {
-    Error::new(ErrorKind::Refused).caused_by("others changed the counter at every attempt")
+    Error::new(ErrorKind::Refused).caused_by("other clients changed the counter at every attempt")
 }
