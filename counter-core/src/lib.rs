@@ -1,13 +1,14 @@
 //! Exact access counters in time buckets, in Redis or in the process.
 //!
-//! A web service wants to know how often each page was visited, in every second, minute and day, and
-//! by how many different people, over all its instances. Incrementing a key in Redis for every request
-//! makes each request wait for the network, and a retried increment counts twice.
+//! A web service wants to know how often each page was visited, in every second, minute and day, and by how
+//! many different visitors, over all its instances. Incrementing a key in Redis for every request makes each
+//! request wait for the network, and a retried increment counts twice.
 //!
-//! Here a request only adds to a number in memory. [`Recorder`] folds hits by counter and second, a
-//! [`Flusher`] sends them once a second as a [`Batch`](visits::Batch) that carries a fence, and the store applies a
-//! batch exactly once however often it has to be sent. [`Stats`] reads series and unique visitors
-//! back, and a [`Cleaner`] removes what has left retention. [`Counters`] puts the four together:
+//! With this crate, a request only adds to a number in memory. A [`Recorder`] folds hits by counter and
+//! second, and a [`Flusher`] sends them once a second as a [`Batch`](visits::Batch) that carries a fence, so
+//! that the store applies each batch exactly once, however often it is sent. [`Stats`] reads series and
+//! unique visitors back, and a [`Cleaner`] removes what has left retention. [`Counters`] puts the four
+//! together:
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
@@ -30,55 +31,91 @@
 //! # }
 //! ```
 //!
-//! What has no time is counted by [unique counters](guide::unique): how many different things there were,
-//! exactly or by a HyperLogLog, and whether one of them is new.
+//! To run it on a server, replace the [`MemoryStore`] by a [`RedisStore`], and poll [`Counters::run`] beside
+//! the web server. `counter-layer` is the Tower layer that records the requests of a web service.
 //!
-//! Where a count decides something, such as a limit or a quota, [`WindowCounters`](window::WindowCounters) count in the store itself and
-//! answer what they count then.
+//! # Which counter
+//!
+//! Visits are counted in memory and read back later. Three other families of counters ask the store on every
+//! call, and return its answer:
+//!
+//! - [unique counters](guide::unique) count different items, exactly or by a HyperLogLog, and tell whether an
+//!   item is new;
+//! - [window counters](guide::window) count for limits and quotas, where the count decides something;
+//! - [entity counters](guide::entity) count the likes, followers or views of any number of posts, in a
+//!   database with a cache.
+//!
+//! The [guides](guide) say which to choose, and how to run them on Redis.
 //!
 //! # What is promised
 //!
-//! - A hit that was recorded is in exactly one batch, and a batch is applied exactly once: through lost
-//!   replies, cut connections, restarts of Redis and cancelled futures.
-//! - [`Ledger`] says at every moment where every hit is: applied, pending, expired or dropped.
-//! - Memory is bounded whatever happens: counters by [`Builder::max_counters`], what waits for the
-//!   store by the retention of the precisions.
-//! - Nothing spawns, nothing is global: [`Counters::run`] is a future for the user to poll.
+//! - A recorded hit is in exactly one batch, and a batch is applied exactly once: through lost replies,
+//!   broken connections, restarts of Redis and cancelled futures.
+//! - The [`Ledger`] accounts for every hit at every moment: applied, pending, expired or dropped.
+//! - Memory is bounded in all circumstances: the number of counters by [`Builder::max_counters`], and what
+//!   waits for the store by the retention of the precisions.
+//! - Nothing is spawned, and nothing is global: [`Counters::run`] is a future for the application to poll.
+//!
+//! Hits that a process has not flushed when it is killed are lost: by default those of the last second.
+//!
+//! # Modules
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`visits`] | visits of pages by time, and their unique visitors; the main types are re-exported here |
+//! | [`unique`] | counters of different items |
+//! | [`window`] | counters of windows, for limits and quotas |
+//! | [`entity`] | counts of posts, users and other entities, in a database with a cache |
+//! | [`forecast`] | forecasts of a series, with their bands and backtests |
+//! | [`stores`] | the stores, and the settings of the one in Redis |
+//! | [`time`], [`visitor`], [`sketch`] | precisions and buckets; visitor ids and their keys; HyperLogLog |
+//! | [`guide`] | guides: which counter to choose, and how to run it |
 //!
 //! # Features
 //!
-//! - `redis` (default): [`RedisStore`], on the client `fred`, which is re-exported.
-//! - `rustls`, `native-tls`: `rediss://` addresses; `unix-sockets`: `redis+unix://`; `sentinel-auth` and
-//!   `credential-provider`: those of `fred`.
-//! - `forecast`: `Stats::forecast`, what is to be expected, with its band and its backtest.
-//! - `sqlite`, `mariadb`, `postgres`: `Entities`, the counts of posts, users and the like, in a database with a
-//!   cache; `entity` is the same without a database. The guide says when to choose it.
-//! - `metrics`: what [`Ledger`] and [`Health`] say, through the `metrics` facade at every flush:
+//! | feature | adds |
+//! |---|---|
+//! | `redis` (default) | [`RedisStore`], on the client `fred` |
+//! | `unique` | the module [`unique`] |
+//! | `window` | the module [`window`] |
+//! | `entity` | the module [`entity`], without a database |
+//! | `sqlite`, `mariadb`, `postgres` | `entity`, and a database for it |
+//! | `forecast` | the module [`forecast`] |
+//! | `metrics` | metrics through the `metrics` facade: see below |
+//! | `rustls`, `native-tls` | `rediss://` addresses |
+//! | `unix-sockets` | `redis+unix://` addresses |
+//! | `own-client` | [`RedisStore`] on your own `fred` client or configuration |
+//! | `sentinel-auth` | passwords for Sentinels, in a configuration of `fred`; includes `own-client` |
+//! | `credential-provider` | passwords that `fred` asks for at each connection; includes `own-client` |
 //!
-//!   | metric | labels | what |
-//!   |---|---|---|
-//!   | `access_counter_requests_total` | `decision` | requests by what was decided about them; the sum is `observed` |
-//!   | `access_counter_hits_total` | `state` | hits by what became of them; the sum and the pending ones are `recorded` |
-//!   | `access_counter_bot_requests_total` | | those recorded that programs made |
-//!   | `access_counter_unconfirmed_requests_total` | | those whose response did not wait any longer |
-//!   | `access_counter_overflow_hits_total` | | hits that went to `(other)` |
-//!   | `access_counter_lost_by_server_hits_total` | | applied hits that the store lost |
-//!   | `access_counter_pending_hits` | | hits not acknowledged yet |
-//!   | `access_counter_pending_cells` | | counts and sketches in memory that wait |
-//!   | `access_counter_retained_bytes` | | acknowledged batches kept for a replay |
-//!   | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
-//!   | `access_counter_failing_seconds` | | how long no flush has succeeded; 0 when all is well |
-//!   | `access_counter_stalled_seconds` | | how long nobody has begun to send what waits; 0 when somebody does |
-//!   | `access_counter_clock_skew_seconds` | | by how much this clock is ahead of the store's; 0 where that is not known |
-//!   | `access_counter_connections_total` | | connections made to servers |
+//! # Metrics
 //!
-//! The same feature tells of what asks the store at once, which belongs to no [`Counters`], and so not to the
-//! page `/metrics` of their admin router:
+//! With the feature `metrics`, every flush exports the [`Ledger`] and the [`Health`]:
 //!
-//! | metric | labels | what |
+//! | metric | labels | value |
 //! |---|---|---|
-//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](unique::UniqueCounter), of [windows](window::WindowCounters) and of entities by how they ended |
-//! | `access_counter_operation_seconds` | `operation` | how long they took, trying again included |
+//! | `access_counter_requests_total` | `decision` | requests by what was decided about them; the sum is `observed` |
+//! | `access_counter_hits_total` | `state` | hits by their state; the sum, plus the pending ones, is `recorded` |
+//! | `access_counter_bot_requests_total` | | recorded requests that were made by programs |
+//! | `access_counter_unconfirmed_requests_total` | | recorded requests whose response stopped waiting for the store |
+//! | `access_counter_overflow_hits_total` | | hits that went to `(other)` |
+//! | `access_counter_lost_by_server_hits_total` | | applied hits that the store lost |
+//! | `access_counter_pending_hits` | | hits that are not acknowledged yet |
+//! | `access_counter_pending_cells` | | counts and sketches in memory that wait for the store |
+//! | `access_counter_retained_bytes` | | acknowledged batches kept for a replay, in bytes |
+//! | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
+//! | `access_counter_failing_seconds` | | time for which no flush has succeeded; 0 when the last one did |
+//! | `access_counter_stalled_seconds` | | time for which hits have waited and none were sent; 0 while they are sent |
+//! | `access_counter_clock_skew_seconds` | | seconds by which this clock is ahead of the store's; 0 where that is not known |
+//! | `access_counter_connections_total` | | connections made to servers |
+//!
+//! Operations that ask the store on every call are exported as well. They belong to no [`Counters`], so the
+//! page `/metrics` of an admin router does not show them:
+//!
+//! | metric | labels | value |
+//! |---|---|---|
+//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](unique::UniqueCounter), [window counters](window::WindowCounters) and entities, by outcome |
+//! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
 mod unwind;
 mod future;
