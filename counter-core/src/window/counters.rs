@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -92,8 +93,8 @@ impl WindowCounters {
     /// one slot, so that one round trip reaches them all. Default: each counter lies by itself.
     ///
     /// Whoever counts or reads them has to say the same. Dimensions without that name lie by themselves.
-    pub const fn group_by(mut self, name: &'static str) -> Self {
-        self.settings.group = Some(name);
+    pub fn group_by(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.settings.group = Some(name.into());
         self
     }
 

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Dimensions, Window, WindowKey};
@@ -8,13 +9,13 @@ use crate::Timestamp;
 pub(super) struct Settings {
     pub(super) window: Window,
     pub(super) keep: u8,
-    pub(super) group: Option<&'static str>,
+    pub(super) group: Option<Cow<'static, str>>,
 }
 
 impl Settings {
     /// The window of an instant, to be counted in while it is kept, and as long before.
     pub(super) fn at(&self, dimensions: &Dimensions, at: Timestamp) -> WindowKey {
-        let group = self.group.and_then(|name| dimensions.group(name)).map(Arc::from);
+        let group = self.group.as_deref().and_then(|name| dimensions.group(name)).map(Arc::from);
         let width = self.window.as_seconds();
         let span = self.window.span(at);
         let kept = u64::from(width) * u64::from(self.keep);
