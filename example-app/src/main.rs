@@ -1,7 +1,6 @@
 //! Serves the site, and keeps its counts in the process or in Redis.
 
-mod hour;
-mod offset;
+mod clock;
 mod lines;
 mod serve;
 
@@ -55,7 +54,7 @@ struct Settings {
     #[arg(long, env = "DATABASE_URL")]
     database: Option<String>,
     /// Time of day, by the site's clock, at which the forum's counts are recounted.
-    #[arg(long, env, default_value = "04:00", value_parser = hour::seconds)]
+    #[arg(long, env, default_value = "04:00", value_parser = clock::time_of_day)]
     recount_at: u32,
     /// Token of the admin pages; without it, a random one is generated and printed.
     #[arg(long, env, hide_env_values = true)]
@@ -70,7 +69,7 @@ struct Settings {
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
     /// Offset of the site's clock from UTC, such as +01:00 or -05:30; days begin at its midnight. Summer time is not followed.
-    #[arg(long, env, default_value = "+00:00", value_parser = offset::seconds, allow_hyphen_values = true)]
+    #[arg(long, env, default_value = "+00:00", value_parser = clock::utc_offset, allow_hyphen_values = true)]
     utc_offset: i32,
     /// Seconds that a response may wait until its hit is stored; without it, responses do not wait.
     #[arg(long, env, value_parser = seconds)]

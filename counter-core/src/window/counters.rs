@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -95,8 +96,8 @@ impl WindowCounters {
     ///
     /// Every instance that increments or reads the counters has to use the same name. Dimensions without that
     /// name are placed by themselves.
-    pub const fn group_by(mut self, name: &'static str) -> Self {
-        self.settings.group = Some(name);
+    pub fn group_by(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.settings.group = Some(name.into());
         self
     }
 

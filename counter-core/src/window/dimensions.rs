@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::visitor::VisitorKey;
@@ -8,7 +9,7 @@ use crate::{Timestamp, VisitorId};
 /// Their order does not matter, and a name that is set again takes the new value. Values may come from a
 /// request: whatever they contain, different ones never share a counter, except for texts of more than
 /// [`MAX_BYTES`](Self::MAX_BYTES), which count together under `(other)`, so that no client creates keys of
-/// any length. Names come from the code.
+/// any length. Names come from the code or from its configuration.
 ///
 /// Something that identifies a person, above all an address, must not be in a key of a store. Add it as a
 /// [`visitor`](Self::visitor), by way of a [`VisitorKey`](crate::visitor::VisitorKey) that is not in the
@@ -37,7 +38,7 @@ pub struct Dimensions {
 /// Sorted by name, each name once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Dimension {
-    name: &'static str,
+    name: Cow<'static, str>,
     value: Value,
 }
 
@@ -71,18 +72,18 @@ impl Dimensions {
     }
 
     /// Adds a text, which appears in the keys of the store as it is, except for special characters.
-    pub fn text(self, name: &'static str, value: &str) -> Self {
-        self.with(name, Value::Text(bounded(value)))
+    pub fn text(self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
+        self.with(name.into(), Value::Text(bounded(value)))
     }
 
     /// Adds a person or a thing that is identified by a keyed hash alone. In each window it is stored as a
     /// different id; without the id given here, these cannot be linked.
-    pub fn visitor(self, name: &'static str, visitor: VisitorId) -> Self {
-        self.with(name, Value::Visitor(visitor))
+    pub fn visitor(self, name: impl Into<Cow<'static, str>>, visitor: VisitorId) -> Self {
+        self.with(name.into(), Value::Visitor(visitor))
     }
 
-    fn with(mut self, name: &'static str, value: Value) -> Self {
-        match self.named.binary_search_by(|dimension| dimension.name.cmp(name)) {
+    fn with(mut self, name: Cow<'static, str>, value: Value) -> Self {
+        match self.named.binary_search_by(|dimension| dimension.name.cmp(&name)) {
             Ok(place) => self.named[place].value = value,
             Err(place) => self.named.insert(place, Dimension { name, value }),
         }
@@ -115,7 +116,7 @@ impl Dimensions {
 
 impl Dimension {
     fn write(&self, key: &mut String, id: impl Fn(&VisitorId) -> VisitorId) {
-        escape(self.name, key);
+        escape(&self.name, key);
         key.push('=');
         match &self.value {
             Value::Text(text) => key.push_str(text),
@@ -153,9 +154,9 @@ fn escape(text: &str, to: &mut String) {
 // A visitor id belongs in no log.
 impl fmt::Debug for Dimensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |dimension: &Dimension| match &dimension.value {
-            Value::Visitor(_) => (dimension.name, "..".to_owned()),
-            Value::Text(text) => (dimension.name, text.clone()),
+        let shown = |Dimension { name, value }: &Dimension| match value {
+            Value::Visitor(_) => (name.clone(), "..".to_owned()),
+            Value::Text(text) => (name.clone(), text.clone()),
         };
         f.debug_map().entries(self.named.iter().map(shown)).finish()
     }

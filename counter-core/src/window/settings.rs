@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Dimensions, Window, WindowKey};
@@ -8,14 +9,14 @@ use crate::Timestamp;
 pub(super) struct Settings {
     pub(super) window: Window,
     pub(super) keep: u8,
-    pub(super) group: Option<&'static str>,
+    pub(super) group: Option<Cow<'static, str>>,
 }
 
 impl Settings {
     /// Returns the key of the window of an instant, which is open for counting while the window is kept, and
     /// for as long before it.
     pub(super) fn at(&self, dimensions: &Dimensions, at: Timestamp) -> WindowKey {
-        let group = self.group.and_then(|name| dimensions.group(name)).map(Arc::from);
+        let group = self.group.as_deref().and_then(|name| dimensions.group(name)).map(Arc::from);
         let width = self.window.as_seconds();
         let span = self.window.span(at);
         let kept = u64::from(width) * u64::from(self.keep);

@@ -1,0 +1,77 @@
+//! Times of day and offsets from UTC, in the usual notation.
+
+/// Reads a time of day such as `04:00`, in seconds after midnight.
+pub(crate) fn time_of_day(text: &str) -> Result<u32, String> {
+    hours_and_minutes(text, 23).ok_or_else(|| "a time of day, such as 04:00 or 23:30".to_owned())
+}
+
+/// Reads an offset such as `+05:30`, in seconds; at most 14 hours and 59 minutes.
+pub(crate) fn utc_offset(text: &str) -> Result<i32, String> {
+    offset(text).ok_or_else(|| "hours and minutes ahead of UTC, such as +01:00 or -05:30".to_owned())
+}
+
+fn offset(text: &str) -> Option<i32> {
+    let (sign, time) = text.split_at_checked(1)?;
+    let ahead = hours_and_minutes(time, 14)?.cast_signed();
+    match sign {
+        "+" => Some(ahead),
+        "-" => Some(-ahead),
+        _ => None,
+    }
+}
+
+/// Reads two times two digits, in seconds.
+fn hours_and_minutes(text: &str, most_hours: u32) -> Option<u32> {
+    let (hours, minutes) = text.split_once(':')?;
+    Some(number(hours, most_hours)? * 3600 + number(minutes, 59)? * 60)
+}
+
+fn number(digits: &str, most: u32) -> Option<u32> {
+    let is_number = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|number| is_number && *number <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_day_has_hours_and_minutes() {
+        for (text, expected) in [
+            ("00:00", Some(0)),
+            ("04:30", Some(16_200)),
+            ("23:59", Some(86_340)),
+            ("24:00", None),
+            ("4:00", None),
+            ("04:60", None),
+            ("0400", None),
+            ("+4:00", None),
+            ("", None),
+        ] {
+            assert_eq!(time_of_day(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_offset_has_a_sign_hours_and_minutes() {
+        for (text, expected) in [
+            ("+00:00", Some(0)),
+            ("-00:00", Some(0)),
+            ("+01:00", Some(3600)),
+            ("-05:30", Some(-19_800)),
+            ("+14:00", Some(50_400)),
+            ("+15:00", None),
+            ("+01:60", None),
+            ("+1:00", None),
+            ("01:00", None),
+            ("+0100", None),
+            ("3600", None),
+            ("+-1:00", None),
+            ("++1:+5", None),
+            ("é01:00", None),
+            ("", None),
+        ] {
+            assert_eq!(utc_offset(text).ok(), expected, "{text}");
+        }
+    }
+}
