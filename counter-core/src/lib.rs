@@ -65,7 +65,7 @@
 //! | [`visits`] | visits of pages by time, and their unique visitors; the main types are re-exported here |
 //! | [`unique`] | counters of different items |
 //! | [`window`] | counters of windows, for limits and quotas |
-//! | [`entity`] | counts of posts, users and other entities, in a database with a cache |
+//! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
 //! | [`forecast`] | forecasts of a series, with their bands and backtests |
 //! | [`stores`] | the stores, and the settings of the one in Redis |
 //! | [`time`], [`visitor`], [`sketch`] | precisions and buckets; visitor ids and their keys; HyperLogLog |
@@ -78,7 +78,7 @@
 //! | `redis` (default) | [`RedisStore`], on the client `fred` |
 //! | `unique` | the module [`unique`] |
 //! | `window` | the module [`window`] |
-//! | `entity` | the module [`entity`], without a database |
+//! | `entity` | the module [`entity`](mod@entity), without a database |
 //! | `sqlite`, `mariadb`, `postgres` | `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
 //! | `metrics` | metrics through the `metrics` facade: see below |
