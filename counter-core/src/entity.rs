@@ -42,3 +42,5 @@ pub use sqlx;
 pub use transaction::UncommittedCount;
 pub use versioned::Versioned;
 pub use write_behind::{AddError, EntityFlusher, EntityLedger, WriteBehind};
+
+pub use crate::writer::WriterId;

@@ -38,3 +38,4 @@ pub use store::{Cleaned, Store};
 pub use witness::Witness;
 
 pub use crate::name::CounterNameError;
+pub use crate::writer::WriterId;

@@ -154,8 +154,8 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
 
     /// Returns the cache.
     #[must_use]
-    pub fn cache(&self) -> &Arc<dyn EntityCache> {
-        &self.0.cache
+    pub fn cache(&self) -> &dyn EntityCache {
+        &*self.0.cache
     }
 }
 

@@ -26,9 +26,9 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     pub(super) async fn read(self: &Arc<Self>, ids: &[EntityId]) -> Result<Found, EntityError> {
         let (mut ids, mut found) = (once(ids), Found::new());
         for pause in PAUSES {
-            let flights = self.look(&mut ids, &mut found).await?;
-            for landed in try_join_all(flights).await? {
-                found.extend(landed.iter().map(|(id, counts)| (*id, counts.clone())));
+            let queries = self.look(&mut ids, &mut found).await?;
+            for result in try_join_all(queries).await? {
+                found.extend(result.iter().map(|(id, counts)| (*id, counts.clone())));
             }
             ids.retain(|id| !found.contains_key(id));
             if ids.is_empty() {
@@ -36,8 +36,8 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
             }
             sleep(Duration::from_millis(pause)).await;
         }
-        let landed = self.fly(ids, None).await?;
-        found.extend(landed.iter().map(|(id, counts)| (*id, counts.clone())));
+        let result = self.start_query(ids, None).await?;
+        found.extend(result.iter().map(|(id, counts)| (*id, counts.clone())));
         Ok(found)
     }
 
@@ -56,10 +56,10 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         let copies = self.ask_cache("counts are read without the cache", copies).await;
         let (mut joined, mut leased, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         let mut join = |id: EntityId| {
-            let flight = self.queries.find(id);
-            let known = flight.is_some();
-            if let Some(flight) = flight.filter(|flight| !joined.iter().any(|other| flight.ptr_eq(other))) {
-                joined.push(flight);
+            let query = self.queries.find(id);
+            let known = query.is_some();
+            if let Some(query) = query.filter(|query| !joined.iter().any(|other| query.ptr_eq(other))) {
+                joined.push(query);
             }
             known
         };
@@ -79,18 +79,18 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
             }
             None => alone.extend(std::mem::take(ids).into_iter().filter(|id| !join(*id))),
         }
-        joined.extend((!leased.is_empty()).then(|| self.fly(leased, Some(lease))));
-        joined.extend((!alone.is_empty()).then(|| self.fly(alone, None)));
+        joined.extend((!leased.is_empty()).then(|| self.start_query(leased, Some(lease))));
+        joined.extend((!alone.is_empty()).then(|| self.start_query(alone, None)));
         Ok(joined)
     }
 
     /// Begins a query; its result is kept in the cache if there is a lease for it.
-    fn fly(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<EntityLease>) -> InFlightQuery {
+    fn start_query(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<EntityLease>) -> InFlightQuery {
         let (inner, asked) = (Arc::clone(self), ids.clone());
         let query = async move {
-            let landed = inner.query(&ids, lease).await;
+            let result = inner.query(&ids, lease).await;
             inner.queries.end(ids);
-            landed
+            result
         };
         self.queries.begin(&asked, query.boxed())
     }

@@ -150,6 +150,8 @@ impl EntityCache for RedisEntities {
 type Part<'a, T> = Group<Item<'a, T>>;
 
 struct Item<'a, T> {
+    /// The kind and the id.
+    name: String,
     /// Hash: the fields of the entity to their count and version.
     copy: String,
     /// String: the token of the reader that may keep a copy.
@@ -163,9 +165,9 @@ impl RedisEntities {
             let name = format!("{kind}:{}", id(what));
             let prefix = self.client.prefix_of(&name);
             let (copy, lease) = (format!("{prefix}entity:{name}"), format!("{prefix}entity-lease:{name}"));
-            Item { copy, lease, what }
+            Item { name, copy, lease, what }
         };
-        let groups = self.client.by_shard(all.iter().map(item), |item| format!("{kind}:{}", id(item.what)));
+        let groups = self.client.by_shard(all.iter().map(item), |item| &item.name);
         groups.into_iter().flat_map(|group| group.cut(CHUNK)).collect()
     }
 

@@ -235,12 +235,12 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
     async fn send(&mut self) -> Result<(), EntityError> {
         let Some(batch) = &self.outgoing else { return Ok(()) };
         let inner: &Inner<K, D> = &self.entities.0;
-        let verdict = inner.database.apply(batch).await?;
+        let outcome = inner.database.apply(batch).await?;
         // The batch is taken out along with its calls before anything else is called: that may panic, and
         // they would be counted once more.
         let ids: Vec<_> = batch.additions.iter().map(|addition| addition.id).collect();
         let calls: u64 = batch.additions.iter().map(|addition| addition.calls).sum();
-        let dropped = verdict.refused.min(calls);
+        let dropped = outcome.refused.min(calls);
         self.outgoing = None;
         {
             let waiting = &mut *self.shared.waiting();
@@ -257,7 +257,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
                 "additions that would overflow their counts are dropped"
             );
         }
-        match verdict.rows {
+        match outcome.rows {
             Some(rows) => inner.tell(guard, &rows).await,
             // The resulting rows are not known, so those copies are removed.
             None => inner.queries.end(ids),

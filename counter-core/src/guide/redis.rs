@@ -57,10 +57,10 @@
 //!
 //! An address that begins with `rediss://` is enough where the system trusts the server's certificate; it needs the
 //! feature `rustls` or `native-tls`. A certificate authority of your own, and a client certificate, are set in a
-//! configuration of the client, which this crate exports:
+//! configuration of the client `fred`, which this crate exports with the feature `own-client`:
 //!
 //! ```no_run
-//! # #[cfg(feature = "rustls")]
+//! # #[cfg(all(feature = "own-client", feature = "rustls"))]
 //! # async fn connect() -> Result<counter_core::RedisStore, Box<dyn std::error::Error>> {
 //! use counter_core::RedisStore;
 //! use counter_core::stores::fred::prelude::{Config, TlsConnector};
@@ -105,11 +105,11 @@
 //!
 //! # A client of your own
 //!
-//! A client that the application already has can be shared. It keeps its own settings for reconnecting, is not replaced
+//! A client that the application already has can be shared, with the feature `own-client`. It keeps its own settings for reconnecting, is not replaced
 //! when its task ends, and in a cluster has to be set up as [`RedisBuilder::client`](crate::stores::RedisBuilder::client) says.
 //!
 //! ```no_run
-//! # #[cfg(feature = "redis")]
+//! # #[cfg(feature = "own-client")]
 //! # async fn connect() -> Result<counter_core::RedisStore, Box<dyn std::error::Error>> {
 //! use counter_core::RedisStore;
 //! use counter_core::stores::fred::prelude::*;
@@ -133,7 +133,7 @@
 //! [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or [`Refused`](crate::ErrorKind::Refused), which the admin
 //! pages show as a 503.
 //!
-//! | what happens | what is done | what `last_error` has_code, and what else is seen |
+//! | what happens | what is done | what `last_error` says, and what else is seen |
 //! |---|---|---|
 //! | the server is away, at the start or later | the service starts and goes on; connecting goes on | `Connection refused`, at once |
 //! | its name does not resolve | the same | `failed to lookup address information` |

@@ -42,7 +42,7 @@
 //! # }
 //! ```
 //!
-//! # Inserted for each token
+//! # Once for each token
 //!
 //! An exposure, a delivery or an event has an id, and may be reported more than once:
 //!

@@ -168,17 +168,20 @@ impl Connection {
 
     fn replace(&self, old: &Arc<ClientHandle>) {
         let Some(config) = &self.config else { return };
-        let mut handle = self.lock();
-        // Another caller may have replaced it.
-        if !Arc::ptr_eq(&handle, old) {
-            return;
-        }
-        match ClientHandle::open(config) {
-            Ok(new) => {
+        let replaced = {
+            let mut handle = self.lock();
+            // Another caller may have replaced it.
+            if !Arc::ptr_eq(&handle, old) {
+                return;
+            }
+            ClientHandle::open(config).map(|new| {
                 self.connections.fetch_add(handle.connections(), Ordering::Relaxed);
                 *handle = Arc::new(new);
-                tracing::warn!("the connection to the store is being replaced");
-            }
+            })
+        };
+        // Not under the lock: a subscriber may panic.
+        match replaced {
+            Ok(()) => tracing::warn!("the connection to the store is being replaced"),
             Err(error) => tracing::error!(%error, "the connection to the store cannot be replaced"),
         }
     }
@@ -251,7 +254,7 @@ mod tests {
         for words in ["ERR no", "READONLY You can't write against a read only replica.", "OOM"] {
             assert_eq!(kind(words), ErrorKind::Refused, "{words}");
         }
-        for words in ["Failed to topology command.", "Client is not initialized.", ""] {
+        for words in ["Failed to route command.", "Client is not initialized.", ""] {
             assert_eq!(kind(words), ErrorKind::Unavailable, "{words}");
         }
     }

@@ -11,15 +11,15 @@ pub(crate) struct Group<T> {
 
 impl Client {
     /// Splits items by the shard that each one's name belongs to, into groups that are not empty.
-    pub(crate) fn by_shard<T, N: AsRef<str>>(
+    pub(crate) fn by_shard<T>(
         &self,
         items: impl IntoIterator<Item = T>,
-        name: impl Fn(&T) -> N,
+        name: impl Fn(&T) -> &str,
     ) -> Vec<Group<T>> {
         let empty = |shard| Group { shard, items: Vec::new(), positions: Vec::new() };
         let mut groups: Vec<_> = self.shards().iter().map(empty).collect();
         for (position, item) in items.into_iter().enumerate() {
-            let group = &mut groups[self.shards().of(name(&item).as_ref()).index()];
+            let group = &mut groups[self.shards().of(name(&item)).index()];
             group.items.push(item);
             group.positions.push(position);
         }

@@ -24,8 +24,6 @@ pub enum MetricValue {
     Gauge(f64),
 }
 
-use MetricValue::{Counter, Gauge};
-
 /// Lists all metrics of a ledger and a health, with those of the same name next to each other.
 ///
 /// This is the only list of them: the `metrics` facade and the page `/metrics` are made from it.
@@ -40,7 +38,12 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         ("ignored_prefetch", requests.ignored.prefetch),
     ] {
         let (name, help) = ("access_counter_requests_total", "Requests by what was decided about them");
-        all.push(Metric { name, help, label: Some(("decision", decision)), value: Counter(count) });
+        all.push(Metric {
+            name,
+            help,
+            label: Some(("decision", decision)),
+            value: MetricValue::Counter(count),
+        });
     }
     for (state, count) in [
         ("applied", hits.applied),
@@ -53,50 +56,55 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         ("dropped_other", hits.dropped.other),
     ] {
         let (name, help) = ("access_counter_hits_total", "Hits by their state");
-        all.push(Metric { name, help, label: Some(("state", state)), value: Counter(count) });
+        all.push(Metric { name, help, label: Some(("state", state)), value: MetricValue::Counter(count) });
     }
-    let seconds = |time: Option<std::time::Duration>| Gauge(time.unwrap_or_default().as_secs_f64());
+    let seconds =
+        |time: Option<std::time::Duration>| MetricValue::Gauge(time.unwrap_or_default().as_secs_f64());
     let since_acknowledged = health.since_acknowledged.map(|since| {
         let (name, help) =
             ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");
-        (name, help, Gauge(since.as_secs_f64()))
+        (name, help, MetricValue::Gauge(since.as_secs_f64()))
     });
     let plain = [
-        ("access_counter_bot_requests_total", "Recorded requests that programs made", Counter(requests.bots)),
+        (
+            "access_counter_bot_requests_total",
+            "Recorded requests that programs made",
+            MetricValue::Counter(requests.bots),
+        ),
         (
             "access_counter_unconfirmed_requests_total",
             "Recorded requests whose response stopped waiting for the store",
-            Counter(requests.unconfirmed),
+            MetricValue::Counter(requests.unconfirmed),
         ),
         (
             "access_counter_overflow_hits_total",
             "Hits that went to the counter (other)",
-            Counter(hits.overflow),
+            MetricValue::Counter(hits.overflow),
         ),
         (
             "access_counter_lost_by_server_hits_total",
             "Applied hits that the store lost",
-            Counter(hits.lost_by_server),
+            MetricValue::Counter(hits.lost_by_server),
         ),
         (
             "access_counter_connections_total",
             "Connections made to servers of the store",
-            Counter(health.connections),
+            MetricValue::Counter(health.connections),
         ),
         (
             "access_counter_pending_hits",
             "Hits that the store has not acknowledged",
-            Gauge(hits.pending as f64),
+            MetricValue::Gauge(hits.pending as f64),
         ),
         (
             "access_counter_pending_cells",
             "Counts and sketches in memory that wait for the store",
-            Gauge(health.pending_cells as f64),
+            MetricValue::Gauge(health.pending_cells as f64),
         ),
         (
             "access_counter_retained_bytes",
             "Acknowledged batches kept in case the store loses them",
-            Gauge(health.retained_bytes as f64),
+            MetricValue::Gauge(health.retained_bytes as f64),
         ),
         (
             "access_counter_failing_seconds",
@@ -111,7 +119,7 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         (
             "access_counter_clock_skew_seconds",
             "Seconds by which the clock of this process is ahead of the store's",
-            Gauge(health.clock_skew.unwrap_or_default() as f64),
+            MetricValue::Gauge(health.clock_skew.unwrap_or_default() as f64),
         ),
     ];
     let plain = plain.into_iter().chain(since_acknowledged);

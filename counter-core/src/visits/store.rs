@@ -14,7 +14,7 @@ use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
 /// A place where counts are kept, shared by many writers, readers and cleaners.
 ///
-/// Cloning gives another handle on the same place. The store itself bounds the time of every call, and every
+/// The stores of this crate are handles, which are cheap to clone. The store itself bounds the time of every call, and every
 /// call does a bounded amount of work.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the number of shards that the counters are split over: 1 by default, and always the same.

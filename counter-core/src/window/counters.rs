@@ -250,16 +250,14 @@ impl WindowCounters {
         at: Timestamp,
     ) -> Result<LimitDecision, Error> {
         let now = self.clock.now();
-        match self.try_acquire_in(self.settings.at(dimensions, at), limit, n, now).await {
-            Err(error) if let ErrorKind::WindowClosed { now } = *error.kind() => Ok(LimitDecision {
-                allowed: false,
-                limit,
-                remaining: 0,
-                reset: self.settings.window.span(at).end,
-                now,
-            }),
-            answer => answer,
-        }
+        let decided = self.try_acquire_in(self.settings.at(dimensions, at), limit, n, now).await;
+        decided.or_else(|error| match *error.kind() {
+            ErrorKind::WindowClosed { now } => {
+                let reset = self.settings.window.span(at).end;
+                Ok(LimitDecision { allowed: false, limit, remaining: 0, reset, now })
+            }
+            _ => Err(error),
+        })
     }
 
     async fn try_acquire_in(

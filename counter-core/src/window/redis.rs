@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fred::bytes::Bytes;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::types::Value;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::{TryFutureExt, join_all, try_join_all};
 
 use crate::future::BoxFuture;
 use crate::redis::{
@@ -132,10 +132,11 @@ async fn add_within(store: &RedisWindows, addition: &Addition, limit: u64) -> Re
         call.number(addition.amount);
         instants(&mut call, &addition.key);
         call.number(limit);
-        decided(store.client.run(&store.within, call).await?)
+        store.client.run(&store.within, call).await
     };
     let without_scripts = without_scripts::add_within(&store.client, counter, addition, limit);
-    store.client.scripted(by_script, without_scripts).await
+    // What the script says is judged after it is known that it ran.
+    store.client.scripted(by_script, without_scripts.map_ok(raw)).await.and_then(decided)
 }
 
 async fn add_once(store: &RedisWindows, key: &WindowKey, token: VisitorId) -> Result<(bool, u64), Error> {
@@ -146,10 +147,11 @@ async fn add_once(store: &RedisWindows, key: &WindowKey, token: VisitorId) -> Re
         let mut call = Call::new([&prefix.scratch, counter, tokens]);
         call.push(&token);
         instants(&mut call, key);
-        decided(store.client.run(&store.once, call).await?)
+        store.client.run(&store.once, call).await
     };
     let without_scripts = without_scripts::add_once(&store.client, counter, tokens, key, token.clone());
-    store.client.scripted(by_script, without_scripts).await
+    // What the script says is judged after it is known that it ran.
+    store.client.scripted(by_script, without_scripts.map_ok(raw)).await.and_then(decided)
 }
 
 async fn counts_of(store: &RedisWindows, group: &Group<&WindowKey>) -> Result<Vec<u64>, Error> {
@@ -186,6 +188,11 @@ fn instants(call: &mut Call, key: &WindowKey) {
     call.number(key.expiry);
     call.number(key.open.start);
     call.number(key.open.end);
+}
+
+/// Returns a decision in the words of the scripts.
+fn raw((added, count): (bool, u64)) -> (u64, u64) {
+    (added.into(), count)
 }
 
 /// Returns whether it was added, and the count; or the time of the server's clock, if the window is closed by

@@ -7,7 +7,7 @@ use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// A place where windows are counted, shared by many instances: each window of a counter has a key.
 ///
-/// Cloning gives another handle on the same place. The store itself bounds the time of every call.
+/// The stores of this crate are handles, which are cheap to clone. The store itself bounds the time of every call.
 ///
 /// The store's clock decides, and not the clocks of its callers. A count exists until the expiry of its key,
 /// which the first call that counts under the key sets, once. Nothing is counted while the clock is not

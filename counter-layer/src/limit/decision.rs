@@ -25,9 +25,9 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    pub(super) fn of(pass: &LimitDecision) -> Self {
-        let left = pass.reset.as_unix().saturating_sub(pass.now.as_unix());
-        Self { remaining: pass.remaining, ends: Instant::now() + Duration::from_secs(left) }
+    pub(super) fn of(decided: &LimitDecision) -> Self {
+        let left = decided.reset.as_unix().saturating_sub(decided.now.as_unix());
+        Self { remaining: decided.remaining, ends: Instant::now() + Duration::from_secs(left) }
     }
 
     /// Whole seconds to the end of the window, not less than there are.

@@ -80,9 +80,9 @@ impl Gate {
         Some(Box::pin(async move {
             let refused = || known.over.of(&dimensions).map(Decision::Limit).map(Ok);
             let asked = async {
-                let pass = asked.await?;
+                let decided = asked.await?;
                 known.is_there();
-                Ok(known.decision(dimensions.clone(), &pass))
+                Ok(known.decision(dimensions.clone(), &decided))
             };
             let trouble = match known.patience.ask(timeout, refused, asked).await {
                 Some(Ok(decision)) => return decision,
@@ -100,9 +100,9 @@ impl Gate {
 }
 
 impl Known {
-    fn decision(&self, dimensions: Dimensions, pass: &LimitDecision) -> Decision {
-        let quota = Quota::of(pass);
-        if pass.allowed {
+    fn decision(&self, dimensions: Dimensions, decided: &LimitDecision) -> Decision {
+        let quota = Quota::of(decided);
+        if decided.allowed {
             return Decision::Allow(quota);
         }
         self.over.note(dimensions, quota);

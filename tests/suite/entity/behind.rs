@@ -1,4 +1,4 @@
-//! WriteBehind that are written later, in batches.
+//! Additions that are written later, in batches.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -162,8 +162,10 @@ async fn a_partial_read_and_a_failed_one_correct_nothing() {
 
 #[tokio::test]
 async fn of_several_instances_one_recounts_at_a_time() {
-    let (posts, truth) = (posts().await, Likes::default());
-    let other: Posts = Entities::new(posts.database().clone(), posts.cache().clone());
+    let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
+    let (memory, truth) = (MemoryStore::new(), Likes::default());
+    let posts: Posts = Entities::new(database.clone(), memory.clone());
+    let other: Posts = Entities::new(database, memory);
     like(&posts, 1, 5).await;
     let gate = &posts.database().gates.before_read;
     gate.close();

@@ -124,23 +124,23 @@ mod tests {
 
     #[test]
     fn what_left_the_window_is_lost_and_the_rest_comes_back_in_order() {
-        let (mut grace, start) = (ReplayBuffer::default(), Instant::now());
+        let (mut buffer, start) = (ReplayBuffer::default(), Instant::now());
         for sequence in 1..=100 {
-            grace.retain(batch(sequence), start + Duration::from_secs(sequence));
+            buffer.retain(batch(sequence), start + Duration::from_secs(sequence));
         }
         let now = start + Duration::from_secs(100);
-        let (replays, lost) = grace.take_after(30, now);
+        let (replays, lost) = buffer.take_after(30, now);
         assert_eq!(sequences(&replays), (40..=100).collect::<Vec<_>>());
         assert_eq!(lost, (31..40).sum::<u64>());
-        assert_eq!(grace.take_after(30, now), (Vec::new(), 0));
-        assert_eq!(grace.bytes(), 0);
+        assert_eq!(buffer.take_after(30, now), (Vec::new(), 0));
+        assert_eq!(buffer.bytes(), 0);
     }
 
     #[test]
     fn nothing_comes_back_that_is_older_than_a_minute_though_nothing_pushed_it_out() {
-        let (mut grace, start) = (ReplayBuffer::default(), Instant::now());
-        grace.retain(batch(1), start);
-        assert_eq!(grace.take_after(0, start + TIME + Duration::from_secs(1)), (Vec::new(), 1));
+        let (mut buffer, start) = (ReplayBuffer::default(), Instant::now());
+        buffer.retain(batch(1), start);
+        assert_eq!(buffer.take_after(0, start + TIME + Duration::from_secs(1)), (Vec::new(), 1));
     }
 
     proptest! {
@@ -149,19 +149,19 @@ mod tests {
         fn any_history_gives_back_what_is_young_and_counts_what_is_not(
             steps in prop::collection::vec((0_u8..4, 0_u64..90), 0..60),
         ) {
-            let (mut grace, mut now) = (ReplayBuffer::default(), Instant::now());
+            let (mut buffer, mut now) = (ReplayBuffer::default(), Instant::now());
             let (mut model, mut next) = (Vec::<(u64, Instant)>::new(), 1);
             for (step, number) in steps {
                 match step {
                     0 | 1 => {
-                        grace.retain(batch(next), now);
+                        buffer.retain(batch(next), now);
                         model.push((next, now));
                         next += 1;
                     }
                     2 => now += Duration::from_secs(number),
                     _ => {
                         let last = next.saturating_sub(1 + number % 5);
-                        let (replays, lost) = grace.take_after(last, now);
+                        let (replays, lost) = buffer.take_after(last, now);
                         let (young, old): (Vec<_>, Vec<_>) = model
                             .extract_if(.., |(sequence, _)| *sequence > last)
                             .partition(|(_, at)| now - *at <= TIME);
@@ -169,9 +169,9 @@ mod tests {
                         prop_assert_eq!(lost, old.iter().map(|(n, _)| *n).sum::<u64>());
                     }
                 }
-                grace.expire(now);
+                buffer.expire(now);
                 let young = model.iter().filter(|(_, at)| now - *at <= TIME);
-                prop_assert_eq!(grace.bytes(), young.map(|(n, _)| size(&batch(*n))).sum::<usize>());
+                prop_assert_eq!(buffer.bytes(), young.map(|(n, _)| size(&batch(*n))).sum::<usize>());
             }
         }
     }

@@ -162,16 +162,16 @@ impl ShardFlusher {
             self.tally.delivery().attempt(self.shard);
             let was_in_doubt = front.in_doubt;
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
-            let verdict = self.store.apply(&front.batch).await;
-            let nothing_was_done = match &verdict {
-                Ok(verdict) => matches!(verdict, ApplyOutcome::SequenceGap { .. }),
+            let outcome = self.store.apply(&front.batch).await;
+            let nothing_was_done = match &outcome {
+                Ok(outcome) => matches!(outcome, ApplyOutcome::SequenceGap { .. }),
                 Err(error) => *error.kind() == ErrorKind::Refused,
             };
             if nothing_was_done {
                 front.in_doubt = was_in_doubt;
             }
             // Nothing is awaited after this answer, so a batch that was acknowledged is always accounted for.
-            match verdict? {
+            match outcome? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
                 // A store that loses fences as soon as they are made is asked again after a pause.
                 ApplyOutcome::SequenceGap { last: 0 } if std::mem::replace(&mut self.missed, true) => {

@@ -17,12 +17,12 @@ pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOut
     let sent = Timestamp::now();
     let (word, rest, time): (String, Value, u64) = store.client.run(&store.apply, call).await?;
     store.skew.measure(sent, Timestamp::from_unix(time), Timestamp::now());
-    let verdict = match (word.as_str(), rest.as_u64(), rest.as_str()) {
+    let outcome = match (word.as_str(), rest.as_u64(), rest.as_str()) {
         ("gap", Some(last), _) => Some(ApplyOutcome::SequenceGap { last }),
         ("applied", _, Some(remarks)) => decode(&remarks).map(ApplyOutcome::Applied),
         _ => None,
     };
-    verdict.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))
+    outcome.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))
 }
 
 fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {

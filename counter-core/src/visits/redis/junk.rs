@@ -56,9 +56,12 @@ impl Junk {
 impl Told {
     /// Reports a key that cannot be read in the log, unless it was reported before.
     pub(super) fn tell(&self, unreadable: &Unreadable) {
-        let mut told = self.0.lock().expect("nothing panics under this lock");
-        if told.len() < TOLD && !told.contains(&unreadable.key) {
-            told.insert(unreadable.key.clone());
+        let is_new = {
+            let mut told = self.0.lock().expect("nothing panics under this lock");
+            told.len() < TOLD && !told.contains(&unreadable.key) && told.insert(unreadable.key.clone())
+        };
+        // Not under the lock: a subscriber may panic.
+        if is_new {
             let Unreadable { key, reason, .. } = unreadable;
             tracing::warn!(key, reason, "what is under this key cannot be read and is left out");
         }

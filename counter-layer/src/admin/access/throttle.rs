@@ -99,11 +99,14 @@ impl Attempts {
     pub(crate) fn fail(&self) {
         let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Instant::now();
-        let logged = &mut self.seen().logged;
-        let is_due = logged.is_none_or(|at| now.duration_since(at) >= QUIET);
-        if is_due {
-            *logged = Some(now);
-        }
+        let is_due = {
+            let mut seen = self.seen();
+            let is_due = seen.logged.is_none_or(|at| now.duration_since(at) >= QUIET);
+            if is_due {
+                seen.logged = Some(now);
+            }
+            is_due
+        };
         if is_due {
             tracing::warn!(failed, "a login to the statistics failed");
         }
