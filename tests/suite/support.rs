@@ -12,7 +12,7 @@ use counter_core::stores::Namespace;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visits::{Batch, Cell, Fence};
-use counter_core::{CounterName, Counters, Precision, RedisStore, Store, Timestamp};
+use counter_core::{CounterName, Counters, Precision, RedisStore, Sample, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};
 use tower::Service;
@@ -118,4 +118,15 @@ pub(crate) fn allocations<S: Service<Request<()>>>(service: &mut S, requests: Ve
         }
     };
     allocation_counter::measure(answer_all).count_total
+}
+
+/// The samples of counters in a store in which all of them can be read.
+pub(crate) async fn samples_of(
+    store: &impl Store,
+    counters: &[CounterName],
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Vec<Vec<Sample>> {
+    let readings = store.samples(counters, precision, range, 120).await.expect("readable");
+    readings.into_iter().map(|reading| reading.expect("a counter").samples).collect()
 }

@@ -7,8 +7,8 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::stores::{BoxFuture, Shard};
 use counter_core::time::{Bucket, Grid};
-use counter_core::visits::{ApplyOutcome, Batch, Cleaned, Witness};
-use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
+use counter_core::visits::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Unreadable, Witness};
+use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Store, Timestamp};
 
 /// What a test does to the calls of a [`Through`].
 pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
@@ -88,14 +88,18 @@ impl<H: Hand> Store for Through<H> {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
+        kept: u32,
+    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
         Box::pin(async move {
             self.hand.read().await;
-            self.inner.samples(counters, precision, range).await
+            self.inner.samples(counters, precision, range, kept).await
         })
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+    fn lifetimes<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
         Box::pin(async move { self.inner.lifetimes(counters).await })
     }
 
@@ -133,7 +137,7 @@ impl<H: Hand> Store for Through<H> {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>> {
+    ) -> BoxFuture<'a, Result<KnownReading, Error>> {
         Box::pin(async move { self.inner.known(precisions, from, limit).await })
     }
 }

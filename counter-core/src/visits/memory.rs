@@ -3,7 +3,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-use super::{Cleaned, Store};
+use super::{Cleaned, KnownReading, Reading, Store, Unreadable};
 use crate::future::BoxFuture;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -76,22 +76,26 @@ impl Store for MemoryVisits {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
+        _: u32,
+    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
         Box::pin(async move {
             let kept = self.kept();
             let samples = |counter: &CounterName| {
                 let buckets = kept.counts.get(&(precision, counter.clone()));
                 let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
-                inside.map(|(&start, &count)| Sample { start, count }).collect()
+                Ok(inside.map(|(&start, &count)| Sample { start, count }).collect::<Vec<_>>().into())
             };
             Ok(counters.iter().map(samples).collect())
         })
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+    fn lifetimes<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
         Box::pin(async move {
             let totals = &self.kept().totals;
-            Ok(counters.iter().map(|counter| totals.get(counter).copied().unwrap_or_default()).collect())
+            Ok(counters.iter().map(|counter| Ok(totals.get(counter).copied().unwrap_or_default())).collect())
         })
     }
 
@@ -148,7 +152,7 @@ impl Store for MemoryVisits {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>> {
+    ) -> BoxFuture<'a, Result<KnownReading, Error>> {
         Box::pin(async move {
             let kept = self.kept();
             let of = |precision: Precision| {
@@ -156,7 +160,7 @@ impl Store for MemoryVisits {
                 let names = names.filter(|(_, name)| &**name >= from).take(limit);
                 names.map(move |(_, name)| (name.clone(), precision))
             };
-            Ok(precisions.iter().flat_map(|precision| of(*precision)).collect())
+            Ok(precisions.iter().flat_map(|precision| of(*precision)).collect::<Vec<_>>().into())
         })
     }
 }

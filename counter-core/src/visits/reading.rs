@@ -19,7 +19,7 @@ pub struct Unreadable {
     pub buckets: Vec<Timestamp>,
 }
 
-/// The samples of one counter, as [`Store::read_samples`](crate::Store::read_samples) finds them.
+/// The samples of one counter, as [`Store::samples`](crate::Store::samples) finds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The samples that can be read, ascending.
@@ -28,7 +28,7 @@ pub struct Reading {
     pub unreadable: Option<Unreadable>,
 }
 
-/// A part of the list of counters, as [`Store::read_known`](crate::Store::read_known) finds it.
+/// A part of the list of counters, as [`Store::known`](crate::Store::known) finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownReading {
     /// The counters of each precision, in any order.

@@ -22,9 +22,9 @@ use crate::future::BoxFuture;
 use crate::redis::{Client, Script};
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, SAMPLES};
+use crate::time::{Bucket, Grid};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
+use crate::{CounterName, Error, Precision, Precisions, Timestamp};
 
 /// The visits of one namespace.
 #[derive(Debug)]
@@ -117,33 +117,12 @@ impl Store for RedisVisits {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
-        Box::pin(async move {
-            let kept = SAMPLES.get();
-            let readings = read::samples(self, counters, precision, range, kept).await?;
-            let sure = |reading: Reading| match reading.unreadable {
-                Some(unreadable) if !unreadable.buckets.is_empty() => Err(unreadable),
-                _ => Ok(reading.samples),
-            };
-            readings.into_iter().map(|reading| Ok(reading.and_then(sure)?)).collect()
-        })
-    }
-
-    fn read_samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
         kept: u32,
     ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
         Box::pin(read::samples(self, counters, precision, range, kept))
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
-        Box::pin(async move { all(read::lifetimes(self, counters).await?) })
-    }
-
-    fn read_lifetimes<'a>(
+    fn lifetimes<'a>(
         &'a self,
         counters: &'a [CounterName],
     ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
@@ -171,14 +150,6 @@ impl Store for RedisVisits {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
-        Box::pin(async move { all(read::visitor_counts(self, counters, buckets).await?) })
-    }
-
-    fn read_visitor_counts<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
     ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
         Box::pin(read::visitor_counts(self, counters, buckets))
     }
@@ -197,27 +168,7 @@ impl Store for RedisVisits {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>> {
-        Box::pin(async move {
-            let mut known = read::known(self, precisions, from, limit).await?;
-            match known.unreadable.pop() {
-                Some(unreadable) if known.counters.is_empty() => Err(unreadable.into()),
-                _ => Ok(known.counters),
-            }
-        })
-    }
-
-    fn read_known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
     ) -> BoxFuture<'a, Result<KnownReading, Error>> {
         Box::pin(read::known(self, precisions, from, limit))
     }
-}
-
-/// Returns all of them, or the first that cannot be read as an error.
-fn all(read: Vec<Result<u64, Unreadable>>) -> Result<Vec<u64>, Error> {
-    read.into_iter().map(|value| Ok(value?)).collect()
 }

@@ -134,7 +134,7 @@ impl Stats {
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Series, Unreadable>>, Error> {
         let kept = self.check(precision, &range, counters.len() as u64, SAMPLES)?;
-        let all = self.store.read_samples(counters, precision, range.clone(), kept).await?;
+        let all = self.store.samples(counters, precision, range.clone(), kept).await?;
         let series = |reading: Reading| Series {
             precision,
             range: range.clone(),
@@ -161,7 +161,7 @@ impl Stats {
         &self,
         counters: &[CounterName],
     ) -> Result<Vec<Result<u64, Unreadable>>, Error> {
-        self.store.read_lifetimes(counters).await
+        self.store.lifetimes(counters).await
     }
 
     /// Returns the counters with the most hits in the buckets that start in `range`, of those that `wanted`
@@ -307,7 +307,7 @@ impl Stats {
         check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, COUNTED)?;
         let starts = precision.starts(range.start..range.end);
         let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
-        let counts = self.store.read_visitor_counts(counters, &buckets).await?;
+        let counts = self.store.visitor_counts(counters, &buckets).await?;
         let uniques = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR };
         Ok(counts.into_iter().map(|count| count.map(uniques)).collect())
     }
@@ -328,7 +328,7 @@ impl Stats {
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
         let mut counters = BTreeMap::<_, Vec<_>>::new();
         let KnownReading { counters: known, unreadable } =
-            self.store.read_known(&precisions, &from, limit + 1).await?;
+            self.store.known(&precisions, &from, limit + 1).await?;
         for (name, precision) in known {
             counters.entry(name).or_default().push(precision);
         }
@@ -348,7 +348,7 @@ impl Stats {
             return Ok(true);
         }
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
-        let mut first = self.store.read_known(&precisions, counter, 1).await?;
+        let mut first = self.store.known(&precisions, counter, 1).await?;
         let is_there = first.counters.iter().any(|(name, _)| name == counter);
         match first.unreadable.pop() {
             Some(unreadable) if !is_there => Err(unreadable.into()),

@@ -10,7 +10,7 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::{ApplyOutcome, Batch, KnownReading, Reading, Unreadable, Witness};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
+use crate::{CounterName, Error, Precision, Precisions, Timestamp};
 
 /// A place where counts are kept, shared by many writers, readers and cleaners.
 ///
@@ -87,7 +87,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Option<String>, Error>>;
 
     /// Returns, for each of these counters, the samples whose start lies in `range`, ascending; empty buckets
-    /// are left out.
+    /// are left out. An unreadable entry of one counter does not affect the others. `kept` is how many samples
+    /// are kept of the precision, by which a store may choose the best way to read.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
@@ -96,45 +97,18 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>>;
-
-    /// Returns what [`samples`](Self::samples) does, but an unreadable entry of one counter does not affect
-    /// the others. `kept` is how many samples are kept of the precision, by which a store may choose the best
-    /// way to read.
-    ///
-    /// # Errors
-    /// Fails when the store cannot be read.
-    fn read_samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
         kept: u32,
-    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
-        let _ = kept;
-        Box::pin(async move {
-            let all = self.samples(counters, precision, range).await?;
-            Ok(all.into_iter().map(|samples| Ok(samples.into())).collect())
-        })
-    }
+    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>>;
 
-    /// Returns, for each of these counters, everything that it ever counted; cleaning does not reduce it.
+    /// Returns, for each of these counters, everything that it ever counted; cleaning does not reduce it. An
+    /// unreadable entry of one counter does not affect the others.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>>;
-
-    /// Returns what [`lifetimes`](Self::lifetimes) does, but an unreadable entry of one counter does not
-    /// affect the others.
-    ///
-    /// # Errors
-    /// Fails when the store cannot be read.
-    fn read_lifetimes<'a>(
+    fn lifetimes<'a>(
         &'a self,
         counters: &'a [CounterName],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
-        Box::pin(async move { Ok(self.lifetimes(counters).await?.into_iter().map(Ok).collect()) })
-    }
+    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>>;
 
     /// Removes everything of a counter that the grid keeps at `now`, including its lifetime total.
     ///
@@ -161,8 +135,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Sketch, Error>>;
 
     /// Returns, for each of these counters, how many visitors it had in these buckets together: the
-    /// [estimate](Sketch::estimate) of their union. This implementation reads the sketches of one counter
-    /// after the other; a store that can count by itself does better.
+    /// [estimate](Sketch::estimate) of their union. An unreadable entry of one counter does not affect the
+    /// others. This implementation reads the sketches of one counter after the other; a store that can count
+    /// by itself does better.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
@@ -170,29 +145,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
         Box::pin(async move {
             let mut counts = Vec::with_capacity(counters.len());
             for counter in counters {
-                counts.push(self.visitors(std::slice::from_ref(counter), buckets).await?.estimate());
+                counts.push(Ok(self.visitors(std::slice::from_ref(counter), buckets).await?.estimate()));
             }
             Ok(counts)
         })
-    }
-
-    /// Returns what [`visitor_counts`](Self::visitor_counts) does, but an unreadable entry of one counter
-    /// does not affect the others.
-    ///
-    /// # Errors
-    /// Fails when the store cannot be read.
-    fn read_visitor_counts<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
-        Box::pin(
-            async move { Ok(self.visitor_counts(counters, buckets).await?.into_iter().map(Ok).collect()) },
-        )
     }
 
     /// Returns the salt of an epoch: `candidate` for the first caller, and the same for all others until
@@ -211,7 +171,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<[u8; 16], Error>>;
 
     /// Returns the first `limit` counters, by name, of each of these precisions that have samples, beginning
-    /// with the name `from` itself; in any order, and perhaps with some that follow them.
+    /// with the name `from` itself; in any order, and perhaps with some that follow them. A list or an entry
+    /// that cannot be read does not affect the rest.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
@@ -220,21 +181,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>>;
-
-    /// Returns what [`known`](Self::known) does, but a list or an entry that cannot be read does not affect
-    /// the rest.
-    ///
-    /// # Errors
-    /// Fails when the store cannot be read.
-    fn read_known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<KnownReading, Error>> {
-        Box::pin(async move { Ok(self.known(precisions, from, limit).await?.into()) })
-    }
+    ) -> BoxFuture<'a, Result<KnownReading, Error>>;
 }
 
 /// Implements the store for handles on one.
@@ -286,29 +233,16 @@ impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> BoxFuture<'a, Result<Vec<Vec<Sample>>, Error>> {
-        self.as_ref().samples(counters, precision, range)
-    }
-
-    fn read_samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
         kept: u32,
     ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
-        self.as_ref().read_samples(counters, precision, range, kept)
+        self.as_ref().samples(counters, precision, range, kept)
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
-        self.as_ref().lifetimes(counters)
-    }
-
-    fn read_lifetimes<'a>(
+    fn lifetimes<'a>(
         &'a self,
         counters: &'a [CounterName],
     ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
-        self.as_ref().read_lifetimes(counters)
+        self.as_ref().lifetimes(counters)
     }
 
     fn forget<'a>(
@@ -332,16 +266,8 @@ impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
-        self.as_ref().visitor_counts(counters, buckets)
-    }
-
-    fn read_visitor_counts<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
     ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
-        self.as_ref().read_visitor_counts(counters, buckets)
+        self.as_ref().visitor_counts(counters, buckets)
     }
 
     fn salt<'a>(
@@ -358,17 +284,8 @@ impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(CounterName, Precision)>, Error>> {
-        self.as_ref().known(precisions, from, limit)
-    }
-
-    fn read_known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
     ) -> BoxFuture<'a, Result<KnownReading, Error>> {
-        self.as_ref().read_known(precisions, from, limit)
+        self.as_ref().known(precisions, from, limit)
     }
 }
 

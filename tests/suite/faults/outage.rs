@@ -382,7 +382,8 @@ async fn a_client_that_hangs_is_replaced() {
         async move {
             while !done.load(Ordering::Relaxed) {
                 let store = store.clone();
-                let read = async move { drop(store.samples(&[name("hits")], precision(1), always()).await) };
+                let read =
+                    async move { drop(store.samples(&[name("hits")], precision(1), always(), 120).await) };
                 tokio::spawn(read);
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }

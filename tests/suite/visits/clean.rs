@@ -9,7 +9,7 @@ use counter_core::{Cleaner, Counters, Precisions, Store, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 
 use crate::stores::without_scripts;
-use crate::support::{always, count_at, name, precision, store, unix};
+use crate::support::{always, count_at, name, precision, samples_of, store, unix};
 
 /// Long ago, and the beginning of a day.
 const DAY: u64 = 1_585_872_000;
@@ -89,8 +89,8 @@ async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
             assert_eq!((known, due), (fields > 0, fields > 0), "{member} has {fields} samples");
         }
     }
-    let days = store.samples(&[name("c3")], precision(86_400), always()).await;
-    assert_eq!(days.expect("readable").concat().iter().map(|sample| sample.count).sum::<u64>(), 150);
+    let days = samples_of(&store, &[name("c3")], precision(86_400), always()).await;
+    assert_eq!(days.concat().iter().map(|sample| sample.count).sum::<u64>(), 150);
     let mut cleaner = cleaner(&server.url()).await;
     cleaner.clean_once(now.plus(200 * 86_400)).await.expect("cleans");
     assert_eq!(server.int(&["EXISTS", "access:known:", "access:due", "access:count:86400:c3"]), 0);

@@ -9,7 +9,7 @@ use tests::Value;
 
 use super::random::Random;
 use super::servers::Servers;
-use crate::support::{always, name, precision};
+use crate::support::{always, name, precision, samples_of};
 
 /// So many that each of 16 shards has some.
 const PAGES: usize = 40;
@@ -114,7 +114,7 @@ impl Record {
                         *expected.entry(start).or_default() += count;
                     }
                 }
-                let samples = store.samples(&[title(counter)], width, always()).await.expect("readable");
+                let samples = samples_of(store, &[title(counter)], width, always()).await;
                 let samples: BTreeMap<_, _> =
                     samples.concat().iter().map(|sample| (sample.start, sample.count)).collect();
                 assert_eq!(samples, expected, "{} by {width} s at {now}", title(counter));
@@ -122,7 +122,7 @@ impl Record {
                     known.insert((title(counter), width));
                 }
             }
-            let samples = store.samples(&[name(HITS)], width, always()).await.expect("readable");
+            let samples = samples_of(store, &[name(HITS)], width, always()).await;
             if kept.oldest(now) <= began {
                 let sum = samples.concat().iter().map(|sample| sample.count).sum::<u64>();
                 assert_eq!(sum, self.requests, "requests by {width} s");
@@ -132,7 +132,7 @@ impl Record {
             }
         }
         let widths: Vec<_> = Precisions::default().iter().map(|kept| kept.precision).collect();
-        let found = store.known(&widths, "", 10_000).await.expect("readable");
+        let found = store.known(&widths, "", 10_000).await.expect("readable").counters;
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), known);
         for width in [HOUR, DAY].map(precision) {
             self.compare_visitors(store, servers, width).await;

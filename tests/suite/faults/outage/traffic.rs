@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use counter_core::{Counters, Error, Precision, Recorder, RedisStore, Stats, Store, Timestamp};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
 
-use crate::support::{always, name, precision, store};
+use crate::support::{always, name, precision, samples_of, store};
 
 /// Hits by the second in which they were recorded.
 pub(super) type Seconds = BTreeMap<Timestamp, u64>;
@@ -24,7 +24,7 @@ pub(super) fn buckets(seconds: &Seconds, precision: Precision) -> Vec<(u64, u64)
 }
 
 pub(super) async fn stored(store: &impl Store, counter: &str, precision: Precision) -> Vec<(u64, u64)> {
-    let samples = store.samples(&[name(counter)], precision, always()).await.expect("readable");
+    let samples = samples_of(store, &[name(counter)], precision, always()).await;
     samples.concat().iter().map(|sample| (sample.start.as_unix(), sample.count)).collect()
 }
 
