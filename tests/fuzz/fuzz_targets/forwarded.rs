@@ -154,7 +154,8 @@ impl Visitors {
     /// Makes a request, and gives the cookie that the answer sets.
     fn visit(&mut self, identity: impl Into<Identity>, request: Request<()>) -> Option<HeaderValue> {
         let layer = AccessCounterLayer::new(self.0.recorder());
-        let layer = layer.identity(identity.into().key(VisitorKey::new([7; 16]))).expect("its cookies have names");
+        let layer =
+            layer.identity(identity.into().key(VisitorKey::new([7; 16]))).expect("its cookies have names");
         let service = layer.layer(service_fn(async |_| Ok::<_, Infallible>(Response::new(()))));
         let answer = ready(service.oneshot(request)).expect("infallible");
         answer.headers().get(header::SET_COOKIE).cloned()

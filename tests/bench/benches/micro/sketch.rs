@@ -1,8 +1,8 @@
 //! HyperLogLog: what is done beside the requests.
 
+use counter_core::VisitorId;
 use counter_core::sketch::Sketch;
 use counter_core::visitor::VisitorKey;
-use counter_core::VisitorId;
 use divan::{Bencher, black_box};
 
 const VISITORS: [u32; 3] = [100, 1_000, 100_000];

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bench::{past, table};
 use bench::server::{self, Figures};
+use bench::{past, table};
 use counter_core::stores::Namespace;
 use counter_core::{Counters, RedisStore, Timestamp};
 use tests::RedisServer;

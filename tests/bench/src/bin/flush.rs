@@ -8,13 +8,13 @@ use std::error::Error;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use bench::{past, processor, table};
 use bench::server::Figures;
+use bench::{past, processor, table};
+use counter_core::stores::Namespace;
 use counter_core::stores::fred::clients::Client;
 use counter_core::stores::fred::interfaces::ClientLike;
 use counter_core::stores::fred::types::config::Config;
 use counter_core::stores::fred::types::{ClusterHash, CustomCommand, Value};
-use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Precisions, RedisStore, Timestamp};
 use tests::RedisServer;

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::num::NonZeroU32;
 
-use bench::{past, table};
 use bench::server::Figures;
+use bench::{past, table};
 use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counter, Counters, RedisStore, Timestamp};

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use bench::{past, processor, table};
 use bench::server::Figures;
+use bench::{past, processor, table};
 use counter_core::stores::fred::clients::Client;
 use counter_core::stores::fred::interfaces::ClientLike;
 use counter_core::stores::fred::types::config::Config;

@@ -7,8 +7,8 @@ use std::error::Error;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use bench::{past, processor, table};
 use bench::server::Figures;
+use bench::{past, processor, table};
 use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
