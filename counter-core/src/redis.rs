@@ -14,6 +14,7 @@ mod probed;
 mod client;
 mod scatter;
 mod retry;
+mod clock;
 mod probe;
 
 pub use namespace::{Namespace, NamespaceError};
@@ -25,6 +26,6 @@ pub(crate) use connection::{Command, Connection, answer_of, explain, has_code, u
 pub(crate) use namespace::Prefix;
 pub(crate) use retry::{it_may_pass, nothing_was_done, retried};
 pub(crate) use scatter::{Group, in_order};
-pub(crate) use script::{Call, Script};
+pub(crate) use script::{Call, Script, args};
 pub(crate) use topology::Topology;
 pub(crate) use transaction::{Queue, Transaction};

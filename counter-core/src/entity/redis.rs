@@ -119,8 +119,8 @@ impl EntityCache for RedisEntities {
         Box::pin(async move {
             let key = &self.lock_key(kind);
             let (token, ttl) = (lease.token.to_string(), milliseconds(lease.ttl));
-            let words = |when: &str| [key, &token, when, "PX", &ttl].map(Value::from).to_vec();
-            let taken: Value = self.client.call("SET", key, words("NX")).await?;
+            let args = |when: &str| [key, &token, when, "PX", &ttl].map(Value::from).to_vec();
+            let taken: Value = self.client.call("SET", key, args("NX")).await?;
             if !taken.is_null() {
                 return Ok(true);
             }
@@ -129,7 +129,7 @@ impl EntityCache for RedisEntities {
                 return Ok(false);
             }
             // If it ends just now and another instance takes it, both do the same work, which is harmless.
-            let kept: Value = self.client.call("SET", key, words("XX")).await?;
+            let kept: Value = self.client.call("SET", key, args("XX")).await?;
             Ok(!kept.is_null())
         })
     }

@@ -35,10 +35,10 @@ impl Script {
 
     pub(crate) async fn run<R: FromValue>(&self, topology: &Topology, call: Call) -> Result<R, Error> {
         let first = call.keys[0].clone();
-        let words = call.words();
-        match topology.call("EVALSHA", &first, by(&self.digest, &words)).await {
+        let args = call.args();
+        match topology.call("EVALSHA", &first, by(&self.digest, &args)).await {
             Err(error) if has_code(&error, "NOSCRIPT") => {
-                topology.call("EVAL", &first, by(self.source, &words)).await
+                topology.call("EVAL", &first, by(self.source, &args)).await
             }
             answer => answer,
         }
@@ -52,10 +52,10 @@ impl fmt::Debug for Script {
 }
 
 /// Returns the arguments of a call of a script by this name.
-fn by(script: &str, words: &[Value]) -> Vec<Value> {
-    let mut all = Vec::with_capacity(1 + words.len());
+fn by(script: &str, args: &[Value]) -> Vec<Value> {
+    let mut all = Vec::with_capacity(1 + args.len());
     all.push(script.into());
-    all.extend_from_slice(words);
+    all.extend_from_slice(args);
     all
 }
 
@@ -94,15 +94,15 @@ impl Call {
         self.arguments.end();
     }
 
-    fn words(self) -> Vec<Value> {
+    fn args(self) -> Vec<Value> {
         let Arguments { bytes, ends } = self.arguments;
         let bytes = Bytes::from(bytes);
-        let mut words = Vec::with_capacity(1 + self.keys.len() + ends.len());
-        words.push(self.keys.len().to_string().into());
-        words.extend(self.keys.into_iter().map(Value::from));
+        let mut args = Vec::with_capacity(1 + self.keys.len() + ends.len());
+        args.push(self.keys.len().to_string().into());
+        args.extend(self.keys.into_iter().map(Value::from));
         let starts = std::iter::once(&0).chain(&ends);
-        words.extend(starts.zip(&ends).map(|(&start, &end)| Value::Bytes(bytes.slice(start..end))));
-        words
+        args.extend(starts.zip(&ends).map(|(&start, &end)| Value::Bytes(bytes.slice(start..end))));
+        args
     }
 }
 
@@ -119,6 +119,11 @@ impl Write for Arguments {
     }
 }
 
+/// Texts as the arguments of a command.
+pub(crate) fn args<const N: usize>(texts: [&str; N]) -> Vec<Value> {
+    texts.map(Value::from).to_vec()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,8 +132,8 @@ mod tests {
     fn names_and_numbers_are_lines_of_one_word() {
         let mut call = Call::new(["key"]);
         call.lines([("a", 0), ("b c", 10), ("é", u64::MAX)].into_iter());
-        let words = call.words();
+        let args = call.args();
         let lines = Bytes::from_static("a\n0\nb c\n10\né\n18446744073709551615\n".as_bytes());
-        assert_eq!(words, ["1".into(), "key".into(), Value::Bytes(lines)]);
+        assert_eq!(args, ["1".into(), "key".into(), Value::Bytes(lines)]);
     }
 }

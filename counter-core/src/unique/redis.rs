@@ -200,8 +200,8 @@ impl RedisUnique {
         key: &str,
         cursor: &str,
     ) -> Result<(String, Vec<Bytes>), Error> {
-        let words = [key, cursor, "COUNT", PAGE].map(Value::from).to_vec();
-        let page = self.client.learn(server.call("SSCAN", key, words).await)?;
+        let args = [key, cursor, "COUNT", PAGE].map(Value::from).to_vec();
+        let page = self.client.learn(server.call("SSCAN", key, args).await)?;
         if server.connections() == made {
             return Ok(page);
         }

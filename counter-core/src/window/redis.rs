@@ -81,17 +81,8 @@ impl WindowStore for RedisWindows {
     }
 
     fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
-        Box::pin(async move {
-            let ask = || self.client.call::<Vec<String>>("TIME", &self.prefix(key).scratch, Vec::new());
-            seconds(&retried(it_may_pass, ask).await?)
-        })
+        Box::pin(retried(it_may_pass, || self.client.time(&self.prefix(key).scratch)))
     }
-}
-
-/// Returns the whole seconds of an answer to `TIME`.
-fn seconds(time: &[String]) -> Result<Timestamp, Error> {
-    let seconds = time.first().and_then(|seconds| seconds.parse().ok());
-    seconds.map(Timestamp::from_unix).ok_or_else(|| refused("the server does not tell the time".to_owned()))
 }
 
 async fn add_to(store: &RedisWindows, group: &Group<&Addition>) -> Vec<Result<u64, Error>> {
@@ -160,8 +151,8 @@ async fn counts_of(store: &RedisWindows, group: &Group<&WindowKey>) -> Result<Ve
     for some in group.items.chunks(KEYS) {
         let names: Vec<_> = some.iter().map(|key| count_key(prefix, key)).collect();
         let read = || {
-            let words = names.iter().map(Value::from).collect();
-            store.client.call::<Vec<Option<String>>>("MGET", &names[0], words)
+            let args = names.iter().map(Value::from).collect();
+            store.client.call::<Vec<Option<String>>>("MGET", &names[0], args)
         };
         let texts = retried(it_may_pass, read).await?;
         for (text, name) in texts.into_iter().zip(&names) {

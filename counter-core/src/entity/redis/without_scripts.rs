@@ -2,11 +2,10 @@
 
 use fred::types::Value;
 
-use crate::redis::{Client, Command, Connection, Queue, has_code, unavailable};
-
 use super::{EntityCopy, EntityFound, EntityLease, EntityRow, Item, Part, milliseconds, text, values};
 use crate::Error;
 use crate::entity::EntityId;
+use crate::redis::{Client, Command, Connection, Queue, args, has_code, unavailable};
 
 /// The number of attempts of a caller that others keep overtaking.
 const ATTEMPTS: usize = 20;
@@ -21,8 +20,8 @@ pub(super) async fn read(
     let mut found = Vec::new();
     for Item { copy, lease: key, .. } in &part.items {
         let names = fields.iter().map(|name| Value::from(*name));
-        let words = [Value::from(copy)].into_iter().chain(names).collect();
-        let texts: Vec<Option<String>> = match client.call("HMGET", copy, words).await {
+        let args = [Value::from(copy)].into_iter().chain(names).collect();
+        let texts: Vec<Option<String>> = match client.call("HMGET", copy, args).await {
             Err(error) if has_code(&error, "WRONGTYPE") => Vec::from([None]),
             texts => texts?,
         };
@@ -36,8 +35,8 @@ pub(super) async fn read(
 }
 
 async fn take(client: &Client, key: &str, lease: EntityLease) -> Result<bool, Error> {
-    let words = [key, &lease.token.to_string(), "NX", "PX", &milliseconds(lease.ttl)];
-    let taken: Value = client.call("SET", key, words.map(Value::from).to_vec()).await?;
+    let args = [key, &lease.token.to_string(), "NX", "PX", &milliseconds(lease.ttl)];
+    let taken: Value = client.call("SET", key, args.map(Value::from).to_vec()).await?;
     Ok(!taken.is_null())
 }
 
@@ -56,9 +55,9 @@ pub(super) async fn store(
             }
             let rows = what.fields.iter().flat_map(|(name, row)| [Value::from(*name), text(*row).into()]);
             vec![
-                ("DEL", words([lease, copy])),
+                ("DEL", args([lease, copy])),
                 ("HSET", [Value::from(copy)].into_iter().chain(rows).collect()),
-                ("PEXPIRE", words([copy, &milliseconds(what.ttl)])),
+                ("PEXPIRE", args([copy, &milliseconds(what.ttl)])),
             ]
         };
         kept += u64::from(attempt(client, item, "", decide).await? > 0);
@@ -71,8 +70,8 @@ pub(super) async fn update(client: &Client, part: &Part<'_, EntityRow>) -> Resul
         let Item { copy, lease, what, .. } = item;
         let decide = |seen: Seen| {
             let newer = seen.field.as_deref().is_none_or(|text| version(text) < what.row.version);
-            let set = ("HSET", words([copy, what.field, &text(what.row)]));
-            [("DEL", words([lease]))].into_iter().chain((seen.copy && newer).then_some(set)).collect()
+            let set = ("HSET", args([copy, what.field, &text(what.row)]));
+            [("DEL", args([lease]))].into_iter().chain((seen.copy && newer).then_some(set)).collect()
         };
         attempt(client, item, what.field, decide).await?;
     }
@@ -85,7 +84,7 @@ pub(super) async fn audit(client: &Client, part: &Part<'_, EntityRow>) -> Result
         let Item { copy, lease, what, .. } = item;
         let decide = |seen: Seen| {
             let differs = seen.field.is_some_and(|field| field != text(what.row));
-            if differs { vec![("DEL", words([lease, copy]))] } else { Vec::new() }
+            if differs { vec![("DEL", args([lease, copy]))] } else { Vec::new() }
         };
         removed += u64::from(attempt(client, item, what.field, decide).await? > 0);
     }
@@ -128,13 +127,13 @@ async fn attempt_at<T>(
 ) -> Result<Option<usize>, Error> {
     let mut transaction = server.watch_in(Queue::Calls, &item.copy).await?;
     transaction.watch(&item.lease).await?;
-    let lease = transaction.call("GET", words([&item.lease])).await?;
-    let found = transaction.call("HGET", words([&item.copy, field])).await;
+    let lease = transaction.call("GET", args([&item.lease])).await?;
+    let found = transaction.call("HGET", args([&item.copy, field])).await;
     let (copy, field) = match found {
         // A key of another type is not a copy.
         Err(error) if has_code(&error, "WRONGTYPE") => (false, None),
         found => {
-            let there: i64 = transaction.call("EXISTS", words([&item.copy])).await?;
+            let there: i64 = transaction.call("EXISTS", args([&item.copy])).await?;
             (there == 1, found?)
         }
     };
@@ -145,8 +144,4 @@ async fn attempt_at<T>(
         return Ok(Some(0));
     }
     Ok(transaction.execute(commands).await?.map(|_| done))
-}
-
-fn words<const N: usize>(words: [&str; N]) -> Vec<Value> {
-    words.map(Value::from).to_vec()
 }

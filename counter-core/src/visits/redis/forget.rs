@@ -1,6 +1,6 @@
 use fred::types::Value;
 
-use super::{RedisVisits, writers};
+use super::RedisVisits;
 use crate::redis::Command;
 use crate::time::{Bucket, Grid};
 use crate::{CounterName, Error, Timestamp};
@@ -43,7 +43,7 @@ pub(super) async fn forget(
         }
     }
     // Last, since this is what tells writers that their visitors are gone.
-    let now = writers::time(&store.client.call::<Vec<_>>("TIME", &keys.total, Vec::new()).await?)?;
+    let now = store.client.time(&keys.total).await?;
     let calls = vec![
         ("HDEL", vec![(&keys.total).into(), (&**counter).into()]),
         ("HINCRBY", vec![(&keys.forgotten).into(), (&**counter).into(), "1".into()]),

@@ -141,8 +141,8 @@ pub(super) async fn lifetimes(store: &RedisVisits, counters: &[CounterName]) -> 
 async fn lifetimes_of(store: &RedisVisits, group: &Group<&CounterName>) -> Result<Each<u64>, Error> {
     let key = &store.keys(group.shard).total;
     let fields = group.items.iter().map(|counter| Value::from(&***counter));
-    let words = [Value::from(key)].into_iter().chain(fields).collect();
-    let answers = store.client.call_each(key, vec![("HMGET", words)]).await?;
+    let args = [Value::from(key)].into_iter().chain(fields).collect();
+    let answers = store.client.call_each(key, vec![("HMGET", args)]).await?;
     let totals = match answers.into_iter().next() {
         Some(Ok(totals)) => totals.into_array(),
         Some(Err(error)) => {
@@ -210,9 +210,9 @@ async fn visitor_counts_of(
     let keys = |counter: &&CounterName| -> Vec<_> {
         buckets.iter().map(|bucket| store.keys(group.shard).unique(counter, *bucket)).collect()
     };
-    let words = |keys: &Vec<String>| keys.iter().map(Value::from).collect();
+    let args = |keys: &Vec<String>| keys.iter().map(Value::from).collect();
     let keys: Vec<_> = group.items.iter().map(keys).collect();
-    let calls = keys.iter().map(|keys| ("PFCOUNT", words(keys))).collect();
+    let calls = keys.iter().map(|keys| ("PFCOUNT", args(keys))).collect();
     // The keys of a shard are all on the same server.
     let answers = store.client.call_each(&store.keys(group.shard).total, calls).await?;
     let read = |(keys, answer): (&Vec<String>, Result<Value, Error>)| {

@@ -12,8 +12,8 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::apply::decode;
 use super::keys::Keys;
-use super::writers::{self, MARK};
-use crate::redis::{Command, Connection, has_code, unavailable};
+use super::writers::MARK;
+use crate::redis::{Command, Connection, args, has_code, unavailable};
 use crate::shard::Shard;
 use crate::time::Bucket;
 use crate::visits::{ApplyOutcome, Batch, Cleaned, DropReason, Part, Remark};
@@ -40,7 +40,7 @@ async fn apply_at(
     batch: &Batch,
 ) -> Result<ApplyOutcome, Error> {
     let transaction = server.watch(fence).await?;
-    let stored: Option<Bytes> = match transaction.call("GET", words([fence])).await {
+    let stored: Option<Bytes> = match transaction.call("GET", args([fence])).await {
         Err(error) if has_code(&error, "WRONGTYPE") => None,
         stored => stored?,
     };
@@ -59,16 +59,16 @@ async fn apply_at(
         return Ok(ApplyOutcome::SequenceGap { last });
     }
     let sent = Timestamp::now();
-    let time = writers::time(&transaction.call::<Vec<_>>("TIME", Vec::new()).await?)?;
+    let time = transaction.time().await?;
     store.skew.measure(sent, time, Timestamp::now());
     // If an earlier attempt to send this batch was abandoned and arrived after all, it has changed the fence,
     // and nothing is done here.
-    let mut commands = vec![(Of::Index, ("SET", words([fence, &sequence.to_string()])))];
+    let mut commands = vec![(Of::Index, ("SET", args([fence, &sequence.to_string()])))];
     if batch.fence.after == 0 {
         let writer = batch.fence.writer.to_string();
-        commands.push((Of::Index, ("HSETNX", words([&keys.total, MARK, &writer]))));
-        commands.push((Of::Index, ("HSETNX", words([&keys.writers, MARK, &writer]))));
-        commands.push((Of::Index, ("HSETNX", words([&keys.writers, &writer, ""]))));
+        commands.push((Of::Index, ("HSETNX", args([&keys.total, MARK, &writer]))));
+        commands.push((Of::Index, ("HSETNX", args([&keys.writers, MARK, &writer]))));
+        commands.push((Of::Index, ("HSETNX", args([&keys.writers, &writer, ""]))));
     }
     let ahead = time.plus(AHEAD);
     counts(keys, batch, ahead, &mut commands);
@@ -114,30 +114,30 @@ fn counts(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, 
                 (keys.count(precision, &cell.counter), format!("{precision}:{}", cell.counter));
             let (start, count) = (start.to_string(), cell.count.to_string());
             let expiry = retention.expiry(bucket.start).to_string();
-            commands.push((Of::Cell(index), ("HINCRBY", words([&key, &start, &count]))));
-            commands.push((Of::Index, ("ZADD", words([&keys.known, "0", &member]))));
-            commands.push((Of::Index, ("ZADD", words([&keys.due, "LT", &expiry, &member]))));
+            commands.push((Of::Cell(index), ("HINCRBY", args([&key, &start, &count]))));
+            commands.push((Of::Index, ("ZADD", args([&keys.known, "0", &member]))));
+            commands.push((Of::Index, ("ZADD", args([&keys.due, "LT", &expiry, &member]))));
         }
-        let total = words([&keys.total, &cell.counter, &cell.count.to_string()]);
+        let total = args([&keys.total, &cell.counter, &cell.count.to_string()]);
         commands.push((Of::Lifetime(index), ("HINCRBY", total)));
     }
 }
 
 fn visitors(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
     for (index, cell) in batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
-        let mut push = |name, words| commands.push((Of::Visitors(index), (name, words)));
+        let mut push = |name, args| commands.push((Of::Visitors(index), (name, args)));
         for (bucket, retention) in batch.visitor_buckets(cell) {
             let key = keys.unique(&cell.counter, bucket);
             if cell.travels_dense() {
                 push("SET", vec![(&keys.scratch).into(), Bytes::from(cell.raised.to_redis()).into()]);
-                push("PFMERGE", words([&key, &keys.scratch]));
-                push("DEL", words([&keys.scratch]));
+                push("PFMERGE", args([&key, &keys.scratch]));
+                push("DEL", args([&keys.scratch]));
             } else {
                 let elements = cell.raised.registers().map(|register| register.element());
                 let elements = elements.map(|element| Bytes::copy_from_slice(&element).into());
                 push("PFADD", [Value::from(&key)].into_iter().chain(elements).collect());
             }
-            push("EXPIREAT", words([&key, &retention.expiry(bucket.start).to_string()]));
+            push("EXPIREAT", args([&key, &retention.expiry(bucket.start).to_string()]));
         }
     }
 }
@@ -162,9 +162,9 @@ pub(super) async fn clean(
 ) -> Result<Cleaned, Error> {
     let keys = store.keys(shard);
     // The clock of one instance may be ahead, and must not take from the others what they keep.
-    let now = now.min(writers::time(&store.client.call::<Vec<_>>("TIME", &keys.due, Vec::new()).await?)?);
+    let now = now.min(store.client.time(&keys.due).await?);
     let bounds = [&keys.due, "-inf", &now.to_string(), "LIMIT", "0", &MEMBERS.to_string()];
-    let due: Vec<Bytes> = store.client.call("ZRANGEBYSCORE", &keys.due, words(bounds)).await?;
+    let due: Vec<Bytes> = store.client.call("ZRANGEBYSCORE", &keys.due, args(bounds)).await?;
     let mut cleaned = Cleaned { more: due.len() == MEMBERS, ..Cleaned::default() };
     let server = store.client.server(&keys.due).await?;
     for member in &due {
@@ -173,8 +173,8 @@ pub(super) async fn clean(
                 Ok(member) => clean_member(&server, keys, member, now, kept, &mut cleaned).await,
                 // No counter has such a name.
                 Err(_) => {
-                    let words = vec![(&keys.due).into(), member.clone().into()];
-                    server.call::<Value>("ZREM", &keys.due, words).await.map(drop)
+                    let args = vec![(&keys.due).into(), member.clone().into()];
+                    server.call::<Value>("ZREM", &keys.due, args).await.map(drop)
                 }
             }
         };
@@ -193,13 +193,13 @@ async fn clean_member(
 ) -> Result<(), Error> {
     let key = format!("{}{member}", keys.counts());
     let not_ours =
-        async || server.call::<Value>("ZREM", &keys.due, words([&keys.due, member])).await.map(drop);
+        async || server.call::<Value>("ZREM", &keys.due, args([&keys.due, member])).await.map(drop);
     let precision = member.split_once(':').and_then(|(precision, _)| precision.parse::<Precision>().ok());
     let Some(precision) = precision else {
         return not_ours().await;
     };
     let transaction = server.watch(&key).await?;
-    let fields: Vec<Bytes> = match transaction.call("HKEYS", words([&key])).await {
+    let fields: Vec<Bytes> = match transaction.call("HKEYS", args([&key])).await {
         Err(error) if has_code(&error, "WRONGTYPE") => return not_ours().await,
         fields => fields?,
     };
@@ -215,11 +215,11 @@ async fn clean_member(
         commands.push(("HDEL", [&*key].into_iter().chain(fields).map(Value::from).collect()));
     }
     if left.is_empty() {
-        commands.push(("ZREM", words([&keys.known, member])));
-        commands.push(("ZREM", words([&keys.due, member])));
+        commands.push(("ZREM", args([&keys.known, member])));
+        commands.push(("ZREM", args([&keys.due, member])));
     } else {
         let next = retention.expiry(left.iter().filter_map(start).min().unwrap_or(oldest));
-        commands.push(("ZADD", words([&keys.due, &next.to_string(), member])));
+        commands.push(("ZADD", args([&keys.due, &next.to_string(), member])));
     }
     // If another client wrote to it meanwhile, it is cleaned at the next pass.
     if transaction.execute(commands).await?.is_some() {
@@ -227,8 +227,4 @@ async fn clean_member(
         cleaned.counters += u64::from(left.is_empty());
     }
     Ok(())
-}
-
-fn words<const N: usize>(words: [&str; N]) -> Vec<Value> {
-    words.map(Value::from).to_vec()
 }

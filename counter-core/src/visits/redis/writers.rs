@@ -27,8 +27,8 @@ const NONE: &str = "0";
 pub(super) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId) -> Result<Witness, Error> {
     let keys = store.keys(shard);
     let marks = async |key: &str, fields: &[&str]| -> Result<Vec<Option<String>>, Error> {
-        let words = [key].iter().chain(fields).map(|word| Value::from(*word)).collect();
-        match store.client.call("HMGET", key, words).await {
+        let args = [key].iter().chain(fields).map(|word| Value::from(*word)).collect();
+        match store.client.call("HMGET", key, args).await {
             // A key of another type says nothing about the marks, like a missing one.
             Err(error) if has_code(&error, "WRONGTYPE") => Ok(vec![None; fields.len()]),
             marks => marks,
@@ -57,12 +57,11 @@ async fn evicts(store: &RedisVisits, keys: &Keys) -> Result<bool, Error> {
 /// list is removed too, so that a lost fence is not taken for lost data.
 pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(), Error> {
     let keys = store.keys(shard);
-    let now = time(&store.client.call::<Vec<_>>("TIME", &keys.writers, Vec::new()).await?)?;
+    let now = store.client.time(&keys.writers).await?;
     let mut cursor = "0".to_owned();
     loop {
-        let words = [&keys.writers, &cursor, "COUNT", PAGE].map(Value::from).to_vec();
-        let (next, page): (String, Vec<Bytes>) = match store.client.call("HSCAN", &keys.writers, words).await
-        {
+        let args = [&keys.writers, &cursor, "COUNT", PAGE].map(Value::from).to_vec();
+        let (next, page): (String, Vec<Bytes>) = match store.client.call("HSCAN", &keys.writers, args).await {
             Err(error) if has_code(&error, "WRONGTYPE") => return Ok(()),
             page => page?,
         };
@@ -96,8 +95,8 @@ pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
             calls.push(("HSET", [Value::from(&keys.writers)].into_iter().chain(seen).collect()));
         }
         if !gone.is_empty() {
-            let words = [Value::from(&keys.writers), MARK.into()].into_iter().chain(gone);
-            calls.push(("HDEL", words.collect()));
+            let args = [Value::from(&keys.writers), MARK.into()].into_iter().chain(gone);
+            calls.push(("HDEL", args.collect()));
         }
         if !calls.is_empty() {
             let _: Vec<Value> = store.client.call_all(&keys.writers, calls).await?;
@@ -112,12 +111,4 @@ pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
 /// Returns what another program may have written, as text.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Returns the time in an answer to TIME.
-pub(super) fn time(answer: &[String]) -> Result<Timestamp, Error> {
-    let seconds = answer.first().and_then(|seconds| seconds.parse().ok());
-    seconds
-        .map(Timestamp::from_unix)
-        .ok_or_else(|| Error::new(ErrorKind::Malformed { key: "TIME".to_owned() }))
 }

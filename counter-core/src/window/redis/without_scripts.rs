@@ -7,7 +7,7 @@
 use fred::bytes::Bytes;
 use fred::types::Value;
 
-use super::{count_key, refused, seconds};
+use super::{count_key, refused};
 use crate::redis::{Client, Command, Connection, Prefix, Queue, Transaction, unavailable};
 use crate::window::{Addition, WindowKey};
 use crate::{Error, ErrorKind, Timestamp};
@@ -27,7 +27,7 @@ pub(super) async fn add(
     let server = client.server(&names[0]).await?;
     let executed = async {
         let transaction = server.begin_in(Queue::Calls).await?;
-        let now = time(&transaction).await?;
+        let now = transaction.time().await?;
         let open = some.iter().zip(&names).filter(|(addition, _)| addition.key.check(now).is_ok());
         let commands: Vec<_> =
             open.flat_map(|(addition, name)| counting(name, addition.amount, addition.key.expiry)).collect();
@@ -63,7 +63,7 @@ pub(super) async fn add_within(
     for _ in 0..ATTEMPTS {
         let attempt = async {
             let transaction = server.watch_in(Queue::Calls, counter).await?;
-            if let Err(closed) = addition.key.check(time(&transaction).await?) {
+            if let Err(closed) = addition.key.check(transaction.time().await?) {
                 transaction.abandon().await?;
                 return Err(closed);
             }
@@ -99,7 +99,7 @@ pub(super) async fn add_once(
     for _ in 0..ATTEMPTS {
         let attempt = async {
             let transaction = server.watch_in(Queue::Calls, tokens).await?;
-            if let Err(closed) = key.check(time(&transaction).await?) {
+            if let Err(closed) = key.check(transaction.time().await?) {
                 transaction.abandon().await?;
                 return Err(closed);
             }
@@ -135,11 +135,11 @@ pub(super) async fn add_once(
 /// Creates the key where it is missing, increments it, and asks whether it expires.
 fn counting(name: &str, amount: u64, expiry: Timestamp) -> [Command; COMMANDS] {
     let (amount, expiry) = (amount.to_string(), expiry.to_string());
-    let words = |words: &[&str]| words.iter().copied().map(Value::from).collect();
+    let args = |args: &[&str]| args.iter().copied().map(Value::from).collect();
     [
-        ("SET", words(&[name, "0", "NX", "EXAT", &expiry])),
-        ("INCRBY", words(&[name, &amount])),
-        ("TTL", words(&[name])),
+        ("SET", args(&[name, "0", "NX", "EXAT", &expiry])),
+        ("INCRBY", args(&[name, &amount])),
+        ("TTL", args(&[name])),
     ]
 }
 
@@ -164,13 +164,9 @@ async fn unless_it_expires(
     answers: &[Result<Option<i64>, String>],
 ) {
     if let [_, Ok(Some(_)), Ok(Some(-1)), ..] = answers {
-        let words = vec![name.into(), expiry.to_string().into()];
-        drop(server.call::<Value>("EXPIREAT", name, words).await);
+        let args = vec![name.into(), expiry.to_string().into()];
+        drop(server.call::<Value>("EXPIREAT", name, args).await);
     }
-}
-
-async fn time(transaction: &Transaction<'_>) -> Result<Timestamp, Error> {
-    seconds(&transaction.call::<Vec<String>>("TIME", Vec::new()).await?)
 }
 
 async fn read(transaction: &Transaction<'_>, counter: &str) -> Result<u64, Error> {
