@@ -90,7 +90,7 @@ pub async fn visit(site: SocketAddr) {
 struct Visit {
     path: &'static str,
     agent: String,
-    /// Who does it, where it is a deed.
+    /// The member that acts, for a visit that changes something.
     member: Option<u64>,
 }
 

@@ -65,7 +65,7 @@ impl Forum {
         let database = match address {
             Some(address) => {
                 let file = address.parse::<SqliteConnectOptions>()?.create_if_missing(true);
-                // Who reads does not wait for who writes.
+                // Readers do not wait for writers.
                 let file = file.journal_mode(SqliteJournalMode::Wal);
                 SqliteDatabase::new(SqlitePool::connect_with(file).await?)
             }
@@ -85,7 +85,7 @@ impl Forum {
     }
 
     /// Tells readers of posts apart under this secret, as all instances do that have it; without it, each has its
-    /// own, and counts who comes to several of them several times.
+    /// own, and a reader that comes to several of them counts several times.
     #[must_use]
     pub fn secret(mut self, secret: &Secret) -> Self {
         self.readers = self.readers.under(secret);
@@ -132,7 +132,7 @@ impl Forum {
         Ok(())
     }
 
-    /// Likes, follows or joins, or takes that back. Who has done so already does nothing.
+    /// Likes, follows or joins, or takes that back. A member that has done so already changes nothing.
     ///
     /// # Errors
     /// When there is no such member, or none of what is marked, or it cannot be written.

@@ -88,7 +88,7 @@ fn page(title: &str, body: &str) -> Html<String> {
     ))
 }
 
-/// What somebody wrote, as text in a page.
+/// Returns a text of a visitor as text in a page.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -262,7 +262,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let secret = Secret::from_bytes([7; 16]); // from where nobody reads who reads the store
+//! let secret = Secret::from_bytes([7; 16]); // from a place that readers of the store cannot read
 //! let store = MemoryStore::new();
 //! let mut here = Counters::builder(store.clone()).secret(&secret).build()?;
 //! let mut there = Counters::builder(store.clone()).secret(&secret).build()?;

@@ -77,7 +77,7 @@ fn is_plain(path: &str) -> bool {
 /// No normal path has it behind a slash.
 const ODD_BEHIND_SLASH: u8 = 1;
 const SLASH: u8 = 2;
-/// Somebody has to look at it closely.
+/// A byte that needs a closer look.
 const ODD: u8 = 4;
 
 const CLASSES: [u8; 256] = {

@@ -39,7 +39,7 @@ impl Forum {
     }
 }
 
-/// Which post somebody wants to see.
+/// Returns the post that a person asks for.
 fn post(visit: &Visit<'_>) -> Option<u32> {
     let wanted = visit.head.method == "GET" && visit.agent != Agent::Bot;
     let number = visit.head.uri.path().strip_prefix("/posts/").filter(|_| wanted)?;

@@ -7,7 +7,7 @@ use counter_core::{ErrorKind, Secret, Timestamp, VisitorId};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-/// As many wait for the store; who comes then is not told apart.
+/// Readers that may wait for the store; those beyond are not counted.
 const WAITING: usize = 10_000;
 
 /// As long a page waits to say how many there are.
@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// As many days before today readers are counted of; then the store forgets them by itself.
 const DAYS: u8 = 29;
 
-/// How many different people read a post, for each day of the last thirty. Somebody means the visitor of the
-/// access counter, who has another id on the next day, and counts once more then.
+/// Counts the different readers of each post, by day, for the last thirty days. A reader is a visitor of the access
+/// counter, which has another id on the next day and then counts once more.
 ///
 /// The store has their ids, so these are made with a secret that is not there.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Readers {
     key: VisitorKey,
 }
 
-/// Where requests leave the readers, who are in the store soon after.
+/// The queue in which requests leave their readers, which reach the store soon after.
 #[derive(Clone, Debug)]
 pub(super) struct Door(mpsc::Sender<(u32, VisitorId)>);
 
@@ -78,12 +78,13 @@ impl Door {
 }
 
 impl Usher {
-    /// Until there are no doors any more, and all who came through them are in the store, or it is away then.
+    /// Runs until there are no doors any more, and all readers that came through them are in the store, or it is
+    /// away then.
     pub(super) async fn run(mut self) {
         let mut came = Vec::new();
         while self.waiting.recv_many(&mut came, 500).await > 0 {
             for (post, reader) in came.drain(..).collect::<HashSet<_>>() {
-                // Whoever is in already stays so: this may be done as often as one likes.
+                // A reader that is in the set stays there: this may be repeated.
                 while let Err(error) = self.readers.count(post, reader).await {
                     if *error.kind() != ErrorKind::Unavailable {
                         tracing::warn!(%error, post, "a reader is not counted");

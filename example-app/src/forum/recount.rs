@@ -19,8 +19,9 @@ const DAY: u64 = 86_400;
 struct Tables(SqliteDatabase);
 
 impl Forum {
-    /// Recounts at once, for who was here before may have been killed, and then each night: so many seconds
-    /// after the midnight of clocks that are so many seconds ahead of UTC. It ends by being dropped.
+    /// Recounts at once, since the process before this one may have been killed, and then each night: `at`
+    /// seconds after the midnight of clocks that are `utc_offset` seconds ahead of UTC. It ends when it is
+    /// dropped.
     pub async fn recount_each_night(&self, at: u32, utc_offset: i32) {
         loop {
             self.recount().await;

@@ -12,7 +12,7 @@ const POSTS: [(u32, &str, &str); 3] = [
 ];
 
 impl Forum {
-    /// Makes the tables, and what there is in a forum in which nobody was before: all of it or nothing.
+    /// Creates the tables and the first members, posts and groups: all of them or none.
     pub(super) async fn prepare(&self) -> Result<(), ForumError> {
         rows::make_tables(self.database.pool()).await?;
         let mut change = self.change().await?;

@@ -1,4 +1,4 @@
-//! The pages of the forum. There are no logins: who writes says who he is.
+//! The pages of the forum. There are no logins: a form names the member that writes.
 
 mod read;
 

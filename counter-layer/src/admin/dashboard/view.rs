@@ -68,8 +68,8 @@ const SORTS: [(Sort, &str); 5] = [
 ];
 
 impl View {
-    /// Reads an address. What cannot be understood is as if it were not there: an address that somebody
-    /// kept shows something also when the precisions are others by now.
+    /// Reads an address. What cannot be understood is ignored, so an address that was kept still shows
+    /// something when the precisions have changed.
     pub(crate) fn of(mount: &str, page: Page, query: &str, kept: &Precisions) -> Self {
         let mut view = Self {
             mount: mount.to_owned(),

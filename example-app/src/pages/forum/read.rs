@@ -116,7 +116,7 @@ fn form(action: &str, members: &[Named], fields: &str) -> String {
     format!("<form method=\"post\" action=\"{action}\">{choice} {fields} <button>Send</button></form>")
 }
 
-/// Who does it.
+/// Returns the field that chooses the acting member.
 fn choice(members: &[Named]) -> String {
     let option = |Named { id, name }: &Named| format!("<option value=\"{id}\">{}", escaped(name));
     format!("<select name=\"member\">{}</select>", members.iter().map(option).collect::<String>())
