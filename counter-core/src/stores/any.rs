@@ -12,7 +12,6 @@ use crate::{MemoryStore, Store};
 ///
 /// ```no_run
 /// use counter_core::stores::Namespace;
-/// use counter_core::window::{Window, WindowCounters};
 /// use counter_core::{AnyStore, Counters, MemoryStore, RedisStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -21,8 +20,7 @@ use crate::{MemoryStore, Store};
 ///     Ok(url) => RedisStore::connect(&url, Namespace::default()).await?.into(),
 ///     Err(_) => MemoryStore::new().into(),
 /// };
-/// let logins = WindowCounters::new(store.clone(), Window::try_from(60)?);
-/// let counters = Counters::builder(store).build()?;
+/// let counters = Counters::builder(store.clone()).build()?; // and others over the same store
 /// # Ok(())
 /// # }
 /// ```
