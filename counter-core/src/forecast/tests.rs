@@ -219,7 +219,7 @@ fn a_short_history_and_a_horizon_out_of_bounds_are_refused_in_words() {
     };
     let short = |has| Err(format!("a forecast needs 20 finished buckets, and there are {has}"));
     let horizon = |asked, most| {
-        Err(format!("a forecast over {asked} buckets: it may be from 1 to {most}, half of the history"))
+        Err(format!("a forecast may have 1 to {most} buckets (half of the history), not {asked}"))
     };
     assert_eq!(asked(0, 1), short(0));
     assert_eq!(asked(19, 1), short(19));

@@ -171,4 +171,12 @@ impl Store for RedisVisits {
     ) -> BoxFuture<'a, Result<KnownReading, Error>> {
         Box::pin(read::known(self, precisions, from, limit))
     }
+
+    fn contains<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precisions: &'a [Precision],
+    ) -> BoxFuture<'a, Result<Vec<bool>, Error>> {
+        Box::pin(read::contains(self, counters, precisions))
+    }
 }

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -338,22 +338,21 @@ impl Stats {
         Ok(CounterPage { counters, next: last.filter(|_| more), unreadable })
     }
 
-    /// Returns whether there is such a counter: in the store, or in this process and not flushed yet.
+    /// Returns, for each of these counters, whether there is such a one: in the store, or in this process and
+    /// not flushed yet. It takes one exchange with each shard that they belong to.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, or when its list of counters cannot be read in full and the rest
-    /// of it does not have the counter.
-    pub async fn contains_counter(&self, counter: &CounterName) -> Result<bool, Error> {
-        if self.tally.contains(counter) {
-            return Ok(true);
-        }
+    /// Fails when the store cannot be read, or when its list of counters cannot be.
+    pub async fn contains_counters(&self, counters: &[CounterName]) -> Result<Vec<bool>, Error> {
+        let is_here = |counter: &CounterName| self.tally.contains(counter);
+        let elsewhere: Vec<_> = counters.iter().filter(|counter| !is_here(counter)).cloned().collect();
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
-        let mut first = self.store.known(&precisions, counter, 1).await?;
-        let is_there = first.counters.iter().any(|(name, _)| name == counter);
-        match first.unreadable.pop() {
-            Some(unreadable) if !is_there => Err(unreadable.into()),
-            _ => Ok(is_there),
-        }
+        let stored = match elsewhere.is_empty() {
+            true => Vec::new(),
+            false => self.store.contains(&elsewhere, &precisions).await?,
+        };
+        let stored: HashMap<_, _> = elsewhere.iter().zip(stored).collect();
+        Ok(counters.iter().map(|counter| stored.get(counter).copied().unwrap_or(true)).collect())
     }
 
     /// Returns the buckets that are kept.

@@ -182,6 +182,30 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         from: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<KnownReading, Error>>;
+
+    /// Returns, for each of these counters, whether it has samples of one of these precisions. This
+    /// implementation asks for one counter after the other; a store that can ask for all at once does better.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read, or a list of counters cannot and the rest does not have one of them.
+    fn contains<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precisions: &'a [Precision],
+    ) -> BoxFuture<'a, Result<Vec<bool>, Error>> {
+        Box::pin(async move {
+            let mut contained = Vec::with_capacity(counters.len());
+            for counter in counters {
+                let mut first = self.known(precisions, counter, 1).await?;
+                let is_there = first.counters.iter().any(|(name, _)| name == counter);
+                match first.unreadable.pop() {
+                    Some(unreadable) if !is_there => return Err(unreadable.into()),
+                    _ => contained.push(is_there),
+                }
+            }
+            Ok(contained)
+        })
+    }
 }
 
 /// Implements the store for handles on one.
@@ -286,6 +310,14 @@ impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
         limit: usize,
     ) -> BoxFuture<'a, Result<KnownReading, Error>> {
         self.as_ref().known(precisions, from, limit)
+    }
+
+    fn contains<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precisions: &'a [Precision],
+    ) -> BoxFuture<'a, Result<Vec<bool>, Error>> {
+        self.as_ref().contains(counters, precisions)
     }
 }
 

@@ -66,9 +66,9 @@ async fn counter(
     let mut view = view(&stats, &uri, "/counter", Page::Counter, query.as_deref());
     view.logged_in = session.is_some();
     // Where the list of counters cannot be read, none is denied.
-    let is_there = match stats.contains_counter(&view.counters[0]).await {
+    let is_there = match stats.contains_counters(&view.counters[..1]).await {
         Err(error) if matches!(error.kind(), ErrorKind::Malformed { .. }) => Ok(true),
-        known => known,
+        contained => contained.map(|contained| contained == [true]),
     };
     match is_there {
         Ok(true) => answer(&stats, &view, Counter::read(&stats, &view, Timestamp::now()).await),

@@ -29,6 +29,7 @@ stores::on! {
         visitors_of_many_counters_are_counted_for_each_in_their_order
         a_read_takes_the_buckets_of_its_range_ascending
         known_counters_come_in_pages_by_name
+        counters_are_contained_where_they_have_samples_of_one_of_the_precisions
         cleaning_removes_what_left_retention_and_nothing_else
         cleaning_forgets_a_counter_with_its_last_sample
         a_counter_that_returns_is_known_and_cleaned_again
@@ -243,6 +244,22 @@ async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store + Clo
     let samples = samples_of(&store, &[name("a")], precision(1), range).await;
     let expected = [10, 11, 12].map(|second| Sample { start: unix(T + second), count: second + 1 });
     assert_eq!(samples.concat(), expected);
+}
+
+async fn counters_are_contained_where_they_have_samples_of_one_of_the_precisions(store: impl Store + Clone) {
+    let cells = ["b", "a:b", "é"].map(|counter| cell(counter, T, 60, 1));
+    send(&store, &batch(WriterId::random(), 1, cells.into())).await;
+    send(&store, &batch(WriterId::random(), 1, vec![cell("seconds", T, 1, 1)])).await;
+    let contained = async |counters: &[&str], widths: &[u32]| {
+        let counters: Vec<_> = counters.iter().map(|counter| name(counter)).collect();
+        let precisions: Vec<_> = widths.iter().map(|width| precision(*width)).collect();
+        store.contains(&counters, &precisions).await.expect("readable")
+    };
+    let counters = ["é", "a", "a:b", "b", "seconds", "c"];
+    assert_eq!(contained(&counters, &[60, 300]).await, [true, false, true, true, true, false]);
+    assert_eq!(contained(&counters, &[1]).await, [false, false, false, false, true, false]);
+    assert_eq!(contained(&counters, &[]).await, [false; 6]);
+    assert_eq!(contained(&[], &[60]).await, [false; 0]);
 }
 
 async fn known_counters_come_in_pages_by_name(store: impl Store + Clone) {

@@ -3,7 +3,7 @@ use std::ops::Range;
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
-use crate::redis::{Group, in_order};
+use crate::redis::{Group, args, in_order};
 
 use super::RedisVisits;
 use super::junk::{Junk, wrong_key};
@@ -256,6 +256,36 @@ pub(super) async fn known(
     }
     all.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
     Ok(all)
+}
+
+pub(super) async fn contains(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    precisions: &[Precision],
+) -> Result<Vec<bool>, Error> {
+    let groups = by_shard(store, counters);
+    let asked = groups.iter().map(|group| contained_of(store, group, precisions));
+    Ok(in_order(&groups, try_join_all(asked).await?))
+}
+
+async fn contained_of(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    precisions: &[Precision],
+) -> Result<Vec<bool>, Error> {
+    if precisions.is_empty() {
+        return Ok(vec![false; group.items.len()]);
+    }
+    let key = &store.keys(group.shard).known;
+    let score = |counter: &CounterName, precision| ("ZSCORE", args([key, &format!("{precision}:{counter}")]));
+    let calls = group
+        .items
+        .iter()
+        .flat_map(|counter| precisions.iter().map(move |precision| score(counter, precision)));
+    let scores = store.client.call_each(key, calls.collect()).await?;
+    let scores: Result<Vec<_>, _> = scores.into_iter().collect();
+    let scores = scores.map_err(|error| wrong_key(key, &error))?;
+    Ok(scores.chunks(precisions.len()).map(|scores| scores.iter().any(|score| !score.is_null())).collect())
 }
 
 /// The progress of the list of one precision.

@@ -79,7 +79,7 @@ async fn badge(
         let lifetimes = stats.lifetimes(std::slice::from_ref(&counter)).await;
         let total = lifetimes.map_err(|error| Problem::of(&error, stats))?.first().copied().unwrap_or(0);
         if total == 0 {
-            read::known(stats, &counter).await?;
+            read::known(stats, std::slice::from_ref(&counter)).await?;
         }
         total
     } else {

@@ -69,9 +69,7 @@ async fn export(
         let error = Error::new(ErrorKind::TooManyBuckets { asked: buckets, most });
         return Err(Problem::of(&error, &stats));
     }
-    for counter in &named {
-        read::known(&stats, counter).await?;
-    }
+    read::known(&stats, &named).await?;
     let size = usize::try_from((SAMPLES / buckets).clamp(1, COUNTERS)).unwrap_or(1);
     let left = if named.is_empty() { Left::KnownAfter(None) } else { Left::Named(named) };
     let mut pages = Pages { stats, precision, range, format, left, size };

@@ -69,7 +69,7 @@ async fn forecast(
         Ok(forecast) => forecast,
         Err(ForecastError::Unread(error)) => return Err(Problem::of(&error, &stats)),
         Err(refused) => {
-            read::known(&stats, &counter).await?;
+            read::known(&stats, std::slice::from_ref(&counter)).await?;
             return Err(Problem::no_forecast(&refused));
         }
     };

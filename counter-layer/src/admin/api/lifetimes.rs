@@ -16,11 +16,10 @@ async fn lifetimes(
     Asked { state: stats, parameters: (Counters(counters),), .. }: Asked<Stats, (Counters,)>,
 ) -> Result<Json<Lifetimes>, Problem> {
     let totals = stats.lifetimes_by_counter(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
+    let empty = counters.iter().zip(&totals).filter(|(_, total)| **total == Ok(0));
+    read::known(&stats, &empty.map(|(counter, _)| counter.clone()).collect::<Vec<_>>()).await?;
     let (mut lifetimes, mut unreadable) = (Vec::new(), Vec::new());
     for (counter, total) in counters.iter().zip(totals) {
-        if total == Ok(0) {
-            read::known(&stats, counter).await?;
-        }
         let total = total.map_err(|why| unreadable.push(why)).ok();
         lifetimes.push(Lifetime { counter: counter.to_string(), total });
     }

@@ -24,16 +24,18 @@ pub(crate) async fn series(
     let series = stats.series(counter, precision, range).await;
     let series = series.map_err(|error| Problem::of(&error, stats))?;
     if series.samples.is_empty() && series.unreadable.is_none() {
-        known(stats, counter).await?;
+        known(stats, std::slice::from_ref(counter)).await?;
     }
     Ok(series)
 }
 
-/// Refuses a counter that is not known.
-pub(crate) async fn known(stats: &Stats, counter: &CounterName) -> Result<(), Problem> {
-    match stats.contains_counter(counter).await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Problem::unknown_counter(counter)),
+/// Refuses counters of which one is not known.
+pub(crate) async fn known(stats: &Stats, counters: &[CounterName]) -> Result<(), Problem> {
+    match stats.contains_counters(counters).await {
+        Ok(contained) => match counters.iter().zip(contained).find(|(_, contained)| !contained) {
+            Some((counter, _)) => Err(Problem::unknown_counter(counter)),
+            None => Ok(()),
+        },
         // Where the list of counters cannot be read, none is denied.
         Err(error) if matches!(error.kind(), ErrorKind::Malformed { .. }) => Ok(()),
         Err(error) => Err(Problem::of(&error, stats)),

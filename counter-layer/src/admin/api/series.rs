@@ -34,15 +34,15 @@ async fn series(asked: Asked<Stats, (Counters, UsualPrecision, Range, Fill)>) ->
     }
     let all = stats.series_many(&counters, precision, range).await;
     let all = all.map_err(|error| Problem::of(&error, &stats))?;
+    let is_empty = |series: &Result<counter_core::Series, _>| {
+        series.as_ref().is_ok_and(|series| series.samples.is_empty())
+    };
+    let empty = counters.iter().zip(&all).filter(|(_, series)| is_empty(series));
+    read::known(&stats, &empty.map(|(counter, _)| counter.clone()).collect::<Vec<_>>()).await?;
     let mut more = MoreSeries { series: Vec::with_capacity(all.len()) };
     for (counter, series) in counters.iter().zip(all) {
         let series = match series {
-            Ok(series) => {
-                if series.samples.is_empty() {
-                    read::known(&stats, counter).await?;
-                }
-                Series::new(counter, &series, filled)
-            }
+            Ok(series) => Series::new(counter, &series, filled),
             Err(unreadable) => Series::unreadable(counter, precision.as_seconds(), unreadable),
         };
         more.series.push(Series { from, ..series });

@@ -28,9 +28,7 @@ async fn uniques(asked: Asked<Stats, (Counters, VisitorPrecision, Range)>) -> Re
     let uniques = stats.uniques(&counters, precision, range.clone()).await;
     let uniques = uniques.map_err(|error| Problem::of(&error, &stats))?;
     if uniques.visitors == 0 {
-        for counter in &counters {
-            read::known(&stats, counter).await?;
-        }
+        read::known(&stats, &counters).await?;
     }
     let max_age = caching::max_age(precision, range.end, now);
     let uniques = Uniques {
