@@ -84,18 +84,12 @@ pub struct Ranking {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// The number of samples that one read may return, over all its counters.
-const SAMPLES: u64 = 300_000;
 /// The number of counters that a ranking may have to look at.
 const COUNTERS: u64 = 10_000;
 /// The number of samples that a ranking may have to look at, in several reads.
 const RANKED: u64 = 10_000_000;
 /// The number of unreadable entries that a ranking names.
 const NAMED: usize = 1000;
-/// The number of sketches that one read may touch: at most 12 MB from the store.
-const SKETCHES: u64 = 1000;
-/// The number of sketches that one read may have the store count.
-const COUNTED: u64 = 10_000;
 /// The number of counters on a page.
 const PAGE: usize = 1000;
 
@@ -133,7 +127,7 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Series, Unreadable>>, Error> {
-        let kept = self.check(precision, &range, counters.len() as u64, SAMPLES)?;
+        let kept = self.check(precision, &range, counters.len() as u64, Self::MAX_SAMPLES)?;
         let all = self.store.samples(counters, precision, range.clone(), kept).await?;
         let series = |reading: Reading| Series {
             precision,
@@ -183,7 +177,7 @@ impl Stats {
     ) -> Result<Ranking, Error> {
         self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
         let buckets = buckets(precision, &range);
-        let portion = usize::try_from(SAMPLES / buckets).unwrap_or(PAGE).clamp(1, PAGE);
+        let portion = usize::try_from(Self::MAX_SAMPLES / buckets).unwrap_or(PAGE).clamp(1, PAGE);
         let mut ranking = Ranking { counters: Vec::new(), unreadable: Vec::new() };
         let (mut after, mut seen, mut looked_at) = (None, 0, 0);
         loop {
@@ -258,7 +252,7 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Uniques, Error> {
-        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, SKETCHES)?;
+        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, Self::MAX_SKETCHES)?;
         let starts = precision.starts(range);
         let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
         let union = self.store.visitors(counters, &buckets).await?;
@@ -304,7 +298,13 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Uniques, Unreadable>>, Error> {
-        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, COUNTED)?;
+        check(
+            &self.tally.grid.visitors,
+            precision,
+            &range,
+            counters.len() as u64,
+            Self::MAX_COUNTED_SKETCHES,
+        )?;
         let starts = precision.starts(range.start..range.end);
         let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
         let counts = self.store.visitor_counts(counters, &buckets).await?;
@@ -441,6 +441,16 @@ impl Series {
 impl Stats {
     /// The number of buckets that one read of a counter may touch.
     pub const MAX_BUCKETS: u64 = 10_000;
+
+    /// The number of samples that one read may return, over all its counters.
+    pub const MAX_SAMPLES: u64 = 300_000;
+
+    /// The number of sketches that one read of [`uniques`](Self::uniques) may touch: at most 12 MB from the store.
+    pub const MAX_SKETCHES: u64 = 1000;
+
+    /// The number of sketches that one read of [`uniques_by_counter`](Self::uniques_by_counter) may have the
+    /// store count.
+    pub const MAX_COUNTED_SKETCHES: u64 = 10_000;
 
     /// Returns how many samples of a precision of counts are kept, if this range of it may be read.
     fn check(

@@ -8,9 +8,6 @@ use super::response::{MoreSeries, OneOrMore, Series};
 use super::route::Route;
 use crate::admin::problem::Problem;
 
-/// Samples of several counters in one answer.
-const SAMPLES: u64 = 300_000;
-
 pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/series", "The samples of one counter, or of several", stats.clone(), series)
         .json::<OneOrMore>()
@@ -22,7 +19,7 @@ async fn series(asked: Asked<Stats, (Counters, UsualPrecision, Range, Fill)>) ->
     let Asked { state: stats, headers, .. } = asked;
     let (Counters(counters), UsualPrecision(kept), range, Fill(filled)) = asked.parameters;
     let now = Timestamp::now();
-    let most = (SAMPLES / counters.len() as u64).min(Stats::MAX_BUCKETS);
+    let most = (Stats::MAX_SAMPLES / counters.len() as u64).min(Stats::MAX_BUCKETS);
     let buckets = range.buckets(kept, most, now)?;
     let (precision, range) = (kept.precision, buckets.range);
     let max_age = caching::max_age(precision, range.end, now);

@@ -8,9 +8,6 @@ use super::response::Uniques;
 use super::route::Route;
 use crate::admin::problem::Problem;
 
-/// Sketches that are put together for one answer.
-const SKETCHES: u64 = 1000;
-
 pub(crate) fn route(stats: &Stats) -> Route {
     let summary = "The unique visitors of counters together, estimated";
     Route::get("/api/uniques", summary, stats.clone(), uniques)
@@ -23,7 +20,7 @@ async fn uniques(asked: Asked<Stats, (Counters, VisitorPrecision, Range)>) -> Re
     let Asked { state: stats, headers, .. } = asked;
     let (Counters(counters), VisitorPrecision(kept), range) = asked.parameters;
     let now = Timestamp::now();
-    let most = SKETCHES / counters.len() as u64;
+    let most = Stats::MAX_SKETCHES / counters.len() as u64;
     let (precision, range) = (kept.precision, range.buckets(kept, most, now)?.range);
     let uniques = stats.uniques(&counters, precision, range.clone()).await;
     let uniques = uniques.map_err(|error| Problem::of(&error, &stats))?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use counter_core::time::Retention;
 use counter_core::visits::Uniques;
-use counter_core::{CounterName, Error, Precision, Precisions, Timestamp};
+use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 
 use super::format;
 use super::reader::{self, Reader};
@@ -17,9 +17,6 @@ const BUCKETS: u64 = 1500;
 
 /// Samples that are read at once.
 const SAMPLES: u64 = 200_000;
-
-/// Sketches that are counted at once.
-const SKETCHES: u64 = 10_000;
 
 /// The time that the table and the numbers at the top are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +133,7 @@ impl Period {
 
     /// The number of counters whose visitors can be read at once.
     pub(super) fn comparable(&self, kept: &Precisions) -> usize {
-        let at_once = |precision| SKETCHES / buckets(precision, &self.range).max(1);
+        let at_once = |precision| Stats::MAX_COUNTED_SKETCHES / buckets(precision, &self.range).max(1);
         self.of_visitors(kept)
             .map_or(usize::MAX, |precision| usize::try_from(at_once(precision)).unwrap_or(usize::MAX))
     }
