@@ -1,5 +1,16 @@
 //! Stores that keep counters of every family, in Redis or in the process.
 
+/// Shows the part of a store that keeps a family of counters, which makes the store one of that family.
+macro_rules! shows {
+    ($store:ident: $family:path, $part:ident) => {
+        impl AsRef<dyn $family> for $store {
+            fn as_ref(&self) -> &(dyn $family + 'static) {
+                &self.0.$part
+            }
+        }
+    };
+}
+
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;

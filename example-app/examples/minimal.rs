@@ -19,10 +19,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower_http::timeout::TimeoutLayer;
 
-/// How long a client may take for the head of a request, and for its body.
+/// The time that a client may take for the head of a request, and for its body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long requests may take that are in flight at a SIGTERM.
+/// The time that requests in flight at a SIGTERM may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::main]

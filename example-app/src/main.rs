@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use lines::Lines;
 use serve::{Timeouts, serve_until};
 
-/// How many texts one visitor may add to the forum in a minute.
+/// The number of texts that one visitor may add to the forum in a minute.
 const TEXTS: u32 = 5;
 
 /// What runs beside the server.

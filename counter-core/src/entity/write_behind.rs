@@ -275,7 +275,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
     /// Returns [`Unflushed`](EntityErrorKind::Unflushed) when additions are left at the deadline.
     ///
     /// # Cancel safety
-    /// The same as for [`flush`](Self::flush); `run` can be called again.
+    /// Dropping the future is as safe as for [`flush`](Self::flush); `run` can be called again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), EntityError> {
         let mut shutdown = pin!(shutdown);
         tokio::select! {

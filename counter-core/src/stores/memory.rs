@@ -41,29 +41,10 @@ impl MemoryStore {
     }
 }
 
-impl AsRef<dyn Store> for MemoryStore {
-    fn as_ref(&self) -> &(dyn Store + 'static) {
-        &self.0.visits
-    }
-}
-
+shows!(MemoryStore: Store, visits);
 #[cfg(feature = "unique")]
-impl AsRef<dyn UniqueStore> for MemoryStore {
-    fn as_ref(&self) -> &(dyn UniqueStore + 'static) {
-        &self.0.unique
-    }
-}
-
+shows!(MemoryStore: UniqueStore, unique);
 #[cfg(feature = "window")]
-impl AsRef<dyn WindowStore> for MemoryStore {
-    fn as_ref(&self) -> &(dyn WindowStore + 'static) {
-        &self.0.windows
-    }
-}
-
+shows!(MemoryStore: WindowStore, windows);
 #[cfg(feature = "entity")]
-impl AsRef<dyn EntityCache> for MemoryStore {
-    fn as_ref(&self) -> &(dyn EntityCache + 'static) {
-        &self.0.entities
-    }
-}
+shows!(MemoryStore: EntityCache, entities);

@@ -100,29 +100,10 @@ impl RedisStore {
     }
 }
 
-impl AsRef<dyn Store> for RedisStore {
-    fn as_ref(&self) -> &(dyn Store + 'static) {
-        &self.0.visits
-    }
-}
-
+shows!(RedisStore: Store, visits);
 #[cfg(feature = "unique")]
-impl AsRef<dyn UniqueStore> for RedisStore {
-    fn as_ref(&self) -> &(dyn UniqueStore + 'static) {
-        &self.0.unique
-    }
-}
-
+shows!(RedisStore: UniqueStore, unique);
 #[cfg(feature = "window")]
-impl AsRef<dyn WindowStore> for RedisStore {
-    fn as_ref(&self) -> &(dyn WindowStore + 'static) {
-        &self.0.windows
-    }
-}
-
+shows!(RedisStore: WindowStore, windows);
 #[cfg(feature = "entity")]
-impl AsRef<dyn EntityCache> for RedisStore {
-    fn as_ref(&self) -> &(dyn EntityCache + 'static) {
-        &self.0.entities
-    }
-}
+shows!(RedisStore: EntityCache, entities);

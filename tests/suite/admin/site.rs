@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use super::conforms;
 use crate::support::store;
 
-/// What the router says of itself; every answer to these tests is checked against it.
+/// The description that the router gives of itself; every answer to these tests is checked against it.
 static DESCRIPTION: OnceCell<Value> = OnceCell::const_new();
 
 /// How long a server that came back may stay unnoticed.

@@ -28,7 +28,7 @@ pub(crate) struct Description {
     /// The most that an answer may have, which no schema can say, since it is about several parameters.
     pub(crate) most: Option<&'static str>,
     pub(crate) parameters: Vec<parameter::Description>,
-    /// By status.
+    /// Answers by their status.
     pub(crate) answers: Vec<(&'static str, Answer)>,
     /// The refusals beside those of every route, by status.
     pub(crate) refusals: Vec<(&'static str, &'static str)>,
