@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::{Health, Ledger};
 
 /// A number about this process, in the form in which exporters show it.
@@ -58,71 +60,65 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         let (name, help) = ("access_counter_hits_total", "Hits by their state");
         all.push(Metric { name, help, label: Some(("state", state)), value: MetricValue::Counter(count) });
     }
-    let seconds =
-        |time: Option<std::time::Duration>| MetricValue::Gauge(time.unwrap_or_default().as_secs_f64());
-    let since_acknowledged = health.since_acknowledged.map(|since| {
+    let mut add = |name, help, value| all.push(Metric { name, help, label: None, value });
+    let counter = MetricValue::Counter;
+    let gauge = MetricValue::Gauge;
+    let seconds = |time: Option<Duration>| gauge(time.unwrap_or_default().as_secs_f64());
+    add("access_counter_bot_requests_total", "Recorded requests that programs made", counter(requests.bots));
+    add(
+        "access_counter_unconfirmed_requests_total",
+        "Recorded requests whose response stopped waiting for the store",
+        counter(requests.unconfirmed),
+    );
+    add(
+        "access_counter_overflow_hits_total",
+        "Hits that went to the counter (other)",
+        counter(hits.overflow),
+    );
+    add(
+        "access_counter_lost_by_server_hits_total",
+        "Applied hits that the store lost",
+        counter(hits.lost_by_server),
+    );
+    add(
+        "access_counter_connections_total",
+        "Connections made to servers of the store",
+        counter(health.connections),
+    );
+    add(
+        "access_counter_pending_hits",
+        "Hits that the store has not acknowledged",
+        gauge(hits.pending as f64),
+    );
+    add(
+        "access_counter_pending_cells",
+        "Counts and sketches in memory that wait for the store",
+        gauge(health.pending_cells as f64),
+    );
+    add(
+        "access_counter_retained_bytes",
+        "Acknowledged batches kept in case the store loses them",
+        gauge(health.retained_bytes as f64),
+    );
+    add(
+        "access_counter_failing_seconds",
+        "Time for which no flush has succeeded, 0 when the last one did",
+        seconds(health.failing_for),
+    );
+    add(
+        "access_counter_stalled_seconds",
+        "Time for which hits have waited and none were sent, 0 while they are sent",
+        seconds(health.stalled_for),
+    );
+    add(
+        "access_counter_clock_skew_seconds",
+        "Seconds by which the clock of this process is ahead of the store's",
+        gauge(health.clock_skew.unwrap_or_default() as f64),
+    );
+    if let Some(since) = health.since_acknowledged {
         let (name, help) =
             ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");
-        (name, help, MetricValue::Gauge(since.as_secs_f64()))
-    });
-    let plain = [
-        (
-            "access_counter_bot_requests_total",
-            "Recorded requests that programs made",
-            MetricValue::Counter(requests.bots),
-        ),
-        (
-            "access_counter_unconfirmed_requests_total",
-            "Recorded requests whose response stopped waiting for the store",
-            MetricValue::Counter(requests.unconfirmed),
-        ),
-        (
-            "access_counter_overflow_hits_total",
-            "Hits that went to the counter (other)",
-            MetricValue::Counter(hits.overflow),
-        ),
-        (
-            "access_counter_lost_by_server_hits_total",
-            "Applied hits that the store lost",
-            MetricValue::Counter(hits.lost_by_server),
-        ),
-        (
-            "access_counter_connections_total",
-            "Connections made to servers of the store",
-            MetricValue::Counter(health.connections),
-        ),
-        (
-            "access_counter_pending_hits",
-            "Hits that the store has not acknowledged",
-            MetricValue::Gauge(hits.pending as f64),
-        ),
-        (
-            "access_counter_pending_cells",
-            "Counts and sketches in memory that wait for the store",
-            MetricValue::Gauge(health.pending_cells as f64),
-        ),
-        (
-            "access_counter_retained_bytes",
-            "Acknowledged batches kept in case the store loses them",
-            MetricValue::Gauge(health.retained_bytes as f64),
-        ),
-        (
-            "access_counter_failing_seconds",
-            "Time for which no flush has succeeded, 0 when the last one did",
-            seconds(health.failing_for),
-        ),
-        (
-            "access_counter_stalled_seconds",
-            "Time for which hits have waited and none were sent, 0 while they are sent",
-            seconds(health.stalled_for),
-        ),
-        (
-            "access_counter_clock_skew_seconds",
-            "Seconds by which the clock of this process is ahead of the store's",
-            MetricValue::Gauge(health.clock_skew.unwrap_or_default() as f64),
-        ),
-    ];
-    let plain = plain.into_iter().chain(since_acknowledged);
-    all.extend(plain.map(|(name, help, value)| Metric { name, help, label: None, value }));
+        add(name, help, gauge(since.as_secs_f64()));
+    }
     all
 }

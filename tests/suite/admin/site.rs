@@ -21,7 +21,7 @@ use crate::support::store;
 /// The description that the router gives of itself; every answer to these tests is checked against it.
 static DESCRIPTION: OnceCell<Value> = OnceCell::const_new();
 
-/// How long a server that came back may stay unnoticed.
+/// The time for which a server that came back may stay unnoticed.
 pub(crate) const LIMIT: std::time::Duration = tests::LIMIT;
 
 pub(crate) struct Site {

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use super::program::Site;
 
-/// How long anything here may take.
+/// The time that anything here may take.
 const LIMIT: Duration = tests::LIMIT;
 
 /// Every count of the forum that is a summary, and the rows that it is the count of.

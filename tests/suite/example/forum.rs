@@ -13,7 +13,7 @@ use tokio::task::block_in_place;
 use super::program::Site;
 use crate::support::{BOT, BROWSER};
 
-/// How long anything here may take that needs no waiting for a dead server.
+/// The time that anything here may take that needs no waiting for a dead server.
 const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::support::{BROWSER, storm_seconds};
 
 const TOKEN: &str = "a-token";
 
-/// How long anything here may take that needs no waiting for a dead server.
+/// The time that anything here may take that needs no waiting for a dead server.
 const LIMIT: Duration = tests::LIMIT;
 
 /// The pages that a load goes round.

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::program::{Site, command};
 
-/// How long anything here may take.
+/// The time that anything here may take.
 const LIMIT: Duration = tests::LIMIT;
 
 /// The beginning of a request, which goes on no more: nothing, half a head, and a head without its body.

@@ -22,7 +22,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::support::{precision, store};
 
-/// How long anything here may take.
+/// The time that anything here may take.
 const LIMIT: Duration = tests::LIMIT;
 
 /// No flush comes by itself.

@@ -11,7 +11,7 @@ const ABOVE: [&str; 2] = ["stores", "guide"];
 /// The names that a family may take from another: whose, from whom, and which.
 const SHARED: [(&str, &str, &str); 2] = [("forecast", "visits", "Series"), ("forecast", "visits", "Stats")];
 
-/// Whether a module uses one that its parent, or a common ancestor of both, declares after it.
+/// Returns whether a module uses one that its parent, or a common ancestor of both, declares after it.
 fn goes_up(tree: &Tree, used: &Use) -> bool {
     let common = used.from.iter().zip(&used.to).take_while(|(from, to)| from == to).count();
     let (Some(from), Some(to)) = (used.from.get(common), used.to.get(common)) else {

@@ -14,7 +14,7 @@ use crate::support::{always, name, precision, samples_of, store};
 /// Hits by the second in which they were recorded.
 pub(super) type Seconds = BTreeMap<Timestamp, u64>;
 
-/// What a precision makes of them.
+/// Sums the counts by the buckets of a precision.
 pub(super) fn buckets(seconds: &Seconds, precision: Precision) -> Vec<(u64, u64)> {
     let mut buckets = BTreeMap::new();
     for (second, count) in seconds {
@@ -28,7 +28,7 @@ pub(super) async fn stored(store: &impl Store, counter: &str, precision: Precisi
     samples.concat().iter().map(|sample| (sample.start.as_unix(), sample.count)).collect()
 }
 
-/// What health said right after a flush that failed, and how many hits waited then.
+/// The error in the health right after a flush that failed, and the hits that waited then.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
     pub(super) words: String,
@@ -84,7 +84,7 @@ impl Traffic {
         until("hits arrive", LIMIT, async || self.stats.ledger().hits.applied > applied + 20).await;
     }
 
-    /// What troubles there have been.
+    /// Returns the troubles until now.
     pub(super) fn troubles(&self) -> Vec<Trouble> {
         self.troubles.lock().expect("no panic").clone()
     }
