@@ -118,7 +118,6 @@
 //! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
 mod unwind;
-mod future;
 mod later;
 mod backoff;
 mod name;
@@ -128,6 +127,7 @@ pub mod visitor;
 pub mod sketch;
 mod shard;
 mod error;
+mod future;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 mod operations;
 #[cfg(feature = "redis")]

@@ -7,7 +7,7 @@ use counter_core::entity::{
     EntityApplyOutcome, EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError, EntityErrorKind,
     EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
-use counter_core::stores::BoxFuture;
+use counter_core::stores::Answer;
 use counter_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
@@ -206,7 +206,7 @@ impl<C: EntityCache> EntityCache for Frail<C> {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>> {
+    ) -> Answer<'a, Vec<EntityFound>> {
         Box::pin(async move { self.through(self.inner.read(kind, ids, fields, lease)).await })
     }
 
@@ -215,31 +215,27 @@ impl<C: EntityCache> EntityCache for Frail<C> {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<u64, Error>> {
+    ) -> Answer<'a, u64> {
         Box::pin(async move { self.through(self.inner.store(kind, copies, lease)).await })
     }
 
-    fn update<'a>(
-        &'a self,
-        kind: &'static str,
-        changes: &'a [EntityRow],
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()> {
         Box::pin(async move { self.through(self.inner.update(kind, changes)).await })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64> {
         Box::pin(async move { self.through(self.inner.audit(kind, rows)).await })
     }
 
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>> {
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()> {
         Box::pin(async move { self.through(self.inner.invalidate(kind, ids)).await })
     }
 
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool> {
         Box::pin(async move { self.through(self.inner.lock(kind, lease)).await })
     }
 
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>> {
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()> {
         Box::pin(async move { self.through(self.inner.unlock(kind, lease)).await })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use counter_core::stores::BoxFuture;
+use counter_core::stores::Answer;
 use counter_core::stores::WriterId;
 use counter_core::visits::{ApplyOutcome, Batch, Hits, Witness};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Recorder};
@@ -56,11 +56,7 @@ impl Model {
 }
 
 impl Hand for Model {
-    fn apply<'a>(
-        &'a self,
-        _: &'a MemoryStore,
-        batch: &'a Batch,
-    ) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
+    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move {
             let away = || Err(Error::new(ErrorKind::Unavailable));
             let fate = if *self.failing.lock().expect("no panic") { self.among(0..6) } else { 5 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use counter_core::stores::BoxFuture;
+use counter_core::stores::{Answer, BoxFuture};
 use counter_core::visitor::VisitorKey;
 use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Counters, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId};
@@ -267,15 +267,15 @@ impl WindowStore for Silent {
         Box::pin(async move { pending().await })
     }
 
-    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
         Box::pin(async move { pending().await })
     }
 
-    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, (bool, u64)> {
         Box::pin(async move { pending().await })
     }
 
-    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
         Box::pin(async move { pending().await })
     }
 }
