@@ -128,6 +128,7 @@ pub mod sketch;
 mod shard;
 mod error;
 mod future;
+mod handle;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 mod operations;
 #[cfg(feature = "redis")]

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use crate::entity::{EntityId, Versioned};
 use crate::future::Answer;
+use crate::handle::for_handles;
 
 /// A cache that keeps copies of the counts of entities for a while: see [`Entities`](crate::entity::Entities)
 /// for how it is used.
@@ -69,47 +70,16 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
     fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
 }
 
-/// Implements the cache for handles on one.
-impl<T: AsRef<dyn EntityCache> + fmt::Debug + Send + Sync + 'static> EntityCache for T {
-    fn read<'a>(
-        &'a self,
-        kind: &'static str,
-        ids: &'a [EntityId],
-        fields: &'static [&'static str],
-        lease: EntityLease,
-    ) -> Answer<'a, Vec<EntityFound>> {
-        self.as_ref().read(kind, ids, fields, lease)
-    }
-
-    fn store<'a>(
-        &'a self,
-        kind: &'static str,
-        copies: &'a [EntityCopy],
-        lease: EntityLease,
-    ) -> Answer<'a, u64> {
-        self.as_ref().store(kind, copies, lease)
-    }
-
-    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()> {
-        self.as_ref().update(kind, changes)
-    }
-
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64> {
-        self.as_ref().audit(kind, rows)
-    }
-
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()> {
-        self.as_ref().invalidate(kind, ids)
-    }
-
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool> {
-        self.as_ref().lock(kind, lease)
-    }
-
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()> {
-        self.as_ref().unlock(kind, lease)
-    }
-}
+for_handles!(EntityCache {
+    fn read(kind: &'static str, ids: &'a [EntityId], fields: &'static [&'static str], lease: EntityLease)
+        -> Answer<'a, Vec<EntityFound>>;
+    fn store(kind: &'static str, copies: &'a [EntityCopy], lease: EntityLease) -> Answer<'a, u64>;
+    fn update(kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()>;
+    fn audit(kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64>;
+    fn invalidate(kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()>;
+    fn lock(kind: &'static str, lease: EntityLease) -> Answer<'a, bool>;
+    fn unlock(kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
+});
 
 /// The right of a reader to keep a copy of what it has read, as long as nothing ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@ use std::fmt;
 
 use crate::CounterName;
 use crate::future::Answer;
+use crate::handle::for_handles;
 use crate::sketch::Sketch;
 use crate::unique::{Contents, Distinct, Threshold};
 
@@ -58,32 +59,14 @@ pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()>;
 }
 
-/// Implements the store for handles on one.
-impl<T: AsRef<dyn UniqueStore> + fmt::Debug + Send + Sync + 'static> UniqueStore for T {
-    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included> {
-        self.as_ref().include(counter, items)
-    }
-
-    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64> {
-        self.as_ref().exclude(set, items)
-    }
-
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct> {
-        self.as_ref().distinct(counter)
-    }
-
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents> {
-        self.as_ref().contents(counter, most)
-    }
-
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {
-        self.as_ref().absorb(counter, sketch)
-    }
-
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()> {
-        self.as_ref().remove(counter)
-    }
-}
+for_handles!(UniqueStore {
+    fn include(counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included>;
+    fn exclude(set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64>;
+    fn distinct(counter: &'a UniqueKey) -> Answer<'a, Distinct>;
+    fn contents(counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents>;
+    fn absorb(counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()>;
+    fn remove(counter: &'a UniqueKey) -> Answer<'a, ()>;
+});
 
 /// The identity of a unique counter: its name, and how it counts. Counters of one name and different kinds
 /// are different counters.

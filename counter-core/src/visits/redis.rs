@@ -150,7 +150,7 @@ impl Store for RedisVisits {
         &'a self,
         counters: &'a [CounterName],
         precisions: &'a [Precision],
-    ) -> Answer<'a, Vec<bool>> {
+    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
         Box::pin(read::contains(self, counters, precisions))
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::future::Answer;
+use crate::handle::for_handles;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
@@ -157,117 +158,52 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Answer<'a, KnownReading>;
 
-    /// Returns, for each of these counters, whether it has samples of one of these precisions. This
-    /// implementation asks for one counter after the other; a store that can ask for all at once does better.
+    /// Returns, for each of these counters, whether it has samples of one of these precisions. A list of
+    /// counters that cannot be read does not affect the counters of others. This implementation asks for one
+    /// counter after the other; a store that can ask for all at once does better.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, or a list of counters cannot and the rest does not have one of them.
+    /// Fails when the store cannot be read.
     fn contains<'a>(
         &'a self,
         counters: &'a [CounterName],
         precisions: &'a [Precision],
-    ) -> Answer<'a, Vec<bool>> {
+    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
         Box::pin(async move {
             let mut contained = Vec::with_capacity(counters.len());
             for counter in counters {
                 let mut first = self.known(precisions, counter, 1).await?;
                 let is_there = first.counters.iter().any(|(name, _)| name == counter);
-                match first.unreadable.pop() {
-                    Some(unreadable) if !is_there => return Err(unreadable.into()),
-                    _ => contained.push(is_there),
-                }
+                contained.push(match first.unreadable.pop() {
+                    Some(unreadable) if !is_there => Err(unreadable),
+                    _ => Ok(is_there),
+                });
             }
             Ok(contained)
         })
     }
 }
 
-/// Implements the store for handles on one.
-impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
-    fn shards(&self) -> Shards {
-        self.as_ref().shards()
-    }
-
-    fn connections(&self) -> u64 {
-        self.as_ref().connections()
-    }
-
-    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
-        self.as_ref().apply(batch)
-    }
-
-    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
-        self.as_ref().witness(shard, writer)
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.as_ref().clock_skew()
-    }
-
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
-        self.as_ref().clean(shard, now, kept)
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        shard: Shard,
-        cursor: Option<String>,
-        kept: &'a Precisions,
-    ) -> Answer<'a, Option<String>> {
-        self.as_ref().adopt(shard, cursor, kept)
-    }
-
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        kept: u32,
-    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
-        self.as_ref().samples(counters, precision, range, kept)
-    }
-
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
-        self.as_ref().lifetimes(counters)
-    }
-
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
-        self.as_ref().forget(counter, grid, now)
-    }
-
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
-        self.as_ref().visitors(counters, buckets)
-    }
-
-    fn visitor_counts<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
-        self.as_ref().visitor_counts(counters, buckets)
-    }
-
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
-        self.as_ref().salt(epoch, candidate, expiry)
-    }
-
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> Answer<'a, KnownReading> {
-        self.as_ref().known(precisions, from, limit)
-    }
-
-    fn contains<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precisions: &'a [Precision],
-    ) -> Answer<'a, Vec<bool>> {
-        self.as_ref().contains(counters, precisions)
-    }
-}
+for_handles!(Store {
+    fn shards() -> Shards;
+    fn connections() -> u64;
+    fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
+    fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
+    fn clock_skew() -> Option<i64>;
+    fn clean(shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;
+    fn adopt(shard: Shard, cursor: Option<String>, kept: &'a Precisions) -> Answer<'a, Option<String>>;
+    fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, kept: u32)
+        -> Answer<'a, Vec<Result<Reading, Unreadable>>>;
+    fn lifetimes(counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>>;
+    fn forget(counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()>;
+    fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
+    fn visitor_counts(counters: &'a [CounterName], buckets: &'a [Bucket])
+        -> Answer<'a, Vec<Result<u64, Unreadable>>>;
+    fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
+    fn known(precisions: &'a [Precision], from: &'a str, limit: usize) -> Answer<'a, KnownReading>;
+    fn contains(counters: &'a [CounterName], precisions: &'a [Precision])
+        -> Answer<'a, Vec<Result<bool, Unreadable>>>;
+});
 
 /// The silence after which a store that shows no [`Witness`] may forget a writer.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);

@@ -3,6 +3,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::future::{Answer, BoxFuture};
+use crate::handle::for_handles;
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// A place where windows are counted, shared by many instances: each window of a counter has a key.
@@ -45,28 +46,13 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Implements the store for handles on one.
-impl<T: AsRef<dyn WindowStore> + fmt::Debug + Send + Sync + 'static> WindowStore for T {
-    fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
-        self.as_ref().add(additions)
-    }
-
-    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
-        self.as_ref().add_once(key, token)
-    }
-
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
-        self.as_ref().add_within(addition, limit)
-    }
-
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
-        self.as_ref().counts(keys)
-    }
-
-    fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
-        self.as_ref().time(key)
-    }
-}
+for_handles!(WindowStore {
+    fn add(additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>>;
+    fn add_once(key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
+    fn add_within(addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)>;
+    fn counts(keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
+    fn time(key: &'a WindowKey) -> Answer<'a, Timestamp>;
+});
 
 /// A counter in one window, as a store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

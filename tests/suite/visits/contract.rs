@@ -253,7 +253,8 @@ async fn counters_are_contained_where_they_have_samples_of_one_of_the_precisions
     let contained = async |counters: &[&str], widths: &[u32]| {
         let counters: Vec<_> = counters.iter().map(|counter| name(counter)).collect();
         let precisions: Vec<_> = widths.iter().map(|width| precision(*width)).collect();
-        store.contains(&counters, &precisions).await.expect("readable")
+        let contained = store.contains(&counters, &precisions).await.expect("readable");
+        contained.into_iter().collect::<Result<Vec<_>, _>>().expect("readable")
     };
     let counters = ["é", "a", "a:b", "b", "seconds", "c"];
     assert_eq!(contained(&counters, &[60, 300]).await, [true, false, true, true, true, false]);
