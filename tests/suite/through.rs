@@ -1,4 +1,4 @@
-//! A store in memory, with a test's own hand in what goes to it.
+//! A store in memory whose calls pass through a test's own code.
 
 use std::future::ready;
 use std::ops::Range;

@@ -173,7 +173,7 @@ impl History {
             }
             // Of a store that shows nothing, this cannot be told from lost data.
             _ if self.model.shows => {
-                // Nor can any store whose fences go between a failover and the next batch.
+                // Nor can it be told where fences are lost between a failover and the next batch.
                 if std::mem::take(&mut self.failed_over) {
                     self.notice().await;
                 }

@@ -1,4 +1,4 @@
-//! Keys in Redis that hold something else in the place of counts, or beside them.
+//! Keys in Redis that hold something else in place of counts, or beside them.
 
 use axum::Router;
 use counter_core::stores::Shards;
@@ -20,7 +20,7 @@ struct Site {
     now: Timestamp,
 }
 
-/// What shows all the counters, or another one than `/a`.
+/// The pages that show all counters, or another one than `/a`.
 const PAGES: [&str; 10] = [
     "",
     "?counter=%2Fa&counter=%2Fb&uniques=1&forecast=1&precision=3600",

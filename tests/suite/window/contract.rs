@@ -176,7 +176,7 @@ async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store:
     }
 }
 
-/// A store as a process sees it whose clock is so many seconds behind that of the store.
+/// A store as a process sees it whose clock is this many seconds behind the store's.
 #[derive(Clone, Debug)]
 struct Ahead<S>(S, i64);
 
@@ -298,7 +298,7 @@ async fn a_front_answers_everybody_as_if_he_had_come_alone(store: impl WindowSto
         });
     }
     let counts = clients.join_all().await.concat();
-    // Each count was answered to exactly one of them.
+    // Each count was the answer to exactly one increment.
     for (of_a, all) in [(true, 250), (false, 750)] {
         let counts = counts.iter().filter(|(client, _)| (*client == 0) == of_a).map(|(_, count)| *count);
         let counts: BTreeSet<_> = counts.collect();
