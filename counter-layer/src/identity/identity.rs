@@ -13,7 +13,7 @@ use crate::closure::Closure;
 
 /// The rule by which two requests belong to the same visitor.
 ///
-/// It reads something from the request and passes it through a keyed hash to a [`VisitorId`]; nothing else of
+/// It reads something from the request and passes it through a keyed hash to a [`VisitorId`](counter_core::VisitorId); nothing else of
 /// it is kept. By default that is the address of the connection (the first 64 bits of an IPv6 address)
 /// together with the user agent.
 ///
