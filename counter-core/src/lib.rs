@@ -163,6 +163,8 @@ pub use time::{Precision, Precisions, Sample, Timestamp};
 #[doc(inline)]
 pub use visitor::{Secret, VisitorId};
 #[doc(inline)]
+pub use visits::source;
+#[doc(inline)]
 pub use visits::{
     BuildError, Builder, Cleaner, Counter, Counters, Flusher, Health, Ledger, Recorder, Series, Stats, Store,
     Upkeep,
