@@ -13,9 +13,9 @@ use crate::closure::Closure;
 
 /// The rule by which two requests belong to the same visitor.
 ///
-/// It reads something from the request and passes it through a keyed hash to a [`VisitorId`](counter_core::VisitorId); nothing else of
-/// it is kept. By default that is the address of the connection (the first 64 bits of an IPv6 address)
-/// together with the user agent.
+/// It reads something from the request and passes it through a keyed hash to a
+/// [`VisitorId`](counter_core::VisitorId); nothing else of it is kept. By default that is the address of the
+/// connection (the first 64 bits of an IPv6 address) together with the user agent.
 ///
 /// An identity is *stable* when it stays the same for years: a cookie, a header, or a closure that is
 /// declared [stable](ClosureIdentity::stable). Any other identity holds for one salt epoch, which is a day
