@@ -48,7 +48,7 @@ where
                     if let Some(cookie) = guard.cookie() {
                         response.headers_mut().append(SET_COOKIE, cookie);
                     }
-                    guard.settle(Outcome::Answered(response.status()));
+                    guard.answered(response);
                 }
                 Poll::Ready(Err(_)) => guard.settle(Outcome::Failed),
             }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use counter_core::visits::{Agent, Hit, Skip};
 use counter_core::{Counter, Recorder, Timestamp};
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response};
 
 use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::settings::Settings;
 use super::visit::Then;
-use crate::classify::is_prefetch;
+use crate::classify::{is_call, is_prefetch, is_served};
 use crate::identity::{RequestHead, Visitors};
 use crate::request::{self, Route};
 use crate::rules::Match;
@@ -47,7 +47,17 @@ struct Extra {
     cookie: Option<HeaderValue>,
     /// The action to run when the request has counted.
     then: Option<Then>,
+    call: Option<NewCall>,
     confirmation: Option<Confirmation>,
+}
+
+/// A call of gRPC by a method that has no counter yet. It gets one if the method turns out to exist: clients can
+/// ask for any number of methods.
+#[derive(Debug)]
+struct NewCall {
+    method: Box<str>,
+    /// What the call is if the method does not exist, where that is not counted.
+    otherwise: Option<Skip>,
 }
 
 /// Completes when the store has the hits of a request, or there was no time for it.
@@ -124,6 +134,21 @@ impl Guard {
         self.extra.as_mut()?.cookie.take()
     }
 
+    /// Counts the request as one that was answered.
+    #[inline]
+    pub(crate) fn answered<B>(&mut self, response: &Response<B>) {
+        if let Some(extra) = &mut self.extra
+            && let Some(call) = extra.call.take_if(|_| is_served(response))
+        {
+            let counter = self.counting.recorder.counter(&call.method);
+            if let Ok(seen) = &mut self.seen {
+                seen.hits[1] = seen.hits[0].on(counter);
+                seen.has_page = true;
+            }
+        }
+        self.settle(Outcome::Answered(response.status()));
+    }
+
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
@@ -169,7 +194,11 @@ impl Counting {
     /// Reads the facts of a request, and puts into `extra` the cookie to set and the action to run when it
     /// has counted.
     fn look(&self, head: &RequestHead<'_>, extra: &mut Option<Box<Extra>>) -> Result<Seen, Skip> {
-        let page = self.page(head)?;
+        let page = if is_call(head.method, head.headers) {
+            self.page_of_call(head, extra)
+        } else {
+            self.page(head)
+        }?;
         let excludes_prefetch = self.settings.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
@@ -232,6 +261,28 @@ impl Counting {
         page.map(Some).ok_or(Skip::Unmatched)
     }
 
+    /// The page of a call of gRPC, whose method is its route.
+    #[inline(never)]
+    fn page_of_call(
+        &self,
+        head: &RequestHead<'_>,
+        extra: &mut Option<Box<Extra>>,
+    ) -> Result<Option<Page>, Skip> {
+        let method = head.uri.path();
+        if let Some(pages) = &self.settings.pages
+            && !matches!(pages.find(head.method, method, || Some(method)), Match::MatchedPath(_))
+        {
+            return self.page(head);
+        }
+        if let Some(known) = self.recorder.find_counter(method) {
+            return Ok(Some(Page::of(known)));
+        }
+        let page = self.page(head);
+        let call = NewCall { method: method.into(), otherwise: page.err() };
+        extra.get_or_insert_default().call = Some(call);
+        Ok(page.unwrap_or_default())
+    }
+
     fn of_route(&self, route: Option<&Route>) -> Option<Page> {
         route.map(|route| Page::of(self.route.counter(&self.recorder, route)))
     }
@@ -243,6 +294,11 @@ impl Counting {
     }
 
     fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        if let Some(extra) = extra
+            && let Some(NewCall { otherwise: Some(skip), .. }) = &extra.call
+        {
+            return self.recorder.skip(*skip);
+        }
         let seen = match seen {
             Err(skip) => return self.recorder.skip(*skip),
             Ok(_) if !self.wants(outcome) => return self.recorder.skip(Skip::Outcome),
