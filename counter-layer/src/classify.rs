@@ -5,5 +5,7 @@ mod prefetch;
 mod grpc;
 
 pub(crate) use agent::{Digest, UserAgents};
+#[cfg(feature = "grpc")]
+pub(crate) use grpc::is_web;
 pub(crate) use grpc::{is_call, is_served};
 pub(crate) use prefetch::is_prefetch;

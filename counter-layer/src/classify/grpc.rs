@@ -6,7 +6,6 @@ use http::{HeaderMap, Method, Response, StatusCode};
 const STATUS: &str = "grpc-status";
 
 /// Returns `true` for a call: a `POST` of `application/grpc`, `application/grpc+proto` or the like.
-#[inline]
 pub(crate) fn is_call(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::POST && is_grpc(headers)
 }
@@ -20,6 +19,12 @@ pub(crate) fn is_served<B>(response: &Response<B>) -> bool {
     response.status() == StatusCode::OK
         && is_grpc(response.headers())
         && status.is_none_or(|status| status.as_bytes() == b"0")
+}
+
+/// Returns `true` for gRPC-Web, as what [`is_call`] is true for.
+#[cfg(feature = "grpc")]
+pub(crate) fn is_web(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc-web"))
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use counter_core::visits::{Agent, Hit, Skip};
 use counter_core::{Counter, Recorder, Timestamp};
-use http::{HeaderValue, Request, Response};
+use http::header::SET_COOKIE;
+use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
@@ -56,8 +57,8 @@ struct Extra {
 #[derive(Debug)]
 struct NewCall {
     method: Box<str>,
-    /// What the call is if the method does not exist, where that is not counted.
-    otherwise: Option<Skip>,
+    /// What counts then.
+    seen: Seen,
 }
 
 /// Completes when the store has the hits of a request, or there was no time for it.
@@ -89,6 +90,12 @@ impl Seen {
         &self.hits[..if self.has_page { OWN_HITS } else { 1 }]
     }
 
+    /// Moves the hit of the page to this counter.
+    fn move_to(&mut self, counter: Counter) {
+        self.hits[1] = self.hits[0].on(counter);
+        self.has_page = true;
+    }
+
     /// Returns the hits with those of the facets, and how many there are.
     #[inline(never)]
     fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; OWN_HITS + FACETS], usize) {
@@ -111,6 +118,29 @@ impl Guard {
         Self { counting: Arc::clone(counting), seen, open: true, extra }
     }
 
+    /// Moves a call of gRPC to the counter of its method, or to where it gets one.
+    #[inline]
+    pub(crate) fn call<B>(&mut self, request: &Request<B>) {
+        // As a pattern it is a comparison of one byte.
+        if matches!(*request.method(), Method::POST) {
+            self.move_call(&RequestHead::of(request));
+        }
+    }
+
+    #[cold]
+    fn move_call(&mut self, head: &RequestHead<'_>) {
+        let method = head.uri.path();
+        let (Ok(seen), true) = (&mut self.seen, self.counting.counts_by_method(head)) else { return };
+        if let Some(known) = self.counting.recorder.find_counter(method) {
+            return seen.move_to(known);
+        }
+        let call = NewCall { method: method.into(), seen: *seen };
+        self.extra.get_or_insert_default().call = Some(call);
+        if self.counting.is_unmatched(head) {
+            self.seen = Err(Skip::Unmatched);
+        }
+    }
+
     /// Counts the request now, where that is wanted.
     #[inline]
     pub(crate) fn arrived(&mut self) {
@@ -128,25 +158,26 @@ impl Guard {
         Watch(self)
     }
 
-    /// Takes the cookie to set in the response.
-    #[inline]
-    pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
-        self.extra.as_mut()?.cookie.take()
-    }
-
     /// Counts the request as one that was answered.
     #[inline]
-    pub(crate) fn answered<B>(&mut self, response: &Response<B>) {
-        if let Some(extra) = &mut self.extra
-            && let Some(call) = extra.call.take_if(|_| is_served(response))
-        {
-            let counter = self.counting.recorder.counter(&call.method);
-            if let Ok(seen) = &mut self.seen {
-                seen.hits[1] = seen.hits[0].on(counter);
-                seen.has_page = true;
-            }
+    pub(crate) fn answered<B>(&mut self, response: &mut Response<B>) {
+        if self.extra.is_some() {
+            self.look_at_answer(response);
         }
         self.settle(Outcome::Answered(response.status()));
+    }
+
+    /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.
+    #[cold]
+    fn look_at_answer<B>(&mut self, response: &mut Response<B>) {
+        let Some(extra) = &mut self.extra else { return };
+        if let Some(cookie) = extra.cookie.take() {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        if let Some(NewCall { method, mut seen }) = extra.call.take_if(|_| is_served(response)) {
+            seen.move_to(self.counting.recorder.counter(&method));
+            self.seen = Ok(seen);
+        }
     }
 
     /// Counts the request, unless it is counted already.
@@ -194,11 +225,7 @@ impl Counting {
     /// Reads the facts of a request, and puts into `extra` the cookie to set and the action to run when it
     /// has counted.
     fn look(&self, head: &RequestHead<'_>, extra: &mut Option<Box<Extra>>) -> Result<Seen, Skip> {
-        let page = if is_call(head.method, head.headers) {
-            self.page_of_call(head, extra)
-        } else {
-            self.page(head)
-        }?;
+        let page = self.page(head)?;
         let excludes_prefetch = self.settings.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
@@ -258,29 +285,29 @@ impl Counting {
             Match::DefaultCounter => pages.default_page(),
             Match::Unmatched | Match::PathTooLong(_) => self.fallback(head),
         };
-        page.map(Some).ok_or(Skip::Unmatched)
+        match page {
+            // Whether it is unmatched shows when it is answered.
+            None if self.counts_by_method(head) => Ok(None),
+            page => page.map(Some).ok_or(Skip::Unmatched),
+        }
     }
 
-    /// The page of a call of gRPC, whose method is its route.
+    /// Returns `true` for a call of gRPC that counts under its method, as other requests do under their route.
     #[inline(never)]
-    fn page_of_call(
-        &self,
-        head: &RequestHead<'_>,
-        extra: &mut Option<Box<Extra>>,
-    ) -> Result<Option<Page>, Skip> {
+    fn counts_by_method(&self, head: &RequestHead<'_>) -> bool {
         let method = head.uri.path();
-        if let Some(pages) = &self.settings.pages
-            && !matches!(pages.find(head.method, method, || Some(method)), Match::MatchedPath(_))
-        {
-            return self.page(head);
-        }
-        if let Some(known) = self.recorder.find_counter(method) {
-            return Ok(Some(Page::of(known)));
-        }
-        let page = self.page(head);
-        let call = NewCall { method: method.into(), otherwise: page.err() };
-        extra.get_or_insert_default().call = Some(call);
-        Ok(page.unwrap_or_default())
+        let by_route = |pages: &Arc<Pages>| {
+            matches!(pages.find(head.method, method, || Some(method)), Match::MatchedPath(_))
+        };
+        is_call(head.method, head.headers) && self.settings.pages.as_ref().is_none_or(by_route)
+    }
+
+    /// Returns `true` if neither rules nor the fallback have a counter for the request.
+    fn is_unmatched(&self, head: &RequestHead<'_>) -> bool {
+        let route = || request::route(head.extensions).map(Route::as_str);
+        let by_rules =
+            |pages: &Arc<Pages>| matches!(pages.find(head.method, head.uri.path(), route), Match::Unmatched);
+        self.settings.pages.as_ref().is_some_and(by_rules) && self.fallback(head).is_none()
     }
 
     fn of_route(&self, route: Option<&Route>) -> Option<Page> {
@@ -294,11 +321,6 @@ impl Counting {
     }
 
     fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
-        if let Some(extra) = extra
-            && let Some(NewCall { otherwise: Some(skip), .. }) = &extra.call
-        {
-            return self.recorder.skip(*skip);
-        }
         let seen = match seen {
             Err(skip) => return self.recorder.skip(*skip),
             Ok(_) if !self.wants(outcome) => return self.recorder.skip(Skip::Outcome),

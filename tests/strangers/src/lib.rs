@@ -54,6 +54,12 @@ impl Counting {
         Ok(layer.facets([Facet::Method, Facet::Status]))
     }
 
+    /// The recorder, for further layers.
+    #[must_use]
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
+    }
+
     /// Ends when the last hit is stored.
     ///
     /// # Errors

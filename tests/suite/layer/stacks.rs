@@ -15,8 +15,9 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
 use counter_core::{Counters, MemoryStore, Recorder};
+use counter_layer::grpc::GrpcStatusLayer;
 use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
@@ -28,7 +29,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tonic::server::NamedService;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tonic::service::Routes;
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -247,7 +249,8 @@ async fn a_method_of_grpc_is_a_route_to_rules_and_an_unknown_one_is_unmatched() 
         .by_matched_path()
         .build()
         .expect("one rule");
-    let calls = ["Greet", "Refuse", "Late", "Missing", "Greet"].map(|method| format!("/test.Greeter/{method}"));
+    let calls =
+        ["Greet", "Refuse", "Late", "Missing", "Greet"].map(|method| format!("/test.Greeter/{method}"));
     call(layer(&counters).rules(rules), &calls.each_ref().map(String::as_str)).await;
     let expected =
         [("/test.Greeter/Greet", 2), ("hits", 3), ("method:POST", 3), ("refused", 1), ("status:2xx", 3)];
@@ -262,6 +265,46 @@ async fn a_method_of_grpc_that_is_counted_on_arrival_has_its_counter_from_the_se
     let arriving = AccessCounterLayer::new(counters.recorder()).count_on_request();
     call(arriving, &["/test.Greeter/Greet"; 3]).await;
     check(&mut counters, 3, &[("/test.Greeter/Greet", 2), ("hits", 3)]).await;
+}
+
+#[tokio::test]
+async fn the_status_of_a_call_is_counted_from_its_head_its_trailers_or_its_end() {
+    let mut counters = counters();
+    let calls = ["Greet", "Refuse", "Late", "Late", "Missing", "Silent", "Odd"];
+    let calls = calls.map(|method| format!("/test.Greeter/{method}"));
+    call(GrpcStatusLayer::new(counters.recorder()), &calls.each_ref().map(String::as_str)).await;
+    let site = Router::new().layer(GrpcStatusLayer::new(counters.recorder()));
+    let mut client = Client::http1(serve(site).await).await;
+    client.ask(Method::POST, "/test.Greeter/Greet", &[("content-type", "application/grpc-web")]).await;
+    client.ask(Method::GET, "/test.Greeter/Greet", &[]).await;
+    let expected = [
+        ("grpc:not_found", 2),
+        ("grpc:ok", 1),
+        ("grpc:permission_denied", 1),
+        ("grpc:unimplemented", 1),
+        ("grpc:unknown", 2),
+    ];
+    check(&mut counters, 0, &expected).await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_before_its_status_came_is_cancelled() {
+    let mut counters = counters();
+    let layer = GrpcStatusLayer::new(counters.recorder());
+    let call =
+        || Request::post("/a.B/C").header(header::CONTENT_TYPE, "application/grpc").body(()).expect("a call");
+    let mut endless =
+        layer.layer(service_fn(|_: Request<()>| pending::<Result<Response<Full<Bytes>>, Infallible>>()));
+    drop(endless.call(call()));
+    check(&mut counters, 0, &[("grpc:cancelled", 1)]).await;
+    let messages = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("a message").with_trailers(pending())))
+    }));
+    let mut body = messages.oneshot(call()).await.expect("it answers").into_body();
+    assert!(body.frame().await.is_some());
+    check(&mut counters, 0, &[("grpc:cancelled", 1)]).await;
+    drop(body);
+    check(&mut counters, 0, &[("grpc:cancelled", 2)]).await;
 }
 
 #[tokio::test]
@@ -402,8 +445,15 @@ impl Service<Request<tonic::body::Body>> for Greeter {
             // Its status comes in trailers.
             "/test.Greeter/Late" => {
                 let head = Response::builder().header(header::CONTENT_TYPE, "application/grpc+proto");
-                let body = Full::<Bytes>::default().with_trailers(std::future::ready(None));
+                let trailers =
+                    HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), 5.into())]);
+                let body = Full::<Bytes>::default().with_trailers(std::future::ready(Some(Ok(trailers))));
                 return std::future::ready(Ok(head.body(tonic::body::Body::new(body)).expect("a response")));
+            }
+            "/test.Greeter/Silent" => return std::future::ready(Ok(Response::default())),
+            "/test.Greeter/Odd" => {
+                let head = Response::builder().header("grpc-status", "17");
+                return std::future::ready(Ok(head.body(tonic::body::Body::empty()).expect("a response")));
             }
             "/test.Greeter/Missing" => tonic::Status::unimplemented("not yet"),
             _ => tonic::Status::permission_denied("not today"),
@@ -413,7 +463,15 @@ impl Service<Request<tonic::body::Body>> for Greeter {
 }
 
 /// Calls these methods of a server around the greeter, one after the other.
-async fn call(layer: AccessCounterLayer, methods: &[&str]) {
+async fn call<L, B>(layer: L, methods: &[&str])
+where
+    L: Layer<Routes, Service: Service<Request<tonic::body::Body>, Response = Response<B>> + Clone + Send>,
+    L: Clone + Send + 'static,
+    <L::Service as Service<Request<tonic::body::Body>>>::Error: Into<BoxError> + Send,
+    <L::Service as Service<Request<tonic::body::Body>>>::Future: Send,
+    L::Service: 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("it is bound");
     let server = tonic::transport::Server::builder().layer(layer).add_service(Greeter);

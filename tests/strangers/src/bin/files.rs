@@ -1,5 +1,7 @@
 //! A server of static files on plain hyper, without a router: `files FOLDER`.
 
+use std::fs;
+use std::path::Path;
 use std::pin::pin;
 
 use counter_layer::{Identity, Rule, Rules};
@@ -15,11 +17,16 @@ use tower_http::services::ServeDir;
 async fn main() -> Result<(), Failure> {
     let folder = std::env::args().nth(1).ok_or("usage: files FOLDER")?;
     let counting = Counting::start().await?;
-    let rules = Rules::builder()
+    // Each download by its name, as far as they are there now; all others by their folder.
+    let mut rules = Rules::builder().rule(Rule::counter("downloads").pattern("/downloads/*"));
+    for download in fs::read_dir(Path::new(&folder).join("downloads"))?.take(500) {
+        let path = format!("/downloads/{}", download?.file_name().to_string_lossy());
+        rules = rules.rule(Rule::counter(&path).pattern(&path));
+    }
+    let rules = rules
         .rule(Rule::counter("home").pattern("").pattern("/index.html"))
         .rule(Rule::counter("assets").pattern("/assets/*"))
         .rule(Rule::counter("styles").pattern("*.css"))
-        .rule(Rule::counter("manual").pattern("/downloads/manual.pdf"))
         .default_counter("rest")
         .build()?;
     let site = ServiceBuilder::new()

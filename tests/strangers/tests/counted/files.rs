@@ -4,6 +4,8 @@ use std::fs;
 
 use crate::support::{Stranger, Visit, at_random};
 
+const MANUAL: &str = "/downloads/manual.pdf";
+
 #[tokio::test]
 async fn files_are_counted_by_directory_by_extension_and_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -37,9 +39,10 @@ async fn files_are_counted_by_directory_by_extension_and_by_name() {
             &|_| Visit::new("GET", "/assets/deep/logo.svg", "assets"),
             &|random| Visit::new("GET", format!("/assets/{}.css", random.u16(..)), "assets"),
             &|_| Visit::new("GET", "/assets", "assets"),
-            &|_| Visit::new("GET", "/downloads/manual.pdf", "manual"),
-            &|_| Visit::new("GET", "/downloads/manual.pdf", "manual").header("range", "bytes=0-3"),
-            &|_| Visit::new("GET", "/downloads/manual.pdf", "manual").header("range", "bytes=99-"),
+            &|_| Visit::new("GET", "/downloads/manual.pdf", MANUAL),
+            &|_| Visit::new("GET", "/downloads/manual.pdf", MANUAL).header("range", "bytes=0-3"),
+            &|_| Visit::new("GET", "/downloads/manual.pdf", MANUAL).header("range", "bytes=99-"),
+            &|random| Visit::new("GET", format!("/downloads/{}.pdf", random.u32(..)), "downloads"),
             &|_| Visit::new("POST", "/about.html", "rest"),
             // The path that it leads to: to nothing outside of the folder.
             &|_| Visit::new("GET", "/assets/%2e%2e/about.html", "rest"),

@@ -5,6 +5,8 @@ mod support;
 mod axum;
 mod files;
 mod frameworks;
+mod grpc;
 mod lambda;
+mod mounts;
 mod streams;
 mod subpath;

@@ -171,8 +171,13 @@ impl Tally {
     pub(crate) fn add(&mut self, method: &Method, counter: Option<&str>, status: &str) {
         let (method, status) = (format!("method:{method}"), format!("status:{status}"));
         for name in [Some("hits"), counter, Some(&method), Some(&status)].into_iter().flatten() {
-            *self.0.entry(name.to_owned()).or_default() += 1;
+            self.count(name);
         }
+    }
+
+    /// Adds one to a counter.
+    pub(crate) fn count(&mut self, counter: &str) {
+        *self.0.entry(counter.to_owned()).or_default() += 1;
     }
 
     /// How many requests there were, or how many of a counter.
