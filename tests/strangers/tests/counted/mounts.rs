@@ -21,7 +21,8 @@ async fn a_request_counts_under_the_template_that_axum_knows_where_the_layer_sta
         router.fallback(async || "a fallback of its own")
     };
     type Build<'a> = &'a dyn Fn(AccessCounterLayer) -> Router;
-    let around: [(&str, Build<'_>, &[(&str, &[&str])]); 9] = [
+    type Expected = &'static [(&'static str, &'static [&'static str])];
+    let around: [(&str, Build<'_>, Expected); 9] = [
         (
             "nest",
             &|layer| Router::new().nest("/api", below()).layer(layer),
@@ -66,7 +67,7 @@ async fn a_request_counts_under_the_template_that_axum_knows_where_the_layer_sta
     ];
     for (mount, build, requests) in around {
         for (path, expected) in requests {
-            let found = counted(|layer| build(layer), path).await;
+            let found = counted(build, path).await;
             let expected: Vec<_> = expected.iter().copied().chain(["hits"]).collect();
             assert_eq!(found, expected, "{path} below {mount}");
         }
