@@ -31,8 +31,8 @@
 //! # }
 //! ```
 //!
-//! To run it on a server, replace the [`MemoryStore`] by a [`RedisStore`], and poll [`Counters::run`] beside
-//! the web server. `counter-layer` is the Tower layer that records the requests of a web service.
+//! To run it on a server, replace the [`MemoryStore`] by a [`RedisStore`], and [spawn](Counters::spawn) the
+//! counters beside the web server. `counter-layer` is the Tower layer that records the requests of a web service.
 //!
 //! # Which counter
 //!
@@ -54,7 +54,8 @@
 //! - The [`Ledger`] accounts for every hit at every moment: applied, pending, expired or dropped.
 //! - Memory is bounded in all circumstances: the number of counters by [`Builder::max_counters`], and what
 //!   waits for the store by the retention of the precisions.
-//! - Nothing is spawned, and nothing is global: [`Counters::run`] is a future for the application to poll.
+//! - Nothing is spawned unless [`Counters::spawn`] asks for it, and nothing is global: [`Counters::run`] is a
+//!   future for the application to poll.
 //!
 //! Hits that a process has not flushed when it is killed are lost: by default those of the last second.
 //!
@@ -63,6 +64,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`visits`] | visits of pages by time, and their unique visitors; the main types are re-exported here |
+//! | [`source`] | visits from files, topics and other logs that can be read again |
 //! | [`unique`] | counters of different items |
 //! | [`window`] | counters of windows, for limits and quotas |
 //! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
@@ -162,6 +164,9 @@ pub use time::{Precision, Precisions, Sample, Timestamp};
 #[doc(inline)]
 pub use visitor::{Secret, VisitorId};
 #[doc(inline)]
+pub use visits::source;
+#[doc(inline)]
 pub use visits::{
     BuildError, Builder, Cleaner, Counter, Counters, Flusher, Health, Ledger, Recorder, Series, Stats, Store,
+    Upkeep,
 };

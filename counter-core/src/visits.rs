@@ -15,15 +15,17 @@ mod recorder;
 mod reading;
 mod witness;
 mod store;
+pub mod source;
 mod flush;
 mod clean;
 mod stats;
 mod counters;
+mod upkeep;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub use batch::{ApplyOutcome, Batch, Cell, Fence, Part, Remark, VisitorCell};
+pub use batch::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark, VisitorCell};
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;
@@ -35,6 +37,7 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 pub use stats::{CounterPage, Ranking, Series, Stats, Uniques};
 pub use store::{Cleaned, Store};
+pub use upkeep::Upkeep;
 pub use witness::Witness;
 
 pub use crate::name::CounterNameError;

@@ -4,6 +4,8 @@
 mod support;
 mod stores;
 mod through;
+mod log;
+mod random;
 
 mod visits;
 mod unique;

@@ -6,28 +6,27 @@ use tokio::sync::watch;
 
 use crate::time::Grid;
 use crate::visitor::{SaltError, Salting, day_of};
+use crate::visits::source::Sources;
 use crate::visits::tally::Tally;
 use crate::{Cleaner, Error, Flusher, Precision, Precisions, Recorder, Secret, Stats, Store};
 
 /// The counters of one process over one store: the recorder, the reader, and the upkeep of both.
 ///
-/// Nothing runs by itself. [`run`](Self::run) is the future that flushes and cleans; spawn it, or poll it
-/// beside the server.
+/// Nothing runs by itself. [`spawn`](Self::spawn) starts the task that flushes and cleans, and
+/// [`run`](Self::run) is the future of that task, for those who poll it beside the server.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
 /// let (recorder, stats) = (counters.recorder(), counters.stats());
-/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-/// let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+/// let upkeep = counters.spawn();
 ///
 /// recorder.record(recorder.counter("hits"), None);
 ///
-/// drop(stop);
-/// upkeep.await??;
+/// upkeep.stop().await?;
 /// assert_eq!(stats.ledger().hits.applied, 1);
 /// # Ok(())
 /// # }
@@ -38,6 +37,7 @@ pub struct Counters {
     stats: Stats,
     flusher: Flusher,
     cleaner: Cleaner,
+    sources: Sources,
 }
 
 /// A builder of [`Counters`].
@@ -98,6 +98,12 @@ impl Counters {
         self.stats.clone()
     }
 
+    /// Returns a handle that counts from logs that can be read again.
+    #[must_use]
+    pub fn sources(&self) -> Sources {
+        self.sources.clone()
+    }
+
     /// Flushes once: see [`Flusher::flush`].
     ///
     /// # Errors
@@ -131,9 +137,9 @@ impl Counters {
         flushed
     }
 
-    /// Splits off the flusher and the cleaner, to be run separately.
+    /// Splits into the flusher and the cleaner, to be run separately.
     #[must_use]
-    pub fn into_upkeep(self) -> (Flusher, Cleaner) {
+    pub fn into_parts(self) -> (Flusher, Cleaner) {
         (self.flusher, self.cleaner)
     }
 }
@@ -255,9 +261,10 @@ impl Builder {
         let secret = self.secret.unwrap_or_else(Secret::of_this_process);
         let counts = grid.counts.clone();
         let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards(), self.flush_interval));
+        let sources = Sources::new(Arc::clone(&tally), Arc::clone(&self.store), salting.clone());
         Ok(Counters {
             recorder: Recorder::new(Arc::clone(&tally), salting.clone(), secret),
-            stats: Stats::new(Arc::clone(&self.store), Arc::clone(&tally), salt_epoch),
+            stats: Stats::new(Arc::clone(&self.store), Arc::clone(&tally), salt_epoch, sources.clone()),
             flusher: Flusher::new(
                 tally,
                 salting,
@@ -266,6 +273,7 @@ impl Builder {
                 self.shutdown_timeout,
             ),
             cleaner: Cleaner::new(self.store, counts, self.clean_interval),
+            sources,
         })
     }
 }
