@@ -1,4 +1,4 @@
-//! A small service like `minimal.rs` of the example: bare, with the counter, or with its admin router.
+//! A small service as one deploys it, with its time-outs: bare, with the counter, or with its admin router.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -26,18 +26,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
         use counter_layer::AccessCounterLayer;
 
         let store = RedisStore::connect("redis://127.0.0.1:6379", Namespace::default()).await?;
-        let mut counters = Counters::builder(store).build()?;
+        let counters = Counters::builder(store).build()?;
         let app = pages.layer(AccessCounterLayer::new(counters.recorder()));
         #[cfg(feature = "admin")]
         let app = {
             use counter_layer::admin::{self, Access};
-            app.nest_service("/admin", admin::router(counters.stats(), Access::bearer(std::env::var("ADMIN_TOKEN")?)?))
+            app.nest_service(
+                "/admin",
+                admin::router(counters.stats(), Access::bearer(std::env::var("ADMIN_TOKEN")?)?),
+            )
         };
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+        let upkeep = counters.spawn();
         serve(app).await?;
-        drop(stop);
-        upkeep.await??;
+        upkeep.stop().await?;
     }
     Ok(())
 }
