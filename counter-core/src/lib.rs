@@ -120,7 +120,6 @@
 //! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
 mod unwind;
-mod future;
 mod later;
 mod backoff;
 mod name;
@@ -130,6 +129,8 @@ pub mod visitor;
 pub mod sketch;
 mod shard;
 mod error;
+mod future;
+mod handle;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 mod operations;
 #[cfg(feature = "redis")]

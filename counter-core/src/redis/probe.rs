@@ -1,11 +1,10 @@
-use fred::types::Value;
 use tokio::time::Instant;
 
 use super::client::Client;
 use super::server::RedisServer;
 use super::topology::Topology;
 use super::transaction::Queue;
-use crate::future::BoxFuture;
+use crate::future::Answer;
 use crate::shard::Shard;
 use crate::{Error, ErrorKind};
 
@@ -45,18 +44,18 @@ impl Client {
     }
 
     /// Asks the server what it is and can do; of a cluster, the one with the first shard.
-    pub(crate) fn probe(&self) -> BoxFuture<'_, Result<RedisServer, Error>> {
+    pub(crate) fn probe(&self) -> Answer<'_, RedisServer> {
         Box::pin(async move {
             let key = &self.prefix(Shard::default()).scratch;
             let script = vec!["return 1".into(), "1".into(), key.into()];
-            let answer = self.topology.call::<i64>("EVAL", key, script).await;
+            let answer = self.call::<i64>("EVAL", key, script).await;
             let refused = self.refusal.learn(&answer, Instant::now());
             if !refused {
                 answer?;
                 self.refusal.end();
             }
             let transactions = !refused || self.executes_transactions(key).await?;
-            let info: Option<String> = self.topology.call("INFO", key, Vec::<Value>::new()).await.ok();
+            let info: Option<String> = self.call("INFO", key, Vec::new()).await.ok();
             let line = |name: &str| {
                 let mut lines = info.as_deref()?.lines();
                 lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
