@@ -118,14 +118,16 @@
 //! | `trouble` | a problem | when a read fails; the next one follows |
 //! | a comment | | every 15 s |
 //!
-//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not exist yet. The
-//! `id` of an event is the start of the oldest bucket that is read each second, which are those that ended
-//! less than a minute ago. A client that reconnects with it as `Last-Event-ID`, as browsers do, gets the
-//! samples from there on, and not those that an outage delivered late into older buckets meanwhile.
+//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not exist yet.
+//!
+//! An answer ends after 5 s, so that a server that stops gracefully waits no longer for it, unless
+//! [`Options::live_until`] tells when to end. Its client connects again after a second, as browsers do by
+//! themselves, and shows the `id` of the last event as `Last-Event-ID`. It is sent the buckets that are read
+//! each second, which are those that ended less than a minute ago, those without hits included; and all that
+//! are kept if one of the others has changed in the meantime, or if it was away for longer.
 //!
 //! All listeners to the same counters cost the store one read a second. There may be 64 listeners, and
-//! further ones are answered 503 with `Retry-After`; [`Options`] set another number. The answer has no end of
-//! its own: a server that stops gracefully needs [`Options::live_until`].
+//! further ones are answered 503 with `Retry-After`; [`Options`] set another number.
 //!
 //! # Caching
 //!

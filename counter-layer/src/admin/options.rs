@@ -1,5 +1,4 @@
 use std::fmt;
-use std::future::pending;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
@@ -17,14 +16,14 @@ use futures_util::future::{BoxFuture, Shared};
 #[derive(Clone)]
 pub struct Options {
     pub(crate) listeners: usize,
-    pub(crate) live_until: Shared<BoxFuture<'static, ()>>,
+    pub(crate) live_until: Option<Shared<BoxFuture<'static, ()>>>,
 }
 
 impl Options {
-    /// Returns the defaults: 64 listeners, without a time limit.
+    /// Returns the defaults: 64 listeners, whose answers end after 5 s.
     #[must_use]
     pub fn new() -> Self {
-        Self { listeners: 64, live_until: pending().boxed().shared() }
+        Self { listeners: 64, live_until: None }
     }
 
     /// Sets how many clients may listen to live events at the same time.
@@ -34,14 +33,15 @@ impl Options {
         self
     }
 
-    /// Ends live events when this future completes or panics.
+    /// Ends live events when this future completes or panics, and not before. Default: each answer ends after
+    /// 5 s, and its client connects again, as browsers do by themselves.
     ///
-    /// A server that stops gracefully waits for its responses, and live events have no end of their own: give
-    /// it the same signal.
+    /// A server that stops gracefully waits for its responses, and tells them nothing. So the default lets it
+    /// stop within 5 s, and this lets it stop at once: give it the signal that the server gets.
     #[must_use]
     pub fn live_until(mut self, stopped: impl Future<Output = ()> + Send + 'static) -> Self {
         // It is asked by the answers that it is to end, and its panic would be that of the connection.
-        self.live_until = AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared();
+        self.live_until = Some(AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared());
         self
     }
 }
