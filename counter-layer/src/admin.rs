@@ -138,6 +138,8 @@
 
 mod status;
 mod problem;
+mod escape;
+mod mount;
 mod options;
 mod access;
 mod digits;
@@ -153,6 +155,7 @@ use axum::middleware::map_response;
 use counter_core::{CounterName, Stats};
 
 pub use access::{Access, AccessError};
+pub use mount::PublicPathError;
 pub use options::Options;
 
 use crate::Rules;
@@ -174,7 +177,7 @@ use problem::Problem;
 /// the layer make of a request.
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     let (routes, _) = route::serve(vec![explain::route(rules.into())]);
-    access.guard(routes)
+    access.guard(routes, None)
 }
 
 /// Creates a router with the pictures alone, for other sites to show: `/badge.svg` and `/sparkline.svg` as in
@@ -197,7 +200,7 @@ pub fn pictures(
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
     let (routes, _) = route::serve(badge::routes(&Pictures::new(stats, shown)).into());
-    access.guard(with_fallbacks(routes).layer(map_response(headers::for_other_sites)))
+    access.guard(with_fallbacks(routes).layer(map_response(headers::for_other_sites)), None)
 }
 
 /// Creates the admin router for clients that `access` accepts.
@@ -214,11 +217,12 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let first = index::first_page(&catalog);
     #[cfg(feature = "dashboard")]
     let pages = dashboard::pages(&stats);
+    let public_path = options.public_path.clone();
     let (routes, descriptions) = route::serve(routes(first, stats, &access, options, &catalog));
     catalog.set(descriptions);
     #[cfg(feature = "dashboard")]
     let routes = routes.merge(pages);
-    access.guard(with_fallbacks(routes))
+    access.guard(with_fallbacks(routes), public_path)
 }
 
 fn with_fallbacks(routes: Router) -> Router {

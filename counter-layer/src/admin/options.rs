@@ -4,6 +4,8 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
+use super::mount::{PublicPath, PublicPathError};
+
 /// Options of the admin router.
 ///
 /// ```
@@ -17,13 +19,14 @@ use futures_util::future::{BoxFuture, Shared};
 pub struct Options {
     pub(crate) listeners: usize,
     pub(crate) live_until: Option<Shared<BoxFuture<'static, ()>>>,
+    pub(crate) public_path: Option<PublicPath>,
 }
 
 impl Options {
     /// Returns the defaults: 64 listeners, whose answers end after 5 s.
     #[must_use]
     pub fn new() -> Self {
-        Self { listeners: 64, live_until: None }
+        Self { listeners: 64, live_until: None, public_path: None }
     }
 
     /// Sets how many clients may listen to live events at the same time.
@@ -44,6 +47,31 @@ impl Options {
         self.live_until = Some(AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared());
         self
     }
+
+    /// Sets the path at which clients find the router. Default: the path at which it is mounted.
+    ///
+    /// It is for a proxy that takes the beginning of a path away, such as one that serves `/stats/` and asks
+    /// the application for `/admin/stats/` or for `/`. Links, redirects and the path of the session cookie
+    /// begin with it. [`Access::forwarded_prefix`] lets the proxy tell it instead; this setting precedes it.
+    ///
+    /// ```
+    /// use counter_layer::admin::Options;
+    ///
+    /// let options = Options::new().public_path("/stats")?;
+    /// assert!(Options::new().public_path("//other.example").is_err());
+    /// # drop(options);
+    /// # Ok::<(), counter_layer::admin::PublicPathError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When it is not a path from the root in the characters of RFC 3986, of at most 512 bytes, or has an
+    /// empty segment, a segment of dots, a comma or a semicolon.
+    ///
+    /// [`Access::forwarded_prefix`]: crate::admin::Access::forwarded_prefix
+    pub fn public_path(mut self, path: &str) -> Result<Self, PublicPathError> {
+        self.public_path = Some(PublicPath::new(path)?);
+        Ok(self)
+    }
 }
 
 impl Default for Options {
@@ -54,6 +82,9 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("listeners", &self.listeners).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("listeners", &self.listeners)
+            .field("public_path", &self.public_path)
+            .finish_non_exhaustive()
     }
 }

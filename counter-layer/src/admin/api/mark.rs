@@ -99,7 +99,8 @@ mod tests {
     fn a_mark_is_read_as_it_was_written_and_other_texts_are_none() {
         let mark = Mark::new(unix(1000), unix(2000), [counts(&[(1500, 7)])].iter());
         assert_eq!(mark.to_string().parse(), Ok(mark));
-        for text in ["", "1", "1-", "1-2", "1-2-x", "1-2-3-4", "-1-2-3", "99999999999999999999-1-1", "é-1-1"] {
+        for text in ["", "1", "1-", "1-2", "1-2-x", "1-2-3-4", "-1-2-3", "99999999999999999999-1-1", "é-1-1"]
+        {
             assert_eq!(text.parse::<Mark>(), Err(()), "{text}");
         }
     }

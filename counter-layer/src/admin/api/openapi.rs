@@ -21,10 +21,9 @@ pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
 }
 
 async fn openapi(
-    Asked { state: (stats, catalog), uri, headers, .. }: Asked<(Stats, Catalog), ()>,
+    Asked { state: (stats, catalog), mount, headers, .. }: Asked<(Stats, Catalog), ()>,
 ) -> Response {
-    let mount = uri.path().strip_suffix(PATH).unwrap_or_default();
-    caching::answer(&headers, None, &describe(mount, catalog.descriptions(), stats.grid()))
+    caching::answer(&headers, None, &describe(&mount, catalog.descriptions(), stats.grid()))
 }
 
 fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
