@@ -144,6 +144,7 @@ mod options;
 mod access;
 mod digits;
 mod sparkline;
+mod kind;
 mod api;
 #[cfg(feature = "dashboard")]
 mod dashboard;

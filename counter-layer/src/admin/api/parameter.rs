@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use serde_json::Value;
 
-pub(crate) use counters::{After, AnyCounters, Counter, Counters, Prefix};
+pub(crate) use counters::{After, AnyCounters, Counter, Counters, OfKind, Prefix};
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
 #[cfg(feature = "forecast")]
@@ -186,4 +186,5 @@ tuples! {
     A B;
     A B C;
     A B C D;
+    A B C D E;
 }
