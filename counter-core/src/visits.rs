@@ -19,6 +19,7 @@ mod flush;
 mod clean;
 mod stats;
 mod counters;
+mod upkeep;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -35,6 +36,7 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 pub use stats::{CounterPage, Ranking, Series, Stats, Uniques};
 pub use store::{Cleaned, Store};
+pub use upkeep::Upkeep;
 pub use witness::Witness;
 
 pub use crate::name::CounterNameError;
