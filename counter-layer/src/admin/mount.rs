@@ -24,6 +24,8 @@ pub struct PublicPathError;
 #[derive(Clone, Debug)]
 pub(crate) struct Mount {
     path: String,
+    /// The first page has a slash at its end: proxies that serve a folder add one by a redirect.
+    is_folder: bool,
     /// The rest of the path of the request; empty for the first page without a slash at its end.
     rest: String,
 }
@@ -57,17 +59,22 @@ impl Mount {
         let rest = whole.strip_prefix(local).unwrap_or_default();
         let local = local.trim_end_matches('/');
         let prefix = prefix(parts).filter(|_| is_prefix_trusted);
-        let path = match (public, prefix) {
-            (Some(PublicPath(path)), _) => path.to_string(),
-            (None, Some(PublicPath(prefix))) => format!("{prefix}{local}"),
-            (None, None) => local.to_owned(),
+        let (path, is_folder) = match (public, prefix) {
+            (Some(PublicPath(path)), _) => (path.to_string(), true),
+            (None, Some(PublicPath(prefix))) => (format!("{prefix}{local}"), local.is_empty()),
+            (None, None) => (local.to_owned(), local.is_empty()),
         };
-        Self { path, rest: rest.to_owned() }
+        Self { path, is_folder, rest: rest.to_owned() }
     }
 
     /// The path of the router, without a slash at its end: empty at the root.
     pub(crate) fn path(&self) -> &str {
         &self.path
+    }
+
+    /// The address of the first page.
+    pub(crate) fn first(&self) -> String {
+        format!("{}{}", self.path, if self.is_folder { "/" } else { "" })
     }
 
     /// The rest of the path of the request.
@@ -178,8 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn the_first_page_has_a_slash_where_a_proxy_would_add_one() {
+        let stats = PublicPath::new("/stats").expect("a path");
+        for (whole, prefix, public, first) in [
+            ("/admin/stats/api", "", None, "/admin/stats"),
+            ("/api", "", None, "/"),
+            ("/api", "/a", None, "/a/"),
+            ("/admin/stats/api", "/a", None, "/a/admin/stats"),
+            ("/admin/stats/api", "", Some(&stats), "/stats/"),
+        ] {
+            let request = Request::get("/api").header(PREFIX, prefix);
+            let request = request.extension(OriginalUri(whole.parse().expect("a path")));
+            let (parts, ()) = request.body(()).expect("a request").into_parts();
+            assert_eq!(Mount::of(&parts, public, true).first(), first, "{whole} {prefix}");
+        }
+    }
+
+    #[test]
     fn no_address_names_a_host() {
-        let mount = |path: &str| Mount { path: path.to_owned(), rest: String::new() };
+        let mount = |path: &str| Mount { path: path.to_owned(), is_folder: false, rest: String::new() };
         for (path, rest, address) in [
             ("", "", "/"),
             ("", "?a", "/?a"),

@@ -221,7 +221,7 @@ async fn the_page_of_two_thousand_counters_is_light_and_has_pages_of_its_own() {
         let page = site.page(&format!("?sort=name&page={leaf}")).await;
         shown += page.matches("class=\"spark\"").count();
     }
-    assert_eq!(shown, 2000);
+    assert_eq!(shown, 1999, "all but `hits`");
     let page = site.page("").await;
     let (style, script) =
         (site.page(&linked(&page, "href=\"")).await, site.page(&linked(&page, "src=\"")).await);
