@@ -20,11 +20,13 @@
 //! ```
 //!
 //! Mounted by `nest_service`, as here, the first page is found with a slash at its end as well; by `nest`,
-//! without one only.
+//! without one only. The [guide](crate::guide::admin) shows it behind a proxy and with sessions of the
+//! application.
 //!
 #![doc = include_str!("admin/routes.md")]
 //!
-//! A `POST` to `/logout` ends the session of a browser, where there is a token. With the feature `dashboard`
+//! Where there is a token, a `POST` to `/login` with the `token` in a form begins a session, and one to
+//! `/logout` ends it. With the feature `dashboard`
 //! the root is the dashboard, and otherwise the list of paths; `/api/forecast` needs the feature `forecast`,
 //! and `/api/openapi.json` and `/api/explore` the feature `openapi`.
 //!
@@ -87,8 +89,9 @@
 //!
 //! # Access
 //!
-//! [`Access`] has no default. It is a bearer token, which a link exchanges for a session; a name and a
-//! password; a closure over the request; or open to every client. Each of them can read;
+//! [`Access`] has no default. It is a bearer token, which a link or a form exchanges for a session; a name and
+//! a password; a closure over the request; or open to every client. A browser that has no access is shown a
+//! page with that form, and other clients a problem. Each of them can read;
 //! [`Access::may_forget`] adds the right to forget counters. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.

@@ -1,5 +1,6 @@
 //! The program that the README shows.
 
+use std::net::SocketAddr;
 use std::process::Command;
 
 use tests::http::get;
@@ -40,7 +41,8 @@ async fn an_open_dashboard_does_not_keep_that_service_from_its_end() {
             .env("ADMIN_TOKEN", "letmein")
             .env("LISTEN", "127.0.0.1:0"),
     );
-    let address = service.wait_line(|line| line.strip_prefix("http://")?.parse().ok(), LIMIT).await;
+    let address: SocketAddr =
+        service.wait_line(|line| line.strip_prefix("http://")?.parse().ok(), LIMIT).await;
     let mut browser = TcpStream::connect(address).await.expect("it listens");
     let request = "GET /admin/stats/api/live?counter=hits&precision=60 HTTP/1.1\r\nHost: site\r\n\
                    Authorization: Bearer letmein\r\n\r\n";

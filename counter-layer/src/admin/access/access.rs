@@ -83,7 +83,8 @@ const SESSION: Duration = Duration::from_secs(12 * 3600);
 
 impl Access {
     /// Accepts this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of a page,
-    /// which begins a session and redirects to the address without it.
+    /// which begins a session and redirects to the address without it. A browser that comes without a token
+    /// is asked for it by a form, which begins a session as well.
     ///
     /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with the token. All instances with
     /// the same token accept it, also after a restart, until it [ends](Self::session_lifetime) or the token
