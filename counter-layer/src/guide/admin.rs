@@ -115,9 +115,9 @@
 //! store, so the closure returns a future:
 //!
 //! ```
-//! use axum::Router;
 //! use axum::body::Body;
 //! use axum::routing::get;
+//! use axum::{Extension, Router};
 //! use counter_core::{Counters, MemoryStore};
 //! use counter_layer::admin::{self, Access};
 //! use http::{Request, header};
@@ -131,11 +131,11 @@
 //!     let session = parts.extensions.get::<Session>().cloned();
 //!     async move {
 //!         let Some(session) = session else { return false };
-//!         matches!(session.get("role").await, Ok(Some(role)) if role == "editor".to_owned())
+//!         session.get::<String>("role").await.is_ok_and(|role| role.as_deref() == Some("editor"))
 //!     }
 //! });
 //! let app: Router = Router::new()
-//!     .route("/login", get(async |session: Session| {
+//!     .route("/login", get(async |Extension(session): Extension<Session>| {
 //!         session.insert("role", "editor").await.expect("it is kept"); // after a look at a password
 //!     }))
 //!     .nest_service("/admin/stats", admin::router(counters.stats(), access))
