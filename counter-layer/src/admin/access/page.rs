@@ -27,9 +27,10 @@ pub(crate) fn write(title: &str, words: &str, form: Option<(&Mount, &str)>) -> S
     let (title, words) = (escape(title), escape(words));
     let form = form.map_or_else(String::new, |(mount, to)| {
         let (action, to) = (escape(&mount.address(LOGIN)), escape(to));
+        // Browsers want a name beside a password that they keep.
         format!(
             "<form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"{TO}\" value=\"{to}\">\
-             <p><label for=\"{TOKEN}\">Admin token</label> <input id=\"{TOKEN}\" name=\"{TOKEN}\" \
+             <input name=\"user\" autocomplete=\"username\" hidden><p><label for=\"{TOKEN}\">Admin token</label> <input id=\"{TOKEN}\" name=\"{TOKEN}\" \
              type=\"password\" autocomplete=\"current-password\" required></p>\
              <p><button>Log in</button></p></form>"
         )
