@@ -30,7 +30,8 @@ pub(crate) fn write(title: &str, words: &str, form: Option<(&Mount, &str)>) -> S
         // Browsers want a name beside a password that they keep.
         format!(
             "<form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"{TO}\" value=\"{to}\">\
-             <input name=\"user\" autocomplete=\"username\" hidden><p><label for=\"{TOKEN}\">Admin token</label> <input id=\"{TOKEN}\" name=\"{TOKEN}\" \
+             <input name=\"user\" autocomplete=\"username\" hidden>\
+             <p><label for=\"{TOKEN}\">Admin token</label> <input id=\"{TOKEN}\" name=\"{TOKEN}\" \
              type=\"password\" autocomplete=\"current-password\" required></p>\
              <p><button>Log in</button></p></form>"
         )
