@@ -7,7 +7,7 @@ use crate::layer::{HITS, is_counter_of_a_facet};
 pub(crate) enum Kind {
     /// Counters that rules and routes have named.
     Page,
-    /// The counters of facets: each has all requests, in parts.
+    /// The counters of facets and of the statuses of gRPC: each has all requests, in parts.
     Facet,
     /// Those of both kinds, `hits` and `(other)`.
     All,
@@ -17,8 +17,8 @@ impl Kind {
     /// Returns `true` if a counter is of this kind.
     pub(crate) fn has(self, name: &CounterName) -> bool {
         match self {
-            Self::Page => ![HITS, CounterName::OTHER].contains(&&**name) && !is_counter_of_a_facet(name),
-            Self::Facet => is_counter_of_a_facet(name),
+            Self::Page => ![HITS, CounterName::OTHER].contains(&&**name) && !Self::Facet.has(name),
+            Self::Facet => is_counter_of_a_facet(name) || name.starts_with("grpc:"),
             Self::All => true,
         }
     }
@@ -36,6 +36,7 @@ mod tests {
             ("status:2xx", false, true),
             ("agent:bot", false, true),
             ("method:GET", false, true),
+            ("grpc:OK", false, true),
             ("/", true, false),
             ("status:", true, false),
         ] {
