@@ -7,6 +7,8 @@
 //! - [`visitors`]: how visitors are told apart. Read it when the service is behind a proxy or runs in several instances,
 //!   or when you have to say what it keeps of people: it contains the privacy statement.
 //! - `limit`, with the feature of that name: so many requests in each window and no more.
+//! - `admin`, with the feature of that name: the admin router in an application, behind a proxy, and with the
+//!   application's own sessions.
 //! - [`AccessCounterLayer`](crate::AccessCounterLayer): the settings.
 //! - [`counter_core`]: hits, buckets, precisions, retention, the ledger, and how to read them back.
 //!
@@ -74,6 +76,8 @@
 //! layers that see the same request both count it, so one of them needs a recorder of its own, or rules that leave the
 //! other's requests alone.
 
+#[cfg(feature = "admin")]
+pub mod admin;
 #[cfg(feature = "limit")]
 pub mod limit;
 pub mod rules;

@@ -15,11 +15,13 @@ mod layer;
 
 pub use delivery::Delivery;
 pub use facet::Facet;
+#[cfg(feature = "admin")]
+pub(crate) use facet::is_counter_of_a_facet;
 #[cfg(feature = "dashboard")]
-pub(crate) use facet::{AGENTS, STATUSES, is_counter_of_a_facet};
+pub(crate) use facet::{AGENTS, STATUSES};
 pub use future::ResponseFuture;
 pub use layer::AccessCounterLayer;
-#[cfg(feature = "dashboard")]
+#[cfg(feature = "admin")]
 pub(crate) use layer::HITS;
 pub use outcome::Outcome;
 pub use service::AccessCounter;

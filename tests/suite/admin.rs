@@ -12,5 +12,8 @@ mod pictures;
 mod access;
 mod guesses;
 mod sessions;
+mod login;
+mod closures;
+mod proxied;
 mod dashboard;
 mod browser;

@@ -94,6 +94,19 @@ impl Address {
         })
     }
 
+    /// Returns `true` if a trusted proxy has passed the request on.
+    #[cfg(feature = "admin")]
+    pub(crate) fn is_forwarded(&self, head: &RequestHead<'_>) -> bool {
+        match &self.client {
+            Client::Peer => false,
+            Client::Hops(header, hops) => header.addresses(head.headers).nth(hops - 1).is_some(),
+            Client::Networks(_, networks) => {
+                let peer = head.peer().map(|peer| peer.to_canonical());
+                peer.is_some_and(|peer| networks.iter().any(|network| network.contains(&peer)))
+            }
+        }
+    }
+
     /// The significant bits of an address, the same for an IPv4 address and its IPv6-mapped form.
     fn bits(&self, address: IpAddr) -> u128 {
         match address.to_canonical() {

@@ -53,11 +53,11 @@ const OTHER_METHOD: u8 = 7;
 pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 
 /// The counters of each facet.
-#[cfg(feature = "dashboard")]
+#[cfg(feature = "admin")]
 const NAMES: [&[&str]; FACETS] = [&STATUSES, &METHODS, &AGENTS];
 
 /// Returns `true` for the name of a counter of a facet.
-#[cfg(feature = "dashboard")]
+#[cfg(feature = "admin")]
 pub(crate) fn is_counter_of_a_facet(name: &str) -> bool {
     NAMES.iter().any(|names| names.contains(&name))
 }

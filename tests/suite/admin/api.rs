@@ -83,15 +83,25 @@ async fn a_series_of_several_counters_has_them_in_the_order_of_the_question() {
 async fn the_top_has_the_most_visited_first_of_those_whose_names_begin_so() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
-    for (counter, count) in [("hits", 9), ("/a", 2), ("/b", 3), ("/c", 3), ("a/z", 1), ("/old", 7)] {
+    let fixed = [("hits", 9), ("status:2xx", 8), ("(other)", 4)];
+    let pages = [("/a", 2), ("/b", 3), ("/c", 3), ("a/z", 1), ("/old", 7)];
+    for (counter, count) in fixed.into_iter().chain(pages) {
         let at = if counter == "/old" { start.minus(60) } else { start };
         site.record(counter, at, count).await;
     }
     let (from, to) = (start.as_unix(), start.plus(60).as_unix());
-    let all = [("hits", 9), ("/b", 3), ("/c", 3), ("/a", 2), ("a/z", 1)];
-    for (asked, expected) in
-        [("", &all[..]), ("&prefix=%2F", &all[1..4]), ("&prefix=%2F&limit=2", &all[1..3]), ("&prefix=x", &[])]
-    {
+    let all = [("hits", 9), ("status:2xx", 8), ("(other)", 4), ("/b", 3), ("/c", 3), ("/a", 2), ("a/z", 1)];
+    for (asked, expected) in [
+        ("", &all[3..]),
+        ("&prefix=%2F", &all[3..6]),
+        ("&prefix=%2F&limit=2", &all[3..5]),
+        ("&prefix=x", &[]),
+        ("&kind=page", &all[3..]),
+        ("&kind=facet", &all[1..2]),
+        ("&kind=facet&prefix=%2F", &[]),
+        ("&kind=all", &all),
+        ("&kind=", &all[3..]),
+    ] {
         let top: Vec<_> =
             expected.iter().map(|(counter, count)| json!({"counter": counter, "count": count})).collect();
         let expected = json!({"precision": 60, "from": from, "to": to, "top": top});
@@ -357,7 +367,8 @@ async fn what_cannot_be_understood_is_named_with_its_value_and_what_is_allowed()
         ("counters?page=2", "page", Some("2"), "after, limit"),
         ("top?precision=61", "precision", Some("61"), COUNTS),
         ("top?precision=60&limit=1001", "limit", Some("1001"), "1 to 1000"),
-        ("top?precision=60&counter=a", "counter", Some("a"), "precision, from, to, limit, prefix"),
+        ("top?precision=60&counter=a", "counter", Some("a"), "precision, from, to, limit, prefix, kind"),
+        ("top?precision=60&kind=label", "kind", Some("label"), "page, facet, all"),
         ("lifetimes", "counter", None, "the name of a counter"),
         (&many, "counter", Some("101"), "at most 100 counters"),
     ];

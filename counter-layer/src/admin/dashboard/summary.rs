@@ -8,7 +8,7 @@ use futures_util::future::try_join4;
 use super::format::{self, Change};
 use super::period::Period;
 use super::reader::{self, Reader};
-use crate::layer::{AGENTS, HITS, STATUSES, is_counter_of_a_facet};
+use crate::layer::{AGENTS, HITS, STATUSES};
 
 /// Over how many seconds hits per second are told.
 const RECENT: u64 = 10;
@@ -96,13 +96,6 @@ async fn recent(
     }
     let series = reader.series_many(std::slice::from_ref(hits), finest.precision, start..end).await?;
     Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
-}
-
-/// Returns `true` for the counter of a page, and not for one with a fixed name.
-pub(super) fn is_page(name: &CounterName) -> bool {
-    ![HITS, CounterName::OTHER].contains(&&**name)
-        && !is_counter_of_a_facet(name)
-        && !name.starts_with("grpc:")
 }
 
 impl Status {
@@ -207,14 +200,5 @@ mod tests {
         assert!(!said(&|_, health| health.clock_skew = Some(-2)).is_loud);
         let other = said(&|ledger, _| ledger.hits.overflow = 5);
         assert!(!other.is_loud && other.text.contains("5 hits found no free counter"), "{}", other.text);
-    }
-
-    #[test]
-    fn what_has_a_fixed_name_is_no_page() {
-        for (name, page) in
-            [("hits", false), ("status:2xx", false), ("(other)", false), ("/", true), ("status:", true)]
-        {
-            assert_eq!(is_page(&CounterName::new(name).expect("a name")), page, "{name}");
-        }
     }
 }
