@@ -12,6 +12,7 @@ mod pictures;
 mod access;
 mod guesses;
 mod sessions;
+mod sources;
 mod login;
 mod closures;
 mod proxied;

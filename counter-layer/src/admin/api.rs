@@ -10,6 +10,7 @@ pub(crate) mod index;
 mod read;
 mod counters;
 mod series;
+mod sources;
 mod total;
 mod lifetimes;
 mod top;

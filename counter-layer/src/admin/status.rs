@@ -27,7 +27,7 @@ pub(crate) struct Requests {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-struct Ignored {
+pub(crate) struct Ignored {
     outcome: u64,
     prefetch: u64,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Hits {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-struct Dropped {
+pub(crate) struct Dropped {
     wrong_type: u64,
     not_a_number: u64,
     out_of_range: u64,
@@ -101,7 +101,7 @@ impl From<counter_core::Ledger> for Ledger {
                 recorded: requests.recorded,
                 excluded: requests.excluded,
                 unmatched: requests.unmatched,
-                ignored: Ignored { outcome: requests.ignored.outcome, prefetch: requests.ignored.prefetch },
+                ignored: requests.ignored.into(),
                 bots: requests.bots,
                 unconfirmed: requests.unconfirmed,
             },
@@ -110,17 +110,29 @@ impl From<counter_core::Ledger> for Ledger {
                 applied: hits.applied,
                 pending: hits.pending,
                 expired: hits.expired,
-                dropped: Dropped {
-                    wrong_type: hits.dropped.wrong_type,
-                    not_a_number: hits.dropped.not_a_number,
-                    out_of_range: hits.dropped.out_of_range,
-                    ahead: hits.dropped.ahead,
-                    in_doubt: hits.dropped.in_doubt,
-                    other: hits.dropped.other,
-                },
+                dropped: hits.dropped.into(),
                 overflow: hits.overflow,
                 lost_by_server: hits.lost_by_server,
             },
+        }
+    }
+}
+
+impl From<counter_core::visits::Ignored> for Ignored {
+    fn from(ignored: counter_core::visits::Ignored) -> Self {
+        Self { outcome: ignored.outcome, prefetch: ignored.prefetch }
+    }
+}
+
+impl From<counter_core::visits::Dropped> for Dropped {
+    fn from(dropped: counter_core::visits::Dropped) -> Self {
+        Self {
+            wrong_type: dropped.wrong_type,
+            not_a_number: dropped.not_a_number,
+            out_of_range: dropped.out_of_range,
+            ahead: dropped.ahead,
+            in_doubt: dropped.in_doubt,
+            other: dropped.other,
         }
     }
 }
