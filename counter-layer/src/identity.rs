@@ -60,7 +60,7 @@ pub struct ClosureIdentity {
 }
 
 /// The reason why an [`Identity`] cannot tell visitors apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityError {
     /// The identity is not stable, and a visitor precision is coarser than the salt epoch or begins at other
@@ -316,6 +316,8 @@ impl fmt::Display for IdentityError {
 }
 
 impl std::error::Error for IdentityError {}
+
+crate::debug::debug_in_full!(IdentityError);
 
 #[cfg(test)]
 mod tests {

@@ -37,6 +37,7 @@
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `serde`: rules that can be read from configuration.
 
+mod debug;
 mod request;
 mod closure;
 mod classify;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::visitor::{Salt, SaltError, Salting};
 use crate::visits::tally::Tally;
-use crate::visits::{Agent, Hit, Skip};
-use crate::{Counter, Ledger, Secret, Timestamp, VisitorId};
+use crate::visits::{Agent, Hint, Hit, Skip};
+use crate::{Counter, CounterName, Ledger, Secret, Timestamp, VisitorId};
 
 /// A handle that records hits in memory: it does no I/O and never fails.
 ///
@@ -74,6 +74,12 @@ impl Recorder {
     #[must_use]
     pub fn counter(&self, name: &str) -> Counter {
         self.tally.counter(name)
+    }
+
+    /// Returns the name of a counter; `None` for a counter of another recorder, whose hits count under `(other)` here.
+    #[must_use]
+    pub fn name(&self, counter: Counter) -> Option<CounterName> {
+        self.tally.name(counter)
     }
 
     /// Records one hit, now.
@@ -154,6 +160,19 @@ impl Recorder {
     /// Records one request that makes no hit, with the reason.
     pub fn skip(&self, skip: Skip) {
         self.tally.skip(skip);
+    }
+
+    /// Adds a hint to the [health](crate::Health::hints), and logs it as a warning unless it is there already.
+    ///
+    /// What raises a hint withdraws it when it no longer holds; one that was raised twice holds until it is withdrawn
+    /// twice.
+    pub fn raise_hint(&self, hint: Hint) {
+        self.tally.hints.raise(hint);
+    }
+
+    /// Takes back a hint that was raised and no longer holds.
+    pub fn withdraw_hint(&self, hint: Hint) {
+        self.tally.hints.withdraw(hint);
     }
 
     /// Returns the account of every request and every hit so far.

@@ -6,7 +6,7 @@ use http::Method;
 use crate::rules::path;
 
 /// The reason why rules are ambiguous or cannot decide.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RulesError {
     /// A text is not a pattern.
@@ -57,7 +57,7 @@ pub enum RulesError {
 }
 
 /// The reason why a text is not a pattern; its `Display` says what to write in its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternError {
     /// The pattern is `/`.
@@ -134,6 +134,8 @@ impl fmt::Display for RulesError {
 
 impl std::error::Error for RulesError {}
 
+crate::debug::debug_in_full!(RulesError);
+
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -188,3 +190,5 @@ impl fmt::Display for PatternError {
 }
 
 impl std::error::Error for PatternError {}
+
+crate::debug::debug_in_full!(PatternError);
