@@ -80,6 +80,14 @@ enum Source {
     Closure(ClosureIdentity),
 }
 
+/// The part of a request that an identity reads.
+pub(crate) enum Reads<'a> {
+    Nothing,
+    Address(&'a Address),
+    IssuedCookie,
+    Other,
+}
+
 /// A visitor, and the end of the epoch in which the id means that visitor.
 pub(crate) type Told = (VisitorId, Timestamp);
 
@@ -264,6 +272,15 @@ impl ClosureIdentity {
 }
 
 impl Visitors {
+    pub(crate) const fn reads(&self) -> Reads<'_> {
+        match &self.0 {
+            None | Some((Source::Nobody, _)) => Reads::Nothing,
+            Some((Source::Address(address), _)) => Reads::Address(address),
+            Some((Source::Issued(_), _)) => Reads::IssuedCookie,
+            Some((Source::Cookie(_) | Source::Header(_) | Source::Closure(_), _)) => Reads::Other,
+        }
+    }
+
     /// The visitor of a request; a cookie that the response has to set is written to `cookie`.
     pub(crate) fn visitor(
         &self,

@@ -38,6 +38,7 @@
 //! - `serde`: rules that can be read from configuration.
 
 mod debug;
+mod reserved;
 mod request;
 mod closure;
 mod classify;

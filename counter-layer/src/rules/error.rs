@@ -23,6 +23,11 @@ pub enum RulesError {
         /// The reason.
         reason: CounterNameError,
     },
+    /// The layer feeds the counter of this name itself.
+    Reserved {
+        /// The name.
+        counter: String,
+    },
     /// The rule for this counter has no pattern.
     NoPattern {
         /// The counter.
@@ -106,6 +111,10 @@ impl fmt::Display for RulesError {
         match self {
             Self::Pattern { pattern, reason } => write!(f, "the pattern {pattern:?} {reason}"),
             Self::Counter { counter, reason } => write!(f, "the counter {counter:?} cannot be: {reason}"),
+            Self::Reserved { counter } => write!(
+                f,
+                "the counter {counter:?} is one that the layer feeds itself, and would mix up both: choose another name"
+            ),
             Self::NoPattern { counter } => write!(
                 f,
                 "the rule for {counter:?} has no pattern: add one, or use default_counter() for what no rule matches"
