@@ -31,8 +31,8 @@
 //! # }
 //! ```
 //!
-//! To run it on a server, replace the [`MemoryStore`] by a [`RedisStore`], and poll [`Counters::run`] beside
-//! the web server. `counter-layer` is the Tower layer that records the requests of a web service.
+//! To run it on a server, replace the [`MemoryStore`] by a [`RedisStore`], and [spawn](Counters::spawn) the
+//! counters beside the web server. `counter-layer` is the Tower layer that records the requests of a web service.
 //!
 //! # Which counter
 //!
@@ -54,7 +54,8 @@
 //! - The [`Ledger`] accounts for every hit at every moment: applied, pending, expired or dropped.
 //! - Memory is bounded in all circumstances: the number of counters by [`Builder::max_counters`], and what
 //!   waits for the store by the retention of the precisions.
-//! - Nothing is spawned, and nothing is global: [`Counters::run`] is a future for the application to poll.
+//! - Nothing is spawned unless [`Counters::spawn`] asks for it, and nothing is global: [`Counters::run`] is a
+//!   future for the application to poll.
 //!
 //! Hits that a process has not flushed when it is killed are lost: by default those of the last second.
 //!
@@ -167,4 +168,5 @@ pub use visitor::{Secret, VisitorId};
 #[doc(inline)]
 pub use visits::{
     BuildError, Builder, Cleaner, Counter, Counters, Flusher, Health, Ledger, Recorder, Series, Stats, Store,
+    Upkeep,
 };

@@ -20,6 +20,7 @@ mod flush;
 mod clean;
 mod stats;
 mod counters;
+mod upkeep;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -37,6 +38,7 @@ pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 pub use stats::{CounterPage, Ranking, Series, Stats, Uniques};
 pub use store::{Cleaned, Store};
+pub use upkeep::Upkeep;
 pub use witness::Witness;
 
 pub use crate::name::CounterNameError;

@@ -34,7 +34,6 @@ use serve::{Timeouts, serve_until};
 const TEXTS: u32 = 5;
 
 /// What runs beside the server.
-const UPKEEP: &str = "the upkeep of the counters";
 const FEED: &str = "the feed of the forum";
 const RECOUNTS: &str = "the recounts of the forum";
 
@@ -130,7 +129,7 @@ async fn serve(
     if let Some(secret) = owners {
         counters = counters.secret(secret);
     }
-    let mut counters = counters.build()?;
+    let counters = counters.build()?;
     // A token that was configured is a secret, and is not printed.
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
@@ -159,8 +158,7 @@ async fn serve(
     tracing::info!(%address, "listening");
 
     // The server ends first and the counters after it, so that its last requests are counted.
-    let (stop, stopped) = oneshot::channel::<()>();
-    let mut upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let upkeep = counters.spawn();
     let (stop_feed, feed_stopped) = oneshot::channel::<()>();
     let mut feeding = tokio::spawn(feed.run(async { drop(feed_stopped.await) }));
     let (recount_at, utc_offset) = (settings.recount_at, settings.utc_offset);
@@ -175,7 +173,6 @@ async fn serve(
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            _ = &mut upkeep => ended = Some(UPKEEP),
             _ = &mut feeding => ended = Some(FEED),
             _ = &mut recounts => ended = Some(RECOUNTS),
         }
@@ -184,12 +181,11 @@ async fn serve(
     };
     let timeouts = Timeouts { head: settings.request_timeout, drain: settings.drain_timeout };
     serve_until(listener, site, timeouts, asked_to_stop).await?;
-    drop((stop, stop_feed));
+    drop(stop_feed);
     recounts.abort();
-    let counted = async { if ended == Some(UPKEEP) { Ok(Ok(())) } else { upkeep.await } };
     let fed = async { if ended == Some(FEED) { Ok(Ok(())) } else { feeding.await } };
-    let (counted, fed) = tokio::join!(counted, fed);
-    counted??;
+    let (counted, fed) = tokio::join!(upkeep.stop(), fed);
+    counted?;
     fed??;
     if let Some(ended) = ended {
         return Err(format!("{ended} ended unexpectedly").into());

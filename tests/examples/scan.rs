@@ -10,12 +10,11 @@ use counter_core::{Counters, MemoryStore};
 use counter_layer::{AccessCounterLayer, Facet, Rule, Rules, RulesError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
 
 #[tokio::main(flavor = "current_thread")]
 #[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    let counters = Counters::builder(MemoryStore::new()).build()?;
     let recorder = counters.recorder();
     let layer = AccessCounterLayer::new(recorder.clone());
     let site =
@@ -31,14 +30,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/", listener.local_addr()?);
-    let (stop, stopped) = oneshot::channel::<()>();
-    let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let upkeep = counters.spawn();
     let mut terminate = signal(SignalKind::terminate())?;
     axum::serve(listener, site.into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(async move { _ = terminate.recv().await })
         .await?;
-    drop(stop);
-    upkeep.await??;
+    upkeep.stop().await?;
     println!("counted {}", recorder.ledger().requests.recorded);
     Ok(())
 }

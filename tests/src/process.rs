@@ -33,6 +33,15 @@ pub async fn example() -> PathBuf {
     }
 }
 
+/// The program that the README shows: the example `minimal` of that package, built along with it.
+///
+/// # Panics
+///
+/// As [`example`].
+pub async fn minimal() -> PathBuf {
+    example().await.with_file_name("examples").join("minimal")
+}
+
 /// Cargo makes the programs of a test's own package only, and of this one there are none.
 async fn build_example() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
@@ -44,7 +53,8 @@ async fn build_example() -> PathBuf {
     };
     let mut build = Process::start(
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--locked", "--package", "example-app", "--profile", profile, "--target-dir"])
+            .args(["build", "--locked", "--package", "example-app", "--bins", "--example", "minimal"])
+            .args(["--profile", profile, "--target-dir"])
             .arg(built.parent().expect("profiles lie in a folder")),
     );
     let status = build.wait(BUILD).await;

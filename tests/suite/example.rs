@@ -1,5 +1,6 @@
 //! The example as a program, and its forum.
 
+mod minimal;
 mod program;
 mod trouble;
 mod forum;

@@ -4,6 +4,7 @@
 mod support;
 mod stores;
 mod through;
+mod log;
 
 mod visits;
 mod unique;

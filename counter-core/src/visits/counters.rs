@@ -11,23 +11,21 @@ use crate::{Cleaner, Error, Flusher, Precision, Precisions, Recorder, Secret, St
 
 /// The counters of one process over one store: the recorder, the reader, and the upkeep of both.
 ///
-/// Nothing runs by itself. [`run`](Self::run) is the future that flushes and cleans; spawn it, or poll it
-/// beside the server.
+/// Nothing runs by itself. [`spawn`](Self::spawn) starts the task that flushes and cleans, and
+/// [`run`](Self::run) is the future of that task, for those who poll it beside the server.
 ///
 /// ```
 /// use counter_core::{Counters, MemoryStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
 /// let (recorder, stats) = (counters.recorder(), counters.stats());
-/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-/// let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+/// let upkeep = counters.spawn();
 ///
 /// recorder.record(recorder.counter("hits"), None);
 ///
-/// drop(stop);
-/// upkeep.await??;
+/// upkeep.stop().await?;
 /// assert_eq!(stats.ledger().hits.applied, 1);
 /// # Ok(())
 /// # }
@@ -131,9 +129,9 @@ impl Counters {
         flushed
     }
 
-    /// Splits off the flusher and the cleaner, to be run separately.
+    /// Splits into the flusher and the cleaner, to be run separately.
     #[must_use]
-    pub fn into_upkeep(self) -> (Flusher, Cleaner) {
+    pub fn into_parts(self) -> (Flusher, Cleaner) {
         (self.flusher, self.cleaner)
     }
 }

@@ -18,9 +18,7 @@ use skew::Skew;
 
 use crate::backoff::Backoff;
 use crate::later::later;
-use crate::unwind::caught;
-#[cfg(feature = "metrics")]
-use crate::unwind::tell;
+use crate::unwind::{caught, tell};
 use crate::visitor::Salting;
 use crate::visits::tally::Tally;
 use crate::{Error, ErrorKind, Store, Timestamp};
@@ -139,6 +137,18 @@ impl Flusher {
                 cause = Some(error);
                 sleep_until(deadline.min(Instant::now() + backoff.next())).await;
             }
+        }
+    }
+}
+
+/// Reports hits that are left, such as those of a runtime that ended before the flusher was stopped.
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        let hits = self.tally.ledger().hits.pending;
+        if hits > 0 {
+            tell(|| {
+                tracing::error!(hits, "the flusher was dropped before the store had acknowledged all hits");
+            });
         }
     }
 }

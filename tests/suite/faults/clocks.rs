@@ -13,14 +13,14 @@ async fn a_cleaner_whose_clock_is_ahead_takes_nothing_that_others_keep() {
     for server in [RedisServer::start(), without_scripts()] {
         let counters = Counters::builder(store(&server.url()).await).build().expect("good settings");
         let (recorder, stats) = (counters.recorder(), counters.stats());
-        let (mut flusher, _) = counters.into_upkeep();
+        let (mut flusher, _) = counters.into_parts();
         for day in 0..100 {
             let at = Timestamp::now().minus(day * 86_400);
             recorder.record_at(recorder.counter("hits"), None, at, NonZeroU32::MIN);
         }
         flusher.flush().await.expect("flushes");
         let other = Counters::builder(store(&server.url()).await).build().expect("good settings");
-        let (_, mut cleaner) = other.into_upkeep();
+        let (_, mut cleaner) = other.into_parts();
         cleaner.clean_once(Timestamp::now().plus(183 * 86_400)).await.expect("cleans");
         let range = Timestamp::now().minus(110 * 86_400)..Timestamp::now().plus(1);
         let total = stats.total(&name("hits"), precision(86_400), range).await.expect("readable");

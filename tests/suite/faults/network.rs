@@ -40,10 +40,9 @@ async fn flushed(counters: &mut Counters) {
 async fn totals_are_exact_through_lost_replies_lost_requests_and_killed_connections() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
-    let mut counters = over(store(&proxy.url()).await);
+    let counters = over(store(&proxy.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let running = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let upkeep = counters.spawn();
     let done = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..4)
         .map(|writer| {
@@ -77,8 +76,7 @@ async fn totals_are_exact_through_lost_replies_lost_requests_and_killed_connecti
     for writer in writers {
         recorded.push(writer.await.expect("no panic"));
     }
-    drop(stop);
-    running.await.expect("no panic").expect("all is flushed");
+    upkeep.stop().await.expect("all is flushed");
     let (a, b) = (recorded[0] + recorded[2], recorded[1] + recorded[3]);
     for width in [60, 3600, 86_400] {
         let of = async |counter| total(&stats, counter, width).await;

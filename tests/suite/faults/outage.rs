@@ -141,7 +141,7 @@ async fn a_clock_that_steps_to_and_fro_by_an_hour_moves_no_hit_and_loses_none() 
     let store = store(&server.url()).await;
     let counters = Counters::builder(store.clone()).build().expect("good settings");
     let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
-    let (mut flusher, mut cleaner) = counters.into_upkeep();
+    let (mut flusher, mut cleaner) = counters.into_parts();
     let (counter, now) = (recorder.counter("hits"), Timestamp::now());
     let (mut seconds, mut visitors) = (Seconds::new(), 0_u64);
     let clock = [0, 3600, 0, -3600, 0, 3600, -3600];

@@ -256,7 +256,7 @@ async fn a_counter_of_other_counters_with_more_shards_is_waited_for_as_other() {
     let foreign = sharded.recorder().counter("foreign").hit();
     let (recorder, flusher) = (Counters::builder(MemoryStore::new()).flush_interval(HOUR))
         .build()
-        .map(|counters| (counters.recorder(), counters.into_upkeep().0))
+        .map(|counters| (counters.recorder(), counters.into_parts().0))
         .expect("the defaults are fine");
     tokio::spawn(flush(flusher));
     recorder.record(recorder.counter("own"), None);
@@ -285,7 +285,7 @@ impl Place {
         let counters = Counters::builder(store).flush_interval(HOUR).build().expect("good settings");
         let recorder = counters.recorder();
         // Without the cleaner, which calls scripts too.
-        tokio::spawn(flush(counters.into_upkeep().0));
+        tokio::spawn(flush(counters.into_parts().0));
         Self { server, proxy, recorder }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::{CounterName, Counters, Precision, Recorder, RedisStore, Stats, Store, Timestamp};
+use counter_core::{CounterName, Counters, Precision, Recorder, RedisStore, Stats, Store, Timestamp, Upkeep};
 use tests::cluster::RedisCluster;
 use tests::until;
 use tokio::task::JoinSet;
@@ -80,21 +80,17 @@ impl Writing {
 struct Running {
     recorder: Recorder,
     stats: Stats,
-    stop: tokio::sync::oneshot::Sender<()>,
-    upkeep: tokio::task::JoinHandle<Result<(), counter_core::Error>>,
+    upkeep: Upkeep,
 }
 
 impl Running {
-    fn begin(mut counters: Counters) -> Self {
+    fn begin(counters: Counters) -> Self {
         let (recorder, stats) = (counters.recorder(), counters.stats());
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
-        Self { recorder, stats, stop, upkeep }
+        Self { recorder, stats, upkeep: counters.spawn() }
     }
 
     async fn end(self) -> Stats {
-        drop(self.stop);
-        self.upkeep.await.expect("no panic").expect("all is flushed");
+        self.upkeep.stop().await.expect("all is flushed");
         self.stats
     }
 }
@@ -147,7 +143,7 @@ async fn a_counter_lies_whole_in_the_slot_of_its_shard() {
 async fn a_cleaner_cleans_every_shard() {
     let cluster = RedisCluster::start();
     let store = store(&cluster).await;
-    let (_, mut cleaner) = over(store.clone()).into_upkeep();
+    let (_, mut cleaner) = over(store.clone()).into_parts();
     let now = Timestamp::now();
     let pages: Vec<_> = (0..PAGES).map(page).collect();
     count_at(&store, &pages, now.minus(130 * 86_400)).await;

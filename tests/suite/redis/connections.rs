@@ -28,7 +28,7 @@ async fn assert_it_counts(store: RedisStore) {
     let counters = Counters::builder(store.clone()).build().expect("good settings");
     let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
     let salt = recorder.salt().expect("an hour and a day");
-    let (mut flusher, mut cleaner) = counters.into_upkeep();
+    let (mut flusher, mut cleaner) = counters.into_parts();
     let counter = recorder.counter("hits");
     for n in 0..500_u32 {
         recorder.request(&[counter.hit().visitor(key.visitor(&[&n.to_le_bytes()]))], Agent::Human);

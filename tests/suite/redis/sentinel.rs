@@ -24,10 +24,9 @@ async fn stays_exact_through(fail: impl AsyncFnOnce(&mut RedisSentinel)) {
     let mut servers = RedisSentinel::start();
     let store = store(&servers.url()).await;
     let interval = Duration::from_millis(5);
-    let mut counters = Counters::builder(store).flush_interval(interval).build().expect("good settings");
+    let counters = Counters::builder(store).flush_interval(interval).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+    let upkeep = counters.spawn();
     let done = Arc::new(AtomicBool::new(false));
     let until_done = Arc::clone(&done);
     let writer = tokio::spawn(async move {
@@ -46,8 +45,7 @@ async fn stays_exact_through(fail: impl AsyncFnOnce(&mut RedisSentinel)) {
     until("hits arrive again", LIMIT, async || stats.ledger().hits.applied > applied + 200).await;
     done.store(true, Ordering::Relaxed);
     let recorded = writer.await.expect("no panic");
-    drop(stop);
-    upkeep.await.expect("no panic").expect("all is flushed");
+    upkeep.stop().await.expect("all is flushed");
     assert_eq!(total(&stats).await, Some(recorded), "{:?}", stats.ledger());
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.lost_by_server, hits.dropped.total()), (recorded, 0, 0));

@@ -27,10 +27,7 @@ fn every_test_that_the_architecture_names_is_there() {
 #[test]
 fn the_service_that_the_readme_shows_is_one_that_is_built() {
     let example = text("example-app/examples/minimal.rs");
-    let (_, shown) = example.split_once("// <README>\n").expect("a mark");
-    let (shown, _) = shown.split_once("    // </README>").expect("a mark");
-    let shown = shown.lines().map(|line| line.strip_prefix("    ").unwrap_or(line));
-    let shown = shown.fold(String::new(), |shown, line| shown + line + "\n");
+    let shown = &example[example.find("use ").expect("its first line after the documentation")..];
     let readme = text("README.md");
     assert!(readme.contains(&format!("```rust\n{shown}```\n")), "{shown}");
 }

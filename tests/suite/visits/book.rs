@@ -135,7 +135,7 @@ async fn what_the_other_program_wrote_is_read_and_cleaned_here() {
     let known = stats.list_counters(None, 10).await.expect("readable").counters;
     assert_eq!(known, [(name("theirs"), Precisions::default().iter().map(|kept| kept.precision).collect())]);
 
-    let (_, mut cleaner) = counters.into_upkeep();
+    let (_, mut cleaner) = counters.into_parts();
     cleaner.clean_once(Timestamp::from_unix(now)).await.expect("cleans");
     assert_eq!(book_get(&server, "theirs", 1).len(), 120);
     assert_eq!(book_get(&server, "theirs", 1)[0].0, now - 119);
@@ -154,7 +154,7 @@ async fn both_cleaners_at_once_leave_what_is_kept() {
         count_at(&store, &["hits".to_owned()], Timestamp::from_unix(now - second)).await;
     }
     let stats = counters.stats();
-    let (_, mut cleaner) = counters.into_upkeep();
+    let (_, mut cleaner) = counters.into_parts();
     for later in (0..100).step_by(7) {
         if later % 2 == 0 {
             book_clean(&server, now + later);

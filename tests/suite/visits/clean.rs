@@ -16,7 +16,7 @@ const DAY: u64 = 1_585_872_000;
 
 async fn cleaner(url: &str) -> Cleaner {
     let counters = Counters::builder(store(url).await).clean_interval(Duration::from_millis(20));
-    counters.build().expect("good settings").into_upkeep().1
+    counters.build().expect("good settings").into_parts().1
 }
 
 /// Writes a counter as another program would: a sample a minute.

@@ -256,7 +256,7 @@ async fn what_another_program_wrote_with_an_offset_is_cleaned_by_it() {
         server.int(&["HSET", "access:count:86400@66600:a", &start, "1"]);
     }
     let counters = Counters::builder(store(&server.url()).await).build().expect("good settings");
-    let (_, mut cleaner) = counters.into_upkeep();
+    let (_, mut cleaner) = counters.into_parts();
     let midnight = MIDNIGHT + 129 * DAY;
     assert_eq!(cleaner.clean_once(unix(midnight - 1)).await.expect("cleans").samples, 9);
     assert_eq!(cleaner.clean_once(unix(midnight)).await.expect("cleans").samples, 1);

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::{Counters, Error, ErrorKind, Ledger, MemoryStore, Recorder, Stats};
+use counter_core::{Counters, Error, ErrorKind, Ledger, MemoryStore, Recorder, Stats, Upkeep};
 use counter_layer::admin::{self, Access};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tests::until;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::runtime::Builder;
 use tower::ServiceExt;
 use tracing::span;
 
+use crate::log::Log;
 use crate::through::{Hand, Through};
 
 const LIMIT: Duration = tests::LIMIT;
@@ -77,8 +77,7 @@ struct Site {
     hand: Shaky,
     recorder: Recorder,
     stats: Stats,
-    stop: oneshot::Sender<()>,
-    upkeep: JoinHandle<Result<(), Error>>,
+    upkeep: Upkeep,
 }
 
 impl Site {
@@ -87,16 +86,13 @@ impl Site {
         let hand = store.hand.clone();
         let fast = Duration::from_millis(5);
         let counters = Counters::builder(store).flush_interval(fast).clean_interval(fast);
-        let mut counters = counters.build().expect("good settings");
+        let counters = counters.build().expect("good settings");
         let (recorder, stats) = (counters.recorder(), counters.stats());
-        let (stop, stopped) = oneshot::channel();
-        let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
-        Self { hand, recorder, stats, stop, upkeep }
+        Self { hand, recorder, stats, upkeep: counters.spawn() }
     }
 
     async fn end(self) -> Ledger {
-        drop(self.stop);
-        self.upkeep.await.expect("no panic").expect("all is flushed");
+        self.upkeep.stop().await.expect("all is flushed");
         self.recorder.ledger()
     }
 }
@@ -129,6 +125,45 @@ async fn a_log_that_panics_ends_neither_loop_and_costs_no_hit() {
     }
     until("the trouble is over", LIMIT, async || site.stats.health().failing_for.is_none()).await;
     site.end().await;
+}
+
+#[tokio::test]
+async fn a_handle_that_is_dropped_without_stop_sends_what_there_is_and_says_so() {
+    let (log, _logging) = Log::capture();
+    let counters = Counters::builder(MemoryStore::new()).flush_interval(Duration::MAX).build();
+    let counters = counters.expect("good settings");
+    let recorder = counters.recorder();
+    let upkeep = counters.spawn();
+    hit(&recorder);
+    drop(upkeep);
+    applied(&recorder, 1).await;
+    assert!(log.text().contains("was dropped without `stop`"), "{}", log.text());
+}
+
+#[test]
+fn a_runtime_that_ends_before_the_counters_are_stopped_says_how_many_hits_are_lost() {
+    let (log, _logging) = Log::capture();
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    let recorder = counters.recorder();
+    let upkeep = runtime.block_on(async { counters.spawn() });
+    hit(&recorder);
+    hit(&recorder);
+    drop(runtime);
+    assert!(log.text().contains("had acknowledged all hits hits=2"), "{}", log.text());
+    drop(upkeep);
+    assert_eq!(recorder.ledger().hits.pending, 2);
+}
+
+#[tokio::test]
+async fn counters_that_are_stopped_say_nothing() {
+    let (log, _logging) = Log::capture();
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    let recorder = counters.recorder();
+    let upkeep = counters.spawn();
+    hit(&recorder);
+    upkeep.stop().await.expect("all is flushed");
+    assert_eq!((recorder.ledger().hits.applied, log.text()), (1, String::new()));
 }
 
 #[tokio::test]

@@ -114,7 +114,7 @@ async fn ours(counters: usize, now: Timestamp) -> Result<Vec<Pass>, Box<dyn Erro
     let server = filled(counters, now);
     let bare: Namespace = "".parse()?;
     let store = RedisStore::connect(&server.url(), bare).await?;
-    let (_, mut cleaner) = Counters::builder(store).build()?.into_upkeep();
+    let (_, mut cleaner) = Counters::builder(store).build()?.into_parts();
     let mut passes = Vec::new();
     for now in times(now) {
         server.command(&["CONFIG", "RESETSTAT"]);

@@ -2,9 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use counter_core::{Cleaner, Counters, Error, Recorder, RedisStore, Stats, Timestamp};
+use counter_core::{Cleaner, Counters, Recorder, RedisStore, Stats, Timestamp, Upkeep};
 use tests::until;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -27,28 +26,26 @@ pub(crate) struct Instance {
     writers: Vec<JoinHandle<Record>>,
     auditor: JoinHandle<()>,
     looks: Arc<AtomicU64>,
-    upkeep: JoinHandle<Result<(), Error>>,
+    upkeep: Upkeep,
     done: Arc<AtomicBool>,
-    stop: oneshot::Sender<()>,
 }
 
 impl Instance {
     pub(crate) fn start(store: RedisStore, random: &mut Random) -> Self {
-        let mut counters = Counters::builder(store)
+        let counters = Counters::builder(store)
             .flush_interval(Duration::from_millis(10))
             .clean_interval(Duration::from_millis(50))
             .shutdown_timeout(LIMIT)
             .build()
             .expect("good settings");
         let (recorder, stats) = (counters.recorder(), counters.stats());
-        let (stop, stopped) = oneshot::channel::<()>();
-        let upkeep = tokio::spawn(async move { counters.run(async { drop(stopped.await) }).await });
+        let upkeep = counters.spawn();
         let done = Arc::new(AtomicBool::new(false));
         let writer = |random| tokio::spawn(write(recorder.clone(), random, Arc::clone(&done)));
         let writers = (0..WRITERS).map(|_| writer(random.fork())).collect();
         let looks = Arc::<AtomicU64>::default();
         let auditor = tokio::spawn(audit(recorder.clone(), Arc::clone(&looks), Arc::clone(&done)));
-        Self { recorder, stats, writers, auditor, looks, upkeep, done, stop }
+        Self { recorder, stats, writers, auditor, looks, upkeep, done }
     }
 
     /// Ends as a service does: first what records, then the counters. All has arrived then.
@@ -62,9 +59,8 @@ impl Instance {
         self.auditor.await.expect("the ledger is right at every look");
         // A server tells what it lost when the next batch comes.
         record.write_everywhere(&self.recorder);
-        drop(self.stop);
-        let ended = timeout(2 * LIMIT, self.upkeep).await.expect("the shutdown ends");
-        ended.expect("no panic").expect("all is flushed");
+        let stopped = timeout(2 * LIMIT, self.upkeep.stop()).await.expect("the shutdown ends");
+        stopped.expect("all is flushed");
         let ledger = self.stats.ledger();
         let (requests, hits) = (ledger.requests, ledger.hits);
         assert!(requests.balance() && hits.balance(), "{ledger:?}");
@@ -125,7 +121,7 @@ impl Cleaning {
 }
 
 pub(crate) fn cleaner(store: RedisStore) -> Cleaner {
-    Counters::builder(store).build().expect("good settings").into_upkeep().1
+    Counters::builder(store).build().expect("good settings").into_parts().1
 }
 
 async fn clean(mut cleaner: Cleaner, done: Arc<AtomicBool>) -> u64 {
