@@ -291,7 +291,7 @@ async fn the_ledger_has_every_number_by_its_name() {
         "requests": {
             "observed": 12, "recorded": 2, "excluded": 1, "unmatched": 2,
             "ignored": {"outcome": 3, "prefetch": 4},
-            "bots": 1, "unconfirmed": 0,
+            "bots": 1, "unidentified": 1, "unconfirmed": 0,
         },
         "hits": {
             "recorded": 8, "applied": 1, "pending": 7, "expired": 0,
@@ -311,7 +311,7 @@ async fn health_is_what_is_pending_and_since_when() {
     site.recorder().record(site.recorder().counter("hits"), None);
     let expected = json!({
         "status": "ok", "pending": 1, "pending_cells": 1, "retained_bytes": 0, "connections": 0, "seconds_since_acknowledged": null,
-        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null,
+        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null, "hints": [],
     });
     check(&site.router, "health", expected).await;
     site.counters.flush().await.expect("memory takes all");

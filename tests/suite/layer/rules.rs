@@ -26,7 +26,6 @@ fn rules() -> Arc<Rules> {
         .rule(Rule::counter("signups").pattern("/signup").method(Method::POST))
         .rule(Rule::counter("downloads").pattern("/download/*").weight(NonZeroU32::new(3).expect("not 0")))
         .rule(Rule::counter("anonymous").pattern("/quiet").without_visitors())
-        .rule(Rule::counter("hits").pattern("/hits"))
         .exclude("/healthz")
         .exclude("/static/*");
     Arc::new(rules.build().expect("they do not contradict one another"))
@@ -110,29 +109,36 @@ async fn what_is_excluded_or_unmatched_counts_nowhere_and_is_in_the_ledger() {
 }
 
 #[tokio::test]
-async fn a_rule_named_hits_counts_a_request_once() {
-    let mut counters = counters();
-    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules());
-    visit(&layer, Method::GET, "/hits").await;
-    assert_eq!(total(&mut counters, "hits").await, 1);
-}
-
-#[tokio::test]
-async fn a_rule_named_hits_counts_with_its_weight_and_once() {
+async fn a_weight_holds_for_the_page_for_hits_and_for_every_facet() {
     let mut counters = counters();
     let ten = NonZeroU32::new(10).expect("not 0");
-    let rules = Rules::builder()
-        .rule(Rule::counter("hits").pattern("/api/*").weight(ten))
-        .default_counter("pages")
-        .build()
-        .expect("they do not contradict one another");
+    let rules =
+        Rules::builder().rule(Rule::counter("api").pattern("/api/*").weight(ten)).default_counter("pages");
+    let rules = rules.build().expect("they do not contradict one another");
     assert!(rules.explain(&Method::GET, "/api/x", None).to_string().contains("10"));
-    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
+    let facets = [Facet::Status, Facet::Method, Facet::Agent];
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules).facets(facets);
     visit(&layer, Method::GET, "/api/x").await;
-    assert_eq!(total(&mut counters, "hits").await, 10);
     visit(&layer, Method::GET, "/other").await;
-    assert_eq!((total(&mut counters, "hits").await, total(&mut counters, "pages").await), (11, 1));
-    assert_eq!(counters.stats().ledger().hits.recorded, 12);
+    for (counter, expected) in
+        [("api", 10), ("pages", 1), ("hits", 11), ("status:2xx", 11), ("method:GET", 11), ("agent:human", 11)]
+    {
+        assert_eq!(total(&mut counters, counter).await, expected, "{counter}");
+    }
+    assert_eq!((visitors(&counters, "hits").await, visitors(&counters, "status:2xx").await), (1, 0));
+    let ledger = counters.stats().ledger();
+    assert_eq!((ledger.requests.recorded, ledger.hits.recorded), (2, 55));
+}
+
+#[test]
+fn names_that_the_layer_keeps_for_itself_are_refused() {
+    for name in ["hits", "(other)", "status:2xx", "method:other", "agent:bot"] {
+        let rule = Rules::builder().rule(Rule::counter(name).pattern("/a"));
+        for builder in [rule, Rules::builder().default_counter(name)] {
+            let error = builder.build().expect_err("it is reserved").to_string();
+            assert!(error.contains(name) && error.contains("choose another name"), "{error}");
+        }
+    }
 }
 
 #[tokio::test]
