@@ -136,3 +136,22 @@ impl fmt::Display for Prefix {
         self.text.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_without_a_separator_is_refused_with_what_to_write() {
+        for good in ["", "shop:", "shop/", "a-b_", "é."] {
+            assert_eq!(good.parse::<Namespace>().map(|namespace| namespace.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["shop", "shop:1", "é"] {
+            let error = bad.parse::<Namespace>().expect_err("no separator").to_string();
+            assert!(error.contains(&format!("write \"{bad}:\"")), "{error}");
+            let there = Namespace::without_separator(bad).expect("it may be there already");
+            assert_eq!(there.to_string(), bad);
+        }
+        assert!("{shop}:".parse::<Namespace>().is_err() && Namespace::without_separator("{shop}").is_err());
+    }
+}

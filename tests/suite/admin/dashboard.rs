@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Hint};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{HeaderMap, StatusCode, header};
@@ -36,6 +37,25 @@ async fn the_page_says_what_was_counted() {
     for part in ["<h1>/a b&#38;c</h1>", ">234<", "18 %"] {
         assert!(own.contains(part), "{part} in {own}");
     }
+}
+
+#[tokio::test]
+async fn the_page_says_what_is_set_up_wrong_and_how_many_requests_have_no_visitor() {
+    let site = Site::new();
+    let recorder = site.counters.recorder();
+    let hit = recorder.counter("hits").hit();
+    for n in 0..10_u8 {
+        let visitor = (n < 6).then(|| VisitorKey::new([7; 16]).visitor(&[&[n]]));
+        recorder.request(&[hit.visitor(visitor)], Agent::Human);
+    }
+    recorder.request(&[hit], Agent::Bot);
+    let page = site.page("").await;
+    assert!(page.contains("40 % of the requests of people to this process have no visitor"), "{page}");
+    assert!(page.contains("All is well"), "{page}");
+    recorder.raise_hint(Hint::new("one_address", "All came from one address.", "Trust the proxy."));
+    let page = site.page("").await;
+    assert!(page.contains("All came from one address. Trust the proxy."), "{page}");
+    assert!(page.contains("role=\"alert\"") && !page.contains("All is well"), "{page}");
 }
 
 #[tokio::test]

@@ -67,7 +67,7 @@ async fn a_request_counts_under_hits_and_under_the_counter_of_its_rule() {
     ] {
         visit(&layer, method, path).await;
     }
-    for (counter, count) in [("hits", 6), ("articles", 3), ("signups", 1), ("downloads", 3), ("anonymous", 1)]
+    for (counter, count) in [("hits", 8), ("articles", 3), ("signups", 1), ("downloads", 3), ("anonymous", 1)]
     {
         assert_eq!(total(&mut counters, counter).await, count, "{counter}");
     }
@@ -220,5 +220,38 @@ async fn the_admin_route_tells_which_rule_decides() {
         let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");
         let body = String::from_utf8_lossy(&body);
         assert!(body.starts_with(expected), "{query}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn an_explanation_without_the_template_says_that_one_would_decide() {
+    let rules = |default: Option<&str>| {
+        let builder = Rules::builder().rule(Rule::counter("api").pattern("/api/*")).by_matched_path();
+        let builder = default.into_iter().fold(builder, |builder, name| builder.default_counter(name));
+        Arc::new(builder.build().expect("good rules"))
+    };
+    for (default, query, decision, counter) in [
+        (None, "path=/a/1", "matched_path", None),
+        (Some("rest"), "path=/a/1", "matched_path", Some("rest")),
+        (None, "path=/a/1&matched=/a/{id}", "count", Some("/a/{id}")),
+        (None, "path=/a/1&matched=/{*__private__axum_fallback}", "unmatched", None),
+        (None, "path=/api/1", "count", Some("api")),
+    ] {
+        let site = Router::new().nest("/explain", admin::explain(rules(default), Access::open()));
+        let request = Request::get(format!("/explain?{query}")).body(Body::empty()).expect("a request");
+        let response = site.oneshot(request).await.expect("a router answers");
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");
+        let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(
+            (body["decision"].as_str(), body["counter"].as_str()),
+            (Some(decision), counter),
+            "{query}"
+        );
+        let reason = body["reason"].as_str().expect("a reason");
+        assert_eq!(
+            reason.contains("unless the router matches a route"),
+            decision == "matched_path",
+            "{reason}"
+        );
     }
 }
