@@ -101,7 +101,8 @@ impl Recorder {
         self.fold_if(self.tally.add(&[counter.hit().visitor(visitor).weight(weight)], at, None));
     }
 
-    /// Records one request that this agent made, now: these hits, and one request in the ledger.
+    /// Records one request that this agent made, now: these hits, and one request in the ledger, which is
+    /// `unidentified` when a person made it and its first hit has no visitor.
     #[inline]
     pub fn request(&self, hits: &[Hit], agent: Agent) {
         self.fold_if(self.tally.add(hits, Timestamp::now(), Some(agent)));

@@ -121,7 +121,7 @@ impl Tally {
         }
         local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
         if let Some(agent) = agent {
-            local.requests.record(agent, hits.iter().any(|hit| hit.register.is_some()));
+            local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         }
         local.is_full()
     }

@@ -122,16 +122,22 @@ impl Address {
     }
 
     /// The significant bits of the client's address, if it is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<u128> {
+        match (&self.client, &self.peer) {
+            (Client::Peer, None) => Some(self.bits(request::peer(head.extensions)?.ip())),
+            _ => self.client_elsewhere(head),
+        }
+    }
+
+    // Beside what is done by default.
+    #[inline(never)]
+    fn client_elsewhere(&self, head: &RequestHead<'_>) -> Option<u128> {
         let peer = match &self.peer {
             None => request::peer(head.extensions).map(SocketAddr::ip),
             Some(closure) => closure.ask(|peer| peer(head)).flatten(),
         };
-        Some(match &self.client {
-            Client::Peer => self.bits(peer?),
-            client => self.bits(client.address(peer, head.headers)?),
-        })
+        Some(self.bits(self.client.address(peer, head.headers)?))
     }
 
     /// The significant bits of an address, the same for an IPv4 address and its IPv6-mapped form.

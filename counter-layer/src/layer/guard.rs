@@ -1,5 +1,4 @@
 use std::fmt;
-use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +12,7 @@ use http::{HeaderValue, Request};
 use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::settings::{MatchedPath, Settings};
+use super::settings::{Fallback, MatchedPath, Settings};
 use super::visit::Then;
 use crate::classify::is_prefetch;
 use crate::closure::caught;
@@ -209,23 +208,21 @@ impl Counting {
             extra.get_or_insert_default().then = Some(then);
         }
         let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
-        let weight = page.map_or(NonZeroU32::MIN, |page| page.weight);
-        let all = self.hits.hit().visitor(visitor).weight(weight);
-        // A fallback may well return `hits`, where the request counts anyway.
-        let page = page.filter(|page| page.counter != self.hits);
-        let of_page = page.map_or(all, |page| all.on(page.counter));
-        Ok(Seen { hits: [all, of_page], has_page: page.is_some(), agent, method, until })
+        let all = self.hits.hit().visitor(visitor);
+        let hits = page.map_or([all, all], |page| {
+            let all = all.weight(page.weight);
+            [all, all.on(page.counter)]
+        });
+        Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         match &self.settings.pages {
             Some(pages) => self.by_rules(pages, head),
             None => {
-                let counter = self.of_route(head);
-                if self.settings.setup.watches_paths() {
-                    self.watch_path(counter.is_some());
-                }
-                Ok(counter.map(Page::of).or_else(|| self.fallback(head)))
+                let page = self.of_route(head);
+                self.watch_path(page.is_some());
+                Ok(page.or_else(|| self.fallback(head).flatten()))
             }
         }
     }
@@ -238,9 +235,7 @@ impl Counting {
                 None => request::route(head.extensions).map(Route::as_str),
                 Some(closure) => closure.ask(|matched_path| matched_path(head)).flatten(),
             };
-            if self.settings.setup.watches_paths() {
-                self.watch_path(matched.is_some());
-            }
+            self.watch_path(matched.is_some());
             matched
         };
         let page = match pages.find(head.method, head.uri.path(), matched_path) {
@@ -248,36 +243,44 @@ impl Counting {
             Match::MatchedPath(template) => Some(Page::of(self.of_template(template))),
             Match::Included(number) => Some(pages.included(number)),
             Match::DefaultCounter => pages.default_page(),
-            Match::Unmatched | Match::PathTooLong(_) => self.fallback(head),
+            Match::Unmatched | Match::PathTooLong(_) => return self.fallback(head).ok_or(Skip::Unmatched),
         };
         page.map(Some).ok_or(Skip::Unmatched)
     }
 
     #[inline]
-    fn of_route(&self, head: &RequestHead<'_>) -> Option<Counter> {
+    fn of_route(&self, head: &RequestHead<'_>) -> Option<Page> {
         match &self.settings.matched_path {
-            None => self.route.counter(&self.recorder, request::route(head.extensions)?),
+            None => self.route.counter(&self.recorder, request::route(head.extensions)?).map(Page::of),
             Some(closure) => self.of_matched_path(closure, head),
         }
     }
 
     // Beside what is done for a route of axum.
     #[inline(never)]
-    fn of_matched_path(&self, closure: &MatchedPath, head: &RequestHead<'_>) -> Option<Counter> {
+    fn of_matched_path(&self, closure: &MatchedPath, head: &RequestHead<'_>) -> Option<Page> {
         let template = closure.ask(|matched_path| matched_path(head)).flatten()?;
-        (!is_private(template)).then(|| self.of_template(template))
+        (!is_private(template)).then(|| Page::of(self.of_template(template)))
     }
 
     fn of_template(&self, template: &str) -> Counter {
         if is_reserved(template) { self.reserved() } else { self.recorder.counter(template) }
     }
 
-    fn fallback(&self, head: &RequestHead<'_>) -> Option<Page> {
-        let fallback = self.settings.fallback.as_ref()?;
+    /// Returns what the closure decides, if it does: a page, or none beside `hits`.
+    #[inline]
+    fn fallback(&self, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        self.ask_fallback(self.settings.fallback.as_ref()?, head)
+    }
+
+    #[inline(never)]
+    fn ask_fallback(&self, fallback: &Fallback, head: &RequestHead<'_>) -> Option<Option<Page>> {
         let counter = fallback.ask(|fallback| fallback(head)).flatten()?;
-        let is_mixed_up =
-            counter != self.hits && self.recorder.name(counter).is_some_and(|name| is_reserved(&name));
-        Some(Page::of(if is_mixed_up { self.reserved() } else { counter }))
+        if counter == self.hits {
+            return Some(None);
+        }
+        let is_mixed_up = self.recorder.name(counter).is_some_and(|name| is_reserved(&name));
+        Some(Some(Page::of(if is_mixed_up { self.reserved() } else { counter })))
     }
 
     /// Returns the counter for what a closure put under a name that the layer keeps for itself.
@@ -295,10 +298,10 @@ impl Counting {
         self.recorder.counter(CounterName::OTHER)
     }
 
-    // A fallback may be the only source of pages, by intention.
-    #[cold]
+    #[inline]
     fn watch_path(&self, is_matched: bool) {
-        if self.settings.fallback.is_none() {
+        // A fallback may be the only source of pages, by intention.
+        if self.settings.setup.watches_paths(is_matched) && self.settings.fallback.is_none() {
             self.settings.setup.path(&self.recorder, is_matched);
         }
     }

@@ -5,7 +5,7 @@
 //! such a request comes after all.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use counter_core::Recorder;
 use counter_core::visits::Hint;
@@ -89,10 +89,8 @@ const LOOKED_AT: u32 = 1000;
 /// The checks of one layer, which all of its services share.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// A bit for each check that is open.
-    open: AtomicU8,
-    /// A bit for each hint that is raised.
-    raised: AtomicU8,
+    /// For each check a bit if it is open, and one if its hint is raised.
+    state: AtomicU16,
     /// The requests that count towards each hint.
     seen: [AtomicU32; CHECKS.len()],
     looked_at: AtomicU32,
@@ -102,24 +100,32 @@ pub(crate) struct Setup {
 }
 
 impl Check {
-    const VISITORS: u8 = !Self::MatchedPath.bit();
+    /// All checks but that of paths.
+    const VISITORS: u16 = (1 << CHECKS.len()) - 1 - Self::MatchedPath.open();
 
-    const fn bit(self) -> u8 {
-        1 << self as u8
+    const fn open(self) -> u16 {
+        1 << self as u16
+    }
+
+    const fn raised(self) -> u16 {
+        self.open() << 8
     }
 }
 
 impl Setup {
-    /// Returns whether something is still to be found out about matched paths.
+    /// Returns whether such a request tells something about matched paths.
     #[inline]
-    pub(crate) fn watches_paths(&self) -> bool {
-        self.open.load(Ordering::Relaxed) & Check::MatchedPath.bit() != 0
+    pub(crate) fn watches_paths(&self, is_matched: bool) -> bool {
+        let (open, raised) = (Check::MatchedPath.open(), Check::MatchedPath.raised());
+        let state = self.state.load(Ordering::Relaxed) & (open | raised);
+        // One without is of no more interest once the hint is raised.
+        state == open || (is_matched && state != 0)
     }
 
     /// Returns whether something is still to be found out about visitors.
     #[inline]
     pub(crate) fn watches_visitors(&self) -> bool {
-        self.open.load(Ordering::Relaxed) & Check::VISITORS != 0
+        self.state.load(Ordering::Relaxed) & Check::VISITORS != 0
     }
 
     /// Notes whether a request had a matched path.
@@ -138,8 +144,8 @@ impl Setup {
         is_known: bool,
         is_issued: bool,
     ) {
-        let open = self.open.load(Ordering::Relaxed);
-        let is_open = |check: Check| open & check.bit() != 0;
+        let state = self.state.load(Ordering::Relaxed);
+        let is_open = |check: Check| state & check.open() != 0;
         let concerned = match visitors.reads() {
             Reads::Nothing => 0,
             Reads::Address(address) => {
@@ -150,27 +156,27 @@ impl Setup {
                     self.note(recorder, Check::OneAddress, self.is_another(client));
                 }
                 if address.trusts_proxies() {
-                    Check::Address.bit() | Check::OneAddress.bit()
+                    Check::Address.open() | Check::OneAddress.open()
                 } else {
                     if is_open(Check::Forwarding) {
                         self.look_for_proxies(recorder, head.headers);
                     }
-                    Check::Address.bit() | Check::OneAddress.bit() | Check::Forwarding.bit()
+                    Check::Address.open() | Check::OneAddress.open() | Check::Forwarding.open()
                 }
             }
             Reads::IssuedCookie => {
                 if is_known || is_issued {
                     self.note(recorder, Check::Cookie, !is_issued);
                 }
-                Check::Cookie.bit()
+                Check::Cookie.open()
             }
             Reads::Other => {
                 self.note(recorder, Check::Identity, is_known);
-                Check::Identity.bit()
+                Check::Identity.open()
             }
         };
-        if open & Check::VISITORS & !concerned != 0 {
-            self.open.fetch_and(concerned | !Check::VISITORS, Ordering::SeqCst);
+        if state & Check::VISITORS & !concerned != 0 {
+            self.state.fetch_and(concerned | !Check::VISITORS, Ordering::Relaxed);
         }
     }
 
@@ -181,8 +187,8 @@ impl Setup {
         // A proxy writes them from the first request on: without any, they are looked for no longer. And a hint that
         // is raised cannot be refuted.
         let is_over = self.looked_at.fetch_add(1, Ordering::Relaxed) >= LOOKED_AT;
-        if is_over || self.raised.load(Ordering::Relaxed) & Check::Forwarding.bit() != 0 {
-            self.open.fetch_and(!Check::Forwarding.bit(), Ordering::SeqCst);
+        if is_over || self.state.load(Ordering::Relaxed) & Check::Forwarding.raised() != 0 {
+            self.state.fetch_and(!Check::Forwarding.open(), Ordering::Relaxed);
         }
     }
 
@@ -198,28 +204,22 @@ impl Setup {
     /// Counts a request towards a hint, or ends the check where all is well.
     fn note(&self, recorder: &Recorder, check: Check, is_well: bool) {
         let (enough, hint) = CHECKS[check as usize];
-        let seen = &self.seen[check as usize];
-        if self.open.load(Ordering::Relaxed) & check.bit() == 0 {
+        let (open, raised) = (check.open(), check.raised());
+        if self.state.load(Ordering::Relaxed) & open == 0 {
             return;
         }
+        let seen = &self.seen[check as usize];
         if is_well {
-            if self.open.fetch_and(!check.bit(), Ordering::SeqCst) & check.bit() != 0 {
-                self.take_back(recorder, check, hint);
+            if self.state.fetch_and(!(open | raised), Ordering::Relaxed) & raised != 0 {
+                recorder.withdraw_hint(hint);
             }
         } else if seen.load(Ordering::Relaxed) < enough && seen.fetch_add(1, Ordering::Relaxed) + 1 == enough
         {
             recorder.raise_hint(hint);
-            self.raised.fetch_or(check.bit(), Ordering::SeqCst);
             // The request that ends the check may have come meanwhile.
-            if self.open.load(Ordering::SeqCst) & check.bit() == 0 {
-                self.take_back(recorder, check, hint);
+            if self.state.fetch_or(raised, Ordering::Relaxed) & open == 0 {
+                recorder.withdraw_hint(hint);
             }
-        }
-    }
-
-    fn take_back(&self, recorder: &Recorder, check: Check, hint: Hint) {
-        if self.raised.fetch_and(!check.bit(), Ordering::SeqCst) & check.bit() != 0 {
-            recorder.withdraw_hint(hint);
         }
     }
 }
@@ -227,8 +227,7 @@ impl Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            open: AtomicU8::new((1 << CHECKS.len()) - 1),
-            raised: AtomicU8::default(),
+            state: AtomicU16::new((1 << CHECKS.len()) - 1),
             seen: Default::default(),
             looked_at: AtomicU32::default(),
             address: AtomicU64::default(),
