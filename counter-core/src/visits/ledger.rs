@@ -130,9 +130,10 @@ impl Requests {
     pub(crate) fn record(&mut self, agent: Agent, has_visitor: bool) {
         self.observed += 1;
         self.recorded += 1;
-        match agent {
-            Agent::Bot => self.bots += 1,
-            Agent::Human => self.unidentified += u64::from(!has_visitor),
+        if agent == Agent::Bot {
+            self.bots += 1;
+        } else if !has_visitor {
+            self.unidentified += 1;
         }
     }
 

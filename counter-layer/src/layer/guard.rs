@@ -1,4 +1,5 @@
 use std::fmt;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -208,11 +209,9 @@ impl Counting {
             extra.get_or_insert_default().then = Some(then);
         }
         let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
-        let all = self.hits.hit().visitor(visitor);
-        let hits = page.map_or([all, all], |page| {
-            let all = all.weight(page.weight);
-            [all, all.on(page.counter)]
-        });
+        let (counter, weight) = page.map_or((self.hits, NonZeroU32::MIN), |page| (page.counter, page.weight));
+        let all = self.hits.hit().visitor(visitor).weight(weight);
+        let hits = [all, all.on(counter)];
         Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
     }
 
@@ -222,7 +221,7 @@ impl Counting {
             None => {
                 let page = self.of_route(head);
                 self.watch_path(page.is_some());
-                Ok(page.or_else(|| self.fallback(head).flatten()))
+                Ok(if page.is_some() { page } else { self.fallback(head).flatten() })
             }
         }
     }
