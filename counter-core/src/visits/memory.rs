@@ -176,12 +176,8 @@ impl Kept {
     fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let fence = batch.fence;
         let applied = self.fences.entry(fence.writer).or_default();
-        if applied.sequence >= fence.sequence {
-            let last = applied.sequence == fence.sequence;
-            return ApplyOutcome::Applied(if last { applied.remarks.clone() } else { Vec::new() });
-        }
-        if applied.sequence < fence.after {
-            return ApplyOutcome::SequenceGap { last: applied.sequence };
+        if let Some(outcome) = fence.outcome(applied.sequence, || applied.remarks.clone()) {
+            return outcome;
         }
         applied.sequence = fence.sequence;
         applied.remarks.clear();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid};
 use crate::visits::metrics::{Metric, metrics};
+use crate::visits::source::{SourceStatus, Sources};
 use crate::visits::tally::Tally;
 use crate::visits::{KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, ErrorKind, Health, Ledger, Precision, Precisions, Sample, Store, Timestamp};
@@ -35,6 +36,7 @@ pub struct Stats {
     store: Arc<dyn Store>,
     tally: Arc<Tally>,
     salt_epoch: Precision,
+    sources: Sources,
 }
 
 /// The samples of one counter at one precision.
@@ -94,8 +96,13 @@ const NAMED: usize = 1000;
 const PAGE: usize = 1000;
 
 impl Stats {
-    pub(crate) const fn new(store: Arc<dyn Store>, tally: Arc<Tally>, salt_epoch: Precision) -> Self {
-        Self { store, tally, salt_epoch }
+    pub(crate) const fn new(
+        store: Arc<dyn Store>,
+        tally: Arc<Tally>,
+        salt_epoch: Precision,
+        sources: Sources,
+    ) -> Self {
+        Self { store, tally, salt_epoch, sources }
     }
 
     /// Returns the samples of a counter whose buckets start in `range`.
@@ -136,6 +143,12 @@ impl Stats {
             unreadable: reading.unreadable,
         };
         Ok(all.into_iter().map(|reading| reading.map(series)).collect())
+    }
+
+    /// Returns the state of every source that this process has opened, by name.
+    #[must_use]
+    pub fn sources(&self) -> Vec<SourceStatus> {
+        self.sources.statuses()
     }
 
     /// Returns everything that each of these counters ever counted, including what has left retention.

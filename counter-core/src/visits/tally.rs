@@ -147,6 +147,17 @@ impl Tally {
         self.commits.ticket(counters.map(|counter| counter.shard))
     }
 
+    /// Returns the number of a counter and its shard, and whether it is `(other)`.
+    pub(crate) fn slot(&self, counter: Counter) -> (u32, Shard, bool) {
+        let counter = if self.owns(counter) { counter } else { self.registry.other() };
+        (counter.number, counter.shard, counter.number == OTHER)
+    }
+
+    /// Returns the names of the counters, by number.
+    pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
+        self.registry.names()
+    }
+
     pub(crate) fn unconfirmed(&self) {
         self.stripe().requests.unconfirmed += 1;
     }
@@ -286,7 +297,7 @@ impl Tally {
         self.open().retain(|(number, bucket), registers| {
             let last = *bucket < current && Arc::get_mut(registers).is_some();
             let pending = backlog.pending(*number, &self.registry);
-            registers.collect(|register| pending.raise(*number, *bucket, register, &self.grid));
+            registers.collect(|register| _ = pending.raise(*number, *bucket, register, &self.grid));
             !last
         });
         for waiting in &mut backlog.waiting {

@@ -4,7 +4,6 @@
 //! repeats what chance decided. It decides what is done, and when; who of those that run at the same time
 //! comes first it does not decide. On a machine that is slow a storm lasts until it was one.
 
-pub(super) mod random;
 mod record;
 mod instance;
 mod servers;
@@ -17,8 +16,8 @@ use counter_core::{RedisStore, Timestamp};
 use tests::until;
 use tokio::time::{Instant, sleep};
 
+use crate::random::{Random, Rounds};
 use instance::{Cleaning, Instance, cleaner};
-use random::{Random, Rounds};
 use record::Record;
 use servers::{One, Pair, Servers, Three};
 

@@ -14,7 +14,7 @@ use counter_core::{Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
-use super::chaos::random::Random;
+use crate::random::Random;
 use crate::through::{Hand, Through};
 
 const HISTORIES: u64 = 1500;

@@ -8,7 +8,7 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, Remark, VisitorCell};
+use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Remark, VisitorCell};
 use counter_core::{Sample, Store, Timestamp};
 use tests::until;
 
@@ -45,7 +45,7 @@ stores::on! {
 const T: u64 = 1_585_908_965;
 
 fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
-    let fence = Fence { writer, sequence, after: sequence - 1 };
+    let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
     Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
 }
 

@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::unwind::{caught, tell};
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Batch, Fence, Part, Remark, Witness};
+use crate::visits::{ApplyOutcome, Batch, Fence, FenceKind, Part, Remark, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -277,7 +277,7 @@ impl ShardFlusher {
     fn nothing(&self) -> Batch {
         Batch {
             shard: self.shard,
-            fence: Fence { writer: self.writer.id, sequence: 0, after: 0 },
+            fence: self.writer.fence(0, 0),
             cells: Vec::new(),
             sketches: Vec::new(),
             grid: Arc::clone(&self.tally.grid),
@@ -323,7 +323,11 @@ impl Writer {
     fn next(&mut self) -> Fence {
         let after = self.sequence;
         self.sequence += 1;
-        Fence { writer: self.id, sequence: self.sequence, after }
+        self.fence(after, self.sequence)
+    }
+
+    const fn fence(&self, after: u64, sequence: u64) -> Fence {
+        Fence { writer: self.id, kind: FenceKind::Process, sequence, after }
     }
 }
 
