@@ -123,7 +123,6 @@
 
 mod debug;
 mod unwind;
-mod future;
 mod later;
 mod backoff;
 mod name;
@@ -133,6 +132,8 @@ pub mod visitor;
 pub mod sketch;
 mod shard;
 mod error;
+mod future;
+mod handle;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 mod operations;
 #[cfg(feature = "redis")]

@@ -355,11 +355,15 @@ impl Stats {
     }
 
     /// Returns, for each of these counters, whether there is such a one: in the store, or in this process and
-    /// not flushed yet. It takes one exchange with each shard that they belong to.
+    /// not flushed yet. It takes one exchange with each shard that they belong to. A list of counters that
+    /// cannot be read does not affect the counters of other shards.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, or when its list of counters cannot be.
-    pub async fn contains_counters(&self, counters: &[CounterName]) -> Result<Vec<bool>, Error> {
+    /// Fails when the store cannot be read.
+    pub async fn contains_counters(
+        &self,
+        counters: &[CounterName],
+    ) -> Result<Vec<Result<bool, Unreadable>>, Error> {
         let is_here = |counter: &CounterName| self.tally.contains(counter);
         let elsewhere: Vec<_> = counters.iter().filter(|counter| !is_here(counter)).cloned().collect();
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
@@ -368,7 +372,7 @@ impl Stats {
             false => self.store.contains(&elsewhere, &precisions).await?,
         };
         let stored: HashMap<_, _> = elsewhere.iter().zip(stored).collect();
-        Ok(counters.iter().map(|counter| stored.get(counter).copied().unwrap_or(true)).collect())
+        Ok(counters.iter().map(|counter| stored.get(counter).cloned().unwrap_or(Ok(true))).collect())
     }
 
     /// Returns the buckets that are kept.

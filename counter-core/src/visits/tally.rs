@@ -7,7 +7,6 @@
 //! one moment without stopping all requests at once.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -62,10 +61,6 @@ struct Waiting {
     /// The number of cells from which on old ones are folded.
     high_water: usize,
 }
-
-/// Access to the [`Delivery`] of a tally, whose backlog is locked meanwhile.
-#[derive(Debug)]
-pub(crate) struct DeliveryGuard<'a>(MutexGuard<'a, Backlog>);
 
 impl Tally {
     pub(crate) fn new(grid: Grid, counters: usize, shards: Shards, interval: Duration) -> Self {
@@ -203,9 +198,14 @@ impl Tally {
         backlog.delivery.acknowledge(batch, remarks, replay);
     }
 
-    /// Returns the account of what has left, for the flusher to update.
-    pub(crate) fn delivery(&self) -> DeliveryGuard<'_> {
-        DeliveryGuard(self.backlog())
+    /// Updates the account of what has left for a shard, which is locked meanwhile.
+    pub(crate) fn account<T>(&self, shard: Shard, update: impl FnOnce(&mut Account) -> T) -> T {
+        update(self.backlog().delivery.account(shard))
+    }
+
+    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them.
+    pub(crate) fn doubt(&self, shard: Shard, hits: u64, cells: usize, replay: bool) {
+        self.backlog().delivery.doubt(shard, hits, cells, replay);
     }
 
     /// Notes that the store lost what it had acknowledged: this many hits for good, and an unknown number of
@@ -360,19 +360,5 @@ impl Waiting {
         let expired = self.pending.coarsen(now, grid);
         self.high_water = (2 * self.pending.len()).max(CLOSED);
         expired
-    }
-}
-
-impl Deref for DeliveryGuard<'_> {
-    type Target = Delivery;
-
-    fn deref(&self) -> &Delivery {
-        &self.0.delivery
-    }
-}
-
-impl DerefMut for DeliveryGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Delivery {
-        &mut self.0.delivery
     }
 }

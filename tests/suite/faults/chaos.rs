@@ -9,7 +9,6 @@ mod instance;
 mod servers;
 
 use std::collections::BTreeMap;
-use std::env;
 use std::time::Duration;
 
 use counter_core::{RedisStore, Timestamp};
@@ -66,8 +65,7 @@ struct Storm {
 
 impl Storm {
     fn announce(name: &'static str) -> Self {
-        let seed = env::var("COUNTER_STORM_SEED").ok().map(|seed| seed.parse().expect("a whole number"));
-        let seed = seed.unwrap_or_else(Random::seed);
+        let seed = Random::storm_seed();
         let time = Duration::from_secs(storm_seconds());
         eprintln!("a storm {name}: COUNTER_STORM_SEED={seed} COUNTER_STORM_SECONDS={}", time.as_secs());
         Self { name, seed, random: Random::new(seed), time, faults: BTreeMap::new() }
