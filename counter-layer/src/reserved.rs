@@ -26,7 +26,9 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     let facets: [&[&str]; 3] = [&STATUSES, &METHODS, &AGENTS];
     // What begins with a slash is none of them, and nearly every name does.
     !name.starts_with('/')
-        && ([HITS, CounterName::OTHER].contains(&name) || facets.iter().any(|names| names.contains(&name)))
+        && ([HITS, CounterName::OTHER].contains(&name)
+            || name.starts_with("grpc:")
+            || facets.iter().any(|names| names.contains(&name)))
 }
 
 #[cfg(test)]
@@ -35,7 +37,9 @@ mod tests {
 
     #[test]
     fn what_the_layer_feeds_is_reserved_and_nothing_beside_it() {
-        for name in ["hits", "(other)", "status:2xx", "status:aborted", "method:other", "agent:bot"] {
+        for name in
+            ["hits", "(other)", "grpc:not_found", "status:2xx", "status:aborted", "method:other", "agent:bot"]
+        {
             assert!(is_reserved(name), "{name}");
         }
         for name in ["/", "/hits", "Hits", "status:", "status:6xx", "method:get", "agent:", "other", ""] {

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use counter_core::visits::{Agent, Hit, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp};
-use http::{HeaderValue, Request};
+use http::header::SET_COOKIE;
+use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::settings::{Fallback, MatchedPath, Settings};
+use super::settings::{Fallback, Settings};
 use super::visit::Then;
-use crate::classify::is_prefetch;
+use crate::classify::{is_call, is_prefetch, is_served};
 use crate::closure::caught;
 use crate::identity::{RequestHead, Visitors};
 use crate::request::{self, Route, is_private};
@@ -51,7 +52,17 @@ struct Extra {
     cookie: Option<HeaderValue>,
     /// The action to run when the request has counted.
     then: Option<Then>,
+    call: Option<NewCall>,
     confirmation: Option<Confirmation>,
+}
+
+/// A call of gRPC by a method that has no counter yet. It gets one if the method turns out to exist: clients can
+/// ask for any number of methods.
+#[derive(Debug)]
+struct NewCall {
+    method: Box<str>,
+    /// What counts then.
+    seen: Seen,
 }
 
 /// Completes when the store has the hits of a request, or there was no time for it.
@@ -83,6 +94,12 @@ impl Seen {
         &self.hits[..if self.has_page { OWN_HITS } else { 1 }]
     }
 
+    /// Moves the hit of the page to this counter.
+    fn move_to(&mut self, counter: Counter) {
+        self.hits[1] = self.hits[0].on(counter);
+        self.has_page = true;
+    }
+
     /// Returns the hits with those of the facets, and how many there are.
     #[inline(never)]
     fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; OWN_HITS + FACETS], usize) {
@@ -105,6 +122,29 @@ impl Guard {
         Self { counting: Arc::clone(counting), seen, open: true, extra }
     }
 
+    /// Moves a call of gRPC to the counter of its method, or to where it gets one.
+    #[inline]
+    pub(crate) fn call<B>(&mut self, request: &Request<B>) {
+        // As a pattern it is a comparison of one byte.
+        if matches!(*request.method(), Method::POST) {
+            self.move_call(&RequestHead::of(request));
+        }
+    }
+
+    #[cold]
+    fn move_call(&mut self, head: &RequestHead<'_>) {
+        let method = head.uri.path();
+        let (Ok(seen), true) = (&mut self.seen, self.counting.counts_by_method(head)) else { return };
+        if let Some(known) = self.counting.recorder.find_counter(method) {
+            return seen.move_to(known);
+        }
+        let call = NewCall { method: method.into(), seen: *seen };
+        self.extra.get_or_insert_default().call = Some(call);
+        if self.counting.is_unmatched(head) {
+            self.seen = Err(Skip::Unmatched);
+        }
+    }
+
     /// Counts the request now, where that is wanted.
     #[inline]
     pub(crate) fn arrived(&mut self) {
@@ -122,10 +162,26 @@ impl Guard {
         Watch(self)
     }
 
-    /// Takes the cookie to set in the response.
+    /// Counts the request as one that was answered.
     #[inline]
-    pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
-        self.extra.as_mut()?.cookie.take()
+    pub(crate) fn answered<B>(&mut self, response: &mut Response<B>) {
+        if self.extra.is_some() {
+            self.look_at_answer(response);
+        }
+        self.settle(Outcome::Answered(response.status()));
+    }
+
+    /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.
+    #[cold]
+    fn look_at_answer<B>(&mut self, response: &mut Response<B>) {
+        let Some(extra) = &mut self.extra else { return };
+        if let Some(cookie) = extra.cookie.take() {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        if let Some(NewCall { method, mut seen }) = extra.call.take_if(|_| is_served(response)) {
+            seen.move_to(self.counting.recorder.counter(&method));
+            self.seen = Ok(seen);
+        }
     }
 
     /// Counts the request, unless it is counted already.
@@ -220,7 +276,7 @@ impl Counting {
             Some(pages) => self.by_rules(pages, head),
             None => {
                 let page = self.of_route(head);
-                self.watch_path(page.is_some());
+                self.watch_path(head, page.is_some());
                 Ok(if page.is_some() { page } else { self.fallback(head).flatten() })
             }
         }
@@ -230,11 +286,8 @@ impl Counting {
     #[inline(never)]
     fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         let matched_path = || {
-            let matched = match &self.settings.matched_path {
-                None => request::route(head.extensions).map(Route::as_str),
-                Some(closure) => closure.ask(|matched_path| matched_path(head)).flatten(),
-            };
-            self.watch_path(matched.is_some());
+            let matched = self.matched_path(head);
+            self.watch_path(head, matched.is_some());
             matched
         };
         let page = match pages.find(head.method, head.uri.path(), matched_path) {
@@ -242,23 +295,55 @@ impl Counting {
             Match::MatchedPath(template) => Some(Page::of(self.of_template(template))),
             Match::Included(number) => Some(pages.included(number)),
             Match::DefaultCounter => pages.default_page(),
-            Match::Unmatched | Match::PathTooLong(_) => return self.fallback(head).ok_or(Skip::Unmatched),
+            Match::Unmatched | Match::PathTooLong(_) => match self.fallback(head) {
+                Some(page) => return Ok(page),
+                None => None,
+            },
         };
-        page.map(Some).ok_or(Skip::Unmatched)
+        match page {
+            // Whether it is unmatched shows when it is answered.
+            None if self.counts_by_method(head) => Ok(None),
+            page => page.map(Some).ok_or(Skip::Unmatched),
+        }
+    }
+
+    /// Returns `true` for a call of gRPC that counts under its method, as other requests do under their route.
+    #[inline(never)]
+    fn counts_by_method(&self, head: &RequestHead<'_>) -> bool {
+        let method = head.uri.path();
+        let by_route = |pages: &Arc<Pages>| {
+            matches!(pages.find(head.method, method, || Some(method)), Match::MatchedPath(_))
+        };
+        is_call(head.method, head.headers) && self.settings.pages.as_ref().is_none_or(by_route)
+    }
+
+    /// Returns `true` if neither rules nor the fallback have a counter for the request.
+    fn is_unmatched(&self, head: &RequestHead<'_>) -> bool {
+        let route = || self.matched_path(head);
+        let by_rules =
+            |pages: &Arc<Pages>| matches!(pages.find(head.method, head.uri.path(), route), Match::Unmatched);
+        self.settings.pages.as_ref().is_some_and(by_rules) && self.fallback(head).is_none()
+    }
+
+    fn matched_path<'a>(&self, head: &RequestHead<'a>) -> Option<&'a str> {
+        match &self.settings.matched_path {
+            None => request::route(head.extensions).map(Route::as_str),
+            Some(closure) => closure.ask(|matched_path| matched_path(head)).flatten(),
+        }
     }
 
     #[inline]
     fn of_route(&self, head: &RequestHead<'_>) -> Option<Page> {
         match &self.settings.matched_path {
             None => self.route.counter(&self.recorder, request::route(head.extensions)?).map(Page::of),
-            Some(closure) => self.of_matched_path(closure, head),
+            Some(_) => self.of_matched_path(head),
         }
     }
 
     // Beside what is done for a route of axum.
     #[inline(never)]
-    fn of_matched_path(&self, closure: &MatchedPath, head: &RequestHead<'_>) -> Option<Page> {
-        let template = closure.ask(|matched_path| matched_path(head)).flatten()?;
+    fn of_matched_path(&self, head: &RequestHead<'_>) -> Option<Page> {
+        let template = self.matched_path(head)?;
         (!is_private(template)).then(|| Page::of(self.of_template(template)))
     }
 
@@ -298,9 +383,16 @@ impl Counting {
     }
 
     #[inline]
-    fn watch_path(&self, is_matched: bool) {
-        // A fallback may be the only source of pages, by intention.
-        if self.settings.setup.watches_paths(is_matched) && self.settings.fallback.is_none() {
+    fn watch_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        if self.settings.setup.watches_paths(is_matched) {
+            self.look_at_path(head, is_matched);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        // A fallback may be the only source of pages, by intention, and calls of gRPC count under their methods.
+        if is_matched || (self.settings.fallback.is_none() && !is_call(head.method, head.headers)) {
             self.settings.setup.path(&self.recorder, is_matched);
         }
     }

@@ -21,8 +21,9 @@ use crate::rules::Rules;
 ///
 /// On a `Router` of axum 0.8 it counts the requests that the router's routes and its fallback serve; a request that
 /// no route matched counts under `hits` only. Around other services there are no routes, and only `hits`, unless
-/// [`matched_path`](Self::matched_path) or [rules](Self::rules) are set. A layer that sees signs of a setup that
-/// counts something wrong says so by [hints](crate::guide#hints). A
+/// [`matched_path`](Self::matched_path) or [rules](Self::rules) are set. The route of a call of gRPC is its method,
+/// once that has [shown to exist](crate::guide::rules#grpc). A layer that sees signs of a setup that counts something
+/// wrong says so by [hints](crate::guide#hints). A
 /// response is counted when its head is ready, a failure when the inner service fails, and an abandoned
 /// request when its future is dropped. The request and the response pass unchanged, except that an
 /// [`IssuedCookie`](crate::IssuedCookie) is set where one is chosen.

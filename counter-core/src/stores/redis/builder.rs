@@ -11,6 +11,7 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, ServerConfig};
 
 use super::RedisStore;
+use crate::future::BoxFuture;
 use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
 use crate::shard::Shards;
 
@@ -115,16 +116,18 @@ impl RedisBuilder {
         self.store(topology, clustered)
     }
 
-    async fn open(self, config: Config) -> Result<RedisStore, ConnectError> {
-        let (topology, clustered) = match &config.server {
-            ServerConfig::Clustered { .. } => {
-                (Cluster::open(config).map(|cluster| Topology::Cluster(Box::new(cluster))), true)
-            }
-            _ => (Connection::open(config).map(|server| Topology::One(Arc::new(server))), false),
-        };
-        let store = self.store(topology.map_err(ConnectError)?, clustered);
-        store.0.client.wait().await;
-        Ok(store)
+    fn open(self, config: Config) -> BoxFuture<'static, Result<RedisStore, ConnectError>> {
+        Box::pin(async move {
+            let (topology, clustered) = match &config.server {
+                ServerConfig::Clustered { .. } => {
+                    (Cluster::open(config).map(|cluster| Topology::Cluster(Box::new(cluster))), true)
+                }
+                _ => (Connection::open(config).map(|server| Topology::One(Arc::new(server))), false),
+            };
+            let store = self.store(topology.map_err(ConnectError)?, clustered);
+            store.0.client.wait().await;
+            Ok(store)
+        })
     }
 
     fn store(self, topology: Topology, clustered: bool) -> RedisStore {
