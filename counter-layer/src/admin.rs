@@ -175,7 +175,8 @@ use problem::Problem;
 /// Creates a router with one route that explains by which of these rules a request counts.
 ///
 /// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where there is
-/// one, are answered with the decision, the counter and the reason in words. It knows these rules only: not
+/// one, are answered with the decision, the counter and the reason in words. Without `matched`, the decision
+/// `matched_path` says that such a template would decide. It knows these rules only: not
 /// the headers of a [prefetch](crate::RulesBuilder::exclude_prefetch), nor what
 /// [`fallback`](crate::AccessCounterLayer::fallback) and [`count_if`](crate::AccessCounterLayer::count_if) of
 /// the layer make of a request.

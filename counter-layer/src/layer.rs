@@ -6,6 +6,7 @@ mod delivery;
 mod visit;
 mod page;
 mod route;
+mod setup;
 mod settings;
 mod guard;
 mod future;
@@ -15,14 +16,8 @@ mod layer;
 
 pub use delivery::Delivery;
 pub use facet::Facet;
-#[cfg(feature = "admin")]
-pub(crate) use facet::is_counter_of_a_facet;
-#[cfg(feature = "dashboard")]
-pub(crate) use facet::{AGENTS, STATUSES};
 pub use future::ResponseFuture;
 pub use layer::AccessCounterLayer;
-#[cfg(feature = "admin")]
-pub(crate) use layer::HITS;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use visit::Visit;

@@ -38,6 +38,8 @@
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `serde`: rules that can be read from configuration.
 
+mod debug;
+mod reserved;
 mod request;
 mod closure;
 mod classify;

@@ -113,7 +113,7 @@ impl Cleaner {
                     }
                     Err(error) => {
                         if !std::mem::replace(&mut failing, true) {
-                            tracing::warn!(error = %error.in_full(), "cleaning failed; the next pass tries again");
+                            tracing::warn!(?error, "cleaning failed; the next pass tries again");
                         }
                     }
                 });

@@ -1,6 +1,6 @@
 use counter_core::CounterName;
 
-use crate::layer::{HITS, is_counter_of_a_facet};
+use crate::reserved::{is_of_a_facet, is_reserved};
 
 /// The kinds of counters by their names, of which some are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ impl Kind {
     /// Returns `true` if a counter is of this kind.
     pub(crate) fn has(self, name: &CounterName) -> bool {
         match self {
-            Self::Page => ![HITS, CounterName::OTHER].contains(&&**name) && !Self::Facet.has(name),
-            Self::Facet => is_counter_of_a_facet(name) || name.starts_with("grpc:"),
+            Self::Page => !is_reserved(name),
+            Self::Facet => is_of_a_facet(name),
             Self::All => true,
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Requests {
     ignored: Ignored,
     /// A part of `recorded`.
     bots: u64,
+    /// A part of `recorded`: requests of people that have no visitor.
+    unidentified: u64,
     /// A part of `recorded`.
     unconfirmed: u64,
 }
@@ -74,6 +76,19 @@ pub(crate) struct Health {
     stalled_for_seconds: Option<f64>,
     /// The seconds by which the clock of this process was ahead of the store's at the last batch.
     clock_skew_seconds: Option<i64>,
+    /// Signs of a setup that gives wrong numbers, although nothing fails.
+    hints: Vec<Hint>,
+}
+
+/// A sign of a setup that gives wrong numbers.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct Hint {
+    name: &'static str,
+    /// The sentences that say what was seen, and what follows from it.
+    seen: &'static str,
+    /// The sentences that say what to do.
+    remedy: &'static str,
 }
 
 /// The data of a `status` event.
@@ -103,6 +118,7 @@ impl From<counter_core::Ledger> for Ledger {
                 unmatched: requests.unmatched,
                 ignored: requests.ignored.into(),
                 bots: requests.bots,
+                unidentified: requests.unidentified,
                 unconfirmed: requests.unconfirmed,
             },
             hits: Hits {
@@ -150,6 +166,13 @@ impl From<counter_core::Health> for Health {
             last_error: health.last_error,
             stalled_for_seconds: health.stalled_for.map(|since| since.as_secs_f64()),
             clock_skew_seconds: health.clock_skew,
+            hints: health.hints.into_iter().map(Hint::from).collect(),
         }
+    }
+}
+
+impl From<counter_core::visits::Hint> for Hint {
+    fn from(hint: counter_core::visits::Hint) -> Self {
+        Self { name: hint.name, seen: hint.seen, remedy: hint.remedy }
     }
 }

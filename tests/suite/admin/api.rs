@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use counter_core::sketch::STANDARD_ERROR;
-use counter_core::visits::{Agent, Skip};
+use counter_core::visits::{Agent, Hint, Skip};
 use counter_core::{MemoryStore, Timestamp};
 use counter_layer::admin::Access;
 use http::{Method, StatusCode, header};
@@ -12,7 +12,7 @@ use tests::{RedisServer, until};
 use tokio::time::timeout;
 
 use super::site::{LIMIT, Site, ask, check, encode, request, send, site, site_without_redis, visitor};
-use crate::support::{precision, store};
+use crate::support::{precision, store, store_in};
 
 #[tokio::test]
 async fn a_series_has_the_documented_shape() {
@@ -301,7 +301,7 @@ async fn the_ledger_has_every_number_by_its_name() {
         "requests": {
             "observed": 12, "recorded": 2, "excluded": 1, "unmatched": 2,
             "ignored": {"outcome": 3, "prefetch": 4},
-            "bots": 1, "unconfirmed": 0,
+            "bots": 1, "unidentified": 1, "unconfirmed": 0,
         },
         "hits": {
             "recorded": 8, "applied": 1, "pending": 7, "expired": 0,
@@ -321,7 +321,7 @@ async fn health_is_what_is_pending_and_since_when() {
     site.recorder().record(site.recorder().counter("hits"), None);
     let expected = json!({
         "status": "ok", "pending": 1, "pending_cells": 1, "retained_bytes": 0, "connections": 0, "seconds_since_acknowledged": null,
-        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null,
+        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null, "hints": [],
     });
     check(&site.router, "health", expected).await;
     site.counters.flush().await.expect("memory takes all");
@@ -541,4 +541,44 @@ async fn reads_answer_again_when_the_store_is_back() {
     let counters = &mut site.counters;
     until("Redis takes the hit", LIMIT, async || counters.flush().await.is_ok()).await;
     assert_eq!(ask(&site.router, path).await.json()["total"], 1);
+}
+
+#[tokio::test]
+async fn what_only_another_program_counted_has_totals_and_no_lifetime() {
+    let server = RedisServer::start();
+    let mut site = Site::open(store_in(&server.url(), "".parse().expect("the empty namespace")).await);
+    let start = precision(86_400).bucket(Timestamp::now()).start;
+    for (counter, count) in [("theirs", 7), ("both", 2)] {
+        server.int(&["ZADD", "known:", "0", &format!("86400:{counter}")]);
+        server.int(&["HINCRBY", &format!("count:86400:{counter}"), &start.to_string(), &count.to_string()]);
+    }
+    site.record("both", start, 3).await;
+    // A counter that this process knows and has not counted yet.
+    _ = site.recorder().counter("none");
+    for (counter, total) in [("theirs", 7), ("both", 5)] {
+        let answer = ask(&site.router, &format!("total?counter={counter}&precision=86400")).await;
+        assert_eq!(answer.json()["total"], total, "{}", answer.body);
+    }
+    let lifetimes = json!({"lifetimes": [
+        {"counter": "theirs", "total": null}, {"counter": "both", "total": 3}, {"counter": "none", "total": 0},
+    ]});
+    check(&site.router, "lifetimes?counter=theirs&counter=both&counter=none", lifetimes).await;
+    let counters = ask(&site.router, "counters").await.json();
+    let listed = |n: usize| (&counters["counters"][n]["counter"], &counters["counters"][n]["lifetime"]);
+    assert_eq!([listed(0), listed(1)], [(&json!("both"), &json!(3)), (&json!("theirs"), &json!(null))]);
+}
+
+#[tokio::test]
+async fn a_hint_is_in_the_health_which_is_well_all_the_same() {
+    let site = site();
+    let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
+    site.recorder().raise_hint(hint);
+    let answer = ask(&site.router, "health").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let expected = json!([{
+        "name": "one_address", "seen": "All came from one address.", "remedy": "Trust the proxy.",
+    }]);
+    assert_eq!((&answer.json()["hints"], &answer.json()["status"]), (&expected, &json!("ok")));
+    let metrics = send(&site.router, "/admin/stats/metrics", None).await.body;
+    assert!(metrics.contains("\naccess_counter_hints 1\n"), "{metrics}");
 }

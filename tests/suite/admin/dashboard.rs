@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Hint};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{HeaderMap, StatusCode, header};
@@ -55,6 +56,25 @@ async fn pages_and_all_requests_have_a_table_each() {
     assert_eq!(names("rows"), ["/", "(other)"]);
     assert_eq!(names("requests"), ["agent:bot", "hits", "status:2xx"]);
     assert!(page.contains("1–2 of 2") && page.contains("80 %"), "{page}");
+}
+
+#[tokio::test]
+async fn the_page_says_what_is_set_up_wrong_and_how_many_requests_have_no_visitor() {
+    let site = Site::new();
+    let recorder = site.counters.recorder();
+    let hit = recorder.counter("hits").hit();
+    for n in 0..10_u8 {
+        let visitor = (n < 6).then(|| VisitorKey::new([7; 16]).visitor(&[&[n]]));
+        recorder.request(&[hit.visitor(visitor)], Agent::Human);
+    }
+    recorder.request(&[hit], Agent::Bot);
+    let page = site.page("").await;
+    assert!(page.contains("40 % of the requests of people to this process have no visitor"), "{page}");
+    assert!(page.contains("All is well"), "{page}");
+    recorder.raise_hint(Hint::new("one_address", "All came from one address.", "Trust the proxy."));
+    let page = site.page("").await;
+    assert!(page.contains("All came from one address. Trust the proxy."), "{page}");
+    assert!(page.contains("role=\"alert\"") && !page.contains("All is well"), "{page}");
 }
 
 #[tokio::test]

@@ -52,7 +52,6 @@ pub struct RedisBuilder {
 }
 
 /// An error of an address or a configuration that the Redis client does not understand.
-#[derive(Debug)]
 pub struct ConnectError(FredError);
 
 /// Enough for a cluster of several nodes, and few enough to be read at once.
@@ -171,3 +170,5 @@ impl std::error::Error for ConnectError {
         Some(&self.0)
     }
 }
+
+crate::debug::debug_in_full!(ConnectError);

@@ -52,7 +52,7 @@ pub struct Access {
 }
 
 /// The error of a text that cannot be a token, a name or a password.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AccessError(&'static str);
 
 /// One way in, and how far it leads.
@@ -403,6 +403,8 @@ impl fmt::Display for AccessError {
 }
 
 impl std::error::Error for AccessError {}
+
+crate::debug::debug_in_full!(AccessError);
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use super::period::Period;
 use super::reader::Reader;
 use super::view::{Sort, View};
 use crate::admin::kind::Kind;
-use crate::layer::HITS;
+use crate::reserved::HITS;
 
 /// Rows on a page of the table.
 const ROWS: usize = 25;

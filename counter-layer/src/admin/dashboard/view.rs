@@ -6,7 +6,7 @@ use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Timestamp};
 
 use crate::admin::api::parameter;
-use crate::layer::HITS;
+use crate::reserved::HITS;
 
 /// Lines that a chart has at most.
 pub(crate) const LINES: usize = 6;
