@@ -18,6 +18,8 @@ pub use facet::Facet;
 #[cfg(feature = "dashboard")]
 pub(crate) use facet::{AGENTS, STATUSES, is_counter_of_a_facet};
 pub use future::ResponseFuture;
+#[cfg(feature = "log")]
+pub(crate) use guard::Counting;
 pub use layer::AccessCounterLayer;
 #[cfg(feature = "dashboard")]
 pub(crate) use layer::HITS;

@@ -35,6 +35,7 @@
 //! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
 //! - `dashboard`: the pages of that router for people.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
+//! - `log`: access logs, whose lines count as the layer counts requests.
 //! - `serde`: rules that can be read from configuration.
 
 mod request;
@@ -46,6 +47,8 @@ mod layer;
 
 #[cfg(feature = "limit")]
 mod limit;
+#[cfg(feature = "log")]
+pub mod log;
 #[cfg(feature = "admin")]
 pub mod admin;
 pub mod guide;

@@ -10,5 +10,6 @@ mod counted;
 mod closures;
 mod delivery;
 mod limit;
+mod log;
 mod stacks;
 mod scan;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+#[cfg(feature = "log")]
+use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Skip};
 use counter_core::{Counter, Recorder, Timestamp};
 use http::{HeaderValue, Request};
@@ -265,6 +267,45 @@ impl Counting {
             && let Some(then) = extra.then.take()
         {
             then.counted(outcome);
+        }
+    }
+
+    /// Decides about a request without recording it: its hits are put into `hits`.
+    ///
+    /// A cookie that would be issued is one that the client never got, and so no visitor.
+    #[cfg(feature = "log")]
+    pub(crate) fn decide(
+        &self,
+        head: &RequestHead<'_>,
+        outcome: Outcome,
+        hits: &mut Vec<Hit>,
+    ) -> Result<Agent, Skip> {
+        let mut extra = None;
+        let mut seen = self.look(head, &mut extra)?;
+        if extra.is_some_and(|extra| extra.cookie.is_some()) {
+            seen.hits = seen.hits.map(|hit| hit.visitor(None));
+        }
+        let outcome = if self.settings.count_on_request { Outcome::Arrived } else { outcome };
+        if !self.wants(outcome) {
+            return Err(Skip::Outcome);
+        }
+        hits.clear();
+        match &self.settings.facets {
+            None => hits.extend_from_slice(seen.hits()),
+            Some(facets) => {
+                let (all, count) = seen.hits_with(facets, outcome);
+                hits.extend_from_slice(&all[..count]);
+            }
+        }
+        Ok(seen.agent)
+    }
+
+    /// Tells visitors apart by this key from now on, unless the identity has its own or is stable.
+    #[cfg(feature = "log")]
+    pub(crate) fn use_key(&mut self, key: VisitorKey) {
+        if self.settings.identity.rotates() {
+            let identity = self.settings.identity.clone().key(key);
+            self.visitors = identity.bind(&self.recorder).unwrap_or_default();
         }
     }
 

@@ -1,0 +1,255 @@
+//! Lines of access logs: they count as the requests did that they tell of.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Requests, Skip};
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::log::{Decision, Format, LogCounter, Parser};
+use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{BOT, BROWSER, fewest, name, precision};
+
+const KEY: VisitorKey = VisitorKey::new([7; 16]);
+
+/// The combined log format with two headers more.
+const PATTERN: &str =
+    r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i" "%{Sec-Purpose}i""#;
+
+/// A request, and how it was answered.
+#[derive(Clone, Debug)]
+struct Exchange {
+    method: Method,
+    target: String,
+    headers: Vec<(&'static str, Vec<u8>)>,
+    peer: IpAddr,
+    status: u16,
+}
+
+impl Exchange {
+    fn request(&self) -> Request<()> {
+        let mut request = Request::builder().method(&self.method).uri(&self.target);
+        for (name, value) in &self.headers {
+            request = request.header(*name, HeaderValue::from_bytes(value).expect("a value"));
+        }
+        let mut request = request.body(()).expect("a request");
+        request.extensions_mut().insert(SocketAddr::new(self.peer, 4711));
+        request
+    }
+
+    /// The line that Apache writes of it.
+    fn line(&self, at: Timestamp) -> Vec<u8> {
+        let Self { method, target, peer, status, .. } = self;
+        let time = clf(at);
+        let mut line = format!("{peer} - - [{time}] \"{method} {target} HTTP/1.1\" {status} 7").into_bytes();
+        for name in ["referer", "user-agent", "x-forwarded-for", "sec-purpose"] {
+            let value = self.headers.iter().find(|(other, _)| *other == name).map_or(&b"-"[..], |(_, value)| value);
+            line.extend_from_slice(b" \"");
+            for byte in value {
+                match byte {
+                    b'"' | b'\\' => line.extend([b'\\', *byte]),
+                    0x20..0x7f => line.push(*byte),
+                    b'\t' => line.extend(b"\\t"),
+                    _ => line.extend(format!("\\x{byte:02x}").into_bytes()),
+                }
+            }
+            line.push(b'"');
+        }
+        line
+    }
+}
+
+/// A time as the common log format has it, in a zone that is not UTC.
+fn clf(at: Timestamp) -> String {
+    let local = at.plus(2 * 3600).as_unix();
+    let (mut days, second) = (local / 86_400, local % 86_400);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{:02}/{}/{year}:{hour:02}:{minute:02}:{second:02} +0200", days + 1, months[month])
+}
+
+fn exchange() -> impl Strategy<Value = Exchange> {
+    let method = prop::sample::select(vec!["GET", "GET", "GET", "HEAD", "POST", "PURGE", "OPTIONS"]);
+    let target = prop_oneof![
+        r"/(articles|static|api|signup)?(/[a-z0-9]{1,3}|/%2[0-9a-f]|/\.\.|;x=1|//){0,3}/?(\?[a-z=&\\]{0,5})?",
+        r"/articles/[0-9]{1,2}",
+        r"https://www\.example\.org/articles/[0-9]",
+    ];
+    let agent = prop_oneof![
+        Just(Some(BROWSER.as_bytes().to_vec())),
+        Just(Some(BOT.as_bytes().to_vec())),
+        Just(None),
+        r#"(Mozilla|Gecko|["\\x\-] ?|bot|[ -~]|\t| é){0,12}"#.prop_map(|text| Some(text.trim().as_bytes().to_vec())),
+    ];
+    let address = r"(192\.0\.2|10\.0\.0)\.[0-9]|2001:db8::[0-9]";
+    let forwarded = prop::option::of(prop::collection::vec(address, 1..4).prop_map(|list| list.join(", ")));
+    let purpose = prop::option::weighted(0.1, Just("prefetch;prerender"));
+    let referer = prop::option::of(r#"https://[a-z]{1,5}\.example/["\\a-z]{0,5}"#);
+    let status = prop::sample::select(vec![101_u16, 200, 200, 204, 301, 304, 404, 500, 503]);
+    let all = (method, target, agent, forwarded, purpose, referer, status, address);
+    all.prop_map(|(method, target, agent, forwarded, purpose, referer, status, peer)| {
+        let headers = [
+            ("user-agent", agent),
+            ("x-forwarded-for", forwarded.map(Into::into)),
+            ("sec-purpose", purpose.map(Into::into)),
+            ("referer", referer.map(Into::into)),
+        ];
+        // Text that is trimmed away, and a lone minus, are a header that is not there.
+        let is_there = |value: &Vec<u8>| !value.is_empty() && value != b"-";
+        let headers = headers.into_iter().filter_map(|(name, value)| Some((name, value.filter(is_there)?)));
+        Exchange {
+            method: method.parse().expect("a method"),
+            target,
+            headers: headers.collect(),
+            peer: peer.parse().expect("an address"),
+            status,
+        }
+    })
+}
+
+fn exchanges(count: usize) -> Vec<Exchange> {
+    let exchanges = prop::collection::vec(exchange(), count);
+    exchanges.new_tree(&mut TestRunner::default()).expect("a strategy").current()
+}
+
+fn forwarded() -> counter_layer::ForwardedAddress {
+    Identity::forwarded(Forwarded::X_FORWARDED_FOR)
+}
+
+/// The layers that a service may well have, with visitors under a key, or under the salt of the day.
+fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLayer> {
+    let identify = |layer: AccessCounterLayer, identity: Identity| {
+        let identity = if let Some(key) = key { identity.key(key) } else { identity };
+        layer.identity(identity).expect("addresses of a day tell visitors of a day apart")
+    };
+    let layer = || identify(AccessCounterLayer::new(counters.recorder()), Identity::default());
+    let rules = || {
+        let weight = NonZeroU32::new(3).expect("not 0");
+        Rules::builder()
+            .rule(Rule::counter("articles").pattern("/articles/{id}").pattern("*.html"))
+            .rule(Rule::counter("signups").pattern("/signup").method(Method::POST))
+            .rule(Rule::counter("api").pattern("/api/*").weight(weight).without_visitors())
+            .exclude("/static/*")
+            .exclude_prefetch()
+    };
+    let feeds = counters.recorder().counter("feeds");
+    vec![
+        layer(),
+        layer().facets([Facet::Agent, Facet::Method, Facet::Status]),
+        identify(layer().rules(rules().build().expect("rules")), forwarded().trusted_hops(2).into()),
+        identify(
+            layer()
+                .rules(rules().default_counter("pages").build().expect("rules"))
+                .facets([Facet::Status])
+                .count_if(|outcome| outcome != Outcome::Answered(StatusCode::NOT_FOUND)),
+            forwarded().trusted_networks(["10.0.0.0/8".parse().expect("a network")]).into(),
+        ),
+        identify(
+            layer()
+                .bots_are_visitors()
+                .count_on_request()
+                .facets([Facet::Status, Facet::Method])
+                .fallback(move |head| head.uri.query().is_some().then_some(feeds)),
+            Identity::from_fn(|head| head.headers.get("referer").cloned()).into(),
+        ),
+        layer().classify_agent(|head| if head.method == Method::HEAD { Agent::Bot } else { Agent::Human }),
+    ]
+}
+
+/// What is stored and what is told of the requests.
+type Counts = (BTreeMap<String, (u64, u64)>, Requests);
+
+async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
+    counters.flush().await.expect("memory takes all");
+    let stats = counters.stats();
+    let known = stats.list_counters(None, 100).await.expect("memory answers").counters;
+    let mut counts = BTreeMap::new();
+    let range = at.minus(86_400)..at.plus(2 * 86_400);
+    for counter in known.iter().map(|(counter, _)| counter.to_string()) {
+        let one = [name(&counter)];
+        let series = stats.series(&one[0], precision(86_400), range.clone()).await.expect("days are kept");
+        let total = series.iter().map(|sample| sample.count).sum();
+        let uniques = stats.uniques(&one, precision(86_400), range.clone()).await.expect("days are kept");
+        counts.insert(counter, (total, uniques.visitors));
+    }
+    (counts, counters.recorder().ledger().requests)
+}
+
+async fn serve(layer: &AccessCounterLayer, exchange: &Exchange) {
+    let status = StatusCode::from_u16(exchange.status).expect("a status");
+    let answer = async move |_: Request<()>| {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        Ok::<_, Infallible>(response)
+    };
+    layer.layer(service_fn(answer)).oneshot(exchange.request()).await.expect("infallible");
+}
+
+/// Records what comes of a line, as what a source does with it.
+fn record(counters: &Counters, counter: &mut LogCounter, parser: &mut Parser, line: &[u8]) {
+    let shown = || String::from_utf8_lossy(line);
+    let line = parser.parse(line).unwrap_or_else(|reason| panic!("{reason}: {}", shown()));
+    let line = line.expect("not empty");
+    match counter.decide(&line, KEY) {
+        Decision::Counted { hits, agent } => counters.recorder().request(hits, agent),
+        Decision::Skipped(skip) => counters.recorder().skip(skip),
+        Decision::Malformed(reason) => panic!("{reason}: {}", shown()),
+    }
+}
+
+#[tokio::test]
+async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
+    let exchanges = exchanges(300);
+    let new = || Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    for number in 0..layers(&new(), None).len() {
+        let (mut served, mut read) = (new(), new());
+        let service = layers(&served, Some(KEY)).swap_remove(number);
+        let mut counter = layers(&read, None).swap_remove(number).log_counter();
+        let mut parser = Parser::new(Format::pattern(PATTERN).expect("a pattern"));
+        let at = Timestamp::now();
+        for exchange in &exchanges {
+            serve(&service, exchange).await;
+            record(&read, &mut counter, &mut parser, &exchange.line(at));
+        }
+        let (served, read) = (counts(&mut served, at).await, counts(&mut read, at).await);
+        assert_eq!(served, read, "layer {number}");
+        assert_eq!(read.1.observed, 300);
+        assert!(read.0["hits"].1 > 1, "{read:?}");
+    }
+}
+
+#[test]
+fn a_line_allocates_nothing() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let mut counter = layers(&counters, None).swap_remove(2).log_counter();
+    let mut parser = Parser::new(Format::pattern(PATTERN).expect("a pattern"));
+    let lines: Vec<_> = exchanges(300).iter().map(|exchange| exchange.line(Timestamp::now())).collect();
+    // A path that is not in normal form is written anew.
+    let is_plain = |line: &&Vec<u8>| !line.windows(2).any(|two| matches!(two, b"//" | b"/." | b"%2" | b";x"));
+    let lines: Vec<_> = lines.iter().filter(is_plain).collect();
+    assert!(lines.len() > 100, "{}", lines.len());
+    let allocations = fewest(|| {
+        let read = || lines.iter().for_each(|line| record(&counters, &mut counter, &mut parser, line));
+        allocation_counter::measure(read).count_total
+    });
+    assert_eq!(allocations, 0);
+}
