@@ -11,5 +11,6 @@ mod closures;
 mod delivery;
 mod limit;
 mod log;
+mod follow;
 mod stacks;
 mod scan;

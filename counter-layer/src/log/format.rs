@@ -2,9 +2,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::fields::Fields;
+use super::json;
 use super::line::Line;
 use super::malformed::Malformed;
 use super::pattern::{FormatError, Pattern};
+use super::w3c::Directives;
 
 /// The format of an access log.
 ///
@@ -23,6 +25,8 @@ pub struct Format(Kind);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Pattern(Pattern),
+    W3c,
+    Json,
 }
 
 /// Reads lines of one format.
@@ -31,6 +35,7 @@ enum Kind {
 #[derive(Clone)]
 pub struct Parser {
     format: Format,
+    directives: Directives,
     fields: Fields,
 }
 
@@ -70,6 +75,31 @@ impl Format {
         Self::known(MAIN)
     }
 
+    /// Returns the extended format of the W3C, which IIS and CloudFront write. Directives (`#Fields:`, `#Date:`) may stand
+    /// anywhere, and hold for the lines behind them.
+    ///
+    /// IIS writes `+` for a space in a header, so that a user agent with a `+` is not the one that the service saw.
+    #[must_use]
+    pub const fn w3c() -> Self {
+        Self(Kind::W3c)
+    }
+
+    /// Returns the format of Caddy: an object of JSON in each line.
+    #[must_use]
+    pub const fn caddy() -> Self {
+        Self(Kind::Json)
+    }
+
+    /// Returns the format of nginx with `escape=json`, under the names of its variables (`remote_addr`, `time_iso8601`,
+    /// `request`, `http_user_agent` or any other `http_` header) and those that many give them, such as `clientip`,
+    /// `@timestamp` and `user_agent`.
+    ///
+    /// It is read as [`caddy`](Self::caddy) is.
+    #[must_use]
+    pub const fn nginx() -> Self {
+        Self(Kind::Json)
+    }
+
     /// Returns the format of a pattern in the words of Apache's
     /// [`LogFormat`](https://httpd.apache.org/docs/2.4/mod/mod_log_config.html#formats).
     ///
@@ -95,6 +125,13 @@ impl Format {
         Pattern::new(pattern).map(Kind::Pattern).map(Self)
     }
 
+    /// Returns `true` if directives in a log say how the lines behind them are read: who begins in the middle gives the
+    /// [`Parser`] the lines before that begin with `#`.
+    #[must_use]
+    pub const fn has_directives(&self) -> bool {
+        matches!(self.0, Kind::W3c)
+    }
+
     fn known(pattern: &str) -> Self {
         Self::pattern(pattern).expect("the patterns of this file can be used")
     }
@@ -103,13 +140,17 @@ impl Format {
 impl FromStr for Format {
     type Err = FormatError;
 
-    /// Returns the format of this name (`common`, `combined`, `vhost_combined`, `main`), or of this pattern.
+    /// Returns the format of this name (`common`, `combined`, `vhost_combined`, `main`, `w3c`, `caddy`, `nginx`), or of
+    /// this [pattern](Format::pattern).
     fn from_str(text: &str) -> Result<Self, FormatError> {
         match text {
             "common" => Ok(Self::common()),
             "combined" => Ok(Self::combined()),
             "vhost_combined" => Ok(Self::vhost_combined()),
             "main" => Ok(Self::main()),
+            "w3c" => Ok(Self::w3c()),
+            "caddy" => Ok(Self::caddy()),
+            "nginx" => Ok(Self::nginx()),
             pattern => Self::pattern(pattern),
         }
     }
@@ -119,10 +160,10 @@ impl Parser {
     /// Creates a parser of this format.
     #[must_use]
     pub fn new(format: Format) -> Self {
-        Self { format, fields: Fields::default() }
+        Self { format, directives: Directives::default(), fields: Fields::default() }
     }
 
-    /// Reads a line, with or without its end; `None` for an empty one.
+    /// Reads a line, with or without its end; `None` for an empty one, and for a directive of [`Format::w3c`].
     ///
     /// # Errors
     /// When the line says no request, with the reason.
@@ -138,6 +179,12 @@ impl Parser {
         self.fields.clear();
         match &self.format.0 {
             Kind::Pattern(pattern) => pattern.read(line, &mut self.fields)?,
+            Kind::Json => json::read(line, &mut self.fields)?,
+            Kind::W3c if line[0] == b'#' => {
+                self.directives.read_directive(line);
+                return Ok(None);
+            }
+            Kind::W3c => self.directives.read(line, &mut self.fields)?,
         }
         self.fields.line(line).map(Some)
     }
