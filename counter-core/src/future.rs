@@ -1,4 +1,9 @@
 use std::pin::Pin;
 
+use crate::Error;
+
 /// A boxed future, which a store returns so that the store can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The answer of a store to a call: a boxed future of it, or of the [`Error`] for which there is none.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;

@@ -64,6 +64,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`visits`] | visits of pages by time, and their unique visitors; the main types are re-exported here |
+//! | [`source`] | visits from files, topics and other logs that can be read again |
 //! | [`unique`] | counters of different items |
 //! | [`window`] | counters of windows, for limits and quotas |
 //! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
@@ -119,7 +120,6 @@
 //! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
 mod unwind;
-mod future;
 mod later;
 mod backoff;
 mod name;
@@ -129,6 +129,8 @@ pub mod visitor;
 pub mod sketch;
 mod shard;
 mod error;
+mod future;
+mod handle;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 mod operations;
 #[cfg(feature = "redis")]
@@ -162,6 +164,8 @@ pub use stores::{AnyStore, MemoryStore};
 pub use time::{Precision, Precisions, Sample, Timestamp};
 #[doc(inline)]
 pub use visitor::{Secret, VisitorId};
+#[doc(inline)]
+pub use visits::source;
 #[doc(inline)]
 pub use visits::{
     BuildError, Builder, Cleaner, Counter, Counters, Flusher, Health, Ledger, Recorder, Series, Stats, Store,

@@ -23,7 +23,7 @@ pub use memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use redis::{ConnectError, RedisBuilder, RedisStore};
 
-pub use crate::future::BoxFuture;
+pub use crate::future::{Answer, BoxFuture};
 #[cfg(feature = "redis")]
 pub use crate::redis::{Namespace, NamespaceError, RedisServer};
 pub use crate::shard::{Shard, Shards, ShardsError};

@@ -15,6 +15,7 @@ mod recorder;
 mod reading;
 mod witness;
 mod store;
+pub mod source;
 mod flush;
 mod clean;
 mod stats;
@@ -24,7 +25,7 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub use batch::{ApplyOutcome, Batch, Cell, Fence, Part, Remark, VisitorCell};
+pub use batch::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark, VisitorCell};
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;

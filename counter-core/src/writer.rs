@@ -17,6 +17,10 @@ impl WriterId {
         Self(u128::from_le_bytes(bytes))
     }
 
+    pub(crate) const fn of(id: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(id))
+    }
+
     /// Returns some of its bits: enough to tell apart the writers of one process.
     pub(crate) const fn part(self) -> u32 {
         (self.0 >> 96) as u32

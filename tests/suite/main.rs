@@ -5,6 +5,7 @@ mod support;
 mod stores;
 mod through;
 mod log;
+mod random;
 
 mod visits;
 mod unique;

@@ -1,11 +1,11 @@
-//! A store in memory, with a test's own hand in what goes to it.
+//! A store in memory whose calls pass through a test's own code.
 
 use std::future::ready;
 use std::ops::Range;
 
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
-use counter_core::stores::{BoxFuture, Shard};
+use counter_core::stores::{Answer, Shard};
 use counter_core::time::{Bucket, Grid};
 use counter_core::visits::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Unreadable, Witness};
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Store, Timestamp};
@@ -17,11 +17,7 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    fn apply<'a>(
-        &'a self,
-        store: &'a MemoryStore,
-        batch: &'a Batch,
-    ) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
+    fn apply<'a>(&'a self, store: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         store.apply(batch)
     }
 
@@ -48,38 +44,28 @@ impl<H: Hand> Through<H> {
 }
 
 impl<H: Hand> Store for Through<H> {
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move {
             self.hand.pass()?;
             self.hand.apply(&self.inner, batch).await
         })
     }
 
-    fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> BoxFuture<'a, Result<Option<Witness>, Error>> {
+    fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         Box::pin(async move {
             self.hand.pass()?;
             Ok(self.hand.witness(writer))
         })
     }
 
-    fn clean<'a>(
-        &'a self,
-        shard: Shard,
-        now: Timestamp,
-        kept: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Cleaned, Error>> {
+    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
         Box::pin(async move {
             self.hand.pass()?;
             self.inner.clean(shard, now, kept).await
         })
     }
 
-    fn adopt<'a>(
-        &'a self,
-        _: Shard,
-        _: Option<String>,
-        _: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+    fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
         Box::pin(async move { Ok(None) })
     }
 
@@ -89,43 +75,26 @@ impl<H: Hand> Store for Through<H> {
         precision: Precision,
         range: Range<Timestamp>,
         kept: u32,
-    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
+    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(async move {
             self.hand.read().await;
             self.inner.samples(counters, precision, range, kept).await
         })
     }
 
-    fn lifetimes<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(async move { self.inner.lifetimes(counters).await })
     }
 
-    fn forget<'a>(
-        &'a self,
-        counter: &'a CounterName,
-        grid: &'a Grid,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
         Box::pin(async move { self.inner.forget(counter, grid, now).await })
     }
 
-    fn visitors<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Sketch, Error>> {
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
         Box::pin(async move { self.inner.visitors(counters, buckets).await })
     }
 
-    fn salt<'a>(
-        &'a self,
-        epoch: Bucket,
-        candidate: [u8; 16],
-        expiry: Timestamp,
-    ) -> BoxFuture<'a, Result<[u8; 16], Error>> {
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
         Box::pin(async move {
             self.hand.pass()?;
             self.inner.salt(epoch, candidate, expiry).await
@@ -137,7 +106,7 @@ impl<H: Hand> Store for Through<H> {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<KnownReading, Error>> {
+    ) -> Answer<'a, KnownReading> {
         Box::pin(async move { self.inner.known(precisions, from, limit).await })
     }
 }

@@ -7,4 +7,5 @@ mod offset;
 mod book;
 mod flow;
 mod upkeep;
+mod source;
 mod metrics;

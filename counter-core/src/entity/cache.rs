@@ -1,9 +1,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::Error;
 use crate::entity::{EntityId, Versioned};
-use crate::future::BoxFuture;
+use crate::future::Answer;
+use crate::handle::for_handles;
 
 /// A cache that keeps copies of the counts of entities for a while: see [`Entities`](crate::entity::Entities)
 /// for how it is used.
@@ -23,7 +23,7 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>>;
+    ) -> Answer<'a, Vec<EntityFound>>;
 
     /// Keeps each of these copies for its time, if the lease for it is still valid, and ends the lease.
     /// Returns how many were kept.
@@ -35,87 +35,51 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<u64, Error>>;
+    ) -> Answer<'a, u64>;
 
     /// Reports rows that have changed: ends the leases for them, and updates the fields in the copies that
     /// exist. It makes no new copies.
     ///
     /// # Errors
     /// Fails when it is not known whether the cache received the change: call again with the same rows.
-    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow])
-    -> BoxFuture<'a, Result<(), Error>>;
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()>;
 
     /// Removes copies that differ from these rows, and the leases for them; returns how many were removed.
     ///
     /// # Errors
     /// Fails when it is not known which are left.
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>>;
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64>;
 
     /// Removes these copies, and the leases for them.
     ///
     /// # Errors
     /// Fails when it is not known which are left.
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>>;
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()>;
 
     /// Takes a lock for work on the whole kind, or extends it; returns whether the caller has it until
     /// `lease.ttl` from now.
     ///
     /// # Errors
     /// Fails when it is not known which caller has it.
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>>;
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool>;
 
     /// Releases the lock, if the caller has it.
     ///
     /// # Errors
     /// Fails when it is not known whether it is released; it ends by itself.
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>>;
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
 }
 
-/// Implements the cache for handles on one.
-impl<T: AsRef<dyn EntityCache> + fmt::Debug + Send + Sync + 'static> EntityCache for T {
-    fn read<'a>(
-        &'a self,
-        kind: &'static str,
-        ids: &'a [EntityId],
-        fields: &'static [&'static str],
-        lease: EntityLease,
-    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>> {
-        self.as_ref().read(kind, ids, fields, lease)
-    }
-
-    fn store<'a>(
-        &'a self,
-        kind: &'static str,
-        copies: &'a [EntityCopy],
-        lease: EntityLease,
-    ) -> BoxFuture<'a, Result<u64, Error>> {
-        self.as_ref().store(kind, copies, lease)
-    }
-
-    fn update<'a>(
-        &'a self,
-        kind: &'static str,
-        changes: &'a [EntityRow],
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        self.as_ref().update(kind, changes)
-    }
-
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>> {
-        self.as_ref().audit(kind, rows)
-    }
-
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>> {
-        self.as_ref().invalidate(kind, ids)
-    }
-
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
-        self.as_ref().lock(kind, lease)
-    }
-
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>> {
-        self.as_ref().unlock(kind, lease)
-    }
-}
+for_handles!(EntityCache {
+    fn read(kind: &'static str, ids: &'a [EntityId], fields: &'static [&'static str], lease: EntityLease)
+        -> Answer<'a, Vec<EntityFound>>;
+    fn store(kind: &'static str, copies: &'a [EntityCopy], lease: EntityLease) -> Answer<'a, u64>;
+    fn update(kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()>;
+    fn audit(kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64>;
+    fn invalidate(kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()>;
+    fn lock(kind: &'static str, lease: EntityLease) -> Answer<'a, bool>;
+    fn unlock(kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
+});
 
 /// The right of a reader to keep a copy of what it has read, as long as nothing ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Error;
 use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned};
-use crate::future::BoxFuture;
+use crate::future::Answer;
 
 /// The number of copies that are kept: at any more, all of them are forgotten, as a cache may.
 const MOST: usize = 100_000;
@@ -53,7 +52,7 @@ impl EntityCache for MemoryEntities {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>> {
+    ) -> Answer<'a, Vec<EntityFound>> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             Ok(ids.iter().map(|id| entities.read((kind, *id), fields, lease)).collect())
@@ -65,18 +64,14 @@ impl EntityCache for MemoryEntities {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<u64, Error>> {
+    ) -> Answer<'a, u64> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             Ok(copies.iter().map(|copy| u64::from(entities.store((kind, copy.id), copy, lease))).sum())
         })
     }
 
-    fn update<'a>(
-        &'a self,
-        kind: &'static str,
-        changes: &'a [EntityRow],
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             for change in changes {
@@ -90,7 +85,7 @@ impl EntityCache for MemoryEntities {
         })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             let mut removed = 0;
@@ -105,7 +100,7 @@ impl EntityCache for MemoryEntities {
         })
     }
 
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>> {
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             ids.iter().for_each(|id| entities.forget((kind, *id)));
@@ -113,7 +108,7 @@ impl EntityCache for MemoryEntities {
         })
     }
 
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool> {
         Box::pin(async move {
             let locks = &mut self.entities().locks;
             let free = locks.get(kind).is_none_or(|lock| !lock.stands() || lock.what == lease.token);
@@ -124,7 +119,7 @@ impl EntityCache for MemoryEntities {
         })
     }
 
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>> {
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()> {
         Box::pin(async move {
             let locks = &mut self.entities().locks;
             if locks.get(kind).is_some_and(|lock| lock.what == lease.token) {

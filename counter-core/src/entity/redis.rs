@@ -9,7 +9,7 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned};
-use crate::future::BoxFuture;
+use crate::future::Answer;
 use crate::redis::{Call, Client, Group, Script, in_order};
 use crate::{Error, ErrorKind};
 
@@ -50,7 +50,7 @@ impl EntityCache for RedisEntities {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>> {
+    ) -> Answer<'a, Vec<EntityFound>> {
         Box::pin(async move {
             let parts = self.parts(kind, ids, |id| *id);
             let read = parts.iter().map(|part| {
@@ -69,7 +69,7 @@ impl EntityCache for RedisEntities {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<u64, Error>> {
+    ) -> Answer<'a, u64> {
         Box::pin(async move {
             let parts = self.parts(kind, copies, |copy| copy.id);
             let stored = parts.iter().map(|part| {
@@ -80,11 +80,7 @@ impl EntityCache for RedisEntities {
         })
     }
 
-    fn update<'a>(
-        &'a self,
-        kind: &'static str,
-        changes: &'a [EntityRow],
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()> {
         Box::pin(async move {
             let parts = self.parts(kind, changes, |change| change.id);
             let updated = parts.iter().map(|part| {
@@ -94,7 +90,7 @@ impl EntityCache for RedisEntities {
         })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64> {
         Box::pin(async move {
             let parts = self.parts(kind, rows, |row| row.id);
             let audited = parts.iter().map(|part| {
@@ -104,7 +100,7 @@ impl EntityCache for RedisEntities {
         })
     }
 
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>> {
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()> {
         Box::pin(async move {
             let parts = self.parts(kind, ids, |id| *id);
             let removed = parts.iter().map(|part| {
@@ -115,7 +111,7 @@ impl EntityCache for RedisEntities {
         })
     }
 
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool> {
         Box::pin(async move {
             let key = &self.lock_key(kind);
             let (token, ttl) = (lease.token.to_string(), milliseconds(lease.ttl));
@@ -134,7 +130,7 @@ impl EntityCache for RedisEntities {
         })
     }
 
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>> {
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()> {
         Box::pin(async move {
             let key = &self.lock_key(kind);
             let owner: Option<String> = self.client.call("GET", key, vec![key.into()]).await?;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::{Precision, Sample, Series, Timestamp};
 
 /// 2020-04-03T00:00:00Z, a multiple of all default widths but 18,000.
 const BEGIN: u64 = 1_585_872_000;

@@ -8,7 +8,7 @@ use super::probed::Probed;
 use super::refusal::Refusal;
 use super::topology::Topology;
 use crate::Error;
-use crate::redis::{Call, Command, Connection, Prefix, Script};
+use crate::redis::{Call, Command, Connection, Prefix, Script, has_code};
 use crate::shard::{Shard, Shards};
 
 /// A client of one namespace, by which each family of counters sends its commands.
@@ -75,7 +75,15 @@ impl Client {
     }
 
     pub(crate) async fn run<R: FromValue>(&self, script: &Script, call: Call) -> Result<R, Error> {
-        script.run(&self.topology, call).await
+        let first = call.keys[0].clone();
+        let mut args = call.args(&script.digest);
+        match self.call("EVALSHA", &first, args.clone()).await {
+            Err(error) if has_code(&error, "NOSCRIPT") => {
+                args[0] = script.source.into();
+                self.call("EVAL", &first, args).await
+            }
+            answer => answer,
+        }
     }
 
     /// Sends one command to the server of this key.
@@ -85,7 +93,11 @@ impl Client {
         key: &str,
         args: Vec<Value>,
     ) -> Result<R, Error> {
-        self.topology.call(command, key, args).await
+        let send = |server: Arc<Connection>| {
+            let args = args.clone();
+            async move { server.call(command, key, args).await }
+        };
+        self.topology.send(key, send).await
     }
 
     /// Sends several commands at once to the server of this key, and returns the answers in the same order.
@@ -94,7 +106,11 @@ impl Client {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<R>, Error> {
-        self.topology.call_all(key, calls).await
+        let send = |server: Arc<Connection>| {
+            let calls = calls.clone();
+            async move { server.call_all(key, calls).await }
+        };
+        self.topology.send(key, send).await
     }
 
     /// Sends several commands at once to the server of this key, and returns the answers in the same order;
@@ -104,7 +120,11 @@ impl Client {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        self.topology.call_each(key, calls).await
+        let send = |server: Arc<Connection>| {
+            let calls = calls.clone();
+            async move { server.call_each(key, calls).await }
+        };
+        self.topology.send(key, send).await
     }
 
     /// Returns the connection that commands for this key take.

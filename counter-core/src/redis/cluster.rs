@@ -10,12 +10,12 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use fred::error::Error as FredError;
+use fred::types::Value;
 use fred::types::config::{Config, Server, ServerConfig};
-use fred::types::{FromValue, Value};
 use fred::util::redis_keyslot;
 use futures_util::future::{join_all, select_ok};
 
-use crate::redis::{Command, Connection, explain, has_code, unavailable};
+use crate::redis::{Connection, explain, has_code, unavailable};
 use crate::{Error, ErrorKind};
 
 #[derive(Debug)]
@@ -62,53 +62,6 @@ impl Cluster {
     pub(crate) fn connections(&self) -> u64 {
         let map = self.map();
         map.gone + map.nodes.values().map(|node| node.connections()).sum::<u64>()
-    }
-
-    pub(crate) async fn call<R: FromValue>(
-        &self,
-        command: &'static str,
-        key: &str,
-        arguments: Vec<Value>,
-    ) -> Result<R, Error> {
-        let node = self.owner(key).await?;
-        match self.learn(node.call(command, key, arguments.clone()).await) {
-            // The command was not executed, and the next map names the node that will.
-            Err(error) if has_code(&error, "MOVED") => {
-                let node = self.owner(key).await?;
-                self.learn(node.call(command, key, arguments).await)
-            }
-            answer => answer,
-        }
-    }
-
-    pub(crate) async fn call_all<R: FromValue>(
-        &self,
-        key: &str,
-        calls: Vec<Command>,
-    ) -> Result<Vec<R>, Error> {
-        let node = self.owner(key).await?;
-        match self.learn(node.call_all(key, calls.clone()).await) {
-            Err(error) if has_code(&error, "MOVED") => {
-                let node = self.owner(key).await?;
-                self.learn(node.call_all(key, calls).await)
-            }
-            answer => answer,
-        }
-    }
-
-    pub(crate) async fn call_each(
-        &self,
-        key: &str,
-        calls: Vec<Command>,
-    ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let node = self.owner(key).await?;
-        match self.learn(node.call_each(key, calls.clone()).await) {
-            Err(error) if has_code(&error, "MOVED") => {
-                let node = self.owner(key).await?;
-                self.learn(node.call_each(key, calls).await)
-            }
-            answer => answer,
-        }
     }
 
     /// Returns the connection to the master of a key's slot.

@@ -1,4 +1,3 @@
-use fred::types::Value;
 use tokio::time::Instant;
 
 use super::client::Client;
@@ -47,14 +46,14 @@ impl Client {
     pub(crate) async fn probe(&self) -> Result<RedisServer, Error> {
         let key = &self.prefix(Shard::default()).scratch;
         let script = vec!["return 1".into(), "1".into(), key.into()];
-        let answer = self.topology.call::<i64>("EVAL", key, script).await;
+        let answer = self.call::<i64>("EVAL", key, script).await;
         let refused = self.refusal.learn(&answer, Instant::now());
         if !refused {
             answer?;
             self.refusal.end();
         }
         let transactions = !refused || self.executes_transactions(key).await?;
-        let info: Option<String> = self.topology.call("INFO", key, Vec::<Value>::new()).await.ok();
+        let info: Option<String> = self.call("INFO", key, Vec::new()).await.ok();
         let line = |name: &str| {
             let mut lines = info.as_deref()?.lines();
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))

@@ -1,23 +1,19 @@
 use std::fmt::{self, Display, Write};
 
 use fred::bytes::Bytes;
-use fred::types::{FromValue, Value};
+use fred::types::Value;
 use fred::util::sha1_hash;
-
-use super::topology::Topology;
-use crate::Error;
-use crate::redis::has_code;
 
 /// A Lua script, sent by its digest, and in full when the server does not know it (any more).
 pub(crate) struct Script {
-    source: &'static str,
-    digest: String,
+    pub(super) source: &'static str,
+    pub(super) digest: String,
 }
 
 /// The keys and arguments of a script. The first key decides on the server of a cluster.
 #[derive(Debug)]
 pub(crate) struct Call {
-    keys: Vec<String>,
+    pub(super) keys: Vec<String>,
     arguments: Arguments,
 }
 
@@ -32,31 +28,12 @@ impl Script {
     pub(crate) fn new(source: &'static str) -> Self {
         Self { source, digest: sha1_hash(source) }
     }
-
-    pub(crate) async fn run<R: FromValue>(&self, topology: &Topology, call: Call) -> Result<R, Error> {
-        let first = call.keys[0].clone();
-        let args = call.args();
-        match topology.call("EVALSHA", &first, by(&self.digest, &args)).await {
-            Err(error) if has_code(&error, "NOSCRIPT") => {
-                topology.call("EVAL", &first, by(self.source, &args)).await
-            }
-            answer => answer,
-        }
-    }
 }
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Script").field("digest", &self.digest).finish_non_exhaustive()
     }
-}
-
-/// Returns the arguments of a call of a script by this name.
-fn by(script: &str, args: &[Value]) -> Vec<Value> {
-    let mut all = Vec::with_capacity(1 + args.len());
-    all.push(script.into());
-    all.extend_from_slice(args);
-    all
 }
 
 impl Call {
@@ -94,10 +71,12 @@ impl Call {
         self.arguments.end();
     }
 
-    fn args(self) -> Vec<Value> {
+    /// Returns the arguments of a command that runs a script: its source or its digest, keys, arguments.
+    pub(super) fn args(self, script: &str) -> Vec<Value> {
         let Arguments { bytes, ends } = self.arguments;
         let bytes = Bytes::from(bytes);
-        let mut args = Vec::with_capacity(1 + self.keys.len() + ends.len());
+        let mut args = Vec::with_capacity(2 + self.keys.len() + ends.len());
+        args.push(script.into());
         args.push(self.keys.len().to_string().into());
         args.extend(self.keys.into_iter().map(Value::from));
         let starts = std::iter::once(&0).chain(&ends);
@@ -132,8 +111,8 @@ mod tests {
     fn names_and_numbers_are_lines_of_one_word() {
         let mut call = Call::new(["key"]);
         call.lines([("a", 0), ("b c", 10), ("é", u64::MAX)].into_iter());
-        let args = call.args();
+        let args = call.args("digest");
         let lines = Bytes::from_static("a\n0\nb c\n10\né\n18446744073709551615\n".as_bytes());
-        assert_eq!(args, ["1".into(), "key".into(), Value::Bytes(lines)]);
+        assert_eq!(args, ["digest".into(), "1".into(), "key".into(), Value::Bytes(lines)]);
     }
 }

@@ -1,10 +1,8 @@
 use std::sync::{Arc, OnceLock};
 
-use fred::types::{FromValue, Value};
-
 use super::cluster::Cluster;
 use crate::Error;
-use crate::redis::{Command, Connection, explain};
+use crate::redis::{Connection, explain, has_code};
 
 /// The way to the server that has a key.
 #[derive(Debug)]
@@ -17,41 +15,22 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// Sends one command to the server of this key.
-    pub(crate) async fn call<R: FromValue>(
-        &self,
-        command: &'static str,
-        key: &str,
-        arguments: Vec<Value>,
-    ) -> Result<R, Error> {
-        match self {
-            Self::One(server) | Self::Own(server, _) => server.call(command, key, arguments).await,
-            Self::Cluster(cluster) => cluster.call(command, key, arguments).await,
-        }
-    }
-
-    /// Sends several commands at once to the server of this key, and returns the answers in the same order.
-    pub(crate) async fn call_all<R: FromValue>(
+    /// Sends something to the server of this key; in a cluster once more, to another server, when the slot of
+    /// the key has moved.
+    pub(crate) async fn send<T, F: Future<Output = Result<T, Error>>>(
         &self,
         key: &str,
-        calls: Vec<Command>,
-    ) -> Result<Vec<R>, Error> {
+        send: impl Fn(Arc<Connection>) -> F,
+    ) -> Result<T, Error> {
         match self {
-            Self::One(server) | Self::Own(server, _) => server.call_all(key, calls).await,
-            Self::Cluster(cluster) => cluster.call_all(key, calls).await,
-        }
-    }
-
-    /// Sends several commands at once to the server of this key, and returns the answers in the same order;
-    /// for a key that holds something else than the command expects, the error of the server.
-    pub(crate) async fn call_each(
-        &self,
-        key: &str,
-        calls: Vec<Command>,
-    ) -> Result<Vec<Result<Value, Error>>, Error> {
-        match self {
-            Self::One(server) | Self::Own(server, _) => server.call_each(key, calls).await,
-            Self::Cluster(cluster) => cluster.call_each(key, calls).await,
+            Self::One(server) | Self::Own(server, _) => send(Arc::clone(server)).await,
+            Self::Cluster(cluster) => match cluster.learn(send(cluster.owner(key).await?).await) {
+                // Nothing was executed, and the next map names the server that will.
+                Err(error) if has_code(&error, "MOVED") => {
+                    cluster.learn(send(cluster.owner(key).await?).await)
+                }
+                answer => answer,
+            },
         }
     }
 

@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::future::BoxFuture;
+use crate::future::Answer;
 use crate::sketch::Sketch;
 use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
 use crate::{CounterName, Error, ErrorKind};
@@ -17,11 +17,7 @@ impl MemoryUnique {
 }
 
 impl UniqueStore for MemoryUnique {
-    fn include<'a>(
-        &'a self,
-        counter: &'a UniqueKey,
-        items: &'a [Vec<u8>],
-    ) -> BoxFuture<'a, Result<Included, Error>> {
+    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included> {
         Box::pin(async move {
             let mut counters = self.counters();
             let contents = counters.entry(counter.to_string()).or_insert_with(|| empty(counter.kind));
@@ -42,11 +38,7 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn exclude<'a>(
-        &'a self,
-        set: &'a CounterName,
-        items: &'a [Vec<u8>],
-    ) -> BoxFuture<'a, Result<u64, Error>> {
+    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64> {
         Box::pin(async move {
             let mut counters = self.counters();
             let key = UniqueKey { name: set.clone(), kind: UniqueKind::Set }.to_string();
@@ -59,7 +51,7 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<Distinct, Error>> {
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct> {
         Box::pin(async move {
             let counters = self.counters();
             let contents = counters.get(&counter.to_string());
@@ -67,7 +59,7 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> BoxFuture<'a, Result<Contents, Error>> {
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents> {
         Box::pin(async move {
             let counters = self.counters();
             match counters.get(&counter.to_string()) {
@@ -79,7 +71,7 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> BoxFuture<'a, Result<(), Error>> {
+    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {
         Box::pin(async move {
             if counter.kind == UniqueKind::Set {
                 return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
@@ -94,7 +86,7 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<(), Error>> {
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()> {
         Box::pin(async move {
             self.counters().remove(&counter.to_string());
             Ok(())

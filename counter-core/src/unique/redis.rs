@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fred::bytes::Bytes;
 use fred::types::{FromValue, Value};
 
-use crate::future::BoxFuture;
+use crate::future::Answer;
 use crate::redis::{
     Call, Client, Connection, Script, answer_of, it_may_pass, nothing_was_done, retried, unavailable,
 };
@@ -31,11 +31,7 @@ pub(crate) struct RedisUnique {
 }
 
 impl UniqueStore for RedisUnique {
-    fn include<'a>(
-        &'a self,
-        counter: &'a UniqueKey,
-        items: &'a [Vec<u8>],
-    ) -> BoxFuture<'a, Result<Included, Error>> {
+    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included> {
         Box::pin(async move {
             let key = self.unique(counter);
             let most = match counter.kind {
@@ -52,11 +48,7 @@ impl UniqueStore for RedisUnique {
         })
     }
 
-    fn exclude<'a>(
-        &'a self,
-        set: &'a CounterName,
-        items: &'a [Vec<u8>],
-    ) -> BoxFuture<'a, Result<u64, Error>> {
+    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64> {
         Box::pin(async move {
             let key = self.unique(&UniqueKey { name: set.clone(), kind: UniqueKind::Set });
             let remove = || self.on_items("SREM", &key, items);
@@ -64,7 +56,7 @@ impl UniqueStore for RedisUnique {
         })
     }
 
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<Distinct, Error>> {
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct> {
         Box::pin(async move {
             let key = self.unique(counter);
             let key = &key;
@@ -83,7 +75,7 @@ impl UniqueStore for RedisUnique {
         })
     }
 
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> BoxFuture<'a, Result<Contents, Error>> {
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents> {
         Box::pin(async move {
             let key = self.unique(counter);
             let answer = match counter.kind {
@@ -98,7 +90,7 @@ impl UniqueStore for RedisUnique {
         })
     }
 
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> BoxFuture<'a, Result<(), Error>> {
+    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {
         Box::pin(async move {
             let key = self.unique(counter);
             let most = match counter.kind {
@@ -117,7 +109,7 @@ impl UniqueStore for RedisUnique {
         })
     }
 
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<(), Error>> {
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()> {
         Box::pin(async move {
             let key = self.unique(counter);
             let _: u64 = retried(it_may_pass, || self.on_key("DEL", &key)).await?;

@@ -1,9 +1,10 @@
 use std::fmt;
 
-use crate::future::BoxFuture;
+use crate::CounterName;
+use crate::future::Answer;
+use crate::handle::for_handles;
 use crate::sketch::Sketch;
 use crate::unique::{Contents, Distinct, Threshold};
-use crate::{CounterName, Error};
 
 /// A place where unique counters are kept; both stores of this crate are one.
 ///
@@ -18,25 +19,20 @@ pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Fails when the store cannot do it now, or when it is not known whether it was done; call again with
     /// the same items.
-    fn include<'a>(
-        &'a self,
-        counter: &'a UniqueKey,
-        items: &'a [Vec<u8>],
-    ) -> BoxFuture<'a, Result<Included, Error>>;
+    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included>;
 
     /// Removes the items from a set; returns how many of them were in it.
     ///
     /// # Errors
     /// Fails when the store cannot do it now, or when it is not known whether it was done; call again with
     /// the same items.
-    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>])
-    -> BoxFuture<'a, Result<u64, Error>>;
+    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64>;
 
     /// Returns how many different items there are; 0 for a counter that was never used.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<Distinct, Error>>;
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct>;
 
     /// Returns everything that the counter has. Of a set, that is every item that was there all the time, and
     /// perhaps some of those that were added or removed meanwhile.
@@ -44,7 +40,7 @@ pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Returns [`TooManyItems`](crate::ErrorKind::TooManyItems) when a set has more than `most` items; fails
     /// when the store cannot be read.
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> BoxFuture<'a, Result<Contents, Error>>;
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents>;
 
     /// Raises the registers of a counter to at least these, if there are any; an adaptive counter has
     /// registers from then on.
@@ -54,49 +50,23 @@ pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A call that is dropped may have raised some of them.
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> BoxFuture<'a, Result<(), Error>>;
+    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()>;
 
     /// Removes the counter with all its items.
     ///
     /// # Errors
     /// Fails when the store cannot do it now; call again.
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<(), Error>>;
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()>;
 }
 
-/// Implements the store for handles on one.
-impl<T: AsRef<dyn UniqueStore> + fmt::Debug + Send + Sync + 'static> UniqueStore for T {
-    fn include<'a>(
-        &'a self,
-        counter: &'a UniqueKey,
-        items: &'a [Vec<u8>],
-    ) -> BoxFuture<'a, Result<Included, Error>> {
-        self.as_ref().include(counter, items)
-    }
-
-    fn exclude<'a>(
-        &'a self,
-        set: &'a CounterName,
-        items: &'a [Vec<u8>],
-    ) -> BoxFuture<'a, Result<u64, Error>> {
-        self.as_ref().exclude(set, items)
-    }
-
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<Distinct, Error>> {
-        self.as_ref().distinct(counter)
-    }
-
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> BoxFuture<'a, Result<Contents, Error>> {
-        self.as_ref().contents(counter, most)
-    }
-
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> BoxFuture<'a, Result<(), Error>> {
-        self.as_ref().absorb(counter, sketch)
-    }
-
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> BoxFuture<'a, Result<(), Error>> {
-        self.as_ref().remove(counter)
-    }
-}
+for_handles!(UniqueStore {
+    fn include(counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included>;
+    fn exclude(set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64>;
+    fn distinct(counter: &'a UniqueKey) -> Answer<'a, Distinct>;
+    fn contents(counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents>;
+    fn absorb(counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()>;
+    fn remove(counter: &'a UniqueKey) -> Answer<'a, ()>;
+});
 
 /// The identity of a unique counter: its name, and how it counts. Counters of one name and different kinds
 /// are different counters.

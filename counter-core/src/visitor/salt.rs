@@ -167,7 +167,7 @@ impl Salts {
     }
 
     /// Returns the key under which visitors are hashed in an epoch with this salt.
-    fn key_of(&self, salt: [u8; 16]) -> VisitorKey {
+    pub(crate) fn key_of(&self, salt: [u8; 16]) -> VisitorKey {
         self.secret.map_or_else(|| VisitorKey::new(salt), |secret| secret.derived(&[&salt]))
     }
 
@@ -202,6 +202,13 @@ impl Salts {
             let candidate = self.with(epoch, |slot| slot.candidate)?;
             Some(Offer { epoch, candidate, expiry: epoch.end().plus(width) })
         })
+    }
+
+    /// Returns the salt to offer for the epoch in which `at` lies, whether it is the current one or not.
+    pub(crate) fn offer(&self, at: Timestamp, now: Timestamp) -> Offer {
+        let epoch = self.epoch.bucket(at);
+        let expiry = epoch.end().max(now).plus(self.epoch.as_seconds().into());
+        Offer { epoch, candidate: random(), expiry }
     }
 
     /// Adopts the salt that the store keeps for an epoch.

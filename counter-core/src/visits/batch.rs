@@ -30,12 +30,30 @@ pub struct Batch {
 pub struct Fence {
     /// The writer that sends the batch.
     pub writer: WriterId,
-    /// 1 for the writer's first batch to this shard, and one more for each that follows.
+    /// The meaning of the numbers that follow.
+    pub kind: FenceKind,
+    /// The number that the store keeps once the batch is applied.
     pub sequence: u64,
-    /// The sequence that the store must have applied before this batch: if it has not, it lost batches that
-    /// it had acknowledged. 0 for the batch that creates the fence. That batch is empty, so a batch with
-    /// counts is never applied where its fence is missing.
+    /// The number that the store must have kept before this batch.
     pub after: u64,
+}
+
+/// The two kinds of writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FenceKind {
+    /// A process, which numbers its batches: 1 for the first to a shard, and one more for each that follows.
+    ///
+    /// `after` is the least number that the store must have: where it has less, it lost batches that it had
+    /// acknowledged. It is 0 for the batch that creates the fence. That batch is empty, so a batch with counts
+    /// is never applied where its fence is missing. A batch whose number the store has passed was applied
+    /// before.
+    Process,
+    /// A [source](crate::source), whose numbers are positions, at most 2^53.
+    ///
+    /// The batch holds what lies between `after` and `sequence`, and the store must be at `after` exactly:
+    /// several readers may cut the same records at different positions.
+    Source,
 }
 
 /// The count of one counter, from which each precision finds its bucket: the unit of folding.
@@ -70,9 +88,11 @@ pub struct VisitorCell {
 pub enum ApplyOutcome {
     /// The batch is applied, by this attempt or an earlier one, with the store's remarks on it.
     Applied(Vec<Remark>),
-    /// Nothing was applied: `last` is the last batch of this writer that the store still has.
+    /// Nothing was applied: `last` is the last batch of this writer that the store still has, or the position
+    /// that it is at.
     SequenceGap {
-        /// A sequence smaller than `after`; 0 when the store has no fence of this writer.
+        /// A number smaller than `after`, or of a source any other than `after`; 0 when the store has no fence
+        /// of this writer.
         last: u64,
     },
 }
@@ -107,6 +127,23 @@ pub enum Part {
     /// The list of known counters, the list of what is due for cleaning, or the lifetime totals; the counts
     /// themselves are applied.
     Index,
+}
+
+impl Fence {
+    /// Returns the answer to a batch that is not to be applied, of a store that keeps this number; `remarks`
+    /// are those on the last batch that it applied.
+    pub(crate) fn outcome(&self, last: u64, remarks: impl FnOnce() -> Vec<Remark>) -> Option<ApplyOutcome> {
+        let is_source = self.kind == FenceKind::Source;
+        if last == self.sequence {
+            Some(ApplyOutcome::Applied(remarks()))
+        } else if last > self.sequence && !is_source {
+            Some(ApplyOutcome::Applied(Vec::new()))
+        } else if last < self.after || last != self.after && is_source {
+            Some(ApplyOutcome::SequenceGap { last })
+        } else {
+            None
+        }
+    }
 }
 
 impl Batch {

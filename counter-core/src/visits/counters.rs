@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use crate::time::Grid;
 use crate::visitor::{SaltError, Salting, day_of};
+use crate::visits::source::Sources;
 use crate::visits::tally::Tally;
 use crate::{Cleaner, Error, Flusher, Precision, Precisions, Recorder, Secret, Stats, Store};
 
@@ -36,6 +37,7 @@ pub struct Counters {
     stats: Stats,
     flusher: Flusher,
     cleaner: Cleaner,
+    sources: Sources,
 }
 
 /// A builder of [`Counters`].
@@ -94,6 +96,12 @@ impl Counters {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats.clone()
+    }
+
+    /// Returns a handle that counts from logs that can be read again.
+    #[must_use]
+    pub fn sources(&self) -> Sources {
+        self.sources.clone()
     }
 
     /// Flushes once: see [`Flusher::flush`].
@@ -253,9 +261,10 @@ impl Builder {
         let secret = self.secret.unwrap_or_else(Secret::of_this_process);
         let counts = grid.counts.clone();
         let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards(), self.flush_interval));
+        let sources = Sources::new(Arc::clone(&tally), Arc::clone(&self.store), salting.clone());
         Ok(Counters {
             recorder: Recorder::new(Arc::clone(&tally), salting.clone(), secret),
-            stats: Stats::new(Arc::clone(&self.store), Arc::clone(&tally), salt_epoch),
+            stats: Stats::new(Arc::clone(&self.store), Arc::clone(&tally), salt_epoch, sources.clone()),
             flusher: Flusher::new(
                 tally,
                 salting,
@@ -264,6 +273,7 @@ impl Builder {
                 self.shutdown_timeout,
             ),
             cleaner: Cleaner::new(self.store, counts, self.clean_interval),
+            sources,
         })
     }
 }

@@ -34,14 +34,9 @@ impl Delivery {
         Self { accounts: shards.iter().map(|_| Account::new()).collect(), settled: Hits::default() }
     }
 
-    /// Notes that the flusher begins to send what is waiting for a shard.
-    pub(crate) fn attempt(&mut self, shard: Shard) {
-        self.of(shard).attempted = Instant::now();
-    }
-
     /// Notes that chunks were sent to a shard.
     pub(crate) fn send(&mut self, shard: Shard, chunks: &[Chunk]) {
-        let account = self.of(shard);
+        let account = self.account(shard);
         for Chunk { cells, sketches, .. } in chunks {
             account.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
             account.sent_cells += cells.len() + sketches.len();
@@ -51,7 +46,7 @@ impl Delivery {
     /// Notes that the store has a batch, except for what it refused; a replay was accounted for when it was
     /// first acknowledged.
     pub(crate) fn acknowledge(&mut self, batch: &Batch, remarks: &[Remark], replay: bool) {
-        let account = self.of(batch.shard);
+        let account = self.account(batch.shard);
         account.acknowledged = Some(Instant::now());
         if replay {
             return;
@@ -74,7 +69,7 @@ impl Delivery {
         if replay {
             self.settled.applied -= hits;
         } else {
-            let account = self.of(shard);
+            let account = self.account(shard);
             account.sent -= hits;
             account.sent_cells -= cells;
         }
@@ -91,19 +86,6 @@ impl Delivery {
         self.settled.lost_by_server += hits;
     }
 
-    /// Notes the memory taken by batches that might have to be sent again, in bytes.
-    pub(crate) fn retain(&mut self, shard: Shard, bytes: usize) {
-        self.of(shard).retained = bytes;
-    }
-
-    /// Notes how the last exchange with a shard went; returns since when the exchanges before it had failed.
-    pub(crate) fn exchange(&mut self, shard: Shard, error: Option<String>) -> Option<Instant> {
-        let failing = &mut self.of(shard).failing;
-        let before = failing.take().map(|(since, _)| since);
-        *failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
-        before
-    }
-
     /// Returns the hits that are settled, with those on their way as pending.
     pub(crate) fn hits(&self) -> Hits {
         Hits { pending: self.accounts.iter().map(|account| account.sent).sum(), ..self.settled }
@@ -113,7 +95,7 @@ impl Delivery {
         &self.accounts
     }
 
-    fn of(&mut self, shard: Shard) -> &mut Account {
+    pub(crate) fn account(&mut self, shard: Shard) -> &mut Account {
         &mut self.accounts[shard.index()]
     }
 }
@@ -122,5 +104,17 @@ impl Account {
     fn new() -> Self {
         let attempted = Instant::now();
         Self { sent: 0, sent_cells: 0, acknowledged: None, attempted, retained: 0, failing: None }
+    }
+
+    /// Notes that the flusher begins to send what is waiting for the shard.
+    pub(crate) fn attempt(&mut self) {
+        self.attempted = Instant::now();
+    }
+
+    /// Notes how the last exchange with the shard went; returns since when the exchanges before it had failed.
+    pub(crate) fn exchange(&mut self, error: Option<String>) -> Option<Instant> {
+        let before = self.failing.take().map(|(since, _)| since);
+        self.failing = error.map(|error| (before.unwrap_or_else(Instant::now), error));
+        before
     }
 }

@@ -3,7 +3,7 @@ mod export;
 mod replay_buffer;
 mod shard_flusher;
 mod sharing;
-mod skew;
+mod skew_watch;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use shard_flusher::ShardFlusher;
 use sharing::Sharing;
-use skew::Skew;
+use skew_watch::SkewWatch;
 
 use crate::backoff::Backoff;
 use crate::later::later;
@@ -39,7 +39,7 @@ pub struct Flusher {
     store: Arc<dyn Store>,
     shards: Vec<ShardFlusher>,
     sharing: Sharing,
-    skew: Skew,
+    skew: SkewWatch,
     interval: Duration,
     shutdown_timeout: Duration,
 }
@@ -56,7 +56,7 @@ impl Flusher {
         let shards = store.shards().iter().map(flusher).collect();
         #[cfg(feature = "metrics")]
         export::describe();
-        let (sharing, skew) = (Sharing::new(salting), Skew::default());
+        let (sharing, skew) = (Sharing::new(salting), SkewWatch::default());
         Self { tally, store, shards, sharing, skew, interval, shutdown_timeout }
     }
 
@@ -154,7 +154,7 @@ impl Drop for Flusher {
 }
 
 /// Agrees with the other instances on salts, and compares the clocks.
-async fn look_around(sharing: &mut Sharing, skew: &mut Skew, store: &dyn Store) -> Result<(), Error> {
+async fn look_around(sharing: &mut Sharing, skew: &mut SkewWatch, store: &dyn Store) -> Result<(), Error> {
     sharing.share(store, Timestamp::now()).await;
     skew.tell(store.clock_skew());
     Ok(())

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
 use super::{Cleaned, KnownReading, Reading, Store, Unreadable};
-use crate::future::BoxFuture;
+use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::{ApplyOutcome, Batch, DropReason, Part, Remark};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
+use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
 /// Visits in the process.
 #[derive(Debug, Default)]
@@ -49,25 +49,15 @@ impl MemoryVisits {
 }
 
 impl Store for MemoryVisits {
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move { Ok(self.kept().apply(batch)) })
     }
 
-    fn clean<'a>(
-        &'a self,
-        _: Shard,
-        now: Timestamp,
-        kept: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Cleaned, Error>> {
+    fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
         Box::pin(async move { Ok(self.kept().clean(now, kept)) })
     }
 
-    fn adopt<'a>(
-        &'a self,
-        _: Shard,
-        _: Option<String>,
-        _: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+    fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
         Box::pin(async move { Ok(None) })
     }
 
@@ -77,7 +67,7 @@ impl Store for MemoryVisits {
         precision: Precision,
         range: Range<Timestamp>,
         _: u32,
-    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
+    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(async move {
             let kept = self.kept();
             let samples = |counter: &CounterName| {
@@ -89,22 +79,14 @@ impl Store for MemoryVisits {
         })
     }
 
-    fn lifetimes<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(async move {
             let totals = &self.kept().totals;
             Ok(counters.iter().map(|counter| Ok(totals.get(counter).copied().unwrap_or_default())).collect())
         })
     }
 
-    fn forget<'a>(
-        &'a self,
-        counter: &'a CounterName,
-        _: &'a Grid,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    fn forget<'a>(&'a self, counter: &'a CounterName, _: &'a Grid, _: Timestamp) -> Answer<'a, ()> {
         Box::pin(async move {
             let kept = &mut *self.kept();
             kept.counts.retain(|(_, name), _| name != counter);
@@ -114,11 +96,7 @@ impl Store for MemoryVisits {
         })
     }
 
-    fn visitors<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Sketch, Error>> {
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
         Box::pin(async move {
             let kept = self.kept();
             let mut union = Sketch::new();
@@ -133,12 +111,7 @@ impl Store for MemoryVisits {
         })
     }
 
-    fn salt<'a>(
-        &'a self,
-        epoch: Bucket,
-        candidate: [u8; 16],
-        expiry: Timestamp,
-    ) -> BoxFuture<'a, Result<[u8; 16], Error>> {
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
         Box::pin(async move {
             let now = Timestamp::now();
             let salts = &mut self.kept().salts;
@@ -152,7 +125,7 @@ impl Store for MemoryVisits {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<KnownReading, Error>> {
+    ) -> Answer<'a, KnownReading> {
         Box::pin(async move {
             let kept = self.kept();
             let of = |precision: Precision| {
@@ -176,12 +149,8 @@ impl Kept {
     fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let fence = batch.fence;
         let applied = self.fences.entry(fence.writer).or_default();
-        if applied.sequence >= fence.sequence {
-            let last = applied.sequence == fence.sequence;
-            return ApplyOutcome::Applied(if last { applied.remarks.clone() } else { Vec::new() });
-        }
-        if applied.sequence < fence.after {
-            return ApplyOutcome::SequenceGap { last: applied.sequence };
+        if let Some(outcome) = fence.outcome(applied.sequence, || applied.remarks.clone()) {
+            return outcome;
         }
         applied.sequence = fence.sequence;
         applied.remarks.clear();

@@ -55,9 +55,10 @@ impl Pending {
         *self.cells.entry(key).or_default() += count;
     }
 
-    pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) {
+    /// Returns whether the register was lower before.
+    pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) -> bool {
         let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
-        self.sketches.entry(key).or_default().raise(register);
+        self.sketches.entry(key).or_default().raise(register)
     }
 
     /// Returns the number of cells and sketches.

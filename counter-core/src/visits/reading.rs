@@ -1,7 +1,6 @@
 use std::fmt;
 
-use crate::Sample;
-use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
+use crate::{CounterName, Error, ErrorKind, Precision, Sample, Timestamp};
 
 /// An entry in a store that is not what belongs there.
 ///

@@ -18,13 +18,13 @@ use keys::Keys;
 use skew::Skew;
 
 use super::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
-use crate::future::BoxFuture;
+use crate::future::Answer;
 use crate::redis::{Client, Script};
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Timestamp};
+use crate::{CounterName, Precision, Precisions, Timestamp};
 
 /// The visits of one namespace.
 #[derive(Debug)]
@@ -67,15 +67,11 @@ impl Store for RedisVisits {
         self.client.connections()
     }
 
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(self.client.scripted(apply::apply(self, batch), without_scripts::apply(self, batch)))
     }
 
-    fn witness<'a>(
-        &'a self,
-        shard: Shard,
-        writer: WriterId,
-    ) -> BoxFuture<'a, Result<Option<Witness>, Error>> {
+    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         Box::pin(async move { writers::witness(self, shard, writer).await.map(Some) })
     }
 
@@ -83,12 +79,7 @@ impl Store for RedisVisits {
         self.skew.seconds()
     }
 
-    fn clean<'a>(
-        &'a self,
-        shard: Shard,
-        now: Timestamp,
-        kept: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Cleaned, Error>> {
+    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
         Box::pin(async move {
             if shard == Shard::default() {
                 self.client.probe_now_and_then().await;
@@ -103,7 +94,7 @@ impl Store for RedisVisits {
         shard: Shard,
         cursor: Option<String>,
         kept: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
+    ) -> Answer<'a, Option<String>> {
         Box::pin(async move {
             if cursor.is_none() {
                 writers::forget_silent(self, shard).await?;
@@ -118,31 +109,19 @@ impl Store for RedisVisits {
         precision: Precision,
         range: Range<Timestamp>,
         kept: u32,
-    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
+    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(read::samples(self, counters, precision, range, kept))
     }
 
-    fn lifetimes<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(read::lifetimes(self, counters))
     }
 
-    fn forget<'a>(
-        &'a self,
-        counter: &'a CounterName,
-        grid: &'a Grid,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
         Box::pin(forget::forget(self, counter, grid, now))
     }
 
-    fn visitors<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Sketch, Error>> {
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
         Box::pin(read::visitors(self, counters, buckets))
     }
 
@@ -150,16 +129,11 @@ impl Store for RedisVisits {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
+    ) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(read::visitor_counts(self, counters, buckets))
     }
 
-    fn salt<'a>(
-        &'a self,
-        epoch: Bucket,
-        candidate: [u8; 16],
-        expiry: Timestamp,
-    ) -> BoxFuture<'a, Result<[u8; 16], Error>> {
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
         Box::pin(salt::salt(self, epoch, candidate, expiry))
     }
 
@@ -168,7 +142,7 @@ impl Store for RedisVisits {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<KnownReading, Error>> {
+    ) -> Answer<'a, KnownReading> {
         Box::pin(read::known(self, precisions, from, limit))
     }
 
@@ -176,7 +150,7 @@ impl Store for RedisVisits {
         &'a self,
         counters: &'a [CounterName],
         precisions: &'a [Precision],
-    ) -> BoxFuture<'a, Result<Vec<bool>, Error>> {
+    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
         Box::pin(read::contains(self, counters, precisions))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid};
 use crate::visits::metrics::{Metric, metrics};
+use crate::visits::source::{SourceStatus, Sources};
 use crate::visits::tally::Tally;
 use crate::visits::{KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, ErrorKind, Health, Ledger, Precision, Precisions, Sample, Store, Timestamp};
@@ -35,6 +36,7 @@ pub struct Stats {
     store: Arc<dyn Store>,
     tally: Arc<Tally>,
     salt_epoch: Precision,
+    sources: Sources,
 }
 
 /// The samples of one counter at one precision.
@@ -94,8 +96,13 @@ const NAMED: usize = 1000;
 const PAGE: usize = 1000;
 
 impl Stats {
-    pub(crate) const fn new(store: Arc<dyn Store>, tally: Arc<Tally>, salt_epoch: Precision) -> Self {
-        Self { store, tally, salt_epoch }
+    pub(crate) const fn new(
+        store: Arc<dyn Store>,
+        tally: Arc<Tally>,
+        salt_epoch: Precision,
+        sources: Sources,
+    ) -> Self {
+        Self { store, tally, salt_epoch, sources }
     }
 
     /// Returns the samples of a counter whose buckets start in `range`.
@@ -136,6 +143,12 @@ impl Stats {
             unreadable: reading.unreadable,
         };
         Ok(all.into_iter().map(|reading| reading.map(series)).collect())
+    }
+
+    /// Returns the state of every source that this process has opened, by name.
+    #[must_use]
+    pub fn sources(&self) -> Vec<SourceStatus> {
+        self.sources.statuses()
     }
 
     /// Returns everything that each of these counters ever counted, including what has left retention.
@@ -339,11 +352,15 @@ impl Stats {
     }
 
     /// Returns, for each of these counters, whether there is such a one: in the store, or in this process and
-    /// not flushed yet. It takes one exchange with each shard that they belong to.
+    /// not flushed yet. It takes one exchange with each shard that they belong to. A list of counters that
+    /// cannot be read does not affect the counters of other shards.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, or when its list of counters cannot be.
-    pub async fn contains_counters(&self, counters: &[CounterName]) -> Result<Vec<bool>, Error> {
+    /// Fails when the store cannot be read.
+    pub async fn contains_counters(
+        &self,
+        counters: &[CounterName],
+    ) -> Result<Vec<Result<bool, Unreadable>>, Error> {
         let is_here = |counter: &CounterName| self.tally.contains(counter);
         let elsewhere: Vec<_> = counters.iter().filter(|counter| !is_here(counter)).cloned().collect();
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
@@ -352,7 +369,7 @@ impl Stats {
             false => self.store.contains(&elsewhere, &precisions).await?,
         };
         let stored: HashMap<_, _> = elsewhere.iter().zip(stored).collect();
-        Ok(counters.iter().map(|counter| stored.get(counter).copied().unwrap_or(true)).collect())
+        Ok(counters.iter().map(|counter| stored.get(counter).cloned().unwrap_or(Ok(true))).collect())
     }
 
     /// Returns the buckets that are kept.

@@ -4,13 +4,14 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::future::BoxFuture;
+use crate::future::Answer;
+use crate::handle::for_handles;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::{ApplyOutcome, Batch, KnownReading, Reading, Unreadable, Witness};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Timestamp};
+use crate::{CounterName, Precision, Precisions, Timestamp};
 
 /// A place where counts are kept, shared by many writers, readers and cleaners.
 ///
@@ -36,7 +37,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A call that is dropped may still apply the batch; call again with the same batch.
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>>;
+    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
 
     /// Returns what distinguishes a lost fence of this writer from lost data; `None` where the store cannot
     /// tell. Such a store keeps fences for at least 7 days: a fence that is gone after a shorter silence is
@@ -44,11 +45,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails when the store cannot be read.
-    fn witness<'a>(
-        &'a self,
-        shard: Shard,
-        writer: WriterId,
-    ) -> BoxFuture<'a, Result<Option<Witness>, Error>> {
+    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
         let _ = (shard, writer);
         Box::pin(async { Ok(None) })
     }
@@ -66,12 +63,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails when the store cannot do it now.
-    fn clean<'a>(
-        &'a self,
-        shard: Shard,
-        now: Timestamp,
-        kept: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Cleaned, Error>>;
+    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;
 
     /// Takes some of the counters of a shard that other programs wrote under the care of
     /// [`clean`](Self::clean), looking at the known ones from `cursor` on; returns where to continue, or
@@ -84,7 +76,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         shard: Shard,
         cursor: Option<String>,
         kept: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>>;
+    ) -> Answer<'a, Option<String>>;
 
     /// Returns, for each of these counters, the samples whose start lies in `range`, ascending; empty buckets
     /// are left out. An unreadable entry of one counter does not affect the others. `kept` is how many samples
@@ -98,17 +90,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         precision: Precision,
         range: Range<Timestamp>,
         kept: u32,
-    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>>;
+    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>>;
 
     /// Returns, for each of these counters, everything that it ever counted; cleaning does not reduce it. An
     /// unreadable entry of one counter does not affect the others.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
-    fn lifetimes<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>>;
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>>;
 
     /// Removes everything of a counter that the grid keeps at `now`, including its lifetime total.
     ///
@@ -117,22 +106,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A call that is dropped may have removed a part.
-    fn forget<'a>(
-        &'a self,
-        counter: &'a CounterName,
-        grid: &'a Grid,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<(), Error>>;
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()>;
 
     /// Returns the union of the visitors of these counters in these buckets.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
-    fn visitors<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Sketch, Error>>;
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
 
     /// Returns, for each of these counters, how many visitors it had in these buckets together: the
     /// [estimate](Sketch::estimate) of their union. An unreadable entry of one counter does not affect the
@@ -145,7 +125,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
+    ) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(async move {
             let mut counts = Vec::with_capacity(counters.len());
             for counter in counters {
@@ -163,12 +143,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A call that is dropped may still have kept the candidate; call again with the same one.
-    fn salt<'a>(
-        &'a self,
-        epoch: Bucket,
-        candidate: [u8; 16],
-        expiry: Timestamp,
-    ) -> BoxFuture<'a, Result<[u8; 16], Error>>;
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
 
     /// Returns the first `limit` counters, by name, of each of these precisions that have samples, beginning
     /// with the name `from` itself; in any order, and perhaps with some that follow them. A list or an entry
@@ -181,145 +156,54 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> BoxFuture<'a, Result<KnownReading, Error>>;
+    ) -> Answer<'a, KnownReading>;
 
-    /// Returns, for each of these counters, whether it has samples of one of these precisions. This
-    /// implementation asks for one counter after the other; a store that can ask for all at once does better.
+    /// Returns, for each of these counters, whether it has samples of one of these precisions. A list of
+    /// counters that cannot be read does not affect the counters of others. This implementation asks for one
+    /// counter after the other; a store that can ask for all at once does better.
     ///
     /// # Errors
-    /// Fails when the store cannot be read, or a list of counters cannot and the rest does not have one of them.
+    /// Fails when the store cannot be read.
     fn contains<'a>(
         &'a self,
         counters: &'a [CounterName],
         precisions: &'a [Precision],
-    ) -> BoxFuture<'a, Result<Vec<bool>, Error>> {
+    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
         Box::pin(async move {
             let mut contained = Vec::with_capacity(counters.len());
             for counter in counters {
                 let mut first = self.known(precisions, counter, 1).await?;
                 let is_there = first.counters.iter().any(|(name, _)| name == counter);
-                match first.unreadable.pop() {
-                    Some(unreadable) if !is_there => return Err(unreadable.into()),
-                    _ => contained.push(is_there),
-                }
+                contained.push(match first.unreadable.pop() {
+                    Some(unreadable) if !is_there => Err(unreadable),
+                    _ => Ok(is_there),
+                });
             }
             Ok(contained)
         })
     }
 }
 
-/// Implements the store for handles on one.
-impl<T: AsRef<dyn Store> + fmt::Debug + Send + Sync + 'static> Store for T {
-    fn shards(&self) -> Shards {
-        self.as_ref().shards()
-    }
-
-    fn connections(&self) -> u64 {
-        self.as_ref().connections()
-    }
-
-    fn apply<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
-        self.as_ref().apply(batch)
-    }
-
-    fn witness<'a>(
-        &'a self,
-        shard: Shard,
-        writer: WriterId,
-    ) -> BoxFuture<'a, Result<Option<Witness>, Error>> {
-        self.as_ref().witness(shard, writer)
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.as_ref().clock_skew()
-    }
-
-    fn clean<'a>(
-        &'a self,
-        shard: Shard,
-        now: Timestamp,
-        kept: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Cleaned, Error>> {
-        self.as_ref().clean(shard, now, kept)
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        shard: Shard,
-        cursor: Option<String>,
-        kept: &'a Precisions,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
-        self.as_ref().adopt(shard, cursor, kept)
-    }
-
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        kept: u32,
-    ) -> BoxFuture<'a, Result<Vec<Result<Reading, Unreadable>>, Error>> {
-        self.as_ref().samples(counters, precision, range, kept)
-    }
-
-    fn lifetimes<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
-        self.as_ref().lifetimes(counters)
-    }
-
-    fn forget<'a>(
-        &'a self,
-        counter: &'a CounterName,
-        grid: &'a Grid,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        self.as_ref().forget(counter, grid, now)
-    }
-
-    fn visitors<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Sketch, Error>> {
-        self.as_ref().visitors(counters, buckets)
-    }
-
-    fn visitor_counts<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> BoxFuture<'a, Result<Vec<Result<u64, Unreadable>>, Error>> {
-        self.as_ref().visitor_counts(counters, buckets)
-    }
-
-    fn salt<'a>(
-        &'a self,
-        epoch: Bucket,
-        candidate: [u8; 16],
-        expiry: Timestamp,
-    ) -> BoxFuture<'a, Result<[u8; 16], Error>> {
-        self.as_ref().salt(epoch, candidate, expiry)
-    }
-
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<KnownReading, Error>> {
-        self.as_ref().known(precisions, from, limit)
-    }
-
-    fn contains<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precisions: &'a [Precision],
-    ) -> BoxFuture<'a, Result<Vec<bool>, Error>> {
-        self.as_ref().contains(counters, precisions)
-    }
-}
+for_handles!(Store {
+    fn shards() -> Shards;
+    fn connections() -> u64;
+    fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
+    fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
+    fn clock_skew() -> Option<i64>;
+    fn clean(shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;
+    fn adopt(shard: Shard, cursor: Option<String>, kept: &'a Precisions) -> Answer<'a, Option<String>>;
+    fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, kept: u32)
+        -> Answer<'a, Vec<Result<Reading, Unreadable>>>;
+    fn lifetimes(counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>>;
+    fn forget(counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()>;
+    fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
+    fn visitor_counts(counters: &'a [CounterName], buckets: &'a [Bucket])
+        -> Answer<'a, Vec<Result<u64, Unreadable>>>;
+    fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
+    fn known(precisions: &'a [Precision], from: &'a str, limit: usize) -> Answer<'a, KnownReading>;
+    fn contains(counters: &'a [CounterName], precisions: &'a [Precision])
+        -> Answer<'a, Vec<Result<bool, Unreadable>>>;
+});
 
 /// The silence after which a store that shows no [`Witness`] may forget a writer.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);

@@ -7,7 +7,6 @@
 //! one moment without stopping all requests at once.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -57,10 +56,6 @@ struct Waiting {
     /// The number of cells from which on old ones are folded.
     high_water: usize,
 }
-
-/// Access to the [`Delivery`] of a tally, whose backlog is locked meanwhile.
-#[derive(Debug)]
-pub(crate) struct DeliveryGuard<'a>(MutexGuard<'a, Backlog>);
 
 impl Tally {
     pub(crate) fn new(grid: Grid, counters: usize, shards: Shards, interval: Duration) -> Self {
@@ -128,6 +123,17 @@ impl Tally {
         self.commits.ticket(counters.map(|counter| counter.shard))
     }
 
+    /// Returns the number of a counter and its shard, and whether it is `(other)`.
+    pub(crate) fn slot(&self, counter: Counter) -> (u32, Shard, bool) {
+        let counter = if self.owns(counter) { counter } else { self.registry.other() };
+        (counter.number, counter.shard, counter.number == OTHER)
+    }
+
+    /// Returns the names of the counters, by number.
+    pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
+        self.registry.names()
+    }
+
     pub(crate) fn unconfirmed(&self) {
         self.stripe().requests.unconfirmed += 1;
     }
@@ -173,9 +179,14 @@ impl Tally {
         backlog.delivery.acknowledge(batch, remarks, replay);
     }
 
-    /// Returns the account of what has left, for the flusher to update.
-    pub(crate) fn delivery(&self) -> DeliveryGuard<'_> {
-        DeliveryGuard(self.backlog())
+    /// Updates the account of what has left for a shard, which is locked meanwhile.
+    pub(crate) fn account<T>(&self, shard: Shard, update: impl FnOnce(&mut Account) -> T) -> T {
+        update(self.backlog().delivery.account(shard))
+    }
+
+    /// Notes hits that were sent, or sent again, without any way to learn whether the store has them.
+    pub(crate) fn doubt(&self, shard: Shard, hits: u64, cells: usize, replay: bool) {
+        self.backlog().delivery.doubt(shard, hits, cells, replay);
     }
 
     /// Notes that the store lost what it had acknowledged: this many hits for good, and an unknown number of
@@ -266,7 +277,7 @@ impl Tally {
         self.open().retain(|(number, bucket), registers| {
             let last = *bucket < current && Arc::get_mut(registers).is_some();
             let pending = backlog.pending(*number, &self.registry);
-            registers.collect(|register| pending.raise(*number, *bucket, register, &self.grid));
+            registers.collect(|register| _ = pending.raise(*number, *bucket, register, &self.grid));
             !last
         });
         for waiting in &mut backlog.waiting {
@@ -329,19 +340,5 @@ impl Waiting {
         let expired = self.pending.coarsen(now, grid);
         self.high_water = (2 * self.pending.len()).max(CLOSED);
         expired
-    }
-}
-
-impl Deref for DeliveryGuard<'_> {
-    type Target = Delivery;
-
-    fn deref(&self) -> &Delivery {
-        &self.0.delivery
-    }
-}
-
-impl DerefMut for DeliveryGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Delivery {
-        &mut self.0.delivery
     }
 }

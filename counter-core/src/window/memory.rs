@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::future::BoxFuture;
+use crate::future::{Answer, BoxFuture};
 use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
@@ -38,11 +38,7 @@ impl WindowStore for MemoryWindows {
         })
     }
 
-    fn add_once<'a>(
-        &'a self,
-        key: &'a WindowKey,
-        token: VisitorId,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
         Box::pin(async move {
             let windows = &mut *self.windows();
             let now = Timestamp::now();
@@ -59,11 +55,7 @@ impl WindowStore for MemoryWindows {
         })
     }
 
-    fn add_within<'a>(
-        &'a self,
-        addition: &'a Addition,
-        limit: u64,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
         Box::pin(async move {
             let windows = &mut *self.windows();
             let now = Timestamp::now();
@@ -76,7 +68,7 @@ impl WindowStore for MemoryWindows {
         })
     }
 
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
         Box::pin(async move {
             let windows = &mut *self.windows();
             let now = Timestamp::now();

@@ -9,7 +9,7 @@ use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::types::Value;
 use futures_util::future::{TryFutureExt, join_all, try_join_all};
 
-use crate::future::BoxFuture;
+use crate::future::{Answer, BoxFuture};
 use crate::redis::{
     Call, Client, Group, Prefix, Script, explain, in_order, it_may_pass, nothing_was_done, retried,
 };
@@ -53,26 +53,18 @@ impl WindowStore for RedisWindows {
         })
     }
 
-    fn add_once<'a>(
-        &'a self,
-        key: &'a WindowKey,
-        token: VisitorId,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
         Box::pin(
             // A token counts once however often it is sent, so this may be repeated after any failure.
             retried(it_may_pass, move || add_once(self, key, token)),
         )
     }
 
-    fn add_within<'a>(
-        &'a self,
-        addition: &'a Addition,
-        limit: u64,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
         Box::pin(retried(nothing_was_done, move || add_within(self, addition, limit)))
     }
 
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
         Box::pin(async move {
             let groups = self.client.by_shard(keys, |key| key.place());
             let asked = groups.iter().map(|group| counts_of(self, group));
@@ -80,7 +72,7 @@ impl WindowStore for RedisWindows {
         })
     }
 
-    fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
+    fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
         Box::pin(retried(it_may_pass, || self.client.time(&self.prefix(key).scratch)))
     }
 }

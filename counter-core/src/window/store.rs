@@ -2,7 +2,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::future::BoxFuture;
+use crate::future::{Answer, BoxFuture};
+use crate::handle::for_handles;
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
 
 /// A place where windows are counted, shared by many instances: each window of a counter has a key.
@@ -30,59 +31,28 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
 
     /// Adds 1 if this token was not there in this window; returns whether it was added, and the new count.
     /// Called again with the same token, it adds nothing.
-    fn add_once<'a>(
-        &'a self,
-        key: &'a WindowKey,
-        token: VisitorId,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>>;
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
 
     /// Adds if the count does not exceed `limit` then; returns whether it did, and the count.
-    fn add_within<'a>(
-        &'a self,
-        addition: &'a Addition,
-        limit: u64,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>>;
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)>;
 
     /// Returns the counts of these counters, in their order; 0 for those that do not exist.
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>>;
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
 
     /// Returns the time of the clock of the shard that has this key; by default the clock of the process.
-    fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
+    fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
         let _ = key;
         Box::pin(std::future::ready(Ok(Timestamp::now())))
     }
 }
 
-/// Implements the store for handles on one.
-impl<T: AsRef<dyn WindowStore> + fmt::Debug + Send + Sync + 'static> WindowStore for T {
-    fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
-        self.as_ref().add(additions)
-    }
-
-    fn add_once<'a>(
-        &'a self,
-        key: &'a WindowKey,
-        token: VisitorId,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
-        self.as_ref().add_once(key, token)
-    }
-
-    fn add_within<'a>(
-        &'a self,
-        addition: &'a Addition,
-        limit: u64,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
-        self.as_ref().add_within(addition, limit)
-    }
-
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
-        self.as_ref().counts(keys)
-    }
-
-    fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
-        self.as_ref().time(key)
-    }
-}
+for_handles!(WindowStore {
+    fn add(additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>>;
+    fn add_once(key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
+    fn add_within(addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)>;
+    fn counts(keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
+    fn time(key: &'a WindowKey) -> Answer<'a, Timestamp>;
+});
 
 /// A counter in one window, as a store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! A real database, and a real cache, that are held up, fail or panic where a test wants it.
+//! A real database and a real cache that a test can hold up, and let fail or panic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use counter_core::entity::{
     EntityApplyOutcome, EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError, EntityErrorKind,
     EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
-use counter_core::stores::BoxFuture;
+use counter_core::stores::Answer;
 use counter_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
-/// Where those who come wait while it is closed.
+/// A gate at which calls wait while it is closed.
 #[derive(Debug)]
 pub(super) struct Gate {
     open: watch::Sender<bool>,
@@ -46,11 +46,11 @@ pub(super) struct Gates {
     pub(super) before_read: Gate,
     pub(super) after_read: Gate,
     pub(super) after_write: Gate,
-    /// Answers of writes that are lost, after they were done.
+    /// The number of writes whose answers are lost after they were done.
     pub(super) lost: AtomicU64,
-    /// Increments that have to give way, before they are done.
+    /// The number of increments that are answered `Busy` before they are done.
     pub(super) busy: AtomicU64,
-    /// Batches that panic, after they were applied.
+    /// The number of batches that panic after they were applied.
     pub(super) panics: AtomicU64,
 }
 
@@ -143,7 +143,7 @@ impl<D: EntityDatabase> EntityDatabase for Gated<D> {
     }
 }
 
-/// A cache that fails while it is told to, before or after it has done what was asked.
+/// A cache that fails while a test wants it, before or after it has done its work.
 #[derive(Clone, Debug)]
 pub(super) struct Frail<C> {
     inner: C,
@@ -160,27 +160,27 @@ impl<C> Frail<C> {
         Self { inner, away, mute, hung, panics, asked: Arc::default() }
     }
 
-    /// Whether it is out of reach.
+    /// The cache is out of reach.
     pub(super) fn be_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
     }
 
-    /// Whether it does what it is asked, and its answers are lost.
+    /// The cache does its work, and its answers are lost.
     pub(super) fn be_mute(&self, mute: bool) {
         self.mute.store(mute, Ordering::SeqCst);
     }
 
-    /// Whether it never answers.
+    /// The cache never answers.
     pub(super) fn be_hung(&self, hung: bool) {
         self.hung.store(hung, Ordering::SeqCst);
     }
 
-    /// Whether it panics.
+    /// The cache panics.
     pub(super) fn panic(&self, panics: bool) {
         self.panics.store(panics, Ordering::SeqCst);
     }
 
-    /// How often it was asked for something.
+    /// The number of calls.
     pub(super) fn asked(&self) -> u64 {
         self.asked.load(Ordering::SeqCst)
     }
@@ -206,7 +206,7 @@ impl<C: EntityCache> EntityCache for Frail<C> {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<Vec<EntityFound>, Error>> {
+    ) -> Answer<'a, Vec<EntityFound>> {
         Box::pin(async move { self.through(self.inner.read(kind, ids, fields, lease)).await })
     }
 
@@ -215,31 +215,27 @@ impl<C: EntityCache> EntityCache for Frail<C> {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> BoxFuture<'a, Result<u64, Error>> {
+    ) -> Answer<'a, u64> {
         Box::pin(async move { self.through(self.inner.store(kind, copies, lease)).await })
     }
 
-    fn update<'a>(
-        &'a self,
-        kind: &'static str,
-        changes: &'a [EntityRow],
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()> {
         Box::pin(async move { self.through(self.inner.update(kind, changes)).await })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> BoxFuture<'a, Result<u64, Error>> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, u64> {
         Box::pin(async move { self.through(self.inner.audit(kind, rows)).await })
     }
 
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> BoxFuture<'a, Result<(), Error>> {
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()> {
         Box::pin(async move { self.through(self.inner.invalidate(kind, ids)).await })
     }
 
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<bool, Error>> {
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool> {
         Box::pin(async move { self.through(self.inner.lock(kind, lease)).await })
     }
 
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> BoxFuture<'a, Result<(), Error>> {
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()> {
         Box::pin(async move { self.through(self.inner.unlock(kind, lease)).await })
     }
 }

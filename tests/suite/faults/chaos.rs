@@ -4,21 +4,19 @@
 //! repeats what chance decided. It decides what is done, and when; who of those that run at the same time
 //! comes first it does not decide. On a machine that is slow a storm lasts until it was one.
 
-pub(super) mod random;
 mod record;
 mod instance;
 mod servers;
 
 use std::collections::BTreeMap;
-use std::env;
 use std::time::Duration;
 
 use counter_core::{RedisStore, Timestamp};
 use tests::until;
 use tokio::time::{Instant, sleep};
 
+use crate::random::{Random, Rounds};
 use instance::{Cleaning, Instance, cleaner};
-use random::{Random, Rounds};
 use record::Record;
 use servers::{One, Pair, Servers, Three};
 
@@ -67,8 +65,7 @@ struct Storm {
 
 impl Storm {
     fn announce(name: &'static str) -> Self {
-        let seed = env::var("COUNTER_STORM_SEED").ok().map(|seed| seed.parse().expect("a whole number"));
-        let seed = seed.unwrap_or_else(Random::seed);
+        let seed = Random::storm_seed();
         let time = Duration::from_secs(storm_seconds());
         eprintln!("a storm {name}: COUNTER_STORM_SEED={seed} COUNTER_STORM_SECONDS={}", time.as_secs());
         Self { name, seed, random: Random::new(seed), time, faults: BTreeMap::new() }

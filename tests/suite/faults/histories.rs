@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use counter_core::stores::BoxFuture;
+use counter_core::stores::Answer;
 use counter_core::stores::WriterId;
 use counter_core::visits::{ApplyOutcome, Batch, Hits, Witness};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
-use super::chaos::random::Random;
+use crate::random::Random;
 use crate::through::{Hand, Through};
 
 const HISTORIES: u64 = 1500;
@@ -56,11 +56,7 @@ impl Model {
 }
 
 impl Hand for Model {
-    fn apply<'a>(
-        &'a self,
-        _: &'a MemoryStore,
-        batch: &'a Batch,
-    ) -> BoxFuture<'a, Result<ApplyOutcome, Error>> {
+    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move {
             let away = || Err(Error::new(ErrorKind::Unavailable));
             let fate = if *self.failing.lock().expect("no panic") { self.among(0..6) } else { 5 };
@@ -177,7 +173,7 @@ impl History {
             }
             // Of a store that shows nothing, this cannot be told from lost data.
             _ if self.model.shows => {
-                // Nor can any store whose fences go between a failover and the next batch.
+                // Nor can it be told where fences are lost between a failover and the next batch.
                 if std::mem::take(&mut self.failed_over) {
                     self.notice().await;
                 }

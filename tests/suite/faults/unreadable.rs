@@ -1,8 +1,9 @@
-//! Keys in Redis that hold something else in the place of counts, or beside them.
+//! Keys in Redis that hold something else in place of counts, or beside them.
 
 use axum::Router;
+use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::{Counters, Recorder, Stats, Timestamp};
+use counter_core::{Counters, Recorder, RedisStore, Stats, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ struct Site {
     now: Timestamp,
 }
 
-/// What shows all the counters, or another one than `/a`.
+/// The pages that show all counters, or another one than `/a`.
 const PAGES: [&str; 10] = [
     "",
     "?counter=%2Fa&counter=%2Fb&uniques=1&forecast=1&precision=3600",
@@ -238,6 +239,34 @@ async fn without_a_list_of_counters_what_is_asked_for_by_name_is_there() {
     assert!(site.page("").await.contains("access:known: (WRONGTYPE"));
     assert_eq!(site.json("total?counter=%2Fa&precision=86400").await["total"], 2);
     assert_eq!(site.json("series?counter=%2Fnone&precision=86400").await["samples"], json!([]));
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_read_takes_nothing_from_the_counters_of_other_shards() {
+    let redis = RedisServer::start();
+    let shards = Shards::try_from(4).expect("between 1 and 1024");
+    let store = RedisStore::builder().shards(shards).connect(&redis.url()).await.expect("an address");
+    let mut counters = Counters::builder(store).build().expect("the defaults are fine");
+    let recorder = counters.recorder();
+    let names: Vec<_> = (0..40).map(|number| name(&format!("/{number}"))).collect();
+    for name in &names[..20] {
+        recorder.record(recorder.counter(name), None);
+    }
+    counters.flush().await.expect("Redis takes it");
+    redis.command(&["DEL", "{access:2}known:"]);
+    redis.command(&["SET", "{access:2}known:", "x"]);
+    // Another process, which has counted nothing itself.
+    let store = RedisStore::builder().shards(shards).connect(&redis.url()).await.expect("an address");
+    let stats = Counters::builder(store).build().expect("the defaults are fine").stats();
+    let contained = stats.contains_counters(&names).await.expect("Redis answers");
+    assert_eq!(contained.len(), names.len());
+    assert!(contained.iter().any(Result::is_err) && contained.iter().any(Result::is_ok), "{contained:?}");
+    for (number, (name, contained)) in names.iter().zip(contained).enumerate() {
+        match contained {
+            Ok(contained) => assert_eq!(contained, number < 20, "{name}"),
+            Err(unreadable) => assert_eq!(unreadable.key, "{access:2}known:", "{name}"),
+        }
+    }
 }
 
 #[tokio::test]

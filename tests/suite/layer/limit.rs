@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use counter_core::stores::BoxFuture;
+use counter_core::stores::{Answer, BoxFuture};
 use counter_core::visitor::VisitorKey;
 use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Counters, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId};
@@ -33,7 +33,7 @@ fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Windows that have still half an hour to go when a test begins.
+/// Windows of an hour, whose current one ends half an hour after a test has begun.
 fn hours(store: impl WindowStore + Clone) -> WindowCounters {
     let offset = u32::try_from(Timestamp::now().minus(1800).as_unix() % 3600).expect("less than an hour");
     WindowCounters::new(store, Window::HOUR.beginning_at(offset).expect("less"))
@@ -267,15 +267,15 @@ impl WindowStore for Silent {
         Box::pin(async move { pending().await })
     }
 
-    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
         Box::pin(async move { pending().await })
     }
 
-    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, (bool, u64)> {
         Box::pin(async move { pending().await })
     }
 
-    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
         Box::pin(async move { pending().await })
     }
 }
@@ -387,7 +387,7 @@ async fn an_id_that_the_client_made_up_is_none() {
     let made_up: Vec<_> = (0..10).map(|n| format!("visitor={n:032x}.{n:032x}")).collect();
     let made_up: Vec<_> = made_up.iter().map(|cookie| ("", &**cookie)).collect();
     assert_eq!(statuses(&limit, &made_up).await.iter().filter(|status| **status == 200).count(), 2);
-    // Those that the layer issues are told apart, at every instance that has the secret.
+    // Visitors with a cookie that a layer has issued are told apart by every instance that has the secret.
     let layer = AccessCounterLayer::new(counters.recorder()).identity(Identity::issued_cookie("visitor"));
     let layer = layer.expect("a name");
     let issued = async || {
@@ -402,7 +402,7 @@ async fn an_id_that_the_client_made_up_is_none() {
     assert_eq!(statuses(&limit, &requests).await, [200, 200, 429, 200]);
     let changed = one.replace("visitor=", "visitor=0");
     assert_eq!(statuses(&limit, &[("", &changed[..one.len()])]).await, [429]);
-    // Without a secret nothing is signed, and all ids are as good as made up.
+    // Without a secret no cookie is signed, so every id may be invented.
     let without = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let made_up: Vec<_> = (0..10).map(|n| format!("visitor={n:032x}")).collect();
     let made_up: Vec<_> = made_up.iter().map(|cookie| ("", &**cookie)).collect();

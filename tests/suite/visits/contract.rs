@@ -8,7 +8,7 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, Remark, VisitorCell};
+use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Remark, VisitorCell};
 use counter_core::{Sample, Store, Timestamp};
 use tests::until;
 
@@ -45,7 +45,7 @@ stores::on! {
 const T: u64 = 1_585_908_965;
 
 fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
-    let fence = Fence { writer, sequence, after: sequence - 1 };
+    let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
     Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
 }
 
@@ -191,7 +191,7 @@ async fn visitors_count_in_every_visitor_precision(store: impl Store + Clone) {
     let now = unix_now();
     let (hour, day) = (now - now % 3600, now - now % 86_400);
     let writer = WriterId::random();
-    // Few travel one by one, many as one value.
+    // Few registers travel one by one, and many as one value.
     send(&store, &visits(writer, 1, vec![seen("few", hour, 0..10), seen("many", hour, 0..5000)])).await;
     for width in [3600, 86_400] {
         let start = if width == 3600 { hour } else { day };
@@ -253,7 +253,8 @@ async fn counters_are_contained_where_they_have_samples_of_one_of_the_precisions
     let contained = async |counters: &[&str], widths: &[u32]| {
         let counters: Vec<_> = counters.iter().map(|counter| name(counter)).collect();
         let precisions: Vec<_> = widths.iter().map(|width| precision(*width)).collect();
-        store.contains(&counters, &precisions).await.expect("readable")
+        let contained = store.contains(&counters, &precisions).await.expect("readable");
+        contained.into_iter().collect::<Result<Vec<_>, _>>().expect("readable")
     };
     let counters = ["é", "a", "a:b", "b", "seconds", "c"];
     assert_eq!(contained(&counters, &[60, 300]).await, [true, false, true, true, true, false]);
@@ -335,7 +336,7 @@ async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store + 
     let now = Timestamp::now();
     let (day, hour) = (precision(86_400).bucket(now), precision(3600).bucket(now));
     let expiry = now.plus(1000);
-    // Bytes that no text has.
+    // Bytes that are not valid UTF-8.
     let first = std::array::from_fn(|n| if n < 8 { 0xFF } else { 0 });
     for (epoch, candidate, kept) in [
         (day, first, first),
@@ -379,7 +380,7 @@ async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store + 
 }
 
 async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: impl Store + Clone) {
-    // Visitors of long ago are not kept at all.
+    // Visitors of buckets that left retention are not kept at all.
     let now = Timestamp::now();
     let t = now.as_unix();
     let writer = WriterId::random();

@@ -11,7 +11,7 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence};
+use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Stats, Store, Timestamp, VisitorId};
 use counter_layer::admin::{self, Access};
 use http_body_util::BodyExt;
@@ -141,7 +141,7 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
     let cells = (0..130).map(|day| Cell { counter: name("a"), start: noon(day), finest, count: 1 });
     let batch = Batch {
         shard: Shard::default(),
-        fence: Fence { writer: WriterId::random(), sequence: 1, after: 0 },
+        fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 },
         cells: cells.collect(),
         sketches: Vec::new(),
         grid: Arc::new(Grid { counts, ..Grid::default() }),

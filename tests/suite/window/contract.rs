@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use counter_core::stores::BoxFuture;
+use counter_core::stores::{Answer, BoxFuture};
 use counter_core::visitor::VisitorKey;
 use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Error, ErrorKind, Timestamp, VisitorId};
@@ -176,7 +176,7 @@ async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store:
     }
 }
 
-/// A store as a process sees it whose clock is so many seconds behind that of the store.
+/// A store as a process sees it whose clock is this many seconds behind the store's.
 #[derive(Clone, Debug)]
 struct Ahead<S>(S, i64);
 
@@ -214,35 +214,27 @@ impl<S: WindowStore + Clone> WindowStore for Ahead<S> {
         })
     }
 
-    fn add_once<'a>(
-        &'a self,
-        key: &'a WindowKey,
-        token: VisitorId,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
         Box::pin(
             async move { self.0.add_once(&self.key(key), token).await.map_err(|error| self.explain(error)) },
         )
     }
 
-    fn add_within<'a>(
-        &'a self,
-        addition: &'a Addition,
-        limit: u64,
-    ) -> BoxFuture<'a, Result<(bool, u64), Error>> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
         Box::pin(async move {
             let answer = self.0.add_within(&self.addition(addition), limit).await;
             answer.map_err(|error| self.explain(error))
         })
     }
 
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> BoxFuture<'a, Result<Vec<u64>, Error>> {
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
         Box::pin(async move {
             let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect();
             self.0.counts(&keys).await
         })
     }
 
-    fn time<'a>(&'a self, key: &'a WindowKey) -> BoxFuture<'a, Result<Timestamp, Error>> {
+    fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
         Box::pin(async move { Ok(Self(self.0.clone(), -self.1).theirs(self.0.time(&self.key(key)).await?)) })
     }
 }
@@ -306,7 +298,7 @@ async fn a_front_answers_everybody_as_if_he_had_come_alone(store: impl WindowSto
         });
     }
     let counts = clients.join_all().await.concat();
-    // Each count was answered to exactly one of them.
+    // Each count was the answer to exactly one increment.
     for (of_a, all) in [(true, 250), (false, 750)] {
         let counts = counts.iter().filter(|(client, _)| (*client == 0) == of_a).map(|(_, count)| *count);
         let counts: BTreeSet<_> = counts.collect();

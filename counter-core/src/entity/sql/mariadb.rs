@@ -1,12 +1,9 @@
+use sqlx::MySql;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
-use sqlx::{MySql, Row};
 
-use super::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
-use crate::entity::{
-    EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId,
-    EntityIdError, EntityRow, EntityTransactions, Versioned,
-};
+use super::sql_database;
+use crate::entity::EntityErrorKind;
 
 /// A database of entity counts in MariaDB, version 10.5 or later.
 ///

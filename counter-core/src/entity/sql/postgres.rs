@@ -1,11 +1,8 @@
+use sqlx::Postgres;
 use sqlx::error::DatabaseError;
-use sqlx::{Postgres, Row};
 
-use super::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
-use crate::entity::{
-    EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId,
-    EntityIdError, EntityRow, EntityTransactions, Versioned,
-};
+use super::sql_database;
+use crate::entity::EntityErrorKind;
 
 /// A database of entity counts in PostgreSQL.
 #[derive(Clone, Debug)]

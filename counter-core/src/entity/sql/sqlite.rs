@@ -2,13 +2,10 @@ use std::sync::{Arc, Mutex};
 
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{ConnectOptions, Row, Sqlite};
+use sqlx::{ConnectOptions, Sqlite};
 
-use super::{REMEMBERED, field_of, sql_database, unconfirmed, unwritten};
-use crate::entity::{
-    EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityError, EntityErrorKind, EntityId,
-    EntityIdError, EntityRow, EntityTransactions, Versioned,
-};
+use super::{sql_database, unwritten};
+use crate::entity::{EntityDatabase, EntityError, EntityErrorKind};
 
 /// A database of entity counts in SQLite, version 3.37 or later; the bundled one is.
 #[derive(Clone, Debug)]

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::shard::Shard;
     use crate::time::Grid;
-    use crate::visits::{Cell, Fence};
+    use crate::visits::{Cell, Fence, FenceKind};
     use crate::writer::WriterId;
     use crate::{CounterName, Precision, Timestamp};
 
@@ -111,7 +111,12 @@ mod tests {
         };
         Batch {
             shard: Shard::default(),
-            fence: Fence { writer: WriterId::random(), sequence, after: sequence - 1 },
+            fence: Fence {
+                writer: WriterId::random(),
+                kind: FenceKind::Process,
+                sequence,
+                after: sequence - 1,
+            },
             cells: vec![cell],
             sketches: Vec::new(),
             grid: Arc::new(Grid::default()),

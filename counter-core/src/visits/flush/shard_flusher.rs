@@ -10,9 +10,10 @@ use crate::backoff::Backoff;
 use crate::later::later;
 use crate::shard::Shard;
 use crate::unwind::{caught, tell};
+use crate::visits::delivery::Account;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Batch, Fence, Part, Remark, Witness};
+use crate::visits::{ApplyOutcome, Batch, Fence, FenceKind, Part, Remark, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -132,7 +133,7 @@ impl ShardFlusher {
     }
 
     async fn send(&mut self) -> Result<(), Error> {
-        self.tally.delivery().attempt(self.shard);
+        self.tally.account(self.shard, Account::attempt);
         self.missed = false;
         self.send_outgoing().await?;
         let flush = self.tally.commits.begin(self.shard);
@@ -150,7 +151,7 @@ impl ShardFlusher {
         }
         self.tally.commits.end(self.shard, flush);
         self.replays.expire(Instant::now());
-        self.tally.delivery().retain(self.shard, self.replays.bytes());
+        self.tally.account(self.shard, |account| account.retained = self.replays.bytes());
         Ok(())
     }
 
@@ -159,7 +160,7 @@ impl ShardFlusher {
             if front.batch.fence.after > 0 && self.writer.witness.is_none() {
                 self.writer.witness = self.store.witness(self.shard, self.writer.id).await?;
             }
-            self.tally.delivery().attempt(self.shard);
+            self.tally.account(self.shard, Account::attempt);
             let was_in_doubt = front.in_doubt;
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let outcome = self.store.apply(&front.batch).await;
@@ -195,7 +196,7 @@ impl ShardFlusher {
         if batch.len() > 0 {
             self.replays.retain(batch, now);
         }
-        self.tally.delivery().retain(self.shard, self.replays.bytes());
+        self.tally.account(self.shard, |account| account.retained = self.replays.bytes());
     }
 
     /// Puts the batches that the store lost in front of those that are waiting.
@@ -246,7 +247,7 @@ impl ShardFlusher {
         let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
         let cells = std::mem::take(&mut front.batch.cells);
         let hits = cells.iter().map(|cell| cell.count).sum();
-        self.tally.delivery().doubt(self.shard, hits, cells.len(), front.replay);
+        self.tally.doubt(self.shard, hits, cells.len(), front.replay);
         hits
     }
 
@@ -277,7 +278,7 @@ impl ShardFlusher {
     fn nothing(&self) -> Batch {
         Batch {
             shard: self.shard,
-            fence: Fence { writer: self.writer.id, sequence: 0, after: 0 },
+            fence: self.writer.fence(0, 0),
             cells: Vec::new(),
             sketches: Vec::new(),
             grid: Arc::clone(&self.tally.grid),
@@ -301,9 +302,7 @@ impl ShardFlusher {
             self.tally.fold(Timestamp::now());
         }
         let shard = self.shard;
-        // Not in the scrutinee, which would keep the account locked while a subscriber runs.
-        let failed_before = self.tally.delivery().exchange(shard, words.clone());
-        match (failed_before, words) {
+        match (self.tally.account(shard, |account| account.exchange(words.clone())), words) {
             (None, Some(error)) => {
                 tracing::warn!(%error, %shard, "the store does not accept batches; hits wait in memory");
             }
@@ -323,7 +322,11 @@ impl Writer {
     fn next(&mut self) -> Fence {
         let after = self.sequence;
         self.sequence += 1;
-        Fence { writer: self.id, sequence: self.sequence, after }
+        self.fence(after, self.sequence)
+    }
+
+    const fn fence(&self, after: u64, sequence: u64) -> Fence {
+        Fence { writer: self.id, kind: FenceKind::Process, sequence, after }
     }
 }
 

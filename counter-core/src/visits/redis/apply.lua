@@ -2,8 +2,8 @@
 --
 -- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
 --       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total,
---       writers, forgotten
--- ARGV  sequence, after, writer, prefix of counts, prefix of visitors,
+--       writers, forgotten, sources
+-- ARGV  sequence, after, writer, 1 if that is a source, prefix of counts, prefix of visitors,
 --       in one word: precision and samples, a line for each           (counts)
 --       in one word: precision and samples, a line for each           (visitors)
 --       n, then n times: start, finest, in one word the cells: counter and count, a line for each
@@ -12,6 +12,8 @@
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
 -- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
+-- The fence of a process holds the number of its last batch, and must have reached `after`; the fence of a
+-- source holds a position and must be at `after` exactly, since another reader may have cut elsewhere.
 -- Returns {'applied', remarks, time} or {'gap', last, time}; `remarks` is a text of '<part><index>:<reason>,'.
 --
 -- Redis does not roll back: the fence comes first, and every write after it may fail alone, so that a
@@ -28,14 +30,27 @@ if type(stored) == 'table' then
   stored = '0'
 end
 local last = tonumber(string.match(stored, '^%d+')) or 0
-local sequence, after = tonumber(ARGV[1]), tonumber(ARGV[2])
-if last >= sequence then
-  return {'applied', last == sequence and string.match(stored, ' (.*)$') or '', time}
+local sequence, after, is_source = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4] == '1'
+if is_source then
+  local copy = redis.pcall('HGET', KEYS[8], ARGV[3])
+  if type(copy) == 'table' and not string.find(copy.err, 'WRONGTYPE', 1, true) then
+    return copy
+  end
+  last = math.max(last, type(copy) == 'string' and tonumber(copy) or 0)
 end
-if last < after then
+if last == sequence or (last > sequence and not is_source) then
+  return {'applied', string.match(stored, '^' .. ARGV[1] .. ' (.*)$') or '', time}
+end
+if last < after or (last ~= after and is_source) then
   return {'gap', last, time}
 end
-if after == 0 then
+if is_source then
+  -- Before the fence: should the server be out of memory, it refuses the first write, and nothing is done.
+  local reply = redis.pcall('HSET', KEYS[8], ARGV[3], ARGV[1])
+  if type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    return reply
+  end
+elseif after == 0 then
   -- The marks by which a fence that is lost is told from data that are lost.
   for _, mark in ipairs({{KEYS[5], '', ARGV[3]}, {KEYS[6], '', ARGV[3]}, {KEYS[6], ARGV[3], ''}}) do
     local reply = redis.pcall('HSETNX', unpack(mark))
@@ -49,7 +64,7 @@ redis.call('SET', KEYS[1], ARGV[1])
 -- A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
 local AHEAD = 90000
 
-local at = 6
+local at = 7
 local function take()
   local value = ARGV[at]
   at = at + 1
@@ -175,7 +190,7 @@ for place, precision in ipairs(counts) do
     end
   end
   local prefix = precision.text .. ':'
-  local key = ARGV[4] .. prefix
+  local key = ARGV[5] .. prefix
   for _, bucket in ipairs(order) do
     for _, entry in ipairs(sum(bucket, bucket.name)) do
       local reply = pcall('HINCRBY', key .. entry.counter, bucket.first, entry.text)
@@ -252,7 +267,7 @@ for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\
   for place = ahead and #uniques + 1 or tonumber(finest), #uniques do
     local precision = uniques[place]
     local first, expiry = bounds(tonumber(start), precision)
-    local key = ARGV[5] .. precision.text .. ':' .. counter .. ':' .. first
+    local key = ARGV[6] .. precision.text .. ':' .. counter .. ':' .. first
     if dense then
       try(part, 'SET', KEYS[4], dense)
       try(part, 'PFMERGE', key, KEYS[4])

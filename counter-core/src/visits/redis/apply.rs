@@ -7,12 +7,12 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::keys::Keys;
 use crate::redis::Call;
-use crate::visits::{ApplyOutcome, Batch, DropReason, Part, Remark};
+use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark};
 use crate::{Error, ErrorKind, Precision, Precisions, Timestamp};
 
 pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);
-    let fence = keys.fence(batch.fence.writer);
+    let fence = keys.fence(batch.fence);
     let call = encode(keys, batch, &fence);
     let sent = Timestamp::now();
     let (word, rest, time): (String, Value, u64) = store.client.run(&store.apply, call).await?;
@@ -34,10 +34,12 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         &keys.total,
         &keys.writers,
         &keys.forgotten,
+        &keys.sources,
     ]);
     call.number(batch.fence.sequence);
     call.number(batch.fence.after);
     call.number(batch.fence.writer);
+    call.number(u8::from(batch.fence.kind == FenceKind::Source));
     call.push(keys.counts());
     call.push(keys.uniques());
     precisions(&mut call, &batch.grid.counts);

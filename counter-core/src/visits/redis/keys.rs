@@ -2,6 +2,7 @@ use std::fmt;
 
 use crate::redis::Prefix;
 use crate::time::Bucket;
+use crate::visits::{Fence, FenceKind};
 use crate::{CounterName, Precision};
 
 /// The names of the keys of one shard: the layout of visits in Redis.
@@ -20,6 +21,9 @@ pub(super) struct Keys {
     /// Hash: counters that were forgotten, and how often; and `{counter}\n{writer}`, with the last of these
     /// times that a writer was told of.
     pub(super) forgotten: String,
+    /// Hash: source to position: a copy of each fence, so that no key that is evicted or deleted alone makes a
+    /// source begin again.
+    pub(super) sources: String,
     /// A key that holds a dense sketch within one script, for PFMERGE to read.
     pub(super) scratch: String,
     prefix: String,
@@ -33,13 +37,22 @@ impl Keys {
             total: format!("{prefix}total"),
             writers: format!("{prefix}writers"),
             forgotten: format!("{prefix}forgotten"),
+            sources: format!("{prefix}sources"),
             scratch: prefix.scratch.clone(),
             prefix: prefix.to_string(),
         }
     }
 
-    /// String: the last sequence of a writer, and the remarks on that batch.
-    pub(super) fn fence(&self, writer: impl fmt::Display) -> String {
+    /// String: the last sequence of a process or the position of a source, and the remarks on that batch.
+    pub(super) fn fence(&self, Fence { writer, kind, .. }: Fence) -> String {
+        match kind {
+            FenceKind::Process => self.fence_of(writer),
+            FenceKind::Source => format!("{}source:{writer}", self.prefix),
+        }
+    }
+
+    /// The fence of a process.
+    pub(super) fn fence_of(&self, writer: impl fmt::Display) -> String {
         format!("{}fence:{writer}", self.prefix)
     }
 

@@ -262,7 +262,10 @@ pub(super) async fn contains(
     store: &RedisVisits,
     counters: &[CounterName],
     precisions: &[Precision],
-) -> Result<Vec<bool>, Error> {
+) -> Result<Each<bool>, Error> {
+    if precisions.is_empty() {
+        return Ok(counters.iter().map(|_| Ok(false)).collect());
+    }
     let groups = by_shard(store, counters);
     let asked = groups.iter().map(|group| contained_of(store, group, precisions));
     Ok(in_order(&groups, try_join_all(asked).await?))
@@ -272,20 +275,18 @@ async fn contained_of(
     store: &RedisVisits,
     group: &Group<&CounterName>,
     precisions: &[Precision],
-) -> Result<Vec<bool>, Error> {
-    if precisions.is_empty() {
-        return Ok(vec![false; group.items.len()]);
-    }
+) -> Result<Each<bool>, Error> {
     let key = &store.keys(group.shard).known;
     let score = |counter: &CounterName, precision| ("ZSCORE", args([key, &format!("{precision}:{counter}")]));
-    let calls = group
-        .items
-        .iter()
-        .flat_map(|counter| precisions.iter().map(move |precision| score(counter, precision)));
-    let scores = store.client.call_each(key, calls.collect()).await?;
-    let scores: Result<Vec<_>, _> = scores.into_iter().collect();
-    let scores = scores.map_err(|error| wrong_key(key, &error))?;
-    Ok(scores.chunks(precisions.len()).map(|scores| scores.iter().any(|score| !score.is_null())).collect())
+    let members = group.items.iter().flat_map(|counter| precisions.iter().map(move |kept| (counter, kept)));
+    let calls = members.map(|(counter, precision)| score(counter, precision)).collect();
+    let scores = store.client.call_each(key, calls).await?;
+    let is_contained =
+        |scores: &[Result<Value, Error>]| match scores.iter().find_map(|score| score.as_ref().err()) {
+            Some(error) => Err(wrong_key(key, error)).inspect_err(|unreadable| store.told.tell(unreadable)),
+            None => Ok(scores.iter().flatten().any(|score| !score.is_null())),
+        };
+    Ok(scores.chunks(precisions.len()).map(is_contained).collect())
 }
 
 /// The progress of the list of one precision.

@@ -16,7 +16,7 @@ use super::writers::MARK;
 use crate::redis::{Command, Connection, args, has_code, unavailable};
 use crate::shard::Shard;
 use crate::time::Bucket;
-use crate::visits::{ApplyOutcome, Batch, Cleaned, DropReason, Part, Remark};
+use crate::visits::{ApplyOutcome, Batch, Cleaned, DropReason, FenceKind, Part, Remark};
 use crate::{Error, Precision, Precisions, Timestamp};
 
 /// The bound on a clock that is ahead, in seconds (25 hours): a process further ahead would count in buckets
@@ -27,7 +27,7 @@ const MEMBERS: usize = 20;
 
 pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);
-    let fence = keys.fence(batch.fence.writer);
+    let fence = keys.fence(batch.fence);
     let server = store.client.server(&fence).await?;
     store.client.learn(apply_at(store, &server, keys, &fence, batch).await)
 }
@@ -47,25 +47,32 @@ async fn apply_at(
     let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned()).unwrap_or_default();
     // Where scripts were permitted before, one has written its remarks after the sequence.
     let (last, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
-    let last = last.parse::<u64>().unwrap_or(0);
-    let sequence = batch.fence.sequence;
-    if last >= sequence {
-        transaction.abandon().await?;
-        let remarks = Some(remarks).filter(|_| last == sequence).and_then(decode);
-        return Ok(ApplyOutcome::Applied(remarks.unwrap_or_default()));
+    let kept = last.parse::<u64>().unwrap_or(0);
+    let writer = batch.fence.writer.to_string();
+    let is_source = batch.fence.kind == FenceKind::Source;
+    let mut last = kept;
+    if is_source {
+        let copy: Option<u64> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
+            Err(error) if has_code(&error, "WRONGTYPE") => None,
+            copy => copy?,
+        };
+        last = last.max(copy.unwrap_or(0));
     }
-    if last < batch.fence.after {
+    let remarks = || Some(remarks).filter(|_| last == kept).and_then(decode).unwrap_or_default();
+    if let Some(outcome) = batch.fence.outcome(last, remarks) {
         transaction.abandon().await?;
-        return Ok(ApplyOutcome::SequenceGap { last });
+        return Ok(outcome);
     }
     let sent = Timestamp::now();
     let time = transaction.time().await?;
     store.skew.measure(sent, time, Timestamp::now());
     // If an earlier attempt to send this batch was abandoned and arrived after all, it has changed the fence,
     // and nothing is done here.
-    let mut commands = vec![(Of::Index, ("SET", args([fence, &sequence.to_string()])))];
-    if batch.fence.after == 0 {
-        let writer = batch.fence.writer.to_string();
+    let sequence = batch.fence.sequence.to_string();
+    let mut commands = vec![(Of::Index, ("SET", args([fence, &sequence])))];
+    if is_source {
+        commands.push((Of::Index, ("HSET", args([&keys.sources, &writer, &sequence]))));
+    } else if batch.fence.after == 0 {
         commands.push((Of::Index, ("HSETNX", args([&keys.total, MARK, &writer]))));
         commands.push((Of::Index, ("HSETNX", args([&keys.writers, MARK, &writer]))));
         commands.push((Of::Index, ("HSETNX", args([&keys.writers, &writer, ""]))));

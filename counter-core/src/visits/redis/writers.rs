@@ -67,7 +67,7 @@ pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
         };
         let page: Vec<_> = page.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
         let page: Vec<_> = page.into_iter().filter(|(writer, _)| writer != MARK).collect();
-        let fences: Vec<_> = page.iter().map(|(writer, _)| keys.fence(writer)).collect();
+        let fences: Vec<_> = page.iter().map(|(writer, _)| keys.fence_of(writer)).collect();
         // A key of another type is read as a missing one, and does not end the walk.
         let reads = fences.iter().map(Value::from).collect();
         let stored: Vec<Option<Bytes>> = match fences.is_empty() {

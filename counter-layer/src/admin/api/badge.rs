@@ -7,10 +7,9 @@ use axum::response::Response;
 use counter_core::time::Grid;
 use counter_core::{CounterName, Stats, Timestamp};
 
-use super::caching;
 use super::parameter::{Asked, Counter, HasGrid, Label, OptionalPrecision, Range, UsualPrecision, usual};
-use super::read;
 use super::route::Route;
+use super::{caching, read};
 use crate::admin::digits::grouped;
 use crate::admin::problem::Problem;
 use crate::admin::sparkline::Sparkline;

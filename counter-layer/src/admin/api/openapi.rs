@@ -5,10 +5,9 @@ use counter_core::Stats;
 use counter_core::time::Grid;
 use serde_json::{Map, Value, json};
 
-use super::caching;
 use super::parameter::{self, Asked};
 use super::route::{Answer, Catalog, Description, Route};
-use super::schema;
+use super::{caching, schema};
 use crate::admin::problem::Details;
 
 /// The path of the description.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use counter_core::time::Grid;
-use counter_core::{CounterName, ErrorKind, Precision, Stats, Timestamp};
+use counter_core::{CounterName, Precision, Stats, Timestamp};
 
 use super::parameter::HasGrid;
 use crate::admin::problem::Problem;
@@ -29,15 +29,11 @@ pub(crate) async fn series(
     Ok(series)
 }
 
-/// Refuses counters of which one is not known.
+/// Refuses counters of which one is not known. Where the list of counters cannot be read, none is denied.
 pub(crate) async fn known(stats: &Stats, counters: &[CounterName]) -> Result<(), Problem> {
-    match stats.contains_counters(counters).await {
-        Ok(contained) => match counters.iter().zip(contained).find(|(_, contained)| !contained) {
-            Some((counter, _)) => Err(Problem::unknown_counter(counter)),
-            None => Ok(()),
-        },
-        // Where the list of counters cannot be read, none is denied.
-        Err(error) if matches!(error.kind(), ErrorKind::Malformed { .. }) => Ok(()),
-        Err(error) => Err(Problem::of(&error, stats)),
+    let contained = stats.contains_counters(counters).await.map_err(|error| Problem::of(&error, stats))?;
+    match counters.iter().zip(contained).find(|(_, contained)| *contained == Ok(false)) {
+        Some((counter, _)) => Err(Problem::unknown_counter(counter)),
+        None => Ok(()),
     }
 }

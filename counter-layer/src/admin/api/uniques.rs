@@ -1,11 +1,10 @@
 use axum::response::Response;
 use counter_core::{Stats, Timestamp};
 
-use super::caching;
 use super::parameter::{Asked, Counters, Range, VisitorPrecision};
-use super::read;
 use super::response::Uniques;
 use super::route::Route;
+use super::{caching, read};
 use crate::admin::problem::Problem;
 
 pub(crate) fn route(stats: &Stats) -> Route {

@@ -2,9 +2,8 @@
 
 use counter_core::{Stats, Timestamp};
 
-use super::chart;
-use super::format;
 use super::view::{LINES, Page, SPAN, View};
+use super::{chart, format};
 
 /// The choices about the chart.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::LIMIT;
-use super::random::Random;
 use super::record::Record;
+use crate::random::Random;
 
 const WRITERS: usize = 2;
 

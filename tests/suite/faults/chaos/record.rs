@@ -7,8 +7,8 @@ use counter_core::visits::{Agent, Skip};
 use counter_core::{CounterName, Precision, Precisions, Recorder, RedisStore, Store, Timestamp, VisitorId};
 use tests::Value;
 
-use super::random::Random;
 use super::servers::Servers;
+use crate::random::Random;
 use crate::support::{always, name, precision, samples_of};
 
 /// So many that each of 16 shards has some.

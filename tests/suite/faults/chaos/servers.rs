@@ -7,7 +7,7 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use super::LIMIT;
-use super::random::Random;
+use crate::random::Random;
 
 /// Servers that something happens to.
 pub(crate) trait Servers {

@@ -2,11 +2,11 @@ use crate::Health;
 
 /// A watch over how far the clock of this process is from the store's.
 #[derive(Debug, Default)]
-pub(super) struct Skew {
+pub(super) struct SkewWatch {
     told: bool,
 }
 
-impl Skew {
+impl SkewWatch {
     /// Logs when the clocks begin to differ by more than the bound, and when they no longer do.
     pub(super) fn tell(&mut self, skew: Option<i64>) {
         let Some(seconds) = skew else { return };

@@ -16,6 +16,19 @@ impl Random {
         RandomState::new().hash_one(0)
     }
 
+    /// The chance of a storm, from `COUNTER_STORM_SEED` or a seed that nobody chose.
+    pub(crate) fn storm(name: &str) -> Self {
+        let seed = Self::storm_seed();
+        eprintln!("a storm {name}: COUNTER_STORM_SEED={seed}");
+        Self::new(seed)
+    }
+
+    /// The seed that `COUNTER_STORM_SEED` repeats, or one that nobody chose.
+    pub(crate) fn storm_seed() -> u64 {
+        let said = std::env::var("COUNTER_STORM_SEED").ok();
+        said.map_or_else(Self::seed, |seed| seed.parse().expect("COUNTER_STORM_SEED is a whole number"))
+    }
+
     /// A source of its own, for a task.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())

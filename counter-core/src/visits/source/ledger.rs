@@ -1,0 +1,162 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::SourceName;
+use crate::Timestamp;
+use crate::visits::{Dropped, Ignored, Skip};
+
+/// The account of every record that a source has read in this process, and of the hits of these records.
+///
+/// Two equations hold at every observation:
+///
+/// - `records.read = recorded + already_counted + excluded + unmatched + ignored.total() + malformed`;
+/// - `hits.recorded = applied + pending + expired + returned + dropped.total()`, in hits by their weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceLedger {
+    /// Records, by what was decided about them.
+    pub records: SourceRecords,
+    /// Hits, by where they are.
+    pub hits: SourceHits,
+}
+
+/// Records of a source, by what was decided about them. A record that is read again is counted again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceRecords {
+    /// All records.
+    pub read: u64,
+    /// Records that made at least one hit.
+    pub recorded: u64,
+    /// Records whose hits the store had before.
+    pub already_counted: u64,
+    /// Records that a rule excludes.
+    pub excluded: u64,
+    /// Records that no rule matches.
+    pub unmatched: u64,
+    /// Records that were left out for another reason.
+    pub ignored: Ignored,
+    /// Records that could not be read.
+    pub malformed: u64,
+}
+
+/// Hits of a source by where they are, each counted by its weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceHits {
+    /// All recorded hits.
+    pub recorded: u64,
+    /// Hits that the store acknowledged.
+    pub applied: u64,
+    /// Hits that the store has not acknowledged yet.
+    pub pending: u64,
+    /// Hits that are older than any precision keeps.
+    pub expired: u64,
+    /// Hits that went back to the log: the store was at another position, or the source was closed before the
+    /// store had acknowledged them. The next reader finds out whether they are counted.
+    pub returned: u64,
+    /// Hits that keys of the store refused for good.
+    pub dropped: Dropped,
+    /// Recorded hits that went to the counter `(other)`.
+    pub overflow: u64,
+}
+
+/// The state of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceStatus {
+    /// The name.
+    pub name: SourceName,
+    /// The position up to which records were read.
+    pub position: u64,
+    /// The position up to which the store has counted everything.
+    pub counted: u64,
+    /// The end of the log, if the reader [told it](super::Source::set_end).
+    pub end: Option<u64>,
+    /// The instant of the latest record that made a hit.
+    pub latest: Option<Timestamp>,
+    /// The account.
+    pub ledger: SourceLedger,
+}
+
+/// The sources of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Statuses(Mutex<BTreeMap<SourceName, Arc<Status>>>);
+
+/// The state of a source, which its reader writes and others look at.
+#[derive(Debug, Default)]
+pub(super) struct Status(Mutex<State>);
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    pub(super) position: u64,
+    pub(super) counted: u64,
+    pub(super) end: Option<u64>,
+    pub(super) latest: Option<Timestamp>,
+    pub(super) ledger: SourceLedger,
+}
+
+/// The number of sources whose state is kept after they were closed.
+const CLOSED: usize = 1000;
+
+impl Statuses {
+    /// Returns the state of a source, which goes on where one of this name ended.
+    pub(super) fn of(&self, name: &SourceName) -> Arc<Status> {
+        let mut statuses = self.0.lock().expect("nothing panics under this lock");
+        if statuses.len() >= CLOSED {
+            statuses.retain(|_, status| Arc::strong_count(status) > 1);
+        }
+        Arc::clone(statuses.entry(name.clone()).or_default())
+    }
+
+    pub(crate) fn all(&self) -> Vec<SourceStatus> {
+        let statuses = self.0.lock().expect("nothing panics under this lock");
+        let status = |(name, status): (&SourceName, &Arc<Status>)| {
+            let State { position, counted, end, latest, ledger } = *status.lock();
+            SourceStatus { name: name.clone(), position, counted, end, latest, ledger }
+        };
+        statuses.iter().map(status).collect()
+    }
+}
+
+impl Status {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl SourceRecords {
+    pub(super) fn skip(&mut self, skip: Skip) {
+        self.read += 1;
+        *match skip {
+            Skip::Excluded => &mut self.excluded,
+            Skip::Unmatched => &mut self.unmatched,
+            Skip::Outcome => &mut self.ignored.outcome,
+            Skip::Prefetch => &mut self.ignored.prefetch,
+        } += 1;
+    }
+
+    /// Returns whether the first equation of the ledger holds.
+    #[must_use]
+    pub const fn balance(&self) -> bool {
+        let decided = self.recorded + self.already_counted + self.excluded + self.unmatched;
+        self.read == decided + self.ignored.total() + self.malformed
+    }
+}
+
+impl SourceHits {
+    /// Returns whether the second equation of the ledger holds.
+    #[must_use]
+    pub const fn balance(&self) -> bool {
+        let settled = self.applied + self.expired + self.returned + self.dropped.total();
+        self.recorded == settled + self.pending
+    }
+}
+
+impl SourceStatus {
+    /// Returns the number of positions between what was counted and the end of the log, if that is known.
+    #[must_use]
+    pub fn lag(&self) -> Option<u64> {
+        self.end.map(|end| end.saturating_sub(self.counted))
+    }
+}

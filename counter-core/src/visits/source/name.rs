@@ -1,0 +1,87 @@
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::visitor::VisitorKey;
+use crate::writer::WriterId;
+
+/// The name of a source: 1 to 255 bytes of UTF-8 without control characters.
+///
+/// All readers of one log give it the same name, and two logs never have the same: a topic with its
+/// partition, a file with what distinguishes it from its successors, the id of a producer. The store keeps a
+/// hash of the name.
+///
+/// ```
+/// use counter_core::source::SourceName;
+///
+/// assert!(SourceName::new("kafka:visits:3").is_ok());
+/// assert!(SourceName::new("").is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceName(Arc<str>);
+
+/// An error of a text that is not the name of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceNameError(());
+
+impl SourceName {
+    /// The length of the longest name, in bytes.
+    pub const MAX_BYTES: usize = 255;
+
+    /// Checks and copies `name`.
+    ///
+    /// # Errors
+    /// Fails when it is empty, is longer than [`MAX_BYTES`](Self::MAX_BYTES), or has a control character.
+    pub fn new(name: &str) -> Result<Self, SourceNameError> {
+        let fits = (1..=Self::MAX_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
+        if fits { Ok(Self(name.into())) } else { Err(SourceNameError(())) }
+    }
+
+    /// Returns the writer whose fence holds the position: the same in every process, for ever.
+    pub(super) fn writer(&self) -> WriterId {
+        let id = VisitorKey::new(*b"access counter's").visitor(&[self.as_bytes()]);
+        WriterId::of(*id.as_bytes())
+    }
+}
+
+impl Deref for SourceName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SourceName {
+    type Err = SourceNameError;
+
+    fn from_str(name: &str) -> Result<Self, SourceNameError> {
+        Self::new(name)
+    }
+}
+
+impl fmt::Display for SourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl fmt::Display for SourceNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the name of a source has 1 to {} bytes and no control characters", SourceName::MAX_BYTES)
+    }
+}
+
+impl std::error::Error for SourceNameError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_the_same_writer_in_every_version() {
+        let writer = SourceName::new("kafka:visits:3").expect("a name").writer();
+        assert_eq!(writer.to_string(), "645d463345a61c9fd1b293fcfefda55e");
+    }
+}

@@ -1,0 +1,279 @@
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::lane::{Lane, empty};
+use super::ledger::Status;
+use super::{SourceLedger, SourceName};
+use crate::visits::tally::Tally;
+use crate::visits::{ApplyOutcome, Hit, Part, Remark, Skip};
+use crate::writer::WriterId;
+use crate::{Error, ErrorKind, Store, Timestamp};
+
+/// A reader's side of a [source](crate::source): it folds records and sends them in chunks.
+///
+/// Read the log from [`position`](Self::position) on, pass every record to [`record`](Self::record),
+/// [`skip`](Self::skip) or [`malformed`](Self::malformed) in the order of the log, and
+/// [`commit`](Self::commit) when `record` says so, at the end of the log, and about once a second.
+#[derive(Debug)]
+pub struct Source {
+    name: SourceName,
+    writer: WriterId,
+    tally: Arc<Tally>,
+    store: Arc<dyn Store>,
+    lanes: Vec<Lane>,
+    position: u64,
+    status: Arc<Status>,
+    /// The time at which all shards were last brought to one position.
+    aligned: Instant,
+}
+
+/// The result of [`Source::commit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "after `Moved` the log has to be read from another position"]
+pub enum Commit {
+    /// The store has counted everything up to [`Source::position`].
+    Done,
+    /// The store was at another position, since another reader was faster or the store went back to an older
+    /// state: read on from [`Source::position`], which has changed.
+    Moved,
+}
+
+/// The time after which shards that had no records are brought to the position of the others, so that the
+/// next reader begins there.
+const ALIGN: Duration = Duration::from_secs(5);
+
+impl Source {
+    /// The largest position: 2^53, up to which Lua's numbers are exact.
+    pub const MAX_POSITION: u64 = 1 << 53;
+
+    pub(super) async fn open(
+        tally: Arc<Tally>,
+        store: Arc<dyn Store>,
+        name: SourceName,
+        status: Arc<Status>,
+    ) -> Result<Self, Error> {
+        let writer = name.writer();
+        let lanes = store.shards().iter().map(Lane::new).collect();
+        let aligned = Instant::now();
+        let mut source = Self { name, writer, tally, store, lanes, position: 0, status, aligned };
+        source.locate().await?;
+        Ok(source)
+    }
+
+    /// Returns the name of the source.
+    #[must_use]
+    pub const fn name(&self) -> &SourceName {
+        &self.name
+    }
+
+    /// Returns the position of the next record to be read.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns the account of this source in this process.
+    #[must_use]
+    pub fn ledger(&self) -> SourceLedger {
+        self.status.lock().ledger
+    }
+
+    /// Sets the end of the log, from which the lag follows.
+    pub fn set_end(&mut self, end: u64) {
+        self.status.lock().end = Some(end);
+    }
+
+    /// Folds the hits of a record that lies at `range` and was made at the instant `at`; returns `true` when it
+    /// is time to [`commit`](Self::commit).
+    ///
+    /// Positions may leave gaps, but never go back: a record before [`position`](Self::position) is not
+    /// counted. Hits that no precision keeps any more are `expired` in the ledger. An empty range, and one that
+    /// ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a record, which is `malformed` then.
+    pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
+        let before = self.position;
+        if !self.advance(&range) {
+            self.malformed(range);
+            return false;
+        }
+        let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
+        for hit in hits {
+            let (number, shard, is_other) = self.tally.slot(hit.counter);
+            let lane = &mut self.lanes[shard.index()];
+            if range.start >= lane.read_to.max(before) {
+                let count = u64::from(hit.weight.get());
+                lane.add(number, at, count, hit.register, &self.tally.grid);
+                counted += count;
+                overflow += if is_other { count } else { 0 };
+                is_full |= lane.is_full();
+            }
+        }
+        let state = &mut *self.status.lock();
+        let (records, hits) = (&mut state.ledger.records, &mut state.ledger.hits);
+        records.read += 1;
+        if counted == 0 {
+            records.already_counted += 1;
+        } else {
+            records.recorded += 1;
+            state.latest = state.latest.max(Some(at));
+        }
+        hits.recorded += counted;
+        hits.pending += counted;
+        hits.overflow += overflow;
+        state.position = self.position;
+        is_full
+    }
+
+    /// Notes a record that makes no hit.
+    pub fn skip(&mut self, range: Range<u64>, skip: Skip) {
+        self.advance(&range);
+        self.status.lock().ledger.records.skip(skip);
+    }
+
+    /// Notes a record that cannot be read.
+    pub fn malformed(&mut self, range: Range<u64>) {
+        self.advance(&range);
+        let records = &mut self.status.lock().ledger.records;
+        records.read += 1;
+        records.malformed += 1;
+    }
+
+    /// Goes to the end of a record; returns whether a record can lie there.
+    fn advance(&mut self, range: &Range<u64>) -> bool {
+        let is_valid = range.start < range.end && range.end <= Self::MAX_POSITION;
+        if is_valid {
+            self.position = self.position.max(range.end);
+        }
+        is_valid
+    }
+
+    /// Sends what was folded to every shard that it concerns.
+    ///
+    /// # Errors
+    /// Fails when the store did not acknowledge a batch. Nothing is lost: the next call sends it again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future neither loses nor doubles anything, as above.
+    pub async fn commit(&mut self) -> Result<Commit, Error> {
+        let align = self.aligned.elapsed() >= ALIGN;
+        self.send(align).await
+    }
+
+    /// Sends what was folded, and brings every shard to the same position, so that the next reader begins
+    /// there.
+    ///
+    /// # Errors
+    /// Fails like [`commit`](Self::commit).
+    ///
+    /// # Cancel safety
+    /// As with [`commit`](Self::commit).
+    pub async fn close(&mut self) -> Result<Commit, Error> {
+        self.send(true).await
+    }
+
+    async fn send(&mut self, align: bool) -> Result<Commit, Error> {
+        // A batch of an earlier call goes first, and then what was folded since.
+        while self.lanes.iter().any(|lane| lane.is_due() || align && lane.counted < self.position) {
+            let mut expired = 0;
+            for lane in &mut self.lanes {
+                if align || lane.is_due() {
+                    expired += lane.cut(self.writer, self.position.max(lane.read_to), &self.tally);
+                }
+            }
+            self.expire(expired);
+            let outgoing: Vec<_> = self.lanes.iter().filter_map(|lane| lane.outgoing.as_ref()).collect();
+            let outcomes = join_all(outgoing.into_iter().map(|batch| self.store.apply(batch))).await;
+            if self.acknowledge(outcomes)? == Commit::Moved {
+                return Ok(Commit::Moved);
+            }
+        }
+        if align {
+            self.aligned = Instant::now();
+        }
+        self.status.lock().counted = self.position;
+        Ok(Commit::Done)
+    }
+
+    fn expire(&self, hits: u64) {
+        let ledger = &mut self.status.lock().ledger.hits;
+        ledger.pending -= hits;
+        ledger.expired += hits;
+    }
+
+    /// Notes the answers to the batches that are under way, in the order of the shards.
+    fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<Commit, Error> {
+        let (mut commit, mut failed) = (Commit::Done, None);
+        let state = &mut *self.status.lock();
+        let hits = &mut state.ledger.hits;
+        for lane in &mut self.lanes {
+            // It was offered everything up to here.
+            lane.read_to = lane.read_to.max(self.position);
+        }
+        let sent = self.lanes.iter_mut().filter(|lane| lane.outgoing.is_some());
+        for (lane, outcome) in sent.zip(outcomes) {
+            match outcome {
+                Ok(ApplyOutcome::Applied(remarks)) => {
+                    let Some(batch) = lane.outgoing.take() else { continue };
+                    lane.counted = batch.fence.sequence;
+                    hits.pending -= batch.hits();
+                    hits.applied += batch.hits();
+                    for remark in remarks {
+                        if let Remark::Refused { part: Part::Cell(index), reason } = remark {
+                            let count = batch.cells.get(index).map_or(0, |cell| cell.count);
+                            hits.applied -= count;
+                            *hits.dropped.of(reason) += count;
+                        }
+                    }
+                }
+                Ok(ApplyOutcome::SequenceGap { last }) => {
+                    let dropped = lane.move_to(last);
+                    hits.pending -= dropped;
+                    hits.returned += dropped;
+                    commit = Commit::Moved;
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if commit == Commit::Moved {
+            self.position = self.lanes.iter().map(|lane| lane.read_to).min().unwrap_or_default();
+            state.position = self.position;
+            state.counted = state.counted.min(self.position);
+            return Ok(commit);
+        }
+        failed.map_or(Ok(commit), Err)
+    }
+
+    /// Asks every shard for its position, and goes to the lowest.
+    async fn locate(&mut self) -> Result<(), Error> {
+        // No source is ever there, so every shard answers where it is instead.
+        let nowhere = |lane: &Lane| {
+            let (after, sequence) = (Self::MAX_POSITION + 1, Self::MAX_POSITION + 2);
+            empty(self.writer, lane.shard, after, sequence, &self.tally.grid)
+        };
+        let questions: Vec<_> = self.lanes.iter().map(nowhere).collect();
+        let answers = join_all(questions.iter().map(|batch| self.store.apply(batch))).await;
+        for (lane, answer) in self.lanes.iter_mut().zip(answers) {
+            match answer? {
+                ApplyOutcome::SequenceGap { last } => _ = lane.move_to(last),
+                ApplyOutcome::Applied(_) => return Err(Error::new(ErrorKind::Refused)),
+            }
+        }
+        self.position = self.lanes.iter().map(|lane| lane.counted).min().unwrap_or_default();
+        let mut state = self.status.lock();
+        (state.position, state.counted) = (self.position, self.position);
+        Ok(())
+    }
+}
+
+/// Gives back to the log what the store has not acknowledged.
+impl Drop for Source {
+    fn drop(&mut self) {
+        let left = self.lanes.iter_mut().map(|lane| lane.move_to(0)).sum::<u64>();
+        let hits = &mut self.status.lock().ledger.hits;
+        hits.pending -= left;
+        hits.returned += left;
+    }
+}

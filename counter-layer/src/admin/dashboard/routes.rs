@@ -1,0 +1,109 @@
+use askama::Template;
+use axum::extract::{OriginalUri, RawQuery, State};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use counter_core::{Error, Stats, Timestamp};
+use http::{StatusCode, Uri};
+
+use super::assets;
+use super::page::{Counter, Moving, Parts, Site, Trouble};
+use super::reader::Reader;
+use super::view::{Page, View};
+use crate::admin::access::LoggedIn;
+use crate::admin::api::route::Route;
+
+/// The first page, as one of the routes that are described.
+pub(crate) fn first_page(stats: &Stats) -> Route {
+    let handler = get(site).with_state(stats.clone());
+    Route::page("/", "The dashboard", handler).text("text/html", "A page for people")
+}
+
+/// The other pages, and the files and parts that pages are made of.
+pub(crate) fn pages(stats: &Stats) -> Router {
+    Router::new()
+        .route("/parts", get(|stats: State<Stats>, uri, query| parts(Page::Site, stats, uri, query)))
+        .route("/counter", get(counter))
+        .route(
+            "/counter/parts",
+            get(|stats: State<Stats>, uri, query| parts(Page::Counter, stats, uri, query)),
+        )
+        .route("/assets/{hash}/{name}", get(assets::asset))
+        .with_state(stats.clone())
+}
+
+async fn site(
+    State(stats): State<Stats>,
+    OriginalUri(uri): OriginalUri,
+    RawQuery(query): RawQuery,
+    session: Option<Extension<LoggedIn>>,
+) -> Response {
+    let mut view = view(&stats, &uri, "/", Page::Site, query.as_deref());
+    view.logged_in = session.is_some();
+    answer(&stats, &view, Site::read(&stats, &view, Timestamp::now()).await)
+}
+
+async fn counter(
+    State(stats): State<Stats>,
+    OriginalUri(uri): OriginalUri,
+    RawQuery(query): RawQuery,
+    session: Option<Extension<LoggedIn>>,
+) -> Response {
+    let mut view = view(&stats, &uri, "/counter", Page::Counter, query.as_deref());
+    view.logged_in = session.is_some();
+    match stats.contains_counters(&view.counters[..1]).await {
+        Ok(contained) if contained == [Ok(false)] => {
+            let text = format!("There is no counter with the name {}.", view.counters[0]);
+            html(StatusCode::NOT_FOUND, &Trouble::of(&stats, &view, "No such counter", text))
+        }
+        // Where the list of counters cannot be read, none is denied.
+        Ok(_) => answer(&stats, &view, Counter::read(&stats, &view, Timestamp::now()).await),
+        Err(error) => trouble(&stats, &view, &error),
+    }
+}
+
+/// Answers with the moving parts of either page.
+async fn parts(
+    page: Page,
+    State(stats): State<Stats>,
+    OriginalUri(uri): OriginalUri,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let own = match page {
+        Page::Site => "/parts",
+        Page::Counter => "/counter/parts",
+    };
+    let view = view(&stats, &uri, own, page, query.as_deref());
+    let moving = Moving::read(&Reader::new(&stats), &view, Timestamp::now()).await;
+    answer(&stats, &view, moving.map(|moving| Parts { moving }))
+}
+
+fn view(stats: &Stats, uri: &Uri, own: &str, page: Page, query: Option<&str>) -> View {
+    let mount = uri.path().strip_suffix(own).unwrap_or(uri.path()).trim_end_matches('/');
+    View::of(mount, page, query.unwrap_or_default(), &stats.grid().counts)
+}
+
+fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {
+    match page {
+        Ok(page) => html(StatusCode::OK, &page),
+        Err(error) => trouble(stats, view, &error),
+    }
+}
+
+/// The store cannot be read; what this process knows is shown all the same.
+fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    tracing::warn!(%error, cause, "the dashboard cannot be read");
+    let page = Trouble::of(stats, view, "The numbers cannot be read now", error.to_string());
+    html(StatusCode::SERVICE_UNAVAILABLE, &page)
+}
+
+fn html(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(text) => (status, Html(text)).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "the dashboard cannot be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}

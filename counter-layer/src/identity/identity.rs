@@ -1,0 +1,434 @@
+use std::fmt;
+use std::sync::Arc;
+
+use counter_core::Recorder;
+#[cfg(feature = "limit")]
+use counter_core::Secret;
+use counter_core::visitor::{Salt, SaltError, VisitorKey};
+use http::{HeaderName, HeaderValue};
+
+use super::{Address, Forwarded, ForwardedAddress, IssuedCookie, RequestHead, Told, cookie};
+use crate::classify::Digest;
+use crate::closure::Closure;
+
+/// The rule by which two requests belong to the same visitor.
+///
+/// It reads something from the request and passes it through a keyed hash to a
+/// [`VisitorId`](counter_core::VisitorId); nothing else of it is kept. By default that is the address of the
+/// connection (the first 64 bits of an IPv6 address) together with the user agent.
+///
+/// An identity is *stable* when it stays the same for years: a cookie, a header, or a closure that is
+/// declared [stable](ClosureIdentity::stable). Any other identity holds for one salt epoch, which is a day
+/// unless [`Builder::salt_epoch`](counter_core::Builder::salt_epoch) is set. After that the same address is a
+/// different visitor, and the two cannot be linked.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::{AccessCounterLayer, Forwarded, Identity};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let behind_a_proxy = Identity::forwarded(Forwarded::RFC7239)
+///     .trusted_networks(["10.0.0.0/8".parse()?])
+///     .ipv6_prefix(56);
+/// let layer = AccessCounterLayer::new(counters.recorder()).identity(behind_a_proxy)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Identity {
+    source: Source,
+    key: Option<VisitorKey>,
+}
+
+/// An identity read by a closure; it holds for one salt epoch unless it is declared [stable](Self::stable).
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ClosureIdentity {
+    identify: Identify,
+    stable: bool,
+}
+
+/// The reason why an [`Identity`] cannot tell visitors apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// The identity is not stable, and a visitor precision is coarser than the salt epoch or begins at other
+    /// times.
+    Salt(SaltError),
+    /// The name is not valid for a cookie.
+    CookieName(String),
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Nobody,
+    Address(Address),
+    Cookie(Arc<str>),
+    Issued(IssuedCookie),
+    Header(HeaderName),
+    Closure(ClosureIdentity),
+}
+
+type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<Told> + Send + Sync;
+
+#[derive(Clone)]
+struct Identify(Arc<Closure<IdentifyFn>>);
+
+/// An identity together with the salt or key that its hash uses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Visitors(Option<(Source, Salt)>);
+
+impl Identity {
+    /// Identifies visitors by the address of the connection and the user agent; the default.
+    ///
+    /// The server must leave the address in the request: see [`RequestHead::peer`].
+    pub const fn peer() -> Address {
+        Address::peer()
+    }
+
+    /// Identifies visitors by an address that proxies wrote into a header, and the user agent.
+    ///
+    /// Choose on the result which proxies are trusted.
+    pub const fn forwarded(header: Forwarded) -> ForwardedAddress {
+        ForwardedAddress::new(header)
+    }
+
+    /// Identifies visitors by a cookie of this name that the service sets itself; stable.
+    ///
+    /// A request without the cookie has no visitor.
+    pub fn cookie(name: &str) -> Self {
+        Self::of(Source::Cookie(name.into()))
+    }
+
+    /// Identifies visitors by a cookie of this name that the layer sets where it is missing; stable.
+    pub fn issued_cookie(name: &str) -> IssuedCookie {
+        IssuedCookie::new(name)
+    }
+
+    /// Identifies visitors by a header that only a trusted proxy can write; stable.
+    ///
+    /// A request where it is missing or empty has no visitor.
+    pub const fn header(name: HeaderName) -> Self {
+        Self::of(Source::Header(name))
+    }
+
+    /// Identifies visitors by a closure over an extension that a layer further out inserted, such as the user
+    /// who logged in.
+    ///
+    /// ```
+    /// # use counter_layer::Identity;
+    /// # #[derive(Clone)]
+    /// struct Account(u64);
+    /// let identity = Identity::extension(|account: &Account| Some(account.0.to_be_bytes())).stable();
+    /// ```
+    pub fn extension<T, V>(identify: impl Fn(&T) -> Option<V> + Send + Sync + 'static) -> ClosureIdentity
+    where
+        T: Send + Sync + 'static,
+        V: AsRef<[u8]>,
+    {
+        Self::from_fn(move |head| identify(head.extensions.get()?))
+    }
+
+    /// Identifies visitors by a closure over the request head.
+    ///
+    /// A request has no visitor when the closure returns `None` or panics.
+    pub fn from_fn<V: AsRef<[u8]>>(
+        identify: impl Fn(&RequestHead<'_>) -> Option<V> + Send + Sync + 'static,
+    ) -> ClosureIdentity {
+        let identify = move |head: &RequestHead<'_>, salt: &Salt| {
+            identify(head).map(|identity| salt.visitor_until(&[identity.as_ref()]))
+        };
+        ClosureIdentity { identify: Identify(Arc::new(Closure::new("identity", identify))), stable: false }
+    }
+
+    /// Counts requests without visitors.
+    pub const fn none() -> Self {
+        Self::of(Source::Nobody)
+    }
+
+    /// Hashes under this key in place of the salts that the store shares.
+    ///
+    /// Instances with the same key agree without the store. As long as a key is used, its holder can link the
+    /// visitors it made, whatever the identity.
+    pub const fn key(mut self, key: VisitorKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    #[cfg(feature = "limit")]
+    pub(crate) const fn has_a_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Returns `true` if it hashes under a salt that changes with every epoch.
+    #[cfg(feature = "log")]
+    pub(crate) const fn rotates(&self) -> bool {
+        let stable = match &self.source {
+            Source::Closure(closure) => closure.stable,
+            Source::Nobody | Source::Address(_) => false,
+            Source::Cookie(_) | Source::Issued(_) | Source::Header(_) => true,
+        };
+        self.key.is_none() && !stable
+    }
+
+    const fn of(source: Source) -> Self {
+        Self { source, key: None }
+    }
+
+    /// Joins the identity with the salt of these counters.
+    pub(crate) fn bind(&self, recorder: &Recorder) -> Result<Visitors, IdentityError> {
+        self.source.check()?;
+        let stable = match &self.source {
+            Source::Nobody => return Ok(Visitors(None)),
+            Source::Cookie(_) | Source::Issued(_) | Source::Header(_) => true,
+            Source::Closure(closure) => closure.stable,
+            Source::Address(_) => false,
+        };
+        let salt = match self.key {
+            Some(key) => Salt::from(key),
+            None if stable => recorder.stable_salt(),
+            None => recorder.salt().map_err(IdentityError::Salt)?,
+        };
+        let source = match self.source.clone() {
+            // A signature that no other process can verify would make another visitor at each restart.
+            Source::Issued(cookie) if !recorder.secret().is_of_this_process() => {
+                Source::Issued(cookie.signed(recorder.secret()))
+            }
+            source => source,
+        };
+        Ok(Visitors(Some((source, salt))))
+    }
+
+    /// Joins the identity with a secret, for a limit.
+    #[cfg(feature = "limit")]
+    pub(crate) fn limited_by(self, secret: &Secret) -> Result<Visitors, IdentityError> {
+        self.source.check()?;
+        let salt = Salt::from(self.key.unwrap_or_else(|| secret.key("limit")));
+        let source = match self.source {
+            Source::Nobody => return Ok(Visitors(None)),
+            Source::Address(address) => Source::Address(address.limited()),
+            Source::Issued(cookie) => Source::Issued(cookie.signed(secret)),
+            source => source,
+        };
+        Ok(Visitors(Some((source, salt))))
+    }
+}
+
+impl Source {
+    fn check(&self) -> Result<(), IdentityError> {
+        match self {
+            Self::Cookie(name) if !cookie::is_name(name) => {
+                Err(IdentityError::CookieName((**name).to_owned()))
+            }
+            Self::Issued(cookie) if !cookie.has_a_name() => {
+                Err(IdentityError::CookieName(cookie.name().to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self::peer().into()
+    }
+}
+
+impl From<Address> for Identity {
+    fn from(address: Address) -> Self {
+        Self::of(Source::Address(address))
+    }
+}
+
+impl From<IssuedCookie> for Identity {
+    fn from(cookie: IssuedCookie) -> Self {
+        Self::of(Source::Issued(cookie))
+    }
+}
+
+impl From<ClosureIdentity> for Identity {
+    fn from(closure: ClosureIdentity) -> Self {
+        Self::of(Source::Closure(closure))
+    }
+}
+
+impl ClosureIdentity {
+    /// Declares that the identity stays the same for years, so that visits of different days may be linked.
+    pub const fn stable(mut self) -> Self {
+        self.stable = true;
+        self
+    }
+}
+
+impl Visitors {
+    /// The visitor of a request; a cookie that the response has to set is written to `cookie`.
+    pub(crate) fn visitor(
+        &self,
+        head: &RequestHead<'_>,
+        user_agent: Digest,
+        cookie: &mut Option<HeaderValue>,
+    ) -> Option<Told> {
+        let (source, salt) = self.0.as_ref()?;
+        let named = |value: &[u8]| named(salt, value);
+        match source {
+            Source::Nobody => None,
+            Source::Address(address) => address.visitor(head, user_agent, salt),
+            Source::Cookie(name) => cookie::value(head.headers, name).map(named),
+            Source::Issued(issued) => {
+                let visit = issued.visit(head, salt);
+                *cookie = visit.cookie;
+                visit.visitor
+            }
+            Source::Header(name) => {
+                let value = head.headers.get(name).map(HeaderValue::as_bytes);
+                value.filter(|value| !value.is_empty()).map(named)
+            }
+            Source::Closure(closure) => {
+                let Identify(identify) = &closure.identify;
+                identify.ask(|identify| identify(head, salt)).flatten()
+            }
+        }
+    }
+}
+
+// Beside what is done for an address, which needs the registers of the processor for itself.
+#[inline(never)]
+fn named(salt: &Salt, value: &[u8]) -> Told {
+    salt.visitor_until(&[value])
+}
+
+impl fmt::Debug for Identify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identify(..)")
+    }
+}
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Salt(error) => error.fmt(f),
+            Self::CookieName(name) => write!(f, "{name:?} is no name of a cookie"),
+        }
+    }
+}
+
+impl std::error::Error for IdentityError {}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use counter_core::{Counters, MemoryStore, Precision, Precisions, VisitorId};
+    use http::Request;
+
+    use super::*;
+    use crate::classify::UserAgents;
+
+    fn request(address: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::get("/a?b");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(()).expect("a request");
+        if !address.is_empty() {
+            let address = address.parse().expect("an address");
+            request.extensions_mut().insert(SocketAddr::new(address, 1000));
+        }
+        request
+    }
+
+    fn visitors(identity: impl Into<Identity>) -> Visitors {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        identity.into().bind(&counters.recorder()).expect("it can be bound")
+    }
+
+    fn visitor(visitors: &Visitors, address: &str, headers: &[(&str, &str)]) -> Option<VisitorId> {
+        let request = request(address, headers);
+        let user_agent = UserAgents::default().of(request.headers()).digest;
+        visitors.visitor(&RequestHead::of(&request), user_agent, &mut None).map(|(id, _)| id)
+    }
+
+    #[test]
+    fn a_visitor_is_an_address_or_a_network_of_64_bits_with_a_user_agent() {
+        let visitors = visitors(Identity::default().key(VisitorKey::new([1; 16])));
+        let visitor = |address, agent| visitor(&visitors, address, &[("user-agent", agent)]);
+        assert_eq!(visitor("2001:db8::1", "a"), visitor("2001:db8::2", "a"));
+        assert_eq!(visitor("::ffff:192.0.2.1", "a"), visitor("192.0.2.1", "a"));
+        assert_ne!(visitor("2001:db8::1", "a"), visitor("2001:db8:0:1::1", "a"));
+        assert_ne!(visitor("192.0.2.1", "a"), visitor("192.0.2.2", "a"));
+        assert_ne!(visitor("192.0.2.1", "a"), visitor("192.0.2.1", "b"));
+        assert_eq!(visitor("", "a"), None);
+    }
+
+    #[test]
+    fn a_prefix_has_any_length_and_the_user_agent_may_not_matter() {
+        for (bits, same, other) in [
+            (48, "2001:db8:0:ffff::1", "2001:db8:1::1"),
+            (56, "2001:db8:0:ff::1", "2001:db8:0:100::1"),
+            (128, "2001:db8::1", "2001:db8::2"),
+            (255, "2001:db8::1", "2001:db8::2"),
+        ] {
+            let visitors = visitors(Identity::peer().ipv6_prefix(bits).without_user_agent());
+            let one = visitor(&visitors, "2001:db8::1", &[("user-agent", "a")]);
+            assert_eq!(visitor(&visitors, same, &[("user-agent", "b")]), one, "{bits}");
+            assert_ne!(visitor(&visitors, other, &[("user-agent", "a")]), one, "{bits}");
+        }
+        let all = visitors(Identity::peer().ipv6_prefix(0));
+        assert_eq!(visitor(&all, "::", &[]), visitor(&all, "ff::", &[]));
+    }
+
+    #[test]
+    fn a_cookie_a_header_an_extension_and_a_closure_are_visitors_where_they_are_there() {
+        let cookie = visitors(Identity::cookie("visitor"));
+        let with = |value| visitor(&cookie, "192.0.2.1", &[("cookie", value)]);
+        assert!(with("visitor=a").is_some() && with("visitor=a") == with("x=y; visitor=a"));
+        assert_ne!(with("visitor=a"), with("visitor=b"));
+        assert_eq!(with("x=y"), None);
+
+        let header = visitors(Identity::header(HeaderName::from_static("x-account")));
+        let with = |value| visitor(&header, "192.0.2.1", &[("x-account", value)]);
+        assert!(with("ann").is_some() && with("ann") != with("bob"));
+        assert_eq!(with(""), None);
+
+        let port = visitors(Identity::extension(|peer: &SocketAddr| Some(peer.port().to_be_bytes())));
+        assert!(visitor(&port, "192.0.2.1", &[]).is_some());
+        assert_eq!(visitor(&port, "", &[]), None);
+
+        let closure = visitors(Identity::from_fn(|head| Some(head.uri.query()?.to_owned())));
+        assert!(visitor(&closure, "", &[]).is_some());
+
+        assert_eq!(visitor(&visitors(Identity::none()), "192.0.2.1", &[("cookie", "visitor=a")]), None);
+    }
+
+    #[test]
+    fn only_a_stable_identity_counts_by_the_week() {
+        let week = Precision::try_from(604_800).expect("not 0");
+        let weekly = Precisions::new([week]).expect("a set");
+        let builder = Counters::builder(MemoryStore::new()).visitor_precisions(weekly).stable_visitors();
+        let recorder = builder.build().expect("said to be stable").recorder();
+        let bound = |identity: Identity| identity.bind(&recorder).map(|_| ());
+        let by = || Identity::from_fn(|_| Some("ann"));
+        for stable in [
+            Identity::cookie("visitor"),
+            Identity::header(http::header::AUTHORIZATION),
+            by().stable().into(),
+            Identity::none(),
+            Identity::default().key(VisitorKey::new([1; 16])),
+        ] {
+            assert_eq!(bound(stable), Ok(()));
+        }
+        for unstable in
+            [Identity::default(), Identity::forwarded(Forwarded::RFC7239).trusted_hops(1).into(), by().into()]
+        {
+            let error = bound(unstable).expect_err("a week has seven epochs");
+            assert!(error.to_string().contains("choose a stable identity"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_cookie_has_is_refused() {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let error = Identity::cookie("a=b").bind(&counters.recorder()).expect_err("not a token");
+        assert_eq!(error, IdentityError::CookieName("a=b".to_owned()));
+    }
+}

@@ -1,0 +1,313 @@
+//! Sources: each record of a log counts once, whatever its readers and the store go through.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use counter_core::sketch::Sketch;
+use counter_core::source::{Commit, Source, SourceName};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Skip;
+use counter_core::{CounterName, Counters, RedisStore, Store, Timestamp, VisitorId};
+use tests::{FaultProxy, LIMIT, RedisServer, until};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::random::Random;
+use crate::stores;
+use crate::support::{name, precision, store, storm_seconds};
+
+stores::on! {
+    [memory redis redis_without_scripts redis_in_shards cluster]
+    {
+        a_source_is_opened_where_the_store_has_counted_it
+        a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled
+        sources_of_other_names_and_instances_count_apart
+        each_record_counts_once_whatever_its_readers_do
+    }
+}
+
+/// A log whose records lie at positions with gaps, as those of a compacted topic do.
+#[derive(Clone, Copy)]
+struct Log {
+    records: u64,
+    begun: Timestamp,
+}
+
+impl Log {
+    const PAGES: u64 = 7;
+    const VISITORS: u64 = 300;
+    const WIDTH: u64 = 3;
+
+    fn new(records: u64) -> Self {
+        Self { records, begun: Timestamp::now() }
+    }
+
+    fn visitor(number: u64) -> VisitorId {
+        VisitorKey::new([5; 16]).visitor(&[&(number % Self::VISITORS).to_le_bytes()])
+    }
+
+    fn page(number: u64) -> String {
+        format!("/{}", number % Self::PAGES)
+    }
+
+    /// Reads the record at a position into a source, which has to be told what its number is.
+    fn read(self, counters: &Counters, source: &mut Source) -> bool {
+        let number = source.position().div_ceil(Self::WIDTH);
+        let (recorder, visitor) = (counters.recorder(), Self::visitor(number));
+        let hits = [recorder.counter("hits"), recorder.counter(&Self::page(number))];
+        let start = number * Self::WIDTH;
+        let at = self.begun.minus(number % 600);
+        source.record(start..start + 2, at, &hits.map(|counter| counter.hit().visitor(visitor)))
+    }
+
+    fn is_read(self, source: &Source) -> bool {
+        source.position().div_ceil(Self::WIDTH) >= self.records
+    }
+
+    /// What the counters should be in the end.
+    fn counts(self) -> BTreeMap<CounterName, u64> {
+        let mut counts = BTreeMap::from([(name("hits"), self.records)]);
+        for number in 0..self.records {
+            *counts.entry(name(&Self::page(number))).or_default() += 1;
+        }
+        counts
+    }
+
+    async fn assert_counted(self, counters: &Counters) {
+        let (stats, expected) = (counters.stats(), self.counts());
+        let names: Vec<_> = expected.keys().cloned().collect();
+        let totals = stats.lifetimes(&names).await.expect("readable");
+        assert_eq!(names.iter().cloned().zip(totals).collect::<BTreeMap<_, _>>(), expected);
+        let range = self.begun.minus(2 * 86_400)..Timestamp::now().plus(86_400);
+        for (counter, count) in &expected {
+            for width in [60, 86_400] {
+                let width = precision(width);
+                let range =
+                    if width.as_seconds() == 60 { self.begun.minus(3600)..range.end } else { range.clone() };
+                let total = stats.total(counter, width, range).await.expect("readable");
+                assert_eq!(total, *count, "{counter} by {width}");
+            }
+        }
+        let mut visitors = Sketch::new();
+        for number in 0..Self::VISITORS.min(self.records) {
+            visitors.insert(Self::visitor(number));
+        }
+        let seen = stats.uniques(&[name("hits")], precision(86_400), range).await.expect("readable");
+        assert_eq!(seen.visitors, visitors.estimate());
+    }
+}
+
+fn over(store: impl Store) -> Counters {
+    Counters::builder(store).build().expect("good settings")
+}
+
+fn visits() -> SourceName {
+    SourceName::new("visits").expect("a name")
+}
+
+async fn open(counters: &Counters) -> Source {
+    counters.sources().open(visits()).await.expect("the store is there")
+}
+
+/// Reads up to a number of records, or to the end.
+fn read(log: Log, counters: &Counters, source: &mut Source, records: u64) {
+    for _ in 0..records {
+        if log.is_read(source) || log.read(counters, source) {
+            break;
+        }
+    }
+}
+
+async fn read_all(log: Log, counters: &Counters, source: &mut Source) {
+    while !log.is_read(source) {
+        read(log, counters, source, u64::MAX);
+        _ = source.commit().await.expect("the store is there");
+    }
+    assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+}
+
+async fn a_source_is_opened_where_the_store_has_counted_it(store: impl Store + Clone) {
+    let (log, counters) = (Log::new(200), over(store.clone()));
+    let mut source = open(&counters).await;
+    assert_eq!(source.position(), 0);
+    read(log, &counters, &mut source, 50);
+    source.skip(150..152, Skip::Excluded);
+    source.malformed(153..155);
+    assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+    let ledger = source.ledger();
+    assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}");
+    assert_eq!((ledger.records.read, ledger.records.recorded, ledger.hits.applied), (52, 50, 100));
+    let again = open(&over(store)).await;
+    assert_eq!(again.position(), 155);
+    assert_eq!(counters.sources().statuses()[0].counted, 155);
+}
+
+async fn a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled(store: impl Store + Clone) {
+    let (log, counters, other) = (Log::new(100), over(store.clone()), over(store));
+    let (mut first, mut second) = (open(&counters).await, open(&other).await);
+    read(log, &counters, &mut first, 30);
+    read(log, &other, &mut second, 20);
+    assert_eq!(first.commit().await.expect("the store is there"), Commit::Done);
+    assert_eq!(second.commit().await.expect("the store is there"), Commit::Moved);
+    assert!(second.ledger().hits.returned > 0 && second.ledger().hits.balance(), "{:?}", second.ledger());
+    read_all(log, &other, &mut second).await;
+    // The first is at a place where the store was.
+    read_all(log, &counters, &mut first).await;
+    assert!(first.ledger().hits.balance() && second.ledger().hits.balance());
+    log.assert_counted(&counters).await;
+}
+
+async fn sources_of_other_names_and_instances_count_apart(store: impl Store + Clone) {
+    let (log, counters) = (Log::new(40), over(store));
+    for partition in 0..3 {
+        let source = SourceName::new(&format!("visits:{partition}")).expect("a name");
+        let mut source = counters.sources().open(source).await.expect("the store is there");
+        read_all(log, &counters, &mut source).await;
+    }
+    assert_eq!(counters.stats().lifetimes(&[name("hits")]).await.expect("readable"), [120]);
+}
+
+async fn each_record_counts_once_whatever_its_readers_do(store: impl Store + Clone) {
+    let (log, mut random) = (Log::new(4000), Random::storm("of pauses"));
+    let mut readers = JoinSet::new();
+    for _ in 0..3 {
+        readers.spawn(read_with_pauses(log, over(store.clone()), random.fork()));
+    }
+    readers.join_all().await;
+    log.assert_counted(&over(store)).await;
+}
+
+/// Reads the log in chunks of any size, gives up in the middle of commits, and begins again now and then.
+async fn read_with_pauses(log: Log, counters: Counters, mut random: Random) {
+    let mut source = patient_open(&counters).await;
+    loop {
+        let most = random.one_of(&[1, 10, 1000]);
+        read(log, &counters, &mut source, random.among(1..most + 2));
+        match random.among(0..10) {
+            0 => source = patient_open(&counters).await,
+            1 => _ = timeout(Duration::from_micros(random.among(1..3000)), source.commit()).await,
+            2 => tokio::time::sleep(random.millis(0..5)).await,
+            _ => _ = source.commit().await,
+        }
+        if log.is_read(&source) && matches!(source.close().await, Ok(Commit::Done)) && log.is_read(&source) {
+            let ledger = source.ledger();
+            assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}");
+            assert_eq!(ledger.hits.pending, 0);
+            return;
+        }
+    }
+}
+
+async fn patient_open(counters: &Counters) -> Source {
+    loop {
+        if let Ok(source) = counters.sources().open(visits()).await {
+            return source;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_place_where_no_record_can_lie_is_malformed() {
+    let counters = over(counter_core::MemoryStore::new());
+    let mut source = open(&counters).await;
+    let hit = [counters.recorder().counter("a").hit()];
+    for range in [5..5, std::ops::Range { start: 9, end: 5 }, 0..u64::MAX, u64::MAX..u64::MAX] {
+        assert!(!source.record(range, Timestamp::now(), &hit));
+    }
+    assert!(!source.record(0..Source::MAX_POSITION, Timestamp::now(), &hit));
+    assert_eq!(source.close().await.expect("memory takes all"), Commit::Done);
+    let ledger = source.ledger();
+    assert_eq!((ledger.records.malformed, ledger.records.recorded, ledger.hits.applied), (4, 1, 1));
+    assert!(ledger.records.balance());
+}
+
+#[tokio::test]
+async fn hits_that_are_too_old_for_the_grid_are_expired_and_not_read_again() {
+    let counters = over(counter_core::MemoryStore::new());
+    let mut source = open(&counters).await;
+    let hit = [counters.recorder().counter("a").hit()];
+    source.record(0..1, Timestamp::from_unix(1), &hit);
+    assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+    assert_eq!((source.ledger().hits.expired, source.ledger().hits.pending), (1, 0));
+    assert_eq!(open(&counters).await.position(), 1);
+}
+
+#[tokio::test]
+async fn a_fence_that_is_lost_alone_does_not_let_a_source_begin_again() {
+    let (server, store) = stores::redis().await;
+    let (log, counters) = (Log::new(300), over(store));
+    let mut source = open(&counters).await;
+    for lost in ["access:source:*", "access:sources"] {
+        read(log, &counters, &mut source, 60);
+        assert_eq!(source.commit().await.expect("the store is there"), Commit::Done);
+        let counted = source.position();
+        let keys = server.strings(&["KEYS", lost]);
+        assert_eq!((keys.len(), server.int(&["DEL", &keys[0]])), (1, 1));
+        source = open(&counters).await;
+        assert_eq!(source.position(), counted, "without {lost}");
+    }
+    read_all(log, &counters, &mut source).await;
+    log.assert_counted(&counters).await;
+}
+
+#[tokio::test]
+async fn after_the_store_went_back_the_log_is_read_again_from_there() {
+    let mut server = RedisServer::start();
+    let store: RedisStore = store(&server.url()).await;
+    let (log, counters) = (Log::new(500), over(store));
+    let mut source = open(&counters).await;
+    let commit = async |source: &mut Source| {
+        until("the store takes the chunk", LIMIT, async || source.commit().await.is_ok()).await;
+    };
+    read(log, &counters, &mut source, 100);
+    commit(&mut source).await;
+    server.command(&["SAVE"]);
+    read(log, &counters, &mut source, 60);
+    commit(&mut source).await;
+    let before = source.position();
+    server.kill();
+    server.restart();
+    read(log, &counters, &mut source, 60);
+    commit(&mut source).await;
+    assert!(source.position() < before, "{} {before}", source.position());
+    until("the log is read", LIMIT, async || {
+        read(log, &counters, &mut source, 50);
+        source.close().await.is_ok_and(|commit| commit == Commit::Done) && log.is_read(&source)
+    })
+    .await;
+    log.assert_counted(&counters).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_lost_replies_and_killed_readers_leaves_every_total_exact() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let (log, mut random) = (Log::new(storm_seconds() * 5000), Random::storm("of readers"));
+    let mut readers = JoinSet::new();
+    for _ in 0..4 {
+        let store = store(&proxy.url()).await;
+        let mut random = random.fork();
+        readers.spawn(async move {
+            // Killed at any await, as often as it takes.
+            loop {
+                let reading = read_with_pauses(log, over(store.clone()), random.fork());
+                if timeout(random.millis(20..400), reading).await.is_ok() {
+                    return;
+                }
+            }
+        });
+    }
+    let readers = readers.join_all();
+    tokio::pin!(readers);
+    loop {
+        tokio::select! {
+            _ = &mut readers => break,
+            () = tokio::time::sleep(random.millis(5..40)) => match random.among(0..3) {
+                0 => proxy.swallow_replies(1),
+                1 => proxy.drop_requests(1),
+                _ => {}
+            },
+        }
+    }
+    log.assert_counted(&over(store(&server.url()).await)).await;
+}
