@@ -261,6 +261,12 @@ impl ClosureIdentity {
 }
 
 impl Visitors {
+    /// Returns whether there are any.
+    #[cfg(feature = "log")]
+    pub(crate) const fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The visitor of a request; a cookie that the response has to set is written to `cookie`.
     pub(crate) fn visitor(
         &self,

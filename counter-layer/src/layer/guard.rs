@@ -300,13 +300,17 @@ impl Counting {
         Ok(seen.agent)
     }
 
-    /// Tells visitors apart by this key from now on, unless the identity has its own or is stable.
+    /// Returns whether visitors are told apart under the salt of an epoch.
+    #[cfg(feature = "log")]
+    pub(crate) const fn needs_key(&self) -> bool {
+        self.settings.identity.rotates() && self.visitors.is_some()
+    }
+
+    /// Tells visitors apart by this key from now on.
     #[cfg(feature = "log")]
     pub(crate) fn use_key(&mut self, key: VisitorKey) {
-        if self.settings.identity.rotates() {
-            let identity = self.settings.identity.clone().key(key);
-            self.visitors = identity.bind(&self.recorder).unwrap_or_default();
-        }
+        let identity = self.settings.identity.clone().key(key);
+        self.visitors = identity.bind(&self.recorder).unwrap_or_default();
     }
 
     /// Without an answer of the closure it is as if there was none.

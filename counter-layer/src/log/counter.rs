@@ -112,11 +112,17 @@ impl LogCounter {
         self
     }
 
+    /// Returns whether visitors are told apart by the key that [`decide`](Self::decide) is given.
+    #[must_use]
+    pub fn needs_key(&self) -> bool {
+        self.counting.needs_key()
+    }
+
     /// Decides about a line; `key` is that of the visitors of the salt epoch in which the line's instant lies.
     ///
     /// The key is not used by an identity that has its own, or that is stable. Nothing is recorded.
     pub fn decide(&mut self, line: &Line<'_>, key: VisitorKey) -> Decision<'_> {
-        if self.key != Some(key) {
+        if self.key != Some(key) && self.needs_key() {
             self.counting.use_key(key);
             self.key = Some(key);
         }

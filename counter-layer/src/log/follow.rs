@@ -158,7 +158,7 @@ impl Grown {
         };
         file.expected = Some((self.fingerprint, self.key));
         let is_there = file.is_as_expected()? && file.skip_to(position)?;
-        Ok(is_there.then(|| Lines::new(file, position)))
+        Ok(is_there.then(|| file.into_lines(position)))
     }
 }
 
@@ -185,6 +185,14 @@ impl LogFile {
     #[must_use]
     pub const fn is_compressed(&self) -> bool {
         matches!(self.content, Content::Gzip(_))
+    }
+
+    /// Returns the lines from here on, of which the first is at this position. Those of a file that is compressed are
+    /// [finished](Lines::finished).
+    pub fn into_lines(self, position: u64) -> Lines<Self> {
+        let is_finished = self.is_compressed();
+        let lines = Lines::new(self, position);
+        if is_finished { lines.finished() } else { lines }
     }
 
     /// Moves on to a position; `false` where the file is not so long.

@@ -6,17 +6,17 @@ use super::format::MAX_LINE;
 
 /// Reads lines with their positions from a file, from standard input, or from whatever else can be read.
 ///
-/// It reads whole lines only. A line that has not ended yet is read when it has, once more can be read; a line of more
-/// than [`MAX_LINE`] bytes is cut, and its end skipped.
+/// It reads whole lines only. A line that has not ended yet is read when it has, once more can be read, unless the log
+/// is [finished](Self::finished); a line of more than [`MAX_LINE`] bytes is cut, and its end skipped.
 ///
 /// ```
 /// use counter_layer::log::Lines;
 ///
-/// let mut lines = Lines::new(&b"one\ntwo\nthr"[..], 100);
+/// let mut lines = Lines::new(&b"one\ntwo\nthr"[..], 100).finished();
 /// assert_eq!(lines.next()?.map(|line| (line.range, line.text)), Some((100..104, &b"one\n"[..])));
 /// assert_eq!(lines.next()?.map(|line| (line.range, line.text)), Some((104..108, &b"two\n"[..])));
+/// assert_eq!(lines.next()?.map(|line| (line.range, line.text)), Some((108..111, &b"thr"[..])));
 /// assert!(lines.next()?.is_none());
-/// assert_eq!(lines.rest().map(|line| (line.range, line.text)), Some((108..111, &b"thr"[..])));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Lines<R> {
@@ -28,6 +28,7 @@ pub struct Lines<R> {
     position: u64,
     /// The bytes of a line that is too long and has been cut: they are gone from the buffer.
     cut: u64,
+    is_finished: bool,
 }
 
 /// A line of a log, and where it stands.
@@ -46,7 +47,15 @@ const ROOM: usize = 2 * MAX_LINE;
 impl<R: Read> Lines<R> {
     /// Creates a reader of lines, of which the first begins at this position of the log.
     pub fn new(reader: R, position: u64) -> Self {
-        Self { reader, buffer: vec![0; ROOM], unread: 0..0, position, cut: 0 }
+        let buffer = vec![0; ROOM];
+        Self { reader, buffer, unread: 0..0, position, cut: 0, is_finished: false }
+    }
+
+    /// Declares that nothing will be added to the log: what stands behind the end of the last line is a line too.
+    #[must_use]
+    pub fn finished(mut self) -> Self {
+        self.is_finished = true;
+        self
     }
 
     /// Returns the position behind the last line that was returned.
@@ -76,15 +85,10 @@ impl<R: Read> Lines<R> {
                 searched = MAX_LINE + 1;
             }
             if !self.fill()? {
-                return Ok(None);
+                let rest = if self.is_finished { self.unread.len() } else { 0 };
+                return Ok((rest > 0).then(|| self.take(rest)));
             }
         }
-    }
-
-    /// Returns what stands behind the last line that has ended, for one who knows that no more will come.
-    pub fn rest(&mut self) -> Option<LogLine<'_>> {
-        let length = self.unread.len();
-        (length > 0).then(|| self.take(length))
     }
 
     /// Returns the reader, which may have been read further than the last line that was returned.
@@ -160,12 +164,12 @@ mod tests {
         loop {
             if let Some(line) = lines.next().expect("it does not fail") {
                 found.push((line.range, line.text.to_vec()));
+            } else if lines.is_finished {
+                return found;
             } else if lines.get_ref().0.is_empty() {
-                break;
+                lines = lines.finished();
             }
         }
-        found.extend(lines.rest().map(|line| (line.range, line.text.to_vec())));
-        found
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Logs that are followed through their rotations: every line is read once, whatever was done to the files.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;

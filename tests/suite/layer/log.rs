@@ -2,21 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::process::Command;
 
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Requests};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::log::{Decision, Format, LogCounter, Parser};
+use counter_layer::log::{Decision, Follower, Format, Import, Lines, LogCounter, Parser};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use tempfile::TempDir;
+use tests::{RedisServer, noon_offset};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{BOT, BROWSER, fewest, name, precision};
+use crate::support::{BOT, BROWSER, fewest, name, store};
 
 const KEY: VisitorKey = VisitorKey::new([7; 16]);
 
@@ -193,12 +198,13 @@ async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
     let stats = counters.stats();
     let known = stats.list_counters(None, 100).await.expect("memory answers").counters;
     let mut counts = BTreeMap::new();
-    let range = at.minus(86_400)..at.plus(2 * 86_400);
+    let days = stats.grid().counts.of_width(86_400).expect("days are kept").precision;
+    let range = at.minus(2 * 86_400)..at.plus(2 * 86_400);
     for counter in known.iter().map(|(counter, _)| counter.to_string()) {
         let one = [name(&counter)];
-        let series = stats.series(&one[0], precision(86_400), range.clone()).await.expect("days are kept");
+        let series = stats.series(&one[0], days, range.clone()).await.expect("days are kept");
         let total = series.samples.iter().map(|sample| sample.count).sum();
-        let uniques = stats.uniques(&one, precision(86_400), range.clone()).await.expect("days are kept");
+        let uniques = stats.uniques(&one, days, range.clone()).await.expect("days are kept");
         counts.insert(counter, (total, uniques.visitors));
     }
     (counts, counters.recorder().ledger().requests)
@@ -245,6 +251,83 @@ async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
         assert_eq!(read.1.observed, 300);
         assert!(read.0["hits"].1 > 1, "{read:?}");
     }
+}
+
+/// Counts everything that is there of a log.
+async fn import(import: &mut Import, follower: &mut Follower) {
+    for part in follower.poll().expect("the folder is there") {
+        let name = format!("web-1:{}", part.fingerprint()).parse().expect("a name");
+        import.count(name, |position| part.lines(position)).await.expect("the store is there");
+    }
+}
+
+#[tokio::test]
+async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
+    let server = RedisServer::start();
+    let mut served = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let service = layers(&served, Some(KEY)).swap_remove(3);
+    let at = Timestamp::now();
+    let exchanges = exchanges(300);
+    for exchange in &exchanges {
+        serve(&service, exchange).await;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("access.log");
+    let mut readers = Vec::new();
+    for _ in 0..2 {
+        let counters = Counters::builder(store(&server.url()).await).build().expect("the defaults are fine");
+        let counter = layers(&counters, Some(KEY)).swap_remove(3).log_counter();
+        let format = Format::pattern(PATTERN).expect("a pattern");
+        readers.push((Import::new(counters.sources(), format, counter), Follower::new(&path, KEY), counters));
+    }
+    for (number, part) in exchanges.chunks(60).enumerate() {
+        let mut log = OpenOptions::new().create(true).append(true).open(&path).expect("the log");
+        for exchange in part {
+            log.write_all(&[&exchange.line(at)[..], b"\n"].concat()).expect("room on the disk");
+        }
+        log.write_all(b"no request\n").expect("room on the disk");
+        let (one, follower, _) = &mut readers[number % 2];
+        import(one, follower).await;
+        if number == 2 {
+            let status = Command::new("gzip").arg(&path).status().expect("gzip");
+            assert!(status.success());
+        }
+    }
+    let mut malformed = 0;
+    for (one, follower, _) in &mut readers {
+        import(one, follower).await;
+        // As after a restart: all parts are looked at again.
+        import(one, &mut Follower::new(&path, KEY)).await;
+        malformed += one.malformed().total();
+    }
+    assert!(malformed >= 5, "{malformed}");
+    let (served, _) = counts(&mut served, at).await;
+    let (read, _) = counts(&mut readers[0].2, at).await;
+    assert_eq!(served, read);
+}
+
+#[tokio::test]
+async fn the_visitors_of_a_log_are_those_of_the_service() {
+    let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset());
+    let mut counters = counters.build().expect("the defaults are fine");
+    let layer = layers(&counters, None).swap_remove(2);
+    // The salt of the day is agreed with the store.
+    counters.flush().await.expect("memory takes all");
+    let (at, exchanges) = (Timestamp::now(), exchanges(200));
+    for exchange in &exchanges {
+        serve(&layer, exchange).await;
+    }
+    let before = counts(&mut counters, at).await.0;
+    let log: Vec<u8> =
+        exchanges.iter().flat_map(|exchange| [&exchange.line(at)[..], b"\n"].concat()).collect();
+    let format = Format::pattern(PATTERN).expect("a pattern");
+    let mut import = Import::new(counters.sources(), format, layer.log_counter());
+    let open =
+        |position: u64| Ok(Some(Lines::new(&log[usize::try_from(position).expect("short")..], position)));
+    import.count("access.log".parse().expect("a name"), open).await.expect("memory takes all");
+    let after = counts(&mut counters, at).await.0;
+    let doubled = |(name, (count, visitors)): (String, (u64, u64))| (name, (2 * count, visitors));
+    assert_eq!(before.into_iter().map(doubled).collect::<BTreeMap<_, _>>(), after);
 }
 
 #[test]
