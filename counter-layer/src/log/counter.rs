@@ -29,6 +29,7 @@ use crate::layer::Counting;
 /// - Headers that are not logged, and extensions but the peer's [`SocketAddr`]. Closures see the head without them. Of
 ///   a cookie that the layer [issues](crate::IssuedCookie), lines know only what the client sent back, where `Cookie`
 ///   is logged.
+/// - The authority of HTTP/2: where the name of the site is logged, it is the header `Host`.
 /// - Panics and errors of the service: the server answered with a status in their place.
 /// - What an action of [`on_count`](AccessCounterLayer::on_count) did: it does not run for lines.
 ///

@@ -1,4 +1,4 @@
-//! What a line says: every format reads its lines into this.
+//! The fields of a line, into which every format reads it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;

@@ -152,6 +152,39 @@ fn a_log_is_read_on_where_it_was_renamed_copied_and_compressed() {
     check(&[Append(2), RotateByRename, Append(2), RotateByCopy, Compress, Append(2), RotateByRename, Poll]);
 }
 
+#[test]
+fn what_is_written_after_a_truncation_is_not_taken_for_what_stood_there_before() {
+    let mut site = Site::new();
+    let text = |name: &str| (0..30_000).map(|number| format!("{name} {number}\n")).collect::<String>();
+    site.append(&text("old"));
+    let [part] = &site.follower.poll().expect("the folder is there")[..] else { unreachable!("one file") };
+    let mut lines = part.lines(0).expect("it can be read").expect("it is there");
+    assert!(lines.next().expect("it can be read").is_some());
+    run("truncate", &[Path::new("--size=0"), &site.path("")]);
+    site.append(&text("new"));
+    let mut read = 1;
+    while let Some(line) = lines.next().expect("it can be read") {
+        assert!(line.text.starts_with(b"old"), "{read}");
+        read += 1;
+    }
+    assert!(read < 30_000, "{read}");
+    let position = lines.position();
+    assert!(part.lines(position).expect("it can be read").is_none());
+}
+
+#[test]
+fn the_last_line_of_a_log_that_is_compressed_needs_no_end() {
+    let mut site = Site::new();
+    site.append("line 1\nline 2");
+    site.poll();
+    run("mv", &[&site.path(""), &site.path(".1")]);
+    site.poll();
+    assert_eq!(site.read.keys().collect::<Vec<_>>(), ["line 1\n"]);
+    site.happen(Event::Compress);
+    site.poll();
+    assert_eq!(site.read.keys().collect::<Vec<_>>(), ["line 1\n", "line 2"]);
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..5_u8).prop_map(Event::Append),

@@ -32,7 +32,8 @@ fn lines(format: &str) -> Vec<String> {
 }
 
 fn counter(counters: &Counters) -> LogCounter {
-    let rules = Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).exclude("/static/*");
+    let rules =
+        Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).exclude("/static/*");
     let layer = AccessCounterLayer::new(counters.recorder()).rules(rules.build().expect("rules"));
     let identity = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
     layer.identity(identity).expect("days are fine").log_counter()
