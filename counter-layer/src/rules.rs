@@ -103,8 +103,8 @@ pub use rule::Rule;
 /// not matched. `OPTIONS *` and the authority of `CONNECT` are no paths, and no
 /// pattern matches them.
 ///
-/// The path itself never becomes the name of a counter: there are as many counters as rules and
-/// templates name, whatever a scanner asks for.
+/// The path itself never becomes the name of a counter, but for a method of [gRPC](crate::guide::rules#grpc) that
+/// exists: there are as many counters as rules and templates name, whatever a scanner asks for.
 #[derive(Clone, Debug)]
 pub struct Rules {
     exclusions: Vec<Pattern>,

@@ -76,6 +76,15 @@ impl Recorder {
         self.tally.counter(name)
     }
 
+    /// Returns the counter of this name if there is one in this process, and adds none.
+    ///
+    /// For a name that a client chose, and that therefore must not take the place of another.
+    #[inline]
+    #[must_use]
+    pub fn find_counter(&self, name: &str) -> Option<Counter> {
+        self.tally.find(name)
+    }
+
     /// Records one hit, now.
     pub fn record(&self, counter: Counter, visitor: impl Into<Option<VisitorId>>) {
         self.record_at(counter, visitor, Timestamp::now(), NonZeroU32::MIN);

@@ -361,7 +361,7 @@ impl Stats {
         &self,
         counters: &[CounterName],
     ) -> Result<Vec<Result<bool, Unreadable>>, Error> {
-        let is_here = |counter: &CounterName| self.tally.contains(counter);
+        let is_here = |counter: &CounterName| self.tally.find(counter).is_some();
         let elsewhere: Vec<_> = counters.iter().filter(|counter| !is_here(counter)).cloned().collect();
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
         let stored = match elsewhere.is_empty() {

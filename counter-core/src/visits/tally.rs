@@ -83,8 +83,9 @@ impl Tally {
         self.registry.counter(name)
     }
 
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.registry.find(name).is_some()
+    #[inline]
+    pub(crate) fn find(&self, name: &str) -> Option<Counter> {
+        self.registry.find(name)
     }
 
     /// Adds hits of one instant, and a request if there is an agent; returns `true` when it is time to

@@ -225,6 +225,28 @@
 //! Use hops only where no client can connect past the proxies, and set the number right: with one too many, the client
 //! writes its own address.
 //!
+//! # What to set behind which proxy
+//!
+//! `X` is `Identity::forwarded(Forwarded::X_FORWARDED_FOR)`. Where a client could reach the service past the proxy, put
+//! [`trusted_networks`](crate::ForwardedAddress::trusted_networks) with the proxy's own network in the place of hops; and
+//! behind a chain of two, `trusted_hops(2)` or the networks of both.
+//!
+//! | in front of the service | what it sends | identity |
+//! |---|---|---|
+//! | nothing | | [`Identity::peer()`](crate::Identity::peer), the default |
+//! | nginx | nothing, until `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;` appends the client to what it wrote itself | `X.trusted_hops(1)` |
+//! | Caddy | `X-Forwarded-For`; what the client wrote is dropped unless it is one of the `trusted_proxies` | `X.trusted_hops(1)` |
+//! | Traefik | `X-Forwarded-For`; what the client wrote is dropped unless it is one of the `forwardedHeaders.trustedIPs` | `X.trusted_hops(1)` |
+//! | HAProxy | nothing, until `option forwardfor` adds an `X-Forwarded-For` of its own behind the client's | `X.trusted_hops(1)` |
+//! | HAProxy with `option forwarded` | `Forwarded` | `Identity::forwarded(Forwarded::RFC7239).trusted_hops(1)` |
+//! | Cloudflare | `X-Forwarded-For`, appended to; `CF-Connecting-IP` with the client alone | `X.trusted_networks(…)` with the networks that Cloudflare publishes, since anybody can find the service's own address |
+//! | Cloudflare, then nginx as above | both append to `X-Forwarded-For` | `X.trusted_hops(2)` if nginx admits Cloudflare only |
+//! | AWS ALB | `X-Forwarded-For`, appended to | `X.trusted_hops(1)` if the security group admits the balancer only, else its subnets |
+//! | AWS NLB, and others that forward connections | nothing: the address of the connection, or the PROXY protocol, which the server has to read | [`Identity::peer()`](crate::Identity::peer) |
+//! | AWS API Gateway, in front of Lambda | the address is in the event | [`Identity::extension`](crate::Identity::extension), as in `tests/strangers/src/bin/lambda.rs` |
+//!
+//! To see whether it is right, visit the service from two networks, and compare its uniques.
+//!
 //! # Salts and epochs
 //!
 //! The key of the hash is called a salt. For addresses, and for closures that are not marked as stable, each epoch has a

@@ -8,14 +8,15 @@ use std::time::Duration;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Skip};
 use counter_core::{Counter, Recorder, Timestamp};
-use http::{HeaderValue, Request};
+use http::header::SET_COOKIE;
+use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::settings::Settings;
 use super::visit::Then;
-use crate::classify::is_prefetch;
+use crate::classify::{is_call, is_prefetch, is_served};
 use crate::identity::{RequestHead, Visitors};
 use crate::request::{self, Route};
 use crate::rules::Match;
@@ -49,7 +50,17 @@ struct Extra {
     cookie: Option<HeaderValue>,
     /// The action to run when the request has counted.
     then: Option<Then>,
+    call: Option<NewCall>,
     confirmation: Option<Confirmation>,
+}
+
+/// A call of gRPC by a method that has no counter yet. It gets one if the method turns out to exist: clients can
+/// ask for any number of methods.
+#[derive(Debug)]
+struct NewCall {
+    method: Box<str>,
+    /// What counts then.
+    seen: Seen,
 }
 
 /// Completes when the store has the hits of a request, or there was no time for it.
@@ -81,6 +92,12 @@ impl Seen {
         &self.hits[..if self.has_page { OWN_HITS } else { 1 }]
     }
 
+    /// Moves the hit of the page to this counter.
+    fn move_to(&mut self, counter: Counter) {
+        self.hits[1] = self.hits[0].on(counter);
+        self.has_page = true;
+    }
+
     /// Returns the hits with those of the facets, and how many there are.
     #[inline(never)]
     fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; OWN_HITS + FACETS], usize) {
@@ -103,6 +120,29 @@ impl Guard {
         Self { counting: Arc::clone(counting), seen, open: true, extra }
     }
 
+    /// Moves a call of gRPC to the counter of its method, or to where it gets one.
+    #[inline]
+    pub(crate) fn call<B>(&mut self, request: &Request<B>) {
+        // As a pattern it is a comparison of one byte.
+        if matches!(*request.method(), Method::POST) {
+            self.move_call(&RequestHead::of(request));
+        }
+    }
+
+    #[cold]
+    fn move_call(&mut self, head: &RequestHead<'_>) {
+        let method = head.uri.path();
+        let (Ok(seen), true) = (&mut self.seen, self.counting.counts_by_method(head)) else { return };
+        if let Some(known) = self.counting.recorder.find_counter(method) {
+            return seen.move_to(known);
+        }
+        let call = NewCall { method: method.into(), seen: *seen };
+        self.extra.get_or_insert_default().call = Some(call);
+        if self.counting.is_unmatched(head) {
+            self.seen = Err(Skip::Unmatched);
+        }
+    }
+
     /// Counts the request now, where that is wanted.
     #[inline]
     pub(crate) fn arrived(&mut self) {
@@ -120,10 +160,26 @@ impl Guard {
         Watch(self)
     }
 
-    /// Takes the cookie to set in the response.
+    /// Counts the request as one that was answered.
     #[inline]
-    pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
-        self.extra.as_mut()?.cookie.take()
+    pub(crate) fn answered<B>(&mut self, response: &mut Response<B>) {
+        if self.extra.is_some() {
+            self.look_at_answer(response);
+        }
+        self.settle(Outcome::Answered(response.status()));
+    }
+
+    /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.
+    #[cold]
+    fn look_at_answer<B>(&mut self, response: &mut Response<B>) {
+        let Some(extra) = &mut self.extra else { return };
+        if let Some(cookie) = extra.cookie.take() {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        if let Some(NewCall { method, mut seen }) = extra.call.take_if(|_| is_served(response)) {
+            seen.move_to(self.counting.recorder.counter(&method));
+            self.seen = Ok(seen);
+        }
     }
 
     /// Counts the request, unless it is counted already.
@@ -231,7 +287,29 @@ impl Counting {
             Match::DefaultCounter => pages.default_page(),
             Match::Unmatched | Match::PathTooLong(_) => self.fallback(head),
         };
-        page.map(Some).ok_or(Skip::Unmatched)
+        match page {
+            // Whether it is unmatched shows when it is answered.
+            None if self.counts_by_method(head) => Ok(None),
+            page => page.map(Some).ok_or(Skip::Unmatched),
+        }
+    }
+
+    /// Returns `true` for a call of gRPC that counts under its method, as other requests do under their route.
+    #[inline(never)]
+    fn counts_by_method(&self, head: &RequestHead<'_>) -> bool {
+        let method = head.uri.path();
+        let by_route = |pages: &Arc<Pages>| {
+            matches!(pages.find(head.method, method, || Some(method)), Match::MatchedPath(_))
+        };
+        is_call(head.method, head.headers) && self.settings.pages.as_ref().is_none_or(by_route)
+    }
+
+    /// Returns `true` if neither rules nor the fallback have a counter for the request.
+    fn is_unmatched(&self, head: &RequestHead<'_>) -> bool {
+        let route = || request::route(head.extensions).map(Route::as_str);
+        let by_rules =
+            |pages: &Arc<Pages>| matches!(pages.find(head.method, head.uri.path(), route), Match::Unmatched);
+        self.settings.pages.as_ref().is_some_and(by_rules) && self.fallback(head).is_none()
     }
 
     fn of_route(&self, route: Option<&Route>) -> Option<Page> {

@@ -19,7 +19,8 @@ use crate::rules::Rules;
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
 /// On a `Router` it counts the requests that the router's routes and its fallback serve; a request that no
-/// route matched counts under `hits` only. Around other services there are no routes, and only `hits`. A
+/// route matched counts under `hits` only. Around other services there are no routes, and only `hits`. The route
+/// of a call of gRPC is its method, once that has [shown to exist](crate::guide::rules#grpc). A
 /// response is counted when its head is ready, a failure when the inner service fails, and an abandoned
 /// request when its future is dropped. The request and the response pass unchanged, except that an
 /// [`IssuedCookie`](crate::IssuedCookie) is set where one is chosen.

@@ -63,7 +63,8 @@ impl RulesBuilder {
         self
     }
 
-    /// Counts requests that no rule matches under the template of the server's router, where it has one.
+    /// Counts requests that no rule matches under the template of the server's router, where it has one, and
+    /// calls of [gRPC](crate::guide::rules#grpc) under their method.
     pub const fn by_matched_path(mut self) -> Self {
         self.by_matched_path = true;
         self

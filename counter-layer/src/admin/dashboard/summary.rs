@@ -100,7 +100,9 @@ async fn recent(
 
 /// Returns `true` for the counter of a page, and not for one with a fixed name.
 pub(super) fn is_page(name: &CounterName) -> bool {
-    ![HITS, CounterName::OTHER].contains(&&**name) && !is_counter_of_a_facet(name)
+    ![HITS, CounterName::OTHER].contains(&&**name)
+        && !is_counter_of_a_facet(name)
+        && !name.starts_with("grpc:")
 }
 
 impl Status {
