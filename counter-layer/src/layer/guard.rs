@@ -363,6 +363,14 @@ impl Counting {
         if extra.is_some_and(|extra| extra.cookie.is_some()) {
             seen.hits = seen.hits.map(|hit| hit.visitor(None));
         }
+        // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
+        if *head.method == Method::POST && self.counts_by_method(head) {
+            match self.recorder.find_counter(head.uri.path()) {
+                Some(known) => seen.move_to(known),
+                None if self.is_unmatched(head) => return Err(Skip::Unmatched),
+                None => {}
+            }
+        }
         let outcome = if self.settings.count_on_request { Outcome::Arrived } else { outcome };
         if !self.wants(outcome) {
             return Err(Skip::Outcome);

@@ -26,6 +26,7 @@ use crate::layer::Counting;
 /// - The route that matched: there is no router. A line that no rule matches has no counter but `hits`, or what
 ///   [`fallback`](AccessCounterLayer::fallback) finds, so templates have to be
 ///   [rules](AccessCounterLayer::rules).
+/// - Whether a method of gRPC exists, if nothing else has counted it in this process.
 /// - Headers that are not logged, and extensions but the peer's [`SocketAddr`]. Closures see the head without them. Of
 ///   a cookie that the layer [issues](crate::IssuedCookie), lines know only what the client sent back, where `Cookie`
 ///   is logged.

@@ -60,10 +60,9 @@ impl Format {
             for (number, line) in lines() {
                 match parser.parse(line) {
                     Ok(Some(line)) if name != "main" || is_forwarded(&line) => read += 1,
-                    Ok(None) => {}
                     Ok(Some(_)) if number == first => reason = Some(Malformed::Fields),
                     Err(malformed) if number == first => reason = Some(malformed),
-                    Ok(Some(_)) | Err(_) => {}
+                    Ok(_) | Err(_) => {}
                 }
             }
             tried.push((name, reason));

@@ -269,10 +269,9 @@ fn slot(letter: char, argument: Option<&str>) -> Result<Slot, String> {
         ('v' | 'V', None) => Slot::Host,
         ('s', None) => Slot::Status,
         ('b' | 'B' | 'O', None) => Slot::Bytes,
-        ('D', None) => Slot::Duration(1_000_000),
+        ('D', None) | ('T', Some("us")) => Slot::Duration(1_000_000),
         ('T', None | Some("s")) => Slot::Duration(1),
         ('T', Some("ms")) => Slot::Duration(1_000),
-        ('T', Some("us")) => Slot::Duration(1_000_000),
         ('T', Some(unit)) => return Err(unit.to_owned()),
         ('i', Some(name)) => {
             Slot::Header(HeaderName::from_bytes(name.as_bytes()).map_err(|_| name.to_owned())?)
