@@ -47,7 +47,7 @@ impl Reader<'_> {
         }
         loop {
             self.blank();
-            let name = self.string()?;
+            let (name, _) = self.string()?;
             self.blank();
             self.expect(b':')?;
             self.blank();
@@ -100,7 +100,7 @@ impl Reader<'_> {
     /// A string, a number, or a word.
     fn value(&mut self, slot: &Slot, fields: &mut Fields) -> Result<(), Malformed> {
         let (part, escapes) = if self.line.get(self.at) == Some(&b'"') {
-            (self.string()?, Escapes::Json)
+            self.string()?
         } else {
             (self.scalar()?, Escapes::None)
         };
@@ -111,17 +111,19 @@ impl Reader<'_> {
         fields.put(self.line, part, slot, escapes)
     }
 
-    /// The part between quotation marks.
-    fn string(&mut self) -> Result<Range<usize>, Malformed> {
+    /// The part between quotation marks, and whether there are escapes in it.
+    #[inline]
+    fn string(&mut self) -> Result<(Range<usize>, Escapes), Malformed> {
         self.expect(b'"')?;
-        let start = self.at;
+        let (start, mut escapes) = (self.at, Escapes::None);
         loop {
             let found = memchr::memchr2(b'"', b'\\', &self.line[self.at..]).ok_or(Malformed::Fields)?;
             let end = self.at + found;
             if self.line[end] == b'"' {
                 self.at = end + 1;
-                return Ok(start..end);
+                return Ok((start..end, escapes));
             }
+            escapes = Escapes::Json;
             self.at = (end + 2).min(self.line.len());
         }
     }
