@@ -39,6 +39,8 @@
 //! - `log`: access logs, whose lines count as the layer counts requests.
 //! - `serde`: rules that can be read from configuration.
 
+mod debug;
+mod reserved;
 mod request;
 mod closure;
 mod classify;

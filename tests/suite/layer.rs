@@ -6,6 +6,7 @@ mod outcome;
 mod bots;
 mod identity;
 mod cookie;
+mod setup;
 mod counted;
 mod closures;
 mod delivery;

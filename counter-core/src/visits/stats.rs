@@ -153,6 +153,9 @@ impl Stats {
 
     /// Returns everything that each of these counters ever counted, including what has left retention.
     ///
+    /// Hits that another program counted in the layout of *Redis in Action* are in samples alone, and in no lifetime:
+    /// that layout has no totals. A counter that only such a program feeds has the lifetime 0.
+    ///
     /// # Errors
     /// Fails when the store cannot be read, at all or for one of the counters.
     pub async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {

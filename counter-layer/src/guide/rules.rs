@@ -334,7 +334,8 @@
 //! # Explaining a decision
 //!
 //! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the rules only: not
-//! the layer's closures `fallback` and `count_if`, and not what the headers say about a prefetch.
+//! the layer's closures `fallback` and `count_if`, and not what the headers say about a prefetch. After `by_matched_path`
+//! the template of the route may decide; an explanation without one says so.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -356,7 +357,8 @@
 //!
 //! # What is refused
 //!
-//! [`build`](crate::RulesBuilder::build) refuses a pattern that could never match, since it would count nothing without
+//! [`build`](crate::RulesBuilder::build) refuses the name of a counter that the layer feeds itself: `hits`, `(other)`, and
+//! those of [facets](crate::Facet). It refuses a pattern that could never match, since it would count nothing without
 //! any sign of it; a pattern that different readers would understand differently; and two patterns of equal rank that
 //! match the same requests, since the order would have to decide. The error says what to write instead.
 //!
@@ -395,5 +397,6 @@
 //!
 //! There are as many counters as rules, templates, facets and `fallback` name, up to
 //! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. Names beyond that count under `(other)`, so
-//! that totals stay exact, and as `overflow` in the ledger. `hits` takes its slot when the layer is made, the names of
-//! rules and facets when they are given to it, and templates when they are first used, and methods of gRPC when they first succeed.
+//! that totals stay exact, and as `overflow` in the ledger; the first is a [hint](crate::guide#hints). `hits` takes its
+//! slot when the layer is made, the names of rules and facets when they are given to it, templates when they are first
+//! used, and methods of gRPC when they first succeed.

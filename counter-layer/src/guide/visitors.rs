@@ -143,14 +143,18 @@
 //! - [`Identity::cookie`](crate::Identity::cookie): a cookie that the service itself sets.
 //! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id that the layer sets, for 365
 //!   days unless [`max_age`](crate::IssuedCookie::max_age) says otherwise. Bots get none, and neither do requests that the
-//!   rules leave out.
+//!   rules leave out. A client that keeps no cookies is a new visitor at each request, and so is every browser over plain
+//!   HTTP unless [`insecure`](crate::IssuedCookie::insecure) is set. With
+//!   [`only_returned`](crate::IssuedCookie::only_returned) a visitor counts from its second request on, when its cookie has
+//!   come back: people who look at one page only are then not counted as visitors.
 //! - [`Identity::header`](crate::Identity::header): a header, which only a trusted party may be able to write.
 //! - [`Identity::extension`](crate::Identity::extension): an extension that a layer further out inserted, such as an
 //!   account.
 //! - [`Identity::from_fn`](crate::Identity::from_fn): a closure over the head of the request.
 //! - [`Identity::none`](crate::Identity::none): no visitors at all.
 //!
-//! Where the source finds nothing, a request counts without a visitor, and nothing else is tried instead. There are two
+//! Where the source finds nothing, a request counts without a visitor, as `unidentified` in the ledger, and nothing else is
+//! tried instead. A source that never finds anything is a [hint](crate::guide#hints). There are two
 //! exceptions: with fewer entries than hops the peer is the client, and a request without its issued cookie is that of a
 //! new visitor.
 //!

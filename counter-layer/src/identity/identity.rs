@@ -49,7 +49,7 @@ pub struct ClosureIdentity {
 }
 
 /// The reason why an [`Identity`] cannot tell visitors apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityError {
     /// The identity is not stable, and a visitor precision is coarser than the salt epoch or begins at other
@@ -73,6 +73,14 @@ type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<Told> + Send + Sync;
 
 #[derive(Clone)]
 struct Identify(Arc<Closure<IdentifyFn>>);
+
+/// The part of a request that an identity reads.
+pub(crate) enum Reads<'a> {
+    Nothing,
+    Address(&'a Address),
+    IssuedCookie,
+    Other,
+}
 
 /// An identity together with the salt or key that its hash uses.
 #[derive(Clone, Debug, Default)]
@@ -261,10 +269,13 @@ impl ClosureIdentity {
 }
 
 impl Visitors {
-    /// Returns whether there are any.
-    #[cfg(feature = "log")]
-    pub(crate) const fn is_some(&self) -> bool {
-        self.0.is_some()
+    pub(crate) const fn reads(&self) -> Reads<'_> {
+        match &self.0 {
+            None | Some((Source::Nobody, _)) => Reads::Nothing,
+            Some((Source::Address(address), _)) => Reads::Address(address),
+            Some((Source::Issued(_), _)) => Reads::IssuedCookie,
+            Some((Source::Cookie(_) | Source::Header(_) | Source::Closure(_), _)) => Reads::Other,
+        }
     }
 
     /// The visitor of a request; a cookie that the response has to set is written to `cookie`.
@@ -319,6 +330,8 @@ impl fmt::Display for IdentityError {
 }
 
 impl std::error::Error for IdentityError {}
+
+crate::debug::debug_in_full!(IdentityError);
 
 #[cfg(test)]
 mod tests {

@@ -1,24 +1,32 @@
 use std::fmt;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 #[cfg(feature = "log")]
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Skip};
-use counter_core::{Counter, Recorder, Timestamp};
+use counter_core::{Counter, CounterName, Recorder, Timestamp};
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::settings::Settings;
+use super::settings::{Fallback, Settings};
+#[cfg(feature = "log")]
+use super::setup::Setup;
 use super::visit::Then;
 use crate::classify::{is_call, is_prefetch, is_served};
+use crate::closure::caught;
+#[cfg(feature = "log")]
+use crate::identity::Reads;
 use crate::identity::{RequestHead, Visitors};
-use crate::request::{self, Route};
+use crate::request::{self, Route, is_private};
+use crate::reserved::is_reserved;
 use crate::rules::Match;
 use crate::{Delivery, Outcome, Visit};
 
@@ -105,7 +113,7 @@ impl Seen {
         let mut count = self.hits().len();
         hits[..OWN_HITS].copy_from_slice(&self.hits);
         for counter in facets.counters(outcome, self.method, self.agent).into_iter().flatten() {
-            hits[count] = counter.hit();
+            hits[count] = self.hits[0].on(counter).visitor(None);
             count += 1;
         }
         (hits, count)
@@ -245,6 +253,10 @@ impl Counting {
         let visitor = if told_apart {
             let mut cookie = None;
             let visitor = self.visitors.visitor(head, user_agent.digest, &mut cookie);
+            if self.settings.setup.watches_visitors() {
+                let (is_known, is_issued) = (visitor.is_some(), cookie.is_some());
+                self.settings.setup.visitor(&self.recorder, &self.visitors, head, is_known, is_issued);
+            }
             if cookie.is_some() {
                 extra.get_or_insert_default().cookie = cookie;
             }
@@ -259,33 +271,40 @@ impl Counting {
             extra.get_or_insert_default().then = Some(then);
         }
         let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
-        let all = self.hits.hit().visitor(visitor);
-        // A rule may well be named `hits`, where the request counts anyway: then with the rule's weight.
-        let (all, page) = match page {
-            Some(page) if page.counter == self.hits => (all.weight(page.weight), None),
-            page => (all, page),
-        };
-        let of_page = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
-        Ok(Seen { hits: [all, of_page], has_page: page.is_some(), agent, method, until })
+        let (counter, weight) = page.map_or((self.hits, NonZeroU32::MIN), |page| (page.counter, page.weight));
+        let all = self.hits.hit().visitor(visitor).weight(weight);
+        let hits = [all, all.on(counter)];
+        Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         match &self.settings.pages {
             Some(pages) => self.by_rules(pages, head),
-            None => Ok(self.of_route(request::route(head.extensions)).or_else(|| self.fallback(head))),
+            None => {
+                let page = self.of_route(head);
+                self.watch_path(head, page.is_some());
+                Ok(if page.is_some() { page } else { self.fallback(head).flatten() })
+            }
         }
     }
 
     // Beside what is done without rules.
     #[inline(never)]
     fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
-        let route = || request::route(head.extensions);
-        let page = match pages.find(head.method, head.uri.path(), || route().map(Route::as_str)) {
+        let matched_path = || {
+            let matched = self.matched_path(head);
+            self.watch_path(head, matched.is_some());
+            matched
+        };
+        let page = match pages.find(head.method, head.uri.path(), matched_path) {
             Match::Excluded(_) => return Err(Skip::Excluded),
-            Match::MatchedPath(_) => return Ok(self.of_route(route())),
+            Match::MatchedPath(template) => Some(Page::of(self.of_template(template))),
             Match::Included(number) => Some(pages.included(number)),
             Match::DefaultCounter => pages.default_page(),
-            Match::Unmatched | Match::PathTooLong(_) => self.fallback(head),
+            Match::Unmatched | Match::PathTooLong(_) => match self.fallback(head) {
+                Some(page) => return Ok(page),
+                None => None,
+            },
         };
         match page {
             // Whether it is unmatched shows when it is answered.
@@ -306,20 +325,82 @@ impl Counting {
 
     /// Returns `true` if neither rules nor the fallback have a counter for the request.
     fn is_unmatched(&self, head: &RequestHead<'_>) -> bool {
-        let route = || request::route(head.extensions).map(Route::as_str);
+        let route = || self.matched_path(head);
         let by_rules =
             |pages: &Arc<Pages>| matches!(pages.find(head.method, head.uri.path(), route), Match::Unmatched);
         self.settings.pages.as_ref().is_some_and(by_rules) && self.fallback(head).is_none()
     }
 
-    fn of_route(&self, route: Option<&Route>) -> Option<Page> {
-        route.map(|route| Page::of(self.route.counter(&self.recorder, route)))
+    fn matched_path<'a>(&self, head: &RequestHead<'a>) -> Option<&'a str> {
+        match &self.settings.matched_path {
+            None => request::route(head.extensions).map(Route::as_str),
+            Some(closure) => closure.ask(|matched_path| matched_path(head)).flatten(),
+        }
     }
 
-    fn fallback(&self, head: &RequestHead<'_>) -> Option<Page> {
-        let asked =
-            self.settings.fallback.as_ref().and_then(|fallback| fallback.ask(|fallback| fallback(head)));
-        asked.flatten().map(Page::of)
+    #[inline]
+    fn of_route(&self, head: &RequestHead<'_>) -> Option<Page> {
+        match &self.settings.matched_path {
+            None => self.route.counter(&self.recorder, request::route(head.extensions)?).map(Page::of),
+            Some(_) => self.of_matched_path(head),
+        }
+    }
+
+    // Beside what is done for a route of axum.
+    #[inline(never)]
+    fn of_matched_path(&self, head: &RequestHead<'_>) -> Option<Page> {
+        let template = self.matched_path(head)?;
+        (!is_private(template)).then(|| Page::of(self.of_template(template)))
+    }
+
+    fn of_template(&self, template: &str) -> Counter {
+        if is_reserved(template) { self.reserved() } else { self.recorder.counter(template) }
+    }
+
+    /// Returns what the closure decides, if it does: a page, or none beside `hits`.
+    #[inline]
+    fn fallback(&self, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        self.ask_fallback(self.settings.fallback.as_ref()?, head)
+    }
+
+    #[inline(never)]
+    fn ask_fallback(&self, fallback: &Fallback, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        let counter = fallback.ask(|fallback| fallback(head)).flatten()?;
+        if counter == self.hits {
+            return Some(None);
+        }
+        let is_mixed_up = self.recorder.name(counter).is_some_and(|name| is_reserved(&name));
+        Some(Some(Page::of(if is_mixed_up { self.reserved() } else { counter })))
+    }
+
+    /// Returns the counter for what a closure put under a name that the layer keeps for itself.
+    #[cold]
+    fn reserved(&self) -> Counter {
+        if !self.settings.told_reserved.swap(true, Ordering::Relaxed) {
+            caught(|| {
+                tracing::warn!(
+                    "a closure named a counter that the layer feeds itself, such as `hits` or `status:2xx`: its \
+                     requests count under {}",
+                    CounterName::OTHER
+                );
+            });
+        }
+        self.recorder.counter(CounterName::OTHER)
+    }
+
+    #[inline]
+    fn watch_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        if self.settings.setup.watches_paths(is_matched) {
+            self.look_at_path(head, is_matched);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        // A fallback may be the only source of pages, by intention, and calls of gRPC count under their methods.
+        if is_matched || (self.settings.fallback.is_none() && !is_call(head.method, head.headers)) {
+            self.settings.setup.path(&self.recorder, is_matched);
+        }
     }
 
     fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
@@ -346,6 +427,16 @@ impl Counting {
         {
             then.counted(outcome);
         }
+    }
+
+    /// Leaves out what the service of a layer does and a log does not.
+    #[cfg(feature = "log")]
+    pub(crate) fn of_a_log(mut self) -> Self {
+        // What it does would be done once more whenever a log is read.
+        self.settings.on_count = None;
+        // What a log does not tell is no sign of how the layer is set up.
+        self.settings.setup = Arc::new(Setup::over());
+        self
     }
 
     /// Decides about a request without recording it: its hits are put into `hits`.
@@ -389,7 +480,7 @@ impl Counting {
     /// Returns whether visitors are told apart under the salt of an epoch.
     #[cfg(feature = "log")]
     pub(crate) const fn needs_key(&self) -> bool {
-        self.settings.identity.rotates() && self.visitors.is_some()
+        self.settings.identity.rotates() && !matches!(self.visitors.reads(), Reads::Nothing)
     }
 
     /// Tells visitors apart by this key from now on.

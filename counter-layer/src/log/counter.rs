@@ -23,9 +23,8 @@ use crate::layer::Counting;
 ///
 /// # What a log does not know
 ///
-/// - The route that matched: there is no router. A line that no rule matches has no counter but `hits`, or what
-///   [`fallback`](AccessCounterLayer::fallback) finds, so templates have to be
-///   [rules](AccessCounterLayer::rules).
+/// - The route that matched: there is no router. Templates have to be [rules](AccessCounterLayer::rules), or what
+///   [`matched_path`](AccessCounterLayer::matched_path) or [`fallback`](AccessCounterLayer::fallback) make of a path.
 /// - Whether a method of gRPC exists, if nothing else has counted it in this process.
 /// - Headers that are not logged, and extensions but the peer's [`SocketAddr`]. Closures see the head without them. Of
 ///   a cookie that the layer [issues](crate::IssuedCookie), lines know only what the client sent back, where `Cookie`
@@ -88,10 +87,7 @@ impl AccessCounterLayer {
     /// Returns what decides about the lines of an access log as this layer decides about requests.
     #[must_use]
     pub fn log_counter(&self) -> LogCounter {
-        let mut counting = self.counting();
-        // What it does would be done once more whenever a log is read.
-        counting.settings.on_count = None;
-        LogCounter::new(counting)
+        LogCounter::new(self.counting().of_a_log())
     }
 }
 
