@@ -206,3 +206,24 @@ impl std::error::Error for ImportError {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use counter_core::{Counters, MemoryStore};
+
+    use super::*;
+    use crate::AccessCounterLayer;
+    use crate::log::LogFile;
+
+    #[tokio::test]
+    async fn an_import_may_move_to_another_thread_and_a_log_that_is_gone_is_no_error() {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let counter = AccessCounterLayer::new(counters.recorder()).log_counter();
+        let mut import = Import::new(counters.sources(), Format::common(), counter);
+        let import = tokio::spawn(async move {
+            let name = "a log".parse().expect("a name");
+            import.count(name, |_| Ok(None::<Lines<LogFile>>)).await.map_err(|error| error.to_string())
+        });
+        assert_eq!(import.await.expect("no panic"), Ok(None));
+    }
+}
