@@ -3,8 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, delete, get};
+use axum::extract::{FromRequestParts, Request};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use futures_util::future::BoxFuture;
 
 use super::parameter::{self, Asked, Parameters};
 use super::schema::Schema;
@@ -66,8 +68,7 @@ impl Route {
         F: Future<Output = R> + Send + 'static,
         R: IntoResponse,
     {
-        let served = get(move |asked: Asked<S, P>| handler(asked)).with_state(state);
-        Self::new("get", path, summary, P::describe(), served)
+        Self::new("get", path, summary, P::describe(), serving(MethodFilter::GET, boxed(state, handler)))
     }
 
     pub(crate) fn delete<S, P, F, R>(
@@ -82,8 +83,13 @@ impl Route {
         F: Future<Output = R> + Send + 'static,
         R: IntoResponse,
     {
-        let served = delete(move |asked: Asked<S, P>| handler(asked)).with_state(state);
-        Self::new("delete", path, summary, P::describe(), served)
+        Self::new(
+            "delete",
+            path,
+            summary,
+            P::describe(),
+            serving(MethodFilter::DELETE, boxed(state, handler)),
+        )
     }
 
     /// A page, which has no parameters of the API.
@@ -162,6 +168,32 @@ impl Route {
         self.description.most = Some(most);
         self
     }
+}
+
+type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
+
+/// Gives all handlers one type, so that what axum makes of a handler is compiled once and not for each route.
+fn boxed<S, P, F, R>(state: S, handler: impl Fn(Asked<S, P>) -> F + Clone + Send + Sync + 'static) -> Handler
+where
+    S: Clone + Send + Sync + 'static,
+    P: Parameters<S> + Send + 'static,
+    F: Future<Output = R> + Send + 'static,
+    R: IntoResponse,
+{
+    Arc::new(move |request| {
+        let (state, handler) = (state.clone(), handler.clone());
+        Box::pin(async move {
+            let (mut parts, _) = request.into_parts();
+            match Asked::from_request_parts(&mut parts, &state).await {
+                Ok(asked) => handler(asked).await.into_response(),
+                Err(problem) => problem.into_response(),
+            }
+        })
+    })
+}
+
+fn serving(method: MethodFilter, handler: Handler) -> MethodRouter {
+    on(method, move |request: Request| handler(request))
 }
 
 /// Serves these routes, and returns their descriptions.
