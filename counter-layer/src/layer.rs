@@ -17,6 +17,8 @@ mod layer;
 pub use delivery::Delivery;
 pub use facet::Facet;
 pub use future::ResponseFuture;
+#[cfg(feature = "log")]
+pub(crate) use guard::Counting;
 pub use layer::AccessCounterLayer;
 pub use outcome::Outcome;
 pub use service::AccessCounter;

@@ -36,6 +36,7 @@
 //! - `dashboard`: the pages of that router for people.
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
+//! - `log`: access logs, whose lines count as the layer counts requests.
 //! - `serde`: rules that can be read from configuration.
 
 mod debug;
@@ -51,6 +52,8 @@ mod layer;
 pub mod grpc;
 #[cfg(feature = "limit")]
 mod limit;
+#[cfg(feature = "log")]
+pub mod log;
 #[cfg(feature = "admin")]
 pub mod admin;
 pub mod guide;

@@ -11,5 +11,7 @@ mod counted;
 mod closures;
 mod delivery;
 mod limit;
+mod log;
+mod follow;
 mod stacks;
 mod scan;

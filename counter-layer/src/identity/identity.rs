@@ -168,6 +168,17 @@ impl Identity {
         self.key.is_some()
     }
 
+    /// Returns `true` if it hashes under a salt that changes with every epoch.
+    #[cfg(feature = "log")]
+    pub(crate) const fn rotates(&self) -> bool {
+        let stable = match &self.source {
+            Source::Closure(closure) => closure.stable,
+            Source::Nobody | Source::Address(_) => false,
+            Source::Cookie(_) | Source::Issued(_) | Source::Header(_) => true,
+        };
+        self.key.is_none() && !stable
+    }
+
     const fn of(source: Source) -> Self {
         Self { source, key: None }
     }

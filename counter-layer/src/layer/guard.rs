@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+#[cfg(feature = "log")]
+use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp};
 use http::header::SET_COOKIE;
@@ -15,9 +17,13 @@ use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::settings::{Fallback, Settings};
+#[cfg(feature = "log")]
+use super::setup::Setup;
 use super::visit::Then;
 use crate::classify::{is_call, is_prefetch, is_served};
 use crate::closure::caught;
+#[cfg(feature = "log")]
+use crate::identity::Reads;
 use crate::identity::{RequestHead, Visitors};
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
@@ -421,6 +427,67 @@ impl Counting {
         {
             then.counted(outcome);
         }
+    }
+
+    /// Leaves out what the service of a layer does and a log does not.
+    #[cfg(feature = "log")]
+    pub(crate) fn of_a_log(mut self) -> Self {
+        // What it does would be done once more whenever a log is read.
+        self.settings.on_count = None;
+        // What a log does not tell is no sign of how the layer is set up.
+        self.settings.setup = Arc::new(Setup::over());
+        self
+    }
+
+    /// Decides about a request without recording it: its hits are put into `hits`.
+    ///
+    /// A cookie that would be issued is one that the client never got, and so no visitor.
+    #[cfg(feature = "log")]
+    pub(crate) fn decide(
+        &self,
+        head: &RequestHead<'_>,
+        outcome: Outcome,
+        hits: &mut Vec<Hit>,
+    ) -> Result<Agent, Skip> {
+        let mut extra = None;
+        let mut seen = self.look(head, &mut extra)?;
+        if extra.is_some_and(|extra| extra.cookie.is_some()) {
+            seen.hits = seen.hits.map(|hit| hit.visitor(None));
+        }
+        // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
+        if *head.method == Method::POST && self.counts_by_method(head) {
+            match self.recorder.find_counter(head.uri.path()) {
+                Some(known) => seen.move_to(known),
+                None if self.is_unmatched(head) => return Err(Skip::Unmatched),
+                None => {}
+            }
+        }
+        let outcome = if self.settings.count_on_request { Outcome::Arrived } else { outcome };
+        if !self.wants(outcome) {
+            return Err(Skip::Outcome);
+        }
+        hits.clear();
+        match &self.settings.facets {
+            None => hits.extend_from_slice(seen.hits()),
+            Some(facets) => {
+                let (all, count) = seen.hits_with(facets, outcome);
+                hits.extend_from_slice(&all[..count]);
+            }
+        }
+        Ok(seen.agent)
+    }
+
+    /// Returns whether visitors are told apart under the salt of an epoch.
+    #[cfg(feature = "log")]
+    pub(crate) const fn needs_key(&self) -> bool {
+        self.settings.identity.rotates() && !matches!(self.visitors.reads(), Reads::Nothing)
+    }
+
+    /// Tells visitors apart by this key from now on.
+    #[cfg(feature = "log")]
+    pub(crate) fn use_key(&mut self, key: VisitorKey) {
+        let identity = self.settings.identity.clone().key(key);
+        self.visitors = identity.bind(&self.recorder).unwrap_or_default();
     }
 
     /// Without an answer of the closure it is as if there was none.

@@ -295,6 +295,17 @@ impl AccessCounterLayer {
         self.settings.on_count = Some(Arc::new(Closure::new("on_count", look)));
         self
     }
+
+    pub(crate) fn counting(&self) -> Counting {
+        Counting {
+            recorder: self.recorder.clone(),
+            hits: self.hits,
+            // It fails only where there are no visitors: see `new`.
+            visitors: self.settings.identity.bind(&self.recorder).unwrap_or_default(),
+            route: KnownRoute::default(),
+            settings: self.settings.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for AccessCounterLayer {
@@ -307,15 +318,6 @@ impl<S> Layer<S> for AccessCounterLayer {
     type Service = AccessCounter<S>;
 
     fn layer(&self, inner: S) -> AccessCounter<S> {
-        // It fails only where there are no visitors: see `new`.
-        let visitors = self.settings.identity.bind(&self.recorder).unwrap_or_default();
-        let counting = Counting {
-            recorder: self.recorder.clone(),
-            hits: self.hits,
-            visitors,
-            route: KnownRoute::default(),
-            settings: self.settings.clone(),
-        };
-        AccessCounter::new(inner, Arc::new(counting))
+        AccessCounter::new(inner, Arc::new(self.counting()))
     }
 }

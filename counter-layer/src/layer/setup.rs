@@ -113,6 +113,12 @@ impl Check {
 }
 
 impl Setup {
+    /// Creates checks that are over: for requests that no server serves.
+    #[cfg(feature = "log")]
+    pub(crate) fn over() -> Self {
+        Self { state: AtomicU16::new(0), ..Self::default() }
+    }
+
     /// Returns whether such a request tells something about matched paths.
     #[inline]
     pub(crate) fn watches_paths(&self, is_matched: bool) -> bool {

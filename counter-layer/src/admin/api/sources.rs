@@ -1,6 +1,6 @@
 use axum::Json;
 use counter_core::Stats;
-use counter_core::source::{SourceHits, SourceRecords, SourceStatus};
+use counter_core::source::{self, SourceStatus};
 use serde::Serialize;
 
 use super::parameter::Asked;
@@ -29,14 +29,14 @@ pub(crate) struct Source {
     lag: Option<u64>,
     /// The Unix time of the latest record that made a hit.
     latest: Option<u64>,
-    records: Records,
-    hits: Hits,
+    records: SourceRecords,
+    hits: SourceHits,
 }
 
 /// `read` is the sum of the others.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-struct Records {
+struct SourceRecords {
     read: u64,
     recorded: u64,
     already_counted: u64,
@@ -49,7 +49,7 @@ struct Records {
 /// `recorded` is the sum of `applied`, `pending`, `expired`, `returned` and those that were dropped.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-struct Hits {
+struct SourceHits {
     recorded: u64,
     applied: u64,
     pending: u64,
@@ -72,11 +72,19 @@ async fn sources(Asked { state: stats, .. }: Asked<Stats, ()>) -> Json<Sources> 
 
 impl From<SourceStatus> for Source {
     fn from(status: SourceStatus) -> Self {
-        let SourceRecords {
-            read, recorded, already_counted, excluded, unmatched, ignored, malformed, ..
+        let source::SourceRecords {
+            read,
+            recorded,
+            already_counted,
+            excluded,
+            unmatched,
+            ignored,
+            malformed,
+            ..
         } = status.ledger.records;
-        let SourceHits { recorded: hits, applied, pending, expired, returned, dropped, overflow, .. } =
-            status.ledger.hits;
+        let source::SourceHits {
+            recorded: hits, applied, pending, expired, returned, dropped, overflow, ..
+        } = status.ledger.hits;
         Self {
             lag: status.lag(),
             name: status.name.to_string(),
@@ -84,7 +92,7 @@ impl From<SourceStatus> for Source {
             counted: status.counted,
             end: status.end,
             latest: status.latest.map(counter_core::Timestamp::as_unix),
-            records: Records {
+            records: SourceRecords {
                 read,
                 recorded,
                 already_counted,
@@ -93,7 +101,7 @@ impl From<SourceStatus> for Source {
                 ignored: ignored.into(),
                 malformed,
             },
-            hits: Hits {
+            hits: SourceHits {
                 recorded: hits,
                 applied,
                 pending,
