@@ -141,7 +141,7 @@ impl Reader {
     /// Offers a record to the source, which may be one that it has had.
     fn read(&mut self, number: u64, begun: Timestamp) {
         let range = number * WIDTH..number * WIDTH + 2;
-        if number % SILENT == 0 {
+        if number.is_multiple_of(SILENT) {
             return self.source.skip(range, Skip::Excluded);
         }
         let recorder = self.counters.recorder();
@@ -274,7 +274,7 @@ impl History {
         }
         let data = self.data.lock().await;
         let mut expected = BTreeMap::new();
-        let all = (0..RECORDS).filter(|number| number % SILENT != 0).flat_map(counters_of);
+        let all = (0..RECORDS).filter(|number| !number.is_multiple_of(SILENT)).flat_map(counters_of);
         all.for_each(|counter| *expected.entry(counter).or_insert(0) += 1);
         let names: Vec<_> = expected.keys().cloned().collect();
         let mut totals = vec![0; names.len()];
