@@ -182,7 +182,7 @@ pub(super) async fn clean(
                 // No counter has such a name.
                 Err(_) => {
                     let args = vec![(&keys.due).into(), member.clone().into()];
-                    server.call::<Value>("ZREM", &keys.due, args).await.map(drop)
+                    server.call("ZREM", &keys.due, args).await.map(drop)
                 }
             }
         };
@@ -200,8 +200,7 @@ async fn clean_member(
     cleaned: &mut Cleaned,
 ) -> Result<(), Error> {
     let key = format!("{}{member}", keys.counts());
-    let not_ours =
-        async || server.call::<Value>("ZREM", &keys.due, args([&keys.due, member])).await.map(drop);
+    let not_ours = async || server.call("ZREM", &keys.due, args([&keys.due, member])).await.map(drop);
     let precision = member.split_once(':').and_then(|(precision, _)| precision.parse::<Precision>().ok());
     let Some(precision) = precision else {
         return not_ours().await;
