@@ -224,7 +224,8 @@ impl Source {
                     hits.applied += batch.hits();
                     for remark in remarks {
                         if let Remark::Refused { part: Part::Cell(index), reason } = remark {
-                            let count = batch.cells.get(index).map_or(0, |cell| cell.count);
+                            // The remarks may be those on another reader's chunk that ended here as well.
+                            let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(hits.applied);
                             hits.applied -= count;
                             *hits.dropped.of(reason) += count;
                         }
