@@ -35,7 +35,7 @@
 //! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
 //! - `dashboard`: the pages of that router for people.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
-//! - `serde`: rules that can be read from configuration.
+//! - `serde`: rules that can be read from configuration, and [`record`](crate::record)s of other programs.
 
 mod request;
 mod closure;
@@ -44,6 +44,8 @@ mod identity;
 mod rules;
 mod layer;
 
+#[cfg(feature = "serde")]
+pub mod record;
 #[cfg(feature = "limit")]
 mod limit;
 #[cfg(feature = "admin")]

@@ -1,0 +1,52 @@
+use std::process::Command;
+
+use tests::{LIMIT, Process};
+
+use crate::brokers::{Brokers, example};
+use crate::topic::Topic;
+
+/// The account that a consumer gives at its end.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Account {
+    pub(crate) read: u64,
+    pub(crate) recorded: u64,
+    excluded: u64,
+    unmatched: u64,
+    pub(crate) malformed: u64,
+    pub(crate) already_counted: u64,
+    pub(crate) lost: u64,
+}
+
+impl Account {
+    pub(crate) fn assert_balanced(&self) {
+        let decided = self.recorded + self.excluded + self.unmatched + self.malformed + self.already_counted;
+        assert_eq!(self.read, decided, "{self:?}");
+    }
+}
+
+/// Starts a consumer in a process of its own.
+pub(crate) fn start(brokers: &Brokers, redis: &str, arguments: &[&str]) -> Process {
+    Process::start(
+        Command::new(example("consume"))
+            .args(["--kafka", &brokers.addresses, "--topic", Topic::NAME, "--group", "counters"])
+            .args(["--redis", redis, "--session-timeout", "6"])
+            .args(arguments)
+            .env("RUST_LOG", "info"),
+    )
+}
+
+/// Sends a signal, such as STOP.
+pub(crate) fn signal(process: &mut Process, signal: &str) {
+    let id = process.id().to_string();
+    let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$0\"", &id, signal]).status();
+    assert!(sent.expect("there is a shell").success());
+}
+
+/// Waits until a consumer has ended, and returns its account.
+pub(crate) async fn account(mut process: Process) -> Account {
+    let status = process.wait(LIMIT).await;
+    assert!(status.success(), "{status}\n{process}");
+    let account = process.wait_line(|line| serde_json::from_str::<Account>(line).ok(), LIMIT).await;
+    account.assert_balanced();
+    account
+}

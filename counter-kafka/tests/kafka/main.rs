@@ -1,0 +1,10 @@
+//! The consumer, against brokers that speak Kafka's protocol and against Redis.
+
+mod brokers;
+mod consumers;
+#[path = "../../../tests/suite/random.rs"]
+mod random;
+mod topic;
+
+mod exact;
+mod storm;
