@@ -2,7 +2,7 @@ use std::process::Command;
 
 use tests::{LIMIT, Process};
 
-use crate::brokers::{Brokers, example};
+use crate::brokers::example;
 use crate::topic::Topic;
 
 /// The account that a consumer gives at its end.
@@ -24,12 +24,15 @@ impl Account {
     }
 }
 
+/// The session timeout, in seconds: brokers in memory take nearly as long for each rebalance.
+const SESSION: &str = "2";
+
 /// Starts a consumer in a process of its own.
-pub(crate) fn start(brokers: &Brokers, redis: &str, arguments: &[&str]) -> Process {
+pub(crate) fn start(brokers: &str, redis: &str, arguments: &[&str]) -> Process {
     Process::start(
         Command::new(example("consume"))
-            .args(["--kafka", &brokers.addresses, "--topic", Topic::NAME, "--group", "counters"])
-            .args(["--redis", redis, "--session-timeout", "6"])
+            .args(["--kafka", brokers, "--topic", Topic::NAME, "--group", "counters"])
+            .args(["--redis", redis, "--session-timeout", SESSION])
             .args(arguments)
             .env("RUST_LOG", "info"),
     )

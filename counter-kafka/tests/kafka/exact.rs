@@ -1,6 +1,7 @@
 //! What a consumer promises, one fact at a time.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use counter_core::stores::Namespace;
 use counter_core::{Counters, MemoryStore, RedisStore};
@@ -31,13 +32,13 @@ async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
     topic.send("not a record");
     topic.send(r#"{"path":"/","at":1}"#);
     topic.flush();
-    let first = account(start(&brokers, &server.url(), &["--until-end"])).await;
+    let first = account(start(&brokers.addresses, &server.url(), &["--until-end"])).await;
     assert_eq!((first.recorded, first.malformed, first.lost), (topic.records, 2, 0), "{first:?}");
     topic.assert_counted(&redis(&server).await).await;
     topic.produce(100);
     topic.flush();
     brokers.command("leader 0 3");
-    let second = account(start(&brokers, &server.url(), &["--until-end"])).await;
+    let second = account(start(&brokers.addresses, &server.url(), &["--until-end"])).await;
     assert_eq!((second.read, second.recorded), (100, 100), "{second:?}");
     topic.assert_counted(&redis(&server).await).await;
 }
@@ -47,7 +48,7 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
     let (brokers, mut server) = (Brokers::start(PARTITIONS), RedisServer::start());
     let mut topic = topic(&brokers, "of an outage");
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
-    let mut consumer = start(&brokers, &server.url(), &[]);
+    let mut consumer = start(&brokers.addresses, &server.url(), &[]);
     topic.produce(1000);
     topic.flush();
     until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
@@ -76,7 +77,10 @@ async fn a_partition_that_begins_at_its_end_begins_there_for_every_later_consume
     topic.produce(50);
     topic.flush();
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
-    let consumer = || KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g").start(Start::Latest).until_end();
+    let consumer = || {
+        let builder = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g");
+        builder.session_timeout(Duration::from_secs(2)).start(Start::Latest).until_end()
+    };
     for (produced, seen) in [(0, 0), (7, 7), (3, 3)] {
         topic.produce(produced);
         topic.flush();

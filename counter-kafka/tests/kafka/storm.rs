@@ -1,1 +1,165 @@
+//! A storm: consumers are killed, paused and replaced, brokers and Redis go away, and every record counts once.
 
+use std::time::{Duration, Instant};
+
+use counter_core::stores::Namespace;
+use counter_core::{Counters, RedisStore, Timestamp};
+use tests::{LIMIT, Process, RedisServer, until};
+use tokio::time::sleep;
+
+use crate::brokers::Brokers;
+use crate::consumers::{account, signal, start};
+use crate::random::Random;
+use crate::topic::Topic;
+
+const PARTITIONS: i32 = 6;
+const BROKERS: u64 = 3;
+const MEMBERS: usize = 3;
+
+/// What befell them, which is told at the end.
+#[derive(Debug, Default)]
+struct Events {
+    kills: u32,
+    restarts: u32,
+    pauses: u32,
+    brokers: u32,
+    leaders: u32,
+    stores: u32,
+}
+
+/// The consumers of a storm.
+struct Members {
+    addresses: String,
+    redis: String,
+    random: Random,
+    running: Vec<(usize, Process, Option<Instant>)>,
+}
+
+impl Members {
+    /// Starts the member of this number, which keeps its partitions over a restart in half of the cases.
+    fn start(&mut self, number: usize) {
+        let id = format!("member-{number}");
+        let arguments = ["--instance-id", &id];
+        let arguments: &[&str] = if self.random.among(0..2) == 0 { &arguments } else { &[] };
+        self.running.push((number, start(&self.addresses, &self.redis, arguments), None));
+    }
+
+    fn start_all(&mut self) {
+        (0..MEMBERS).for_each(|number| self.start(number));
+    }
+
+    /// Takes out one member by chance.
+    fn take(&mut self) -> (usize, Process, Option<Instant>) {
+        let place = self.random.among(0..self.running.len() as u64);
+        self.running.swap_remove(usize::try_from(place).expect("few members"))
+    }
+
+    fn wake(&mut self, all: bool) {
+        for (_, process, asleep) in &mut self.running {
+            if asleep.is_some_and(|until| all || until <= Instant::now()) {
+                signal(process, "CONT");
+                *asleep = None;
+            }
+        }
+    }
+}
+
+fn seconds() -> u64 {
+    let seconds = std::env::var("COUNTER_STORM_SECONDS").ok();
+    seconds.map_or(15, |seconds| seconds.parse().expect("COUNTER_STORM_SECONDS is a whole number"))
+}
+
+async fn counters(server: &RedisServer) -> Counters {
+    let mut store = None;
+    until("Redis is there", LIMIT, async || {
+        store = RedisStore::connect(&server.url(), Namespace::default()).await.ok();
+        store.is_some()
+    })
+    .await;
+    Counters::builder(store.expect("connected")).build().expect("good settings")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_kills_and_pauses_leaves_every_total_exact() {
+    let (mut random, mut events) = (Random::storm("of consumers"), Events::default());
+    let mut brokers = Brokers::start(PARTITIONS);
+    let mut server = RedisServer::start();
+    let mut topic = Topic::new(&brokers.addresses, PARTITIONS.cast_unsigned().into(), random.fork());
+    // Salts are as old as the counts under them, or a store that goes back would forget them alone.
+    let first = counters(&server).await;
+    for back in [0, 600] {
+        first.sources().visitor_key(Timestamp::now().minus(back)).await.expect("Redis is there");
+    }
+    server.command(&["SAVE"]);
+    topic.produce(20_000);
+    topic.flush();
+
+    let (addresses, redis) = (brokers.addresses.clone(), server.url());
+    let mut members = Members { addresses, redis, random: random.fork(), running: Vec::new() };
+    members.start_all();
+    let end = Instant::now() + Duration::from_secs(seconds());
+    while Instant::now() < end {
+        topic.produce(random.among(50..500));
+        sleep(random.millis(100..1200)).await;
+        members.wake(false);
+        match random.among(0..12) {
+            0..5 => {
+                let (number, mut process, _) = members.take();
+                process.kill();
+                events.kills += 1;
+                members.start(number);
+            }
+            5 | 6 => {
+                // Longer than a session in half of the cases.
+                let (number, mut process, _) = members.take();
+                signal(&mut process, "STOP");
+                let until = Instant::now() + random.millis(200..4500);
+                members.running.push((number, process, Some(until)));
+                events.pauses += 1;
+            }
+            7 => {
+                members.wake(true);
+                let (number, mut process, _) = members.take();
+                process.terminate();
+                account(process).await;
+                events.restarts += 1;
+                members.start(number);
+            }
+            8 => {
+                let broker = random.among(1..BROKERS + 1);
+                brokers.command(&format!("down {broker}"));
+                sleep(random.millis(100..1500)).await;
+                brokers.command(&format!("up {broker}"));
+                events.brokers += 1;
+            }
+            9 => {
+                let (partition, broker) =
+                    (random.among(0..PARTITIONS.cast_unsigned().into()), random.among(1..BROKERS + 1));
+                brokers.command(&format!("leader {partition} {broker}"));
+                events.leaders += 1;
+            }
+            10 => {
+                // What was counted since the last time is gone, and read again.
+                server.kill();
+                sleep(random.millis(0..1500)).await;
+                server.restart();
+                events.stores += 1;
+            }
+            _ => drop(server.command(&["SAVE"])),
+        }
+    }
+    topic.flush();
+    members.wake(true);
+    println!("{events:?}, {} records", topic.records);
+    let counters = counters(&server).await;
+    until("everything is counted", LIMIT, async || topic.missing(&counters).await <= 0).await;
+    for (_, mut process, _) in members.running.drain(..) {
+        process.terminate();
+        account(process).await;
+    }
+    // Whatever is read once more counts nothing.
+    let last = account(start(&brokers.addresses, &server.url(), &["--until-end"])).await;
+    assert_eq!((last.recorded, last.malformed, last.lost), (0, 0, 0), "{last:?}");
+    let store = RedisStore::connect(&server.url(), Namespace::default()).await.expect("Redis is there");
+    topic.assert_counted(&store).await;
+}
