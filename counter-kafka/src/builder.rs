@@ -181,6 +181,9 @@ pub(crate) fn source_name(cluster: &str, topic: &str, partition: i32) -> Result<
 /// Shows no settings: there may be passwords among them.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("topic", &self.topic).field("start", &self.start).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("topic", &self.topic)
+            .field("start", &self.start)
+            .finish_non_exhaustive()
     }
 }

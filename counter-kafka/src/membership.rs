@@ -63,7 +63,9 @@ impl ClientContext for Membership {
             | RDKafkaLogLevel::Critical
             | RDKafkaLogLevel::Error
             | RDKafkaLogLevel::Warning => tracing::warn!(facility, "librdkafka: {message}"),
-            RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(facility, "librdkafka: {message}"),
+            RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+                tracing::info!(facility, "librdkafka: {message}")
+            }
             RDKafkaLogLevel::Debug => tracing::debug!(facility, "librdkafka: {message}"),
         }
     }

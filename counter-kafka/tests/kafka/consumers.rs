@@ -25,24 +25,17 @@ impl Account {
 }
 
 /// The session timeout, in seconds: brokers in memory take nearly as long for each rebalance.
-const SESSION: &str = "2";
+const SESSION: &str = "3";
 
 /// Starts a consumer in a process of its own.
 pub(crate) fn start(brokers: &str, redis: &str, arguments: &[&str]) -> Process {
     Process::start(
         Command::new(example("consume"))
-            .args(["--kafka", brokers, "--topic", Topic::NAME, "--group", "counters"])
+            .args(["--kafka", brokers, "--topic", Topic::NAME])
             .args(["--redis", redis, "--session-timeout", SESSION])
             .args(arguments)
             .env("RUST_LOG", "info"),
     )
-}
-
-/// Sends a signal, such as STOP.
-pub(crate) fn signal(process: &mut Process, signal: &str) {
-    let id = process.id().to_string();
-    let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$0\"", &id, signal]).status();
-    assert!(sent.expect("there is a shell").success());
 }
 
 /// Waits until a consumer has ended, and returns its account.

@@ -32,14 +32,27 @@ async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
     topic.send("not a record");
     topic.send(r#"{"path":"/","at":1}"#);
     topic.flush();
-    let first = account(start(&brokers.addresses, &server.url(), &["--until-end"])).await;
+    let first = account(start(&brokers.addresses, &server.url(), &["--group", "g", "--until-end"])).await;
     assert_eq!((first.recorded, first.malformed, first.lost), (topic.records, 2, 0), "{first:?}");
     topic.assert_counted(&redis(&server).await).await;
     topic.produce(100);
     topic.flush();
-    brokers.command("leader 0 3");
-    let second = account(start(&brokers.addresses, &server.url(), &["--until-end"])).await;
+    brokers.move_leader(&mut Random::storm("of leaders"));
+    let second = account(start(&brokers.addresses, &server.url(), &["--group", "g", "--until-end"])).await;
     assert_eq!((second.read, second.recorded), (100, 100), "{second:?}");
+    topic.assert_counted(&redis(&server).await).await;
+}
+
+#[tokio::test]
+async fn two_groups_that_both_have_every_partition_count_each_record_once() {
+    let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
+    let mut topic = topic(&brokers, "of two groups");
+    topic.produce(50_000);
+    topic.flush();
+    let url = server.url();
+    let consumer = |group| account(start(&brokers.addresses, &url, &["--group", group, "--until-end"]));
+    let (first, second) = tokio::join!(consumer("a"), consumer("b"));
+    assert!(first.read > 0 && second.read > 0, "{first:?} {second:?}");
     topic.assert_counted(&redis(&server).await).await;
 }
 
@@ -48,7 +61,7 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
     let (brokers, mut server) = (Brokers::start(PARTITIONS), RedisServer::start());
     let mut topic = topic(&brokers, "of an outage");
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
-    let mut consumer = start(&brokers.addresses, &server.url(), &[]);
+    let mut consumer = start(&brokers.addresses, &server.url(), &["--group", "g"]);
     topic.produce(1000);
     topic.flush();
     until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
@@ -108,13 +121,13 @@ async fn a_log_that_ends_before_the_position_of_the_store_is_told_and_not_counte
         topic.produce(records);
         topic.flush();
         let recorder = counters.recorder();
-        let consumer = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g").cluster("c").until_end().build(
-            counters.sources(),
-            move |record, hits| {
+        let consumer = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g")
+            .cluster("c")
+            .until_end()
+            .build(counters.sources(), move |record, hits| {
                 hits.push(recorder.counter("a").hit());
                 Decision::Counted(record.timestamp().expect("the brokers stamp records"))
-            },
-        );
+            });
         let ended = consumer.expect("good settings").run(std::future::pending()).await;
         match ended {
             Err(RunError::LogReplaced { partition: 0, position: 30, end: 10 }) if is_shorter => {}
@@ -163,7 +176,10 @@ async fn settings_on_which_exactness_rests_are_refused() {
         let builder = KafkaConsumer::builder("localhost:1", "t", "g").setting(name, value);
         builder.build(counters.sources(), |_, _| Decision::Malformed).expect_err("refused")
     };
-    assert_eq!(refused("isolation.level", "read_uncommitted"), BuildError::Reserved("isolation.level".to_owned()));
+    assert_eq!(
+        refused("isolation.level", "read_uncommitted"),
+        BuildError::Reserved("isolation.level".to_owned())
+    );
     let shown = refused("no.such.setting", "1").to_string();
     assert!(shown.contains("no.such.setting"), "{shown}");
     let long = KafkaConsumer::builder("localhost:1", &"t".repeat(249), "g");

@@ -7,13 +7,12 @@ use counter_core::{Counters, RedisStore, Timestamp};
 use tests::{LIMIT, Process, RedisServer, until};
 use tokio::time::sleep;
 
-use crate::brokers::Brokers;
-use crate::consumers::{account, signal, start};
+use crate::brokers::{Brokers, signal};
+use crate::consumers::{account, start};
 use crate::random::Random;
 use crate::topic::Topic;
 
 const PARTITIONS: i32 = 6;
-const BROKERS: u64 = 3;
 const MEMBERS: usize = 3;
 
 /// What befell them, which is told at the end.
@@ -36,12 +35,11 @@ struct Members {
 }
 
 impl Members {
-    /// Starts the member of this number, which keeps its partitions over a restart in half of the cases.
+    /// Starts the member of this number, in one of two groups: a partition that two groups have is one that two
+    /// members believe to have.
     fn start(&mut self, number: usize) {
-        let id = format!("member-{number}");
-        let arguments = ["--instance-id", &id];
-        let arguments: &[&str] = if self.random.among(0..2) == 0 { &arguments } else { &[] };
-        self.running.push((number, start(&self.addresses, &self.redis, arguments), None));
+        let group = self.random.one_of(&["a", "b"]);
+        self.running.push((number, start(&self.addresses, &self.redis, &["--group", group]), None));
     }
 
     fn start_all(&mut self) {
@@ -57,7 +55,7 @@ impl Members {
     fn wake(&mut self, all: bool) {
         for (_, process, asleep) in &mut self.running {
             if asleep.is_some_and(|until| all || until <= Instant::now()) {
-                signal(process, "CONT");
+                signal(process.id(), "CONT");
                 *asleep = None;
             }
         }
@@ -110,10 +108,9 @@ async fn a_storm_of_kills_and_pauses_leaves_every_total_exact() {
                 members.start(number);
             }
             5 | 6 => {
-                // Longer than a session in half of the cases.
                 let (number, mut process, _) = members.take();
-                signal(&mut process, "STOP");
-                let until = Instant::now() + random.millis(200..4500);
+                signal(process.id(), "STOP");
+                let until = Instant::now() + brokers.pause(&mut random);
                 members.running.push((number, process, Some(until)));
                 events.pauses += 1;
             }
@@ -126,16 +123,11 @@ async fn a_storm_of_kills_and_pauses_leaves_every_total_exact() {
                 members.start(number);
             }
             8 => {
-                let broker = random.among(1..BROKERS + 1);
-                brokers.command(&format!("down {broker}"));
-                sleep(random.millis(100..1500)).await;
-                brokers.command(&format!("up {broker}"));
+                brokers.interrupt(&mut random);
                 events.brokers += 1;
             }
             9 => {
-                let (partition, broker) =
-                    (random.among(0..PARTITIONS.cast_unsigned().into()), random.among(1..BROKERS + 1));
-                brokers.command(&format!("leader {partition} {broker}"));
+                brokers.move_leader(&mut random);
                 events.leaders += 1;
             }
             10 => {
@@ -150,15 +142,19 @@ async fn a_storm_of_kills_and_pauses_leaves_every_total_exact() {
     }
     topic.flush();
     members.wake(true);
-    println!("{events:?}, {} records", topic.records);
     let counters = counters(&server).await;
+    println!(
+        "{events:?}, {} records, {} hits still to be counted",
+        topic.records,
+        topic.missing(&counters).await
+    );
     until("everything is counted", LIMIT, async || topic.missing(&counters).await <= 0).await;
     for (_, mut process, _) in members.running.drain(..) {
         process.terminate();
         account(process).await;
     }
     // Whatever is read once more counts nothing.
-    let last = account(start(&brokers.addresses, &server.url(), &["--until-end"])).await;
+    let last = account(start(&brokers.addresses, &server.url(), &["--group", "c", "--until-end"])).await;
     assert_eq!((last.recorded, last.malformed, last.lost), (0, 0, 0), "{last:?}");
     let store = RedisStore::connect(&server.url(), Namespace::default()).await.expect("Redis is there");
     topic.assert_counted(&store).await;

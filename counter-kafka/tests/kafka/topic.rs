@@ -4,7 +4,7 @@ use std::time::Duration;
 use counter_core::sketch::Sketch;
 use counter_core::{CounterName, Counters, Precision, RedisStore, Timestamp};
 use rdkafka::ClientConfig;
-use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer, DefaultProducerContext};
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 
 use crate::random::Random;
 use tests::LIMIT;
@@ -52,10 +52,8 @@ impl Topic {
             let name = format!("c{}", self.random.among(0..Self::COUNTERS));
             let (count, visitor) = (self.random.among(1..4), self.random.among(0..Self::VISITORS));
             let at = self.begun.minus(self.random.among(0..600));
-            let value = format!(
-                r#"{{"counter":"{name}","at":{},"n":{count},"visitor":"v{visitor}"}}"#,
-                at.as_unix()
-            );
+            let value =
+                format!(r#"{{"counter":"{name}","at":{},"n":{count},"visitor":"v{visitor}"}}"#, at.as_unix());
             let name: CounterName = name.parse().expect("a name");
             self.visitors.entry(name.clone()).or_default().insert((visitor, at.as_unix() / 86_400), at);
             *self.totals.entry(name).or_default() += count;
@@ -69,7 +67,11 @@ impl Topic {
         let partition = i32::try_from(self.random.among(0..self.partitions)).expect("few partitions");
         let mut record = BaseRecord::<(), str>::to(Self::NAME).partition(partition).payload(value);
         while let Err((error, again)) = self.producer.send(record) {
-            assert_eq!(error.rdkafka_error_code(), Some(rdkafka::error::RDKafkaErrorCode::QueueFull), "{error}");
+            assert_eq!(
+                error.rdkafka_error_code(),
+                Some(rdkafka::error::RDKafkaErrorCode::QueueFull),
+                "{error}"
+            );
             std::thread::sleep(Duration::from_millis(10));
             record = again;
         }
