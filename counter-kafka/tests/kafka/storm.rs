@@ -148,7 +148,14 @@ async fn a_storm_of_kills_and_pauses_leaves_every_total_exact() {
         topic.records,
         topic.missing(&counters).await
     );
-    until("everything is counted", LIMIT, async || topic.missing(&counters).await <= 0).await;
+    let counted = until("everything is counted", LIMIT, async || topic.missing(&counters).await <= 0);
+    tokio::select! {
+        () = counted => {}
+        () = sleep(LIMIT / 2) => {
+            let missing = topic.missing(&counters).await;
+            panic!("{missing} hits are missing: {}", members.running.iter().map(|(_, process, _)| process.to_string()).collect::<String>());
+        }
+    }
     for (_, mut process, _) in members.running.drain(..) {
         process.terminate();
         account(process).await;
