@@ -5,7 +5,7 @@ everything=(--locked --workspace --all-features)
 
 # Builds the tests, and the example with the crates that they share.
 build_tests() {
-    cargo build "${everything[@]}" --tests --bins --example minimal
+    cargo build "${everything[@]}" --tests --bins --example minimal --example hyper
     local target
     target=$(cargo metadata --locked --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
     export COUNTER_EXAMPLE="$target/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}debug/example-app"

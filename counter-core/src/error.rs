@@ -6,7 +6,7 @@ use crate::unwind::Panicked;
 use crate::{Precision, Timestamp};
 
 /// An error of writing to a store, or of reading from it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
     source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -100,14 +100,6 @@ impl Error {
     pub(crate) fn of_kind(self, kind: ErrorKind) -> Self {
         Self { kind, ..self }
     }
-
-    /// Returns the error and its source as one line, for logs.
-    pub(crate) fn in_full(&self) -> String {
-        match &self.source {
-            Some(source) => format!("{self}: {source}"),
-            None => self.to_string(),
-        }
-    }
 }
 
 impl From<Panicked> for Error {
@@ -159,3 +151,5 @@ impl StdError for Error {
         self.source.as_deref().map(|source| source as _)
     }
 }
+
+crate::debug::debug_in_full!(Error);

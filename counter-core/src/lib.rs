@@ -99,6 +99,7 @@
 //! | `access_counter_requests_total` | `decision` | requests by what was decided about them; the sum is `observed` |
 //! | `access_counter_hits_total` | `state` | hits by their state; the sum, plus the pending ones, is `recorded` |
 //! | `access_counter_bot_requests_total` | | recorded requests that were made by programs |
+//! | `access_counter_unidentified_requests_total` | | recorded requests of people that have no visitor |
 //! | `access_counter_unconfirmed_requests_total` | | recorded requests whose response stopped waiting for the store |
 //! | `access_counter_overflow_hits_total` | | hits that went to `(other)` |
 //! | `access_counter_lost_by_server_hits_total` | | applied hits that the store lost |
@@ -109,6 +110,7 @@
 //! | `access_counter_failing_seconds` | | time for which no flush has succeeded; 0 when the last one did |
 //! | `access_counter_stalled_seconds` | | time for which hits have waited and none were sent; 0 while they are sent |
 //! | `access_counter_clock_skew_seconds` | | seconds by which this clock is ahead of the store's; 0 where that is not known |
+//! | `access_counter_hints` | | signs of a setup that gives wrong numbers, which [`Health::hints`] names |
 //! | `access_counter_connections_total` | | connections made to servers |
 //!
 //! Operations that ask the store on every call are exported as well. They belong to no [`Counters`], so the
@@ -119,6 +121,7 @@
 //! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](unique::UniqueCounter), [window counters](window::WindowCounters) and entities, by outcome |
 //! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
+mod debug;
 mod unwind;
 mod later;
 mod backoff;

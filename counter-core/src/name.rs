@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct CounterName(Arc<str>);
 
 /// An error of a text that is not the name of a counter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CounterNameError {
     /// The text is empty.
@@ -101,3 +101,5 @@ impl fmt::Display for CounterNameError {
 }
 
 impl std::error::Error for CounterNameError {}
+
+crate::debug::debug_in_full!(CounterNameError);

@@ -25,7 +25,7 @@ pub struct Shards(NonZeroU16);
 pub struct Shard(u16);
 
 /// A number of shards that is not between 1 and 1,024.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShardsError(u16);
 
 impl Shards {
@@ -82,6 +82,8 @@ impl fmt::Display for ShardsError {
 }
 
 impl std::error::Error for ShardsError {}
+
+crate::debug::debug_in_full!(ShardsError);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! Visits: hits that are folded in the process, sent as fenced batches, and read back as series.
 
 mod ledger;
+mod hint;
 mod health;
 mod metrics;
 mod batch;
@@ -30,6 +31,7 @@ pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;
 pub use health::Health;
+pub use hint::Hint;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 pub use metrics::{Metric, MetricValue};
 pub use reading::{KnownReading, Reading, Unreadable};

@@ -20,11 +20,13 @@
 //! ```
 //!
 //! Mounted by `nest_service`, as here, the first page is found with a slash at its end as well; by `nest`,
-//! without one only.
+//! without one only. The [guide](crate::guide::admin) shows it behind a proxy and with sessions of the
+//! application.
 //!
 #![doc = include_str!("admin/routes.md")]
 //!
-//! A `POST` to `/logout` ends the session of a browser, where there is a token. With the feature `dashboard`
+//! Where there is a token, a `POST` to `/login` with the `token` in a form begins a session, and one to
+//! `/logout` ends it. With the feature `dashboard`
 //! the root is the dashboard, and otherwise the list of paths; `/api/forecast` needs the feature `forecast`,
 //! and `/api/openapi.json` and `/api/explore` the feature `openapi`.
 //!
@@ -87,8 +89,9 @@
 //!
 //! # Access
 //!
-//! [`Access`] has no default. It is a bearer token, which a link exchanges for a session; a name and a
-//! password; a closure over the request; or open to every client. Each of them can read;
+//! [`Access`] has no default. It is a bearer token, which a link or a form exchanges for a session; a name and
+//! a password; a closure over the request; or open to every client. A browser that has no access is shown a
+//! page with that form, and other clients a problem. Each of them can read;
 //! [`Access::may_forget`] adds the right to forget counters. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.
@@ -118,14 +121,16 @@
 //! | `trouble` | a problem | when a read fails; the next one follows |
 //! | a comment | | every 15 s |
 //!
-//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not exist yet. The
-//! `id` of an event is the start of the oldest bucket that is read each second, which are those that ended
-//! less than a minute ago. A client that reconnects with it as `Last-Event-ID`, as browsers do, gets the
-//! samples from there on, and not those that an outage delivered late into older buckets meanwhile.
+//! A sample that is gone, since its counter was forgotten, has the count 0. A counter need not exist yet.
+//!
+//! An answer ends after 5 s, so that a server that stops gracefully waits no longer for it, unless
+//! [`Options::live_until`] tells when to end. Its client connects again after a second, as browsers do by
+//! themselves, and shows the `id` of the last event as `Last-Event-ID`. It is sent the buckets that are read
+//! each second, which are those that ended less than a minute ago, those without hits included; and all that
+//! are kept if one of the others has changed in the meantime, or if it was away for longer.
 //!
 //! All listeners to the same counters cost the store one read a second. There may be 64 listeners, and
-//! further ones are answered 503 with `Retry-After`; [`Options`] set another number. The answer has no end of
-//! its own: a server that stops gracefully needs [`Options::live_until`].
+//! further ones are answered 503 with `Retry-After`; [`Options`] set another number.
 //!
 //! # Caching
 //!
@@ -136,10 +141,13 @@
 
 mod status;
 mod problem;
+mod escape;
+mod mount;
 mod options;
 mod access;
 mod digits;
 mod sparkline;
+mod kind;
 mod api;
 #[cfg(feature = "dashboard")]
 mod dashboard;
@@ -151,6 +159,7 @@ use axum::middleware::map_response;
 use counter_core::{CounterName, Stats};
 
 pub use access::{Access, AccessError};
+pub use mount::PublicPathError;
 pub use options::Options;
 
 use crate::Rules;
@@ -166,13 +175,14 @@ use problem::Problem;
 /// Creates a router with one route that explains by which of these rules a request counts.
 ///
 /// `?method=GET&path=/articles/7`, and `matched=` for the template of the router's own route where there is
-/// one, are answered with the decision, the counter and the reason in words. It knows these rules only: not
+/// one, are answered with the decision, the counter and the reason in words. Without `matched`, the decision
+/// `matched_path` says that such a template would decide. It knows these rules only: not
 /// the headers of a [prefetch](crate::RulesBuilder::exclude_prefetch), nor what
 /// [`fallback`](crate::AccessCounterLayer::fallback) and [`count_if`](crate::AccessCounterLayer::count_if) of
 /// the layer make of a request.
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     let (routes, _) = route::serve(vec![explain::route(rules.into())]);
-    access.guard(routes)
+    access.guard(routes, None)
 }
 
 /// Creates a router with the pictures alone, for other sites to show: `/badge.svg` and `/sparkline.svg` as in
@@ -195,7 +205,7 @@ pub fn pictures(
     shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
     let (routes, _) = route::serve(badge::routes(&Pictures::new(stats, shown)).into());
-    access.guard(with_fallbacks(routes).layer(map_response(headers::for_other_sites)))
+    access.guard(with_fallbacks(routes).layer(map_response(headers::for_other_sites)), None)
 }
 
 /// Creates the admin router for clients that `access` accepts.
@@ -212,11 +222,12 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let first = index::first_page(&catalog);
     #[cfg(feature = "dashboard")]
     let pages = dashboard::pages(&stats);
+    let public_path = options.public_path.clone();
     let (routes, descriptions) = route::serve(routes(first, stats, &access, options, &catalog));
     catalog.set(descriptions);
     #[cfg(feature = "dashboard")]
     let routes = routes.merge(pages);
-    access.guard(with_fallbacks(routes))
+    access.guard(with_fallbacks(routes), public_path)
 }
 
 fn with_fallbacks(routes: Router) -> Router {

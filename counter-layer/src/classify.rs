@@ -1,7 +1,11 @@
-//! Classes of requests: by a person or a program, and a visit or a fetch ahead of one.
+//! Classes of requests: by a person or a program, a visit or a fetch ahead of one, a page or a call of gRPC.
 
 mod agent;
 mod prefetch;
+mod grpc;
 
 pub(crate) use agent::{Digest, UserAgents};
+#[cfg(feature = "grpc")]
+pub(crate) use grpc::is_web;
+pub(crate) use grpc::{is_call, is_served};
 pub(crate) use prefetch::is_prefetch;

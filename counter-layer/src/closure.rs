@@ -1,8 +1,14 @@
 //! Closures of the application, whose panics end where they are called.
 
 use std::fmt;
+#[cfg(feature = "admin")]
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(feature = "admin")]
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(feature = "admin")]
+use std::task::Poll;
 
 /// A closure of the application, which may panic.
 ///
@@ -27,6 +33,22 @@ impl<F: ?Sized> Closure<F> {
     #[inline(never)]
     pub(crate) fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
         let answer = caught(|| ask(&self.closure));
+        if answer.is_none() {
+            self.tell();
+        }
+        answer
+    }
+
+    /// Returns the answer of the future that the closure returns; `None` when one of the two panics.
+    #[cfg(feature = "admin")]
+    pub(crate) async fn await_answer<A: Future>(&self, ask: impl FnOnce(&F) -> A) -> Option<A::Output> {
+        let mut future = pin!(self.ask(ask)?);
+        let answer = poll_fn(|context| match caught(|| future.as_mut().poll(context)) {
+            Some(Poll::Pending) => Poll::Pending,
+            Some(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
+            None => Poll::Ready(None),
+        });
+        let answer = answer.await;
         if answer.is_none() {
             self.tell();
         }

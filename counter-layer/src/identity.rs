@@ -13,8 +13,8 @@ pub use address::{Address, ForwardedAddress};
 pub use cookie::IssuedCookie;
 pub use forwarded::Forwarded;
 pub use head::RequestHead;
-pub(crate) use identity::Visitors;
 pub use identity::{ClosureIdentity, Identity, IdentityError};
+pub(crate) use identity::{Reads, Visitors};
 
 /// A visitor, and the end of the epoch in which the id means that visitor.
 pub(crate) type Told = (VisitorId, Timestamp);

@@ -6,6 +6,7 @@ mod delivery;
 mod visit;
 mod page;
 mod route;
+mod setup;
 mod settings;
 mod guard;
 mod future;
@@ -15,12 +16,10 @@ mod layer;
 
 pub use delivery::Delivery;
 pub use facet::Facet;
-#[cfg(feature = "dashboard")]
-pub(crate) use facet::{AGENTS, STATUSES, is_counter_of_a_facet};
 pub use future::ResponseFuture;
+#[cfg(feature = "log")]
+pub(crate) use guard::Counting;
 pub use layer::AccessCounterLayer;
-#[cfg(feature = "dashboard")]
-pub(crate) use layer::HITS;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use visit::Visit;

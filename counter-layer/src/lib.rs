@@ -34,9 +34,13 @@
 //! - `openapi`: the OpenAPI description of that router, at `api/openapi.json`.
 //! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
 //! - `dashboard`: the pages of that router for people.
+//! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
+//! - `log`: access logs, whose lines count as the layer counts requests.
 //! - `serde`: rules that can be read from configuration, and [`record`](crate::record)s of other programs.
 
+mod debug;
+mod reserved;
 mod request;
 mod closure;
 mod classify;
@@ -44,10 +48,14 @@ mod identity;
 mod rules;
 mod layer;
 
-#[cfg(feature = "serde")]
-pub mod record;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 #[cfg(feature = "limit")]
 mod limit;
+#[cfg(feature = "log")]
+pub mod log;
+#[cfg(feature = "serde")]
+pub mod record;
 #[cfg(feature = "admin")]
 pub mod admin;
 pub mod guide;

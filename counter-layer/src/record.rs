@@ -7,7 +7,14 @@ use std::num::NonZeroU32;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Hit;
 use counter_core::{Recorder, Timestamp};
+#[cfg(feature = "log")]
+use http::{StatusCode, header::USER_AGENT};
 use serde::de::{Deserialize, Deserializer, Error};
+
+#[cfg(feature = "log")]
+use crate::Outcome;
+#[cfg(feature = "log")]
+use crate::log::{Decision, Headers, Line, LogCounter, Malformed, Piece};
 
 /// A record that another program made of something that counts.
 ///
@@ -81,6 +88,56 @@ impl CounterRecord<'_> {
     pub fn hit(&self, recorder: &Recorder, key: Option<VisitorKey>) -> Hit {
         let visitor = key.zip(self.visitor.as_ref()).map(|(key, visitor)| key.visitor(&[visitor.as_bytes()]));
         recorder.counter(&self.counter).hit().weight(self.count).visitor(visitor)
+    }
+}
+
+#[cfg(feature = "log")]
+impl RequestRecord<'_> {
+    /// Decides about the request as the layer did: by its rules, its identity and its facets.
+    ///
+    /// `key` is that of the visitors of the salt epoch in which [`at`](Self::at) lies. What a record does not tell is
+    /// what a log [does not know](LogCounter#what-a-log-does-not-know), and the headers but the user agent.
+    ///
+    /// ```
+    /// use counter_core::visitor::VisitorKey;
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::log::Decision;
+    /// use counter_layer::record::Record;
+    /// use counter_layer::{AccessCounterLayer, Rule, Rules};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let rules = Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).build()?;
+    /// let mut counter = AccessCounterLayer::new(counters.recorder()).rules(rules).log_counter();
+    ///
+    /// let record = r#"{"path":"/articles/7","at":1763700000,"address":"192.0.2.1","user_agent":"curl/8"}"#;
+    /// let Record::Request(request) = serde_json::from_str(record)? else { unreachable!() };
+    /// let decision = request.decide(&mut counter, VisitorKey::random());
+    /// assert!(matches!(decision, Decision::Counted { hits, .. } if hits.len() == 2)); // `hits` and `articles`
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn decide<'a>(&self, counter: &'a mut LogCounter, key: VisitorKey) -> Decision<'a> {
+        let Ok(status) = StatusCode::from_u16(self.status) else {
+            return Decision::Malformed(Malformed::Status);
+        };
+        let agent = self.user_agent.as_deref().unwrap_or_default().as_bytes();
+        let piece = (USER_AGENT, Piece { start: 0, end: agent.len(), is_unescaped: false });
+        let pieces = std::slice::from_ref(&piece);
+        let pieces = if self.user_agent.is_some() { pieces } else { &[] };
+        let line = Line {
+            at: self.at,
+            method: self.method.as_bytes(),
+            target: self.path.as_bytes(),
+            version: None,
+            host: None,
+            outcome: Outcome::Answered(status),
+            peer: self.address,
+            bytes: None,
+            duration: None,
+            headers: Headers { line: agent, unescaped: &[], pieces },
+        };
+        counter.decide(&line, key)
     }
 }
 

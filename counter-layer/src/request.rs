@@ -31,6 +31,12 @@ pub(crate) fn route(extensions: &Extensions) -> Option<&Route> {
     };
 }
 
+/// Returns `true` for a template that axum writes for itself: that of a fallback, which its versions after 0.8 leave
+/// in a request like that of a route.
+pub(crate) fn is_private(template: &str) -> bool {
+    template.contains("__private__axum")
+}
+
 /// The other end of the connection.
 #[inline]
 pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {

@@ -11,6 +11,7 @@ use std::num::NonZeroU32;
 
 use http::Method;
 
+use crate::request::is_private;
 use path::{MAX_BYTES as MAX_PATH, Unusable};
 use pattern::Pattern;
 use table::Table;
@@ -103,8 +104,8 @@ pub use rule::Rule;
 /// not matched. `OPTIONS *` and the authority of `CONNECT` are no paths, and no
 /// pattern matches them.
 ///
-/// The path itself never becomes the name of a counter: there are as many counters as rules and
-/// templates name, whatever a scanner asks for.
+/// The path itself never becomes the name of a counter, but for a method of [gRPC](crate::guide::rules#grpc) that
+/// exists: there are as many counters as rules and templates name, whatever a scanner asks for.
 #[derive(Clone, Debug)]
 pub struct Rules {
     exclusions: Vec<Pattern>,
@@ -164,6 +165,9 @@ impl Rules {
     /// Decides as [`decide`](Self::decide) does, and returns the decision with the request as it was
     /// compared.
     ///
+    /// Without the template of a route, which nothing but the router knows, the explanation says where that template
+    /// would decide in place of what it says.
+    ///
     /// Neither knows the headers, and so neither applies
     /// [`exclude_prefetch`](RulesBuilder::exclude_prefetch).
     #[must_use]
@@ -175,7 +179,9 @@ impl Rules {
     ) -> Explanation<'a> {
         let path = path::normalise(path);
         let decision = self.resolve(self.find_by(method, path.as_deref(), || matched_path));
-        Explanation { method, path: path.ok(), decision }
+        let by_default = matches!(decision, Decision::DefaultCounter(_) | Decision::Unmatched);
+        let without_matched_path = self.by_matched_path && matched_path.is_none() && by_default;
+        Explanation { method, path: path.ok(), decision, without_matched_path }
     }
 
     /// Returns the names of all counters that rules feed, some perhaps more than once; not those of
@@ -240,7 +246,7 @@ impl Rules {
     }
 
     fn by_default<'a>(&self, matched_path: impl FnOnce() -> Option<&'a str>) -> Match<'a> {
-        match self.by_matched_path.then(matched_path).flatten() {
+        match self.by_matched_path.then(matched_path).flatten().filter(|template| !is_private(template)) {
             Some(template) => Match::MatchedPath(template),
             None if self.default_counter.is_some() => Match::DefaultCounter,
             None => Match::Unmatched,

@@ -45,12 +45,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     page.open(path).await;
                     said.extend(try_page(&page, &axe).await.iter().map(|what| format!("{path:?}: {what}")));
                 }
+                page.open("").await;
+                page.click(".logout button").await;
+                page.until_text("h1", |title| title == "Logged out").await;
+                said.extend(try_page(&page, &axe).await.iter().map(|what| format!("logged out: {what}")));
+                page.open("").await;
+                page.until_text("h1", |title| title == "Log in").await;
+                said.extend(try_page(&page, &axe).await.iter().map(|what| format!("log in: {what}")));
                 // The page that is not there is one of them, and the browser says so.
                 page.complaints().await;
                 said
             })
             .await;
-        println!("{name}: {} against {} pages", said.len(), PAGES.len());
+        println!("{name}: {} against {} pages", said.len(), PAGES.len() + 2);
         said.iter().for_each(|what| println!("{what}"));
         against += said.len();
     }

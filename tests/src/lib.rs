@@ -16,6 +16,7 @@ pub mod sentinel;
 mod shared;
 pub mod mariadb;
 pub mod postgres;
+pub mod nginx;
 pub mod resp;
 pub mod until;
 pub mod noon;
@@ -23,6 +24,7 @@ pub mod browser;
 
 pub use cluster::RedisCluster;
 pub use mariadb::MariaDb;
+pub use nginx::Nginx;
 pub use noon::noon_offset;
 pub use postgres::Postgres;
 pub use process::Process;

@@ -42,6 +42,15 @@ pub async fn minimal() -> PathBuf {
     example().await.with_file_name("examples").join("minimal")
 }
 
+/// The program without a framework: the example `hyper` of that package, built along with it.
+///
+/// # Panics
+///
+/// As [`example`].
+pub async fn hyper() -> PathBuf {
+    example().await.with_file_name("examples").join("hyper")
+}
+
 /// Cargo makes the programs of a test's own package only, and of this one there are none.
 async fn build_example() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it is");
@@ -53,7 +62,8 @@ async fn build_example() -> PathBuf {
     };
     let mut build = Process::start(
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--locked", "--package", "example-app", "--bins", "--example", "minimal"])
+            .args(["build", "--locked", "--package", "example-app", "--bins"])
+            .args(["--example", "minimal", "--example", "hyper"])
             .args(["--profile", profile, "--target-dir"])
             .arg(built.parent().expect("profiles lie in a folder")),
     );

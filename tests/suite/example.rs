@@ -5,3 +5,4 @@ mod program;
 mod trouble;
 mod forum;
 mod aborts;
+mod hyper;

@@ -246,7 +246,7 @@ impl<K: Entity, D> Inner<K, D> {
         patience.learn(answer.is_ok());
         let error = match answer {
             Ok(Ok(answer)) => return Some(answer),
-            Ok(Err(error)) => error.in_full(),
+            Ok(Err(error)) => format!("{error:?}"),
             Err(late) => late.to_string(),
         };
         tracing::warn!(error, kind = K::NAME, "{without}");

@@ -6,7 +6,7 @@ use crate::operations::Outcome;
 use crate::unwind::Panicked;
 
 /// An error of an operation on entities.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EntityError {
     kind: EntityErrorKind,
     // All callers that wait for the same query get the same error.
@@ -142,3 +142,5 @@ impl StdError for EntityError {
         self.source.as_deref().map(|source| source as _)
     }
 }
+
+crate::debug::debug_in_full!(EntityError);

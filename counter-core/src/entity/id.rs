@@ -24,7 +24,7 @@ pub struct EntityId {
 }
 
 /// An id that is empty, longer than [`EntityId::MAX_BYTES`], or has a control character.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EntityIdError(String);
 
 impl EntityId {
@@ -82,6 +82,8 @@ impl fmt::Display for EntityIdError {
 }
 
 impl std::error::Error for EntityIdError {}
+
+crate::debug::debug_in_full!(EntityIdError);
 
 #[cfg(test)]
 mod tests {

@@ -29,7 +29,7 @@ pub struct WriteBehind<K> {
 }
 
 /// Reasons for an addition not to be accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddError {
     /// The limit on waiting fields of entities is reached, and this field is not among them.
@@ -357,3 +357,5 @@ impl fmt::Display for AddError {
 }
 
 impl std::error::Error for AddError {}
+
+crate::debug::debug_in_full!(AddError);

@@ -91,7 +91,6 @@ pub struct Point {
 }
 
 /// Reasons for there to be no forecast.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ForecastError {
     /// The history is too short.
@@ -285,6 +284,8 @@ impl std::error::Error for ForecastError {
         }
     }
 }
+
+crate::debug::debug_in_full!(ForecastError);
 
 impl From<Error> for ForecastError {
     fn from(error: Error) -> Self {

@@ -14,6 +14,7 @@
 //!
 //! The features `sqlite`, `mariadb` and `postgres` each bring [`sqlx`](https://docs.rs/sqlx) and its driver. The
 //! feature `entity` alone is for a database of your own, through [`EntityDatabase`](crate::entity::EntityDatabase).
+//! `sqlx` 0.8 and 0.9 both do; [Versions of `sqlx` and of SQLite](#versions-of-sqlx-and-of-sqlite) says how to choose.
 //!
 //! # How to use it
 //!
@@ -107,6 +108,22 @@
 //! it before this process reads from it again, and once more ten seconds later, since the database may still be at
 //! the commit. With `sqlx` 0.8, `begin` survives being dropped and `begin_with` does not: it may return a connection
 //! with an open transaction to the pool.
+//!
+//! # Versions of `sqlx` and of SQLite
+//!
+//! Cargo takes the newest `sqlx` that the compiler can build: 0.9 from Rust 1.94 on, and 0.8 before. The types of
+//! [`entity::sqlx`](crate::entity::sqlx) are always those of the version in use. An application with a dependency of its own on
+//! `sqlx` 0.8 gets two versions, whose pools are different types; this makes it one:
+//!
+//! ```sh
+//! cargo update -p sqlx@0.9.0 --precise 0.8.6
+//! ```
+//!
+//! Only one version of SQLite's library can be linked into a program. With `sqlx` 0.9 that may be any `libsqlite3-sys` from
+//! 0.30 to 0.37, so `rusqlite` 0.32 to 0.39 and `diesel` 2.3 can be used beside it; with `sqlx` 0.8 it is 0.30, so
+//! `rusqlite` 0.32. Where cargo reports that two packages link `sqlite3`, there are two ways out: the version of the
+//! other crate that goes with one of these, or an [`EntityDatabase`](crate::entity::EntityDatabase) over that other crate, with the
+//! feature `entity` in place of `sqlite`.
 //!
 //! # Consistency of the cache
 //!

@@ -53,6 +53,14 @@
 //! the offset begins the days anew; the earlier ones are cleaned when their retention is over. A program that knows
 //! only the book's layout does not know such keys, and its cleaner may stop at them.
 //!
+//! # Another program of the book's layout
+//!
+//! With the empty [`Namespace`](crate::stores::Namespace) and without shards, the keys are those of *Redis in Action*
+//! (section 5.2.1), and a program of that book may count beside this library. Its counters are listed, read and cleaned
+//! like any others. They are in no lifetime total, since that layout has none, and what such a program counted while
+//! nobody else looked is gone with its samples: a counter that it alone feeds has a total over each range and the
+//! lifetime 0, which `/api/lifetimes` of an admin router shows as `null`.
+//!
 //! # TLS
 //!
 //! An address that begins with `rediss://` is enough where the system trusts the server's certificate; it needs the

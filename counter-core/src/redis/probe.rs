@@ -4,6 +4,7 @@ use super::client::Client;
 use super::server::RedisServer;
 use super::topology::Topology;
 use super::transaction::Queue;
+use crate::future::Answer;
 use crate::shard::Shard;
 use crate::{Error, ErrorKind};
 
@@ -43,29 +44,31 @@ impl Client {
     }
 
     /// Asks the server what it is and can do; of a cluster, the one with the first shard.
-    pub(crate) async fn probe(&self) -> Result<RedisServer, Error> {
-        let key = &self.prefix(Shard::default()).scratch;
-        let script = vec!["return 1".into(), "1".into(), key.into()];
-        let answer = self.call::<i64>("EVAL", key, script).await;
-        let refused = self.refusal.learn(&answer, Instant::now());
-        if !refused {
-            answer?;
-            self.refusal.end();
-        }
-        let transactions = !refused || self.executes_transactions(key).await?;
-        let info: Option<String> = self.call("INFO", key, Vec::new()).await.ok();
-        let line = |name: &str| {
-            let mut lines = info.as_deref()?.lines();
-            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-        };
-        let version = line("valkey_version").or_else(|| line("redis_version"));
-        Ok(RedisServer {
-            version: version.map(str::to_owned),
-            cluster: line("redis_mode").map(|mode| mode == "cluster"),
-            scripts: !refused,
-            transactions,
-            max_memory: line("maxmemory").and_then(|bytes| bytes.parse().ok()),
-            eviction: line("maxmemory_policy").map(str::to_owned),
+    pub(crate) fn probe(&self) -> Answer<'_, RedisServer> {
+        Box::pin(async move {
+            let key = &self.prefix(Shard::default()).scratch;
+            let script = vec!["return 1".into(), "1".into(), key.into()];
+            let answer = self.call::<i64>("EVAL", key, script).await;
+            let refused = self.refusal.learn(&answer, Instant::now());
+            if !refused {
+                answer?;
+                self.refusal.end();
+            }
+            let transactions = !refused || self.executes_transactions(key).await?;
+            let info: Option<String> = self.call("INFO", key, Vec::new()).await.ok();
+            let line = |name: &str| {
+                let mut lines = info.as_deref()?.lines();
+                lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            };
+            let version = line("valkey_version").or_else(|| line("redis_version"));
+            Ok(RedisServer {
+                version: version.map(str::to_owned),
+                cluster: line("redis_mode").map(|mode| mode == "cluster"),
+                scripts: !refused,
+                transactions,
+                max_memory: line("maxmemory").and_then(|bytes| bytes.parse().ok()),
+                eviction: line("maxmemory_policy").map(str::to_owned),
+            })
         })
     }
 

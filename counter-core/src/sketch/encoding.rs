@@ -13,7 +13,7 @@ const HEADER: usize = 16;
 const DENSE: usize = HEADER + REGISTERS * 6 / 8;
 
 /// An error of bytes that are not a HyperLogLog value of Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SketchError {
     /// There is no `HYLL` header of 16 bytes.
@@ -109,6 +109,8 @@ impl fmt::Display for SketchError {
 }
 
 impl std::error::Error for SketchError {}
+
+crate::debug::debug_in_full!(SketchError);
 
 #[cfg(test)]
 mod tests {

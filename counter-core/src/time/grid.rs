@@ -44,7 +44,7 @@ pub struct Precisions {
 }
 
 /// An error of precisions that do not form a set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PrecisionsError {
     /// The number of precisions, which is not between 1 and 16.
@@ -251,6 +251,8 @@ impl fmt::Display for PrecisionsError {
 }
 
 impl std::error::Error for PrecisionsError {}
+
+crate::debug::debug_in_full!(PrecisionsError);
 
 fn whole(seconds: u32) -> Precision {
     Precision::try_from(seconds).expect("the default widths are not 0")

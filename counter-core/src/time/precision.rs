@@ -40,7 +40,7 @@ pub struct Bucket {
 
 /// An error of a width that is not a whole number of seconds from 1 to 4,294,967,295, or of an offset that is
 /// not smaller than its width.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PrecisionError(String);
 
 impl Precision {
@@ -219,6 +219,8 @@ impl fmt::Display for PrecisionError {
 }
 
 impl std::error::Error for PrecisionError {}
+
+crate::debug::debug_in_full!(PrecisionError);
 
 #[cfg(test)]
 mod tests {

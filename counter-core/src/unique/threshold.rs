@@ -18,7 +18,7 @@ use std::num::NonZeroU16;
 pub struct Threshold(NonZeroU16);
 
 /// A threshold that is not between 1 and 10,000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ThresholdError(u16);
 
 impl Threshold {
@@ -61,3 +61,5 @@ impl fmt::Display for ThresholdError {
 }
 
 impl std::error::Error for ThresholdError {}
+
+crate::debug::debug_in_full!(ThresholdError);

@@ -19,7 +19,7 @@ pub struct VisitorId([u8; 16]);
 /// assert_eq!(key.visitor(&[b"192.0.2.1", b"curl"]), key.visitor(&[b"192.0.2.1", b"curl"]));
 /// assert_ne!(key.visitor(&[b"ab", b"c"]), key.visitor(&[b"a", b"bc"]));
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct VisitorKey([u64; 2]);
 
 impl VisitorId {

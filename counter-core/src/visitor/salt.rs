@@ -54,7 +54,7 @@ pub struct Salt(Arc<Salts>);
 
 /// An error of a visitor precision whose buckets lie in several salt epochs: it is coarser than the epoch, or
 /// not aligned with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SaltError {
     /// The visitor precision.
     pub precision: Precision,
@@ -274,6 +274,8 @@ impl fmt::Display for SaltError {
 }
 
 impl std::error::Error for SaltError {}
+
+crate::debug::debug_in_full!(SaltError);
 
 #[cfg(test)]
 mod tests {

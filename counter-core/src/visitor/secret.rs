@@ -25,7 +25,7 @@ pub struct Secret {
 }
 
 /// An error of a text that is not 32 hexadecimal digits. It does not contain the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SecretError;
 
 impl Secret {
@@ -88,6 +88,8 @@ impl fmt::Display for SecretError {
 }
 
 impl std::error::Error for SecretError {}
+
+crate::debug::debug_in_full!(SecretError);
 
 #[cfg(test)]
 mod tests {

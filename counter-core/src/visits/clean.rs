@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::future::BoxFuture;
 use crate::shard::Shard;
 use crate::unwind::{caught, tell};
 use crate::visits::Cleaned;
@@ -96,25 +97,27 @@ impl Cleaner {
         }
     }
 
-    async fn clean_for_ever(&mut self) {
-        let mut failing = false;
-        loop {
-            // The pause comes first: at the start a store may still be connecting, and nothing is urgent.
-            sleep(self.interval).await;
-            let cleaned = caught(self.clean_once(Timestamp::now())).await;
-            tell(|| match cleaned {
-                Ok(cleaned) => {
-                    if std::mem::replace(&mut failing, false) {
-                        tracing::info!("cleaning works again");
+    fn clean_for_ever(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut failing = false;
+            loop {
+                // The pause comes first: at the start a store may still be connecting, and nothing is urgent.
+                sleep(self.interval).await;
+                let cleaned = caught(self.clean_once(Timestamp::now())).await;
+                tell(|| match cleaned {
+                    Ok(cleaned) => {
+                        if std::mem::replace(&mut failing, false) {
+                            tracing::info!("cleaning works again");
+                        }
+                        tracing::debug!(samples = cleaned.samples, counters = cleaned.counters, "cleaned");
                     }
-                    tracing::debug!(samples = cleaned.samples, counters = cleaned.counters, "cleaned");
-                }
-                Err(error) => {
-                    if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(error = %error.in_full(), "cleaning failed; the next pass tries again");
+                    Err(error) => {
+                        if !std::mem::replace(&mut failing, true) {
+                            tracing::warn!(?error, "cleaning failed; the next pass tries again");
+                        }
                     }
-                }
-            });
-        }
+                });
+            }
+        })
     }
 }

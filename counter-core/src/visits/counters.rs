@@ -57,7 +57,7 @@ pub struct Builder {
 }
 
 /// An error of [`Builder::build`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The number of counters is not between 1 and 1,000,000.
@@ -289,3 +289,5 @@ impl fmt::Display for BuildError {
 }
 
 impl std::error::Error for BuildError {}
+
+crate::debug::debug_in_full!(BuildError);

@@ -17,6 +17,7 @@ use sharing::Sharing;
 use skew_watch::SkewWatch;
 
 use crate::backoff::Backoff;
+use crate::future::BoxFuture;
 use crate::later::later;
 use crate::unwind::{caught, tell};
 use crate::visitor::Salting;
@@ -101,43 +102,47 @@ impl Flusher {
         self.finish(later(Instant::now(), self.shutdown_timeout)).await
     }
 
-    async fn flush_for_ever(&mut self) {
-        let interval = self.interval;
-        let sharing = async {
-            loop {
-                drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
-                publish(&self.tally, &self.store);
-                sleep(interval).await;
-            }
-        };
-        let flushing = join_all(self.shards.iter_mut().map(|shard| shard.flush_for_ever(interval)));
-        tokio::join!(sharing, flushing);
+    fn flush_for_ever(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let interval = self.interval;
+            let sharing = async {
+                loop {
+                    drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
+                    publish(&self.tally, &self.store);
+                    sleep(interval).await;
+                }
+            };
+            let flushing = join_all(self.shards.iter_mut().map(|shard| shard.flush_for_ever(interval)));
+            tokio::join!(sharing, flushing);
+        })
     }
 
-    async fn finish(&mut self, deadline: Instant) -> Result<(), Error> {
-        let mut backoff = Backoff::new();
-        let (mut cause, mut asked) = (None, false);
-        loop {
-            // In the ledger, what is sent again is among the applied.
-            let replaying = self.shards.iter().map(ShardFlusher::replaying).sum::<u64>();
-            let hits = self.tally.ledger().hits.pending + replaying;
-            let done = hits == 0 && !self.shards.iter().any(ShardFlusher::owes);
-            if done && !std::mem::replace(&mut asked, true) {
-                self.shards.iter_mut().for_each(ShardFlusher::ask);
+    fn finish(&mut self, deadline: Instant) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let mut backoff = Backoff::new();
+            let (mut cause, mut asked) = (None, false);
+            loop {
+                // In the ledger, what is sent again is among the applied.
+                let replaying = self.shards.iter().map(ShardFlusher::replaying).sum::<u64>();
+                let hits = self.tally.ledger().hits.pending + replaying;
+                let done = hits == 0 && !self.shards.iter().any(ShardFlusher::owes);
+                if done && !std::mem::replace(&mut asked, true) {
+                    self.shards.iter_mut().for_each(ShardFlusher::ask);
+                }
+                if done && (self.shards.iter().all(ShardFlusher::is_empty) || Instant::now() >= deadline) {
+                    return Ok(());
+                }
+                // A timer alone would not do: it never fires beside a store whose calls are always ready.
+                if Instant::now() >= deadline {
+                    let unflushed = Error::new(ErrorKind::Unflushed { hits });
+                    return Err(cause.into_iter().fold(unflushed, Error::caused_by));
+                }
+                if let Ok(Err(error)) = timeout_at(deadline, self.flush()).await {
+                    cause = Some(error);
+                    sleep_until(deadline.min(Instant::now() + backoff.next())).await;
+                }
             }
-            if done && (self.shards.iter().all(ShardFlusher::is_empty) || Instant::now() >= deadline) {
-                return Ok(());
-            }
-            // A timer alone would not do: it never fires beside a store whose calls are always ready.
-            if Instant::now() >= deadline {
-                let unflushed = Error::new(ErrorKind::Unflushed { hits });
-                return Err(cause.into_iter().fold(unflushed, Error::caused_by));
-            }
-            if let Ok(Err(error)) = timeout_at(deadline, self.flush()).await {
-                cause = Some(error);
-                sleep_until(deadline.min(Instant::now() + backoff.next())).await;
-            }
-        }
+        })
     }
 }
 

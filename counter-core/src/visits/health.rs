@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use crate::visits::Hint;
+
 /// The state of the connection to the store, and what is waiting for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,6 +28,8 @@ pub struct Health {
     /// Seconds by which the clock of this process was ahead of the store's at the last batch; negative where
     /// it was behind, `None` where that is not known.
     pub clock_skew: Option<i64>,
+    /// Signs that something is set up so that numbers are wrong, although nothing fails.
+    pub hints: Vec<Hint>,
 }
 
 impl Health {

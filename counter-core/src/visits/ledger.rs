@@ -32,6 +32,8 @@ pub struct Requests {
     pub ignored: Ignored,
     /// Recorded requests that were made by programs.
     pub bots: u64,
+    /// Recorded requests of people that have no visitor: the identity found none in them, or none was wanted.
+    pub unidentified: u64,
     /// Recorded requests whose response was to wait for the store and stopped waiting before it confirmed.
     pub unconfirmed: u64,
 }
@@ -125,10 +127,14 @@ pub enum DropReason {
 }
 
 impl Requests {
-    pub(crate) fn record(&mut self, agent: Agent) {
+    pub(crate) fn record(&mut self, agent: Agent, has_visitor: bool) {
         self.observed += 1;
         self.recorded += 1;
-        self.bots += u64::from(agent == Agent::Bot);
+        if agent == Agent::Bot {
+            self.bots += 1;
+        } else if !has_visitor {
+            self.unidentified += 1;
+        }
     }
 
     pub(crate) fn skip(&mut self, skip: Skip) {
@@ -191,6 +197,7 @@ impl AddAssign for Requests {
         self.ignored.outcome += other.ignored.outcome;
         self.ignored.prefetch += other.ignored.prefetch;
         self.bots += other.bots;
+        self.unidentified += other.unidentified;
         self.unconfirmed += other.unconfirmed;
     }
 }

@@ -66,6 +66,11 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
     let seconds = |time: Option<Duration>| gauge(time.unwrap_or_default().as_secs_f64());
     add("access_counter_bot_requests_total", "Recorded requests that programs made", counter(requests.bots));
     add(
+        "access_counter_unidentified_requests_total",
+        "Recorded requests of people that have no visitor",
+        counter(requests.unidentified),
+    );
+    add(
         "access_counter_unconfirmed_requests_total",
         "Recorded requests whose response stopped waiting for the store",
         counter(requests.unconfirmed),
@@ -114,6 +119,11 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         "access_counter_clock_skew_seconds",
         "Seconds by which the clock of this process is ahead of the store's",
         gauge(health.clock_skew.unwrap_or_default() as f64),
+    );
+    add(
+        "access_counter_hints",
+        "Signs of a setup that gives wrong numbers: the health names them",
+        gauge(health.hints.len() as f64),
     );
     if let Some(since) = health.since_acknowledged {
         let (name, help) =

@@ -6,7 +6,7 @@ use crate::{CounterName, Error, ErrorKind, Precision, Sample, Timestamp};
 ///
 /// An entry of another program, or one that replaced a counter, must not take away the rest: reads of several
 /// counters return it for the counter concerned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unreadable {
     /// The key in the store.
@@ -63,6 +63,8 @@ impl fmt::Display for Unreadable {
 }
 
 impl std::error::Error for Unreadable {}
+
+crate::debug::debug_in_full!(Unreadable);
 
 impl From<Unreadable> for Error {
     fn from(unreadable: Unreadable) -> Self {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::visitor::{Salt, SaltError, Salting};
 use crate::visits::tally::Tally;
-use crate::visits::{Agent, Hit, Skip};
-use crate::{Counter, Ledger, Secret, Timestamp, VisitorId};
+use crate::visits::{Agent, Hint, Hit, Skip};
+use crate::{Counter, CounterName, Ledger, Secret, Timestamp, VisitorId};
 
 /// A handle that records hits in memory: it does no I/O and never fails.
 ///
@@ -76,6 +76,21 @@ impl Recorder {
         self.tally.counter(name)
     }
 
+    /// Returns the name of a counter; `None` for a counter of another recorder, whose hits count under `(other)` here.
+    #[must_use]
+    pub fn name(&self, counter: Counter) -> Option<CounterName> {
+        self.tally.name(counter)
+    }
+
+    /// Returns the counter of this name if there is one in this process, and adds none.
+    ///
+    /// For a name that a client chose, and that therefore must not take the place of another.
+    #[inline]
+    #[must_use]
+    pub fn find_counter(&self, name: &str) -> Option<Counter> {
+        self.tally.find(name)
+    }
+
     /// Records one hit, now.
     pub fn record(&self, counter: Counter, visitor: impl Into<Option<VisitorId>>) {
         self.record_at(counter, visitor, Timestamp::now(), NonZeroU32::MIN);
@@ -95,7 +110,8 @@ impl Recorder {
         self.fold_if(self.tally.add(&[counter.hit().visitor(visitor).weight(weight)], at, None));
     }
 
-    /// Records one request that this agent made, now: these hits, and one request in the ledger.
+    /// Records one request that this agent made, now: these hits, and one request in the ledger, which is
+    /// `unidentified` when a person made it and its first hit has no visitor.
     #[inline]
     pub fn request(&self, hits: &[Hit], agent: Agent) {
         self.fold_if(self.tally.add(hits, Timestamp::now(), Some(agent)));
@@ -154,6 +170,19 @@ impl Recorder {
     /// Records one request that makes no hit, with the reason.
     pub fn skip(&self, skip: Skip) {
         self.tally.skip(skip);
+    }
+
+    /// Adds a hint to the [health](crate::Health::hints), and logs it as a warning unless it is there already.
+    ///
+    /// What raises a hint withdraws it when it no longer holds; one that was raised twice holds until it is withdrawn
+    /// twice.
+    pub fn raise_hint(&self, hint: Hint) {
+        self.tally.hints.raise(hint);
+    }
+
+    /// Takes back a hint that was raised and no longer holds.
+    pub fn withdraw_hint(&self, hint: Hint) {
+        self.tally.hints.withdraw(hint);
     }
 
     /// Returns the account of every request and every hit so far.

@@ -98,19 +98,19 @@ impl Registry {
         registry
     }
 
-    /// Returns the counter of this name, adding it if it is new; `(other)` when the name is invalid or the
-    /// table is full.
+    /// Returns the counter of this name, adding it if it is new, and `(other)` for one that is invalid; `None` when
+    /// the table is full.
     #[inline]
-    pub(crate) fn counter(&self, name: &str) -> Counter {
-        self.probe(name).unwrap_or_else(|_| self.newcomer(name))
+    pub(crate) fn counter(&self, name: &str) -> Option<Counter> {
+        self.probe(name).ok().or_else(|| self.newcomer(name))
     }
 
     #[cold]
-    fn newcomer(&self, name: &str) -> Counter {
+    fn newcomer(&self, name: &str) -> Option<Counter> {
         if self.full.get().is_some() {
-            return self.other();
+            return None;
         }
-        CounterName::new(name).map_or_else(|_| self.other(), |name| self.insert(name))
+        CounterName::new(name).map_or_else(|_| Some(self.other()), |name| self.insert(name))
     }
 
     /// Returns the counter `(other)`.
@@ -121,6 +121,12 @@ impl Registry {
     /// Returns the counter of this name, if there is one.
     pub(crate) fn find(&self, name: &str) -> Option<Counter> {
         self.probe(name).ok()
+    }
+
+    /// Returns the name of a counter of this registry.
+    pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
+        let names = self.names.lock().expect("nothing panics under this lock");
+        names.get(counter.number as usize).filter(|_| counter.tally == self.other.tally).cloned()
     }
 
     /// Returns the names by number.
@@ -135,21 +141,19 @@ impl Registry {
         known.extend(new.iter().map(|name| self.shards.of(name)));
     }
 
-    fn insert(&self, name: CounterName) -> Counter {
+    fn insert(&self, name: CounterName) -> Option<Counter> {
         let mut names = self.names.lock().expect("nothing panics under this lock");
         let place = match self.probe(&name) {
-            Ok(counter) => return counter,
+            Ok(counter) => return Some(counter),
             Err(place) => place,
         };
-        let Some(number) = u32::try_from(names.len()).ok().filter(|_| names.len() < self.most) else {
-            return self.other();
-        };
+        let number = u32::try_from(names.len()).ok().filter(|_| names.len() < self.most)?;
         let counter = Counter { number, shard: self.shards.of(&name), ..self.other };
         Arc::make_mut(&mut names).push(name.clone());
         if names.len() == self.most {
             self.full.get_or_init(|| ());
         }
-        place.get_or_init(|| (name, counter)).1
+        Some(place.get_or_init(|| (name, counter)).1)
     }
 
     /// Returns the counter of a name, or the slot where it would go.
@@ -175,20 +179,22 @@ mod tests {
     }
 
     #[test]
-    fn names_past_the_last_place_and_texts_that_are_no_names_are_other() {
+    fn names_past_the_last_place_have_no_counter_and_texts_that_are_no_names_are_other() {
         let registry = registry(2);
-        assert_eq!(
-            ["a", "b", "a", "c", "", "d\n"].map(|name| registry.counter(name).number),
-            [1, 2, 1, 0, 0, 0]
-        );
-        assert_eq!(registry.counter(CounterName::OTHER), registry.other());
+        let number = |name| registry.counter(name).map(|counter| counter.number);
+        assert_eq!(["", "a", "d\n"].map(number), [0, 1, 0].map(Some));
+        assert_eq!(["b", "a", "c"].map(number), [Some(2), Some(1), None]);
+        assert_eq!(registry.counter(CounterName::OTHER), Some(registry.other()));
+        let b = registry.find("b").expect("it was added");
+        assert_eq!(registry.name(b).as_deref(), Some("b"));
+        assert_eq!(super::tests::registry(2).name(b), None);
         assert_eq!(registry.names().iter().map(|name| &**name).collect::<Vec<_>>(), ["(other)", "a", "b"]);
     }
 
     #[test]
     fn threads_that_bring_the_same_names_agree_on_the_numbers() {
         let registry = registry(500);
-        let number_all = || (0..600).map(|n| registry.counter(&format!("n{n}")).number).collect::<Vec<_>>();
+        let number_all = || (0..600).map(|n| registry.counter(&format!("n{n}"))).collect::<Vec<_>>();
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(number_all)).collect();
             for thread in threads {
@@ -198,7 +204,7 @@ mod tests {
         let names = registry.names();
         assert_eq!(names.len(), 501);
         for (name, number) in names.iter().zip(0..) {
-            assert_eq!(registry.counter(name).number, number);
+            assert_eq!(registry.counter(name).map(|counter| counter.number), Some(number));
         }
     }
 }

@@ -31,8 +31,8 @@
 //! # }
 //! ```
 
-mod ledger;
 mod name;
+mod ledger;
 mod lane;
 mod reader;
 mod sources;

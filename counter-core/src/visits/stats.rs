@@ -153,6 +153,9 @@ impl Stats {
 
     /// Returns everything that each of these counters ever counted, including what has left retention.
     ///
+    /// Hits that another program counted in the layout of *Redis in Action* are in samples alone, and in no lifetime:
+    /// that layout has no totals. A counter that only such a program feeds has the lifetime 0.
+    ///
     /// # Errors
     /// Fails when the store cannot be read, at all or for one of the counters.
     pub async fn lifetimes(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
@@ -361,7 +364,7 @@ impl Stats {
         &self,
         counters: &[CounterName],
     ) -> Result<Vec<Result<bool, Unreadable>>, Error> {
-        let is_here = |counter: &CounterName| self.tally.contains(counter);
+        let is_here = |counter: &CounterName| self.tally.find(counter).is_some();
         let elsewhere: Vec<_> = counters.iter().filter(|counter| !is_here(counter)).cloned().collect();
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
         let stored = match elsewhere.is_empty() {

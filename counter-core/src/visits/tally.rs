@@ -7,6 +7,7 @@
 //! one moment without stopping all requests at once.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,11 +15,12 @@ use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::visits::delivery::{Account, Delivery};
 use crate::visits::group_commit::{CommitTicket, GroupCommit};
+use crate::visits::hint::Hints;
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
-use crate::visits::{Agent, Batch, Hit, Remark, Requests, Skip};
+use crate::visits::{Agent, Batch, Hint, Hit, Remark, Requests, Skip};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 use foldhash::fast::RandomState;
@@ -27,9 +29,12 @@ use foldhash::fast::RandomState;
 pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
     pub(crate) commits: GroupCommit,
+    pub(crate) hints: Hints,
     /// The time without an attempt to send what is waiting after which the flusher counts as stalled.
     patience: Duration,
     registry: Registry,
+    /// A name found no free slot.
+    is_full: AtomicBool,
     stripes: Box<[Stripe]>,
     /// The registers of the visitor buckets that are open, shared by the stripes.
     open: Mutex<HashMap<(u32, Timestamp), Arc<Registers>>>,
@@ -64,8 +69,10 @@ impl Tally {
         Self {
             grid: Arc::new(grid),
             commits: GroupCommit::new(shards),
+            hints: Hints::default(),
             patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
             registry: Registry::new(counters, WriterId::random(), shards),
+            is_full: AtomicBool::new(false),
             stripes: (0..stripes).map(|_| Stripe::default()).collect(),
             open: Mutex::default(),
             backlog: Mutex::new(Backlog {
@@ -80,11 +87,24 @@ impl Tally {
 
     #[inline]
     pub(crate) fn counter(&self, name: &str) -> Counter {
-        self.registry.counter(name)
+        self.registry.counter(name).unwrap_or_else(|| self.overflow())
     }
 
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.registry.find(name).is_some()
+    #[cold]
+    fn overflow(&self) -> Counter {
+        if !self.is_full.load(Ordering::Relaxed) && !self.is_full.swap(true, Ordering::Relaxed) {
+            self.hints.raise(Hint::COUNTERS_FULL);
+        }
+        self.registry.other()
+    }
+
+    pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
+        self.registry.name(counter)
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, name: &str) -> Option<Counter> {
+        self.registry.find(name)
     }
 
     /// Adds hits of one instant, and a request if there is an agent; returns `true` when it is time to
@@ -97,7 +117,7 @@ impl Tally {
         }
         local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
         if let Some(agent) = agent {
-            local.requests.record(agent);
+            local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         }
         local.is_full()
     }
@@ -258,6 +278,7 @@ impl Tally {
             last_error: failing.map(|(_, error)| error.clone()),
             stalled_for: stalled.filter(|stalled| *stalled > self.patience),
             clock_skew,
+            hints: self.hints.list(),
         }
     }
 

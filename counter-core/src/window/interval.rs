@@ -27,7 +27,7 @@ use crate::{Precision, Timestamp};
 pub struct Window(Precision);
 
 /// An error of a width or offset that makes no window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowError {
     /// The width is 0.
@@ -121,6 +121,8 @@ impl fmt::Display for WindowError {
 }
 
 impl std::error::Error for WindowError {}
+
+crate::debug::debug_in_full!(WindowError);
 
 #[cfg(test)]
 mod tests {

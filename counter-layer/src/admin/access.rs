@@ -5,6 +5,7 @@ mod origin;
 mod throttle;
 mod session;
 mod cookie;
+mod page;
 #[allow(clippy::module_inception, reason = "the `Access` itself, beside what it is made of")]
 mod access;
 mod entry;

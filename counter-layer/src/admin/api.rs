@@ -1,6 +1,7 @@
 //! The numbers for programs: one file for each route, with its path, its handler and its description.
 
 mod response;
+mod mark;
 pub(crate) mod parameter;
 mod caching;
 mod schema;
@@ -9,6 +10,7 @@ pub(crate) mod index;
 mod read;
 mod counters;
 mod series;
+mod sources;
 mod total;
 mod lifetimes;
 mod top;

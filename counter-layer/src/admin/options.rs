@@ -1,9 +1,10 @@
 use std::fmt;
-use std::future::pending;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+
+use super::mount::{PublicPath, PublicPathError};
 
 /// Options of the admin router.
 ///
@@ -17,14 +18,15 @@ use futures_util::future::{BoxFuture, Shared};
 #[derive(Clone)]
 pub struct Options {
     pub(crate) listeners: usize,
-    pub(crate) live_until: Shared<BoxFuture<'static, ()>>,
+    pub(crate) live_until: Option<Shared<BoxFuture<'static, ()>>>,
+    pub(crate) public_path: Option<PublicPath>,
 }
 
 impl Options {
-    /// Returns the defaults: 64 listeners, without a time limit.
+    /// Returns the defaults: 64 listeners, whose answers end after 5 s.
     #[must_use]
     pub fn new() -> Self {
-        Self { listeners: 64, live_until: pending().boxed().shared() }
+        Self { listeners: 64, live_until: None, public_path: None }
     }
 
     /// Sets how many clients may listen to live events at the same time.
@@ -34,15 +36,41 @@ impl Options {
         self
     }
 
-    /// Ends live events when this future completes or panics.
+    /// Ends live events when this future completes or panics, and not before. Default: each answer ends after
+    /// 5 s, and its client connects again, as browsers do by themselves.
     ///
-    /// A server that stops gracefully waits for its responses, and live events have no end of their own: give
-    /// it the same signal.
+    /// A server that stops gracefully waits for its responses, and tells them nothing. So the default lets it
+    /// stop within 5 s, and this lets it stop at once: give it the signal that the server gets.
     #[must_use]
     pub fn live_until(mut self, stopped: impl Future<Output = ()> + Send + 'static) -> Self {
         // It is asked by the answers that it is to end, and its panic would be that of the connection.
-        self.live_until = AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared();
+        self.live_until = Some(AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared());
         self
+    }
+
+    /// Sets the path at which clients find the router. Default: the path at which it is mounted.
+    ///
+    /// It is for a proxy that takes the beginning of a path away, such as one that serves `/stats/` and asks
+    /// the application for `/admin/stats/` or for `/`. Links, redirects and the path of the session cookie
+    /// begin with it. [`Access::forwarded_prefix`] lets the proxy tell it instead; this setting precedes it.
+    ///
+    /// ```
+    /// use counter_layer::admin::Options;
+    ///
+    /// let options = Options::new().public_path("/stats")?;
+    /// assert!(Options::new().public_path("//other.example").is_err());
+    /// # drop(options);
+    /// # Ok::<(), counter_layer::admin::PublicPathError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When it is not a path from the root in the characters of RFC 3986, of at most 512 bytes, or has an
+    /// empty segment, a segment of dots, a comma or a semicolon.
+    ///
+    /// [`Access::forwarded_prefix`]: crate::admin::Access::forwarded_prefix
+    pub fn public_path(mut self, path: &str) -> Result<Self, PublicPathError> {
+        self.public_path = Some(PublicPath::new(path)?);
+        Ok(self)
     }
 }
 
@@ -54,6 +82,9 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("listeners", &self.listeners).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("listeners", &self.listeners)
+            .field("public_path", &self.public_path)
+            .finish_non_exhaustive()
     }
 }

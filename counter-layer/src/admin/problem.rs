@@ -83,6 +83,10 @@ impl Problem {
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
     }
 
+    pub(crate) fn no_form(most: usize) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, format!("the form did not arrive, or has more than {most} bytes"))
+    }
+
     pub(crate) fn too_many_listeners(most: usize) -> Self {
         let detail = format!("the limit of {most} listeners is reached");
         Self { retry_after: Some(30), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }

@@ -21,13 +21,15 @@ pub(crate) struct Requests {
     ignored: Ignored,
     /// A part of `recorded`.
     bots: u64,
+    /// A part of `recorded`: requests of people that have no visitor.
+    unidentified: u64,
     /// A part of `recorded`.
     unconfirmed: u64,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-struct Ignored {
+pub(crate) struct Ignored {
     outcome: u64,
     prefetch: u64,
 }
@@ -49,7 +51,7 @@ pub(crate) struct Hits {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-struct Dropped {
+pub(crate) struct Dropped {
     wrong_type: u64,
     not_a_number: u64,
     out_of_range: u64,
@@ -74,6 +76,19 @@ pub(crate) struct Health {
     stalled_for_seconds: Option<f64>,
     /// The seconds by which the clock of this process was ahead of the store's at the last batch.
     clock_skew_seconds: Option<i64>,
+    /// Signs of a setup that gives wrong numbers, although nothing fails.
+    hints: Vec<Hint>,
+}
+
+/// A sign of a setup that gives wrong numbers.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct Hint {
+    name: &'static str,
+    /// The sentences that say what was seen, and what follows from it.
+    seen: &'static str,
+    /// The sentences that say what to do.
+    remedy: &'static str,
 }
 
 /// The data of a `status` event.
@@ -101,8 +116,9 @@ impl From<counter_core::Ledger> for Ledger {
                 recorded: requests.recorded,
                 excluded: requests.excluded,
                 unmatched: requests.unmatched,
-                ignored: Ignored { outcome: requests.ignored.outcome, prefetch: requests.ignored.prefetch },
+                ignored: requests.ignored.into(),
                 bots: requests.bots,
+                unidentified: requests.unidentified,
                 unconfirmed: requests.unconfirmed,
             },
             hits: Hits {
@@ -110,17 +126,29 @@ impl From<counter_core::Ledger> for Ledger {
                 applied: hits.applied,
                 pending: hits.pending,
                 expired: hits.expired,
-                dropped: Dropped {
-                    wrong_type: hits.dropped.wrong_type,
-                    not_a_number: hits.dropped.not_a_number,
-                    out_of_range: hits.dropped.out_of_range,
-                    ahead: hits.dropped.ahead,
-                    in_doubt: hits.dropped.in_doubt,
-                    other: hits.dropped.other,
-                },
+                dropped: hits.dropped.into(),
                 overflow: hits.overflow,
                 lost_by_server: hits.lost_by_server,
             },
+        }
+    }
+}
+
+impl From<counter_core::visits::Ignored> for Ignored {
+    fn from(ignored: counter_core::visits::Ignored) -> Self {
+        Self { outcome: ignored.outcome, prefetch: ignored.prefetch }
+    }
+}
+
+impl From<counter_core::visits::Dropped> for Dropped {
+    fn from(dropped: counter_core::visits::Dropped) -> Self {
+        Self {
+            wrong_type: dropped.wrong_type,
+            not_a_number: dropped.not_a_number,
+            out_of_range: dropped.out_of_range,
+            ahead: dropped.ahead,
+            in_doubt: dropped.in_doubt,
+            other: dropped.other,
         }
     }
 }
@@ -138,6 +166,13 @@ impl From<counter_core::Health> for Health {
             last_error: health.last_error,
             stalled_for_seconds: health.stalled_for.map(|since| since.as_secs_f64()),
             clock_skew_seconds: health.clock_skew,
+            hints: health.hints.into_iter().map(Hint::from).collect(),
         }
+    }
+}
+
+impl From<counter_core::visits::Hint> for Hint {
+    fn from(hint: counter_core::visits::Hint) -> Self {
+        Self { name: hint.name, seen: hint.seen, remedy: hint.remedy }
     }
 }

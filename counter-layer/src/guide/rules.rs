@@ -6,7 +6,8 @@
 //! # Without rules
 //!
 //! Every request counts under `hits`, and under the template of the axum route that matched it. A request that no
-//! route matched counts under `hits` only: the path itself never names a counter.
+//! route matched counts under `hits` only: the path itself never names a counter, unless it is a method of
+//! [gRPC](#grpc) that exists.
 //!
 //! ```
 //! # #[cfg(not(feature = "axum"))] fn main() {}
@@ -263,10 +264,78 @@
 //! # }
 //! ```
 //!
+//! # Below routers, services and folders
+//!
+//! What axum says about a request depends on how its handler was mounted. Without rules, or with
+//! [`by_matched_path`](crate::RulesBuilder::by_matched_path), a request counts under `hits` and:
+//!
+//! | where it is served, with the layer around the whole router unless said | request | counts under |
+//! |---|---|---|
+//! | `nest("/api", router)`, also with the layer on the router inside | `/api/users/7` | `/api/users/{id}` |
+//! | the same, by the fallback of either router | `/api/nothing` | nothing more |
+//! | `nest("/{tenant}", …nest("/api", router))` | `/a/api/users/7` | `/{tenant}/api/users/{id}` |
+//! | `merge(router)` | `/users/7` | `/users/{id}` |
+//! | `nest_service("/api", router)` | `/api/users/7` | nothing more: axum names no template here |
+//! | `nest_service("/api", router.layer(…))`, with the layer inside | `/api/users/7` | `/api/users/{id}` |
+//! | `nest_service("/assets", ServeDir)` | `/assets/app.js` | nothing more |
+//! | `route_service("/assets/{*file}", …)` | `/assets/app.js`, or a file that is not there | `/assets/{*file}` |
+//! | `fallback_service(ServeDir)` | `/app.js` | nothing more |
+//! | a service without axum | any | nothing more |
+//!
+//! Files are best counted by rules, which need no router: by folder, by extension, or by name. The names have to be those
+//! of files that are there, listed when the service starts, and at most so many: a client can ask for any other.
+//!
+//! ```
+//! # use counter_layer::{Rule, Rules};
+//! # fn counter<'a>(rules: &'a Rules, path: &str) -> Option<&'a str> {
+//! #     rules.decide(&http::Method::GET, path, None).counter()
+//! # }
+//! let rules = Rules::builder()
+//!     .rule(Rule::counter("styles").pattern("*.css"))
+//!     .rule(Rule::counter("downloads").pattern("/downloads/*"))
+//!     .by_matched_path();
+//! let downloads = ["manual.pdf", "setup.exe"]; // in earnest from `std::fs::read_dir`
+//! let rules = downloads.iter().take(500).fold(rules, |rules, file| {
+//!     let path = format!("/downloads/{file}");
+//!     rules.rule(Rule::counter(&path).pattern(&path))
+//! });
+//! let rules = rules.build()?;
+//! assert_eq!(counter(&rules, "/downloads/manual.pdf"), Some("/downloads/manual.pdf"));
+//! assert_eq!(counter(&rules, "/downloads/manual-1.pdf"), Some("downloads"));
+//! assert_eq!(counter(&rules, "/themes/dark.css"), Some("styles"));
+//! # Ok::<(), counter_layer::RulesError>(())
+//! ```
+//!
+//! # gRPC
+//!
+//! A call of gRPC is a `POST` of `application/grpc` or the like. Its method is its route: `/package.Service/Method` is
+//! the name of a counter, before any template of a router. Rules come before it.
+//!
+//! Clients can ask for any method, so a method has its counter from its first success on: an answer with messages, or one
+//! that says `grpc-status: 0`. A call that fails before that counts as if there were no method, which is under `hits`
+//! without rules. After it all calls of the method count under it, however they end. To have the counter from the start,
+//! name the methods to the recorder, for example from the descriptor of the service:
+//!
+//! ```
+//! # use counter_core::{Counters, MemoryStore};
+//! # use counter_layer::AccessCounterLayer;
+//! # let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let recorder = counters.recorder();
+//! for method in ["Check", "Watch"] {
+//!     _ = recorder.counter(&format!("/grpc.health.v1.Health/{method}"));
+//! }
+//! let layer = AccessCounterLayer::new(recorder);
+//! # Ok::<(), counter_core::BuildError>(())
+//! ```
+//!
+//! A call that fails is an answer with status 200, and so to [`Facet::Status`](crate::Facet::Status) a success. Its own
+//! status comes behind the messages: `GrpcStatusLayer`, with the feature `grpc`, counts it.
+//!
 //! # Explaining a decision
 //!
 //! [`explain`](crate::Rules::explain) decides by the same code as the layer, and says why. It knows the rules only: not
-//! the layer's closures `fallback` and `count_if`, and not what the headers say about a prefetch.
+//! the layer's closures `fallback` and `count_if`, and not what the headers say about a prefetch. After `by_matched_path`
+//! the template of the route may decide; an explanation without one says so.
 //!
 //! ```
 //! # use counter_layer::{Rule, Rules};
@@ -288,7 +357,8 @@
 //!
 //! # What is refused
 //!
-//! [`build`](crate::RulesBuilder::build) refuses a pattern that could never match, since it would count nothing without
+//! [`build`](crate::RulesBuilder::build) refuses the name of a counter that the layer feeds itself: `hits`, `(other)`, and
+//! those of [facets](crate::Facet). It refuses a pattern that could never match, since it would count nothing without
 //! any sign of it; a pattern that different readers would understand differently; and two patterns of equal rank that
 //! match the same requests, since the order would have to decide. The error says what to write instead.
 //!
@@ -327,5 +397,6 @@
 //!
 //! There are as many counters as rules, templates, facets and `fallback` name, up to
 //! [`max_counters`](counter_core::Builder::max_counters), 2,000 by default. Names beyond that count under `(other)`, so
-//! that totals stay exact, and as `overflow` in the ledger. `hits` takes its slot when the layer is made, the names of
-//! rules and facets when they are given to it, and templates when they are first used.
+//! that totals stay exact, and as `overflow` in the ledger; the first is a [hint](crate::guide#hints). `hits` takes its
+//! slot when the layer is made, the names of rules and facets when they are given to it, templates when they are first
+//! used, and methods of gRPC when they first succeed.

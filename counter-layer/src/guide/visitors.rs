@@ -143,14 +143,18 @@
 //! - [`Identity::cookie`](crate::Identity::cookie): a cookie that the service itself sets.
 //! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id that the layer sets, for 365
 //!   days unless [`max_age`](crate::IssuedCookie::max_age) says otherwise. Bots get none, and neither do requests that the
-//!   rules leave out.
+//!   rules leave out. A client that keeps no cookies is a new visitor at each request, and so is every browser over plain
+//!   HTTP unless [`insecure`](crate::IssuedCookie::insecure) is set. With
+//!   [`only_returned`](crate::IssuedCookie::only_returned) a visitor counts from its second request on, when its cookie has
+//!   come back: people who look at one page only are then not counted as visitors.
 //! - [`Identity::header`](crate::Identity::header): a header, which only a trusted party may be able to write.
 //! - [`Identity::extension`](crate::Identity::extension): an extension that a layer further out inserted, such as an
 //!   account.
 //! - [`Identity::from_fn`](crate::Identity::from_fn): a closure over the head of the request.
 //! - [`Identity::none`](crate::Identity::none): no visitors at all.
 //!
-//! Where the source finds nothing, a request counts without a visitor, and nothing else is tried instead. There are two
+//! Where the source finds nothing, a request counts without a visitor, as `unidentified` in the ledger, and nothing else is
+//! tried instead. A source that never finds anything is a [hint](crate::guide#hints). There are two
 //! exceptions: with fewer entries than hops the peer is the client, and a request without its issued cookie is that of a
 //! new visitor.
 //!
@@ -224,6 +228,28 @@
 //!
 //! Use hops only where no client can connect past the proxies, and set the number right: with one too many, the client
 //! writes its own address.
+//!
+//! # What to set behind which proxy
+//!
+//! `X` is `Identity::forwarded(Forwarded::X_FORWARDED_FOR)`. Where a client could reach the service past the proxy, put
+//! [`trusted_networks`](crate::ForwardedAddress::trusted_networks) with the proxy's own network in the place of hops; and
+//! behind a chain of two, `trusted_hops(2)` or the networks of both.
+//!
+//! | in front of the service | what it sends | identity |
+//! |---|---|---|
+//! | nothing | | [`Identity::peer()`](crate::Identity::peer), the default |
+//! | nginx | nothing, until `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;` appends the client to what it wrote itself | `X.trusted_hops(1)` |
+//! | Caddy | `X-Forwarded-For`; what the client wrote is dropped unless it is one of the `trusted_proxies` | `X.trusted_hops(1)` |
+//! | Traefik | `X-Forwarded-For`; what the client wrote is dropped unless it is one of the `forwardedHeaders.trustedIPs` | `X.trusted_hops(1)` |
+//! | HAProxy | nothing, until `option forwardfor` adds an `X-Forwarded-For` of its own behind the client's | `X.trusted_hops(1)` |
+//! | HAProxy with `option forwarded` | `Forwarded` | `Identity::forwarded(Forwarded::RFC7239).trusted_hops(1)` |
+//! | Cloudflare | `X-Forwarded-For`, appended to; `CF-Connecting-IP` with the client alone | `X.trusted_networks(…)` with the networks that Cloudflare publishes, since anybody can find the service's own address |
+//! | Cloudflare, then nginx as above | both append to `X-Forwarded-For` | `X.trusted_hops(2)` if nginx admits Cloudflare only |
+//! | AWS ALB | `X-Forwarded-For`, appended to | `X.trusted_hops(1)` if the security group admits the balancer only, else its subnets |
+//! | AWS NLB, and others that forward connections | nothing: the address of the connection, or the PROXY protocol, which the server has to read | [`Identity::peer()`](crate::Identity::peer) |
+//! | AWS API Gateway, in front of Lambda | the address is in the event | [`Identity::extension`](crate::Identity::extension), as in `tests/strangers/src/bin/lambda.rs` |
+//!
+//! To see whether it is right, visit the service from two networks, and compare its uniques.
 //!
 //! # Salts and epochs
 //!

@@ -1,4 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use counter_core::visitor::Salt;
 use http::HeaderMap;
@@ -6,6 +7,7 @@ use ipnet::IpNet;
 
 use super::{Forwarded, RequestHead, Told};
 use crate::classify::Digest;
+use crate::closure::Closure;
 use crate::request;
 
 /// An identity by the client's address and its user agent, for one epoch.
@@ -22,7 +24,11 @@ pub struct Address {
     /// The application chose them.
     is_chosen: bool,
     user_agent: bool,
+    /// Asked for the other end of the connection in place of the server's extensions.
+    peer: Option<Arc<PeerClosure>>,
 }
+
+type PeerClosure = Closure<dyn Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync>;
 
 /// The bits of an IPv6 address that count in a limit.
 #[cfg(feature = "limit")]
@@ -50,7 +56,7 @@ impl Address {
     }
 
     const fn of(client: Client) -> Self {
-        Self { client, ipv6_mask: mask(64), is_chosen: false, user_agent: true }
+        Self { client, ipv6_mask: mask(64), is_chosen: false, user_agent: true, peer: None }
     }
 
     /// Sets how many leading bits of an IPv6 address count; more than 128 are 128.
@@ -72,6 +78,37 @@ impl Address {
         self
     }
 
+    /// Finds the address of the connection by a closure, in place of axum's `ConnectInfo` or a
+    /// [`SocketAddr`](std::net::SocketAddr) extension: for a server, or another version of axum, that leaves it in
+    /// another type.
+    ///
+    /// Proxies are trusted as before. A request has no address of a connection when the closure returns `None` or
+    /// panics.
+    ///
+    /// ```
+    /// # use counter_layer::{Forwarded, Identity};
+    /// /// What another server leaves in the extensions of a request.
+    /// #[derive(Clone)]
+    /// struct Client(std::net::SocketAddr);
+    ///
+    /// let identity = Identity::forwarded(Forwarded::X_FORWARDED_FOR)
+    ///     .trusted_networks(["10.0.0.0/8".parse()?])
+    ///     .peer_from_fn(|head| head.extensions.get::<Client>().map(|client| client.0.ip()));
+    /// # Ok::<(), counter_layer::ipnet::AddrParseError>(())
+    /// ```
+    pub fn peer_from_fn(
+        mut self,
+        peer: impl Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.peer = Some(Arc::new(Closure::new("peer_from_fn", peer)));
+        self
+    }
+
+    /// Returns `true` if it reads what proxies wrote.
+    pub(crate) const fn trusts_proxies(&self) -> bool {
+        !matches!(self.client, Client::Peer)
+    }
+
     /// The visitor, or `None` when the address is not known: a user agent alone says little.
     pub(super) fn visitor(&self, head: &RequestHead<'_>, user_agent: Digest, salt: &Salt) -> Option<Told> {
         let address = self.client(head)?;
@@ -85,13 +122,35 @@ impl Address {
     }
 
     /// The significant bits of the client's address, if it is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<u128> {
-        let peer = request::peer(head.extensions);
-        Some(match &self.client {
-            Client::Peer => self.bits(peer?.ip()),
-            client => self.bits(client.address(peer.map(SocketAddr::ip), head.headers)?),
-        })
+        match (&self.client, &self.peer) {
+            (Client::Peer, None) => Some(self.bits(request::peer(head.extensions)?.ip())),
+            _ => self.client_elsewhere(head),
+        }
+    }
+
+    // Beside what is done by default.
+    #[inline(never)]
+    fn client_elsewhere(&self, head: &RequestHead<'_>) -> Option<u128> {
+        let peer = match &self.peer {
+            None => request::peer(head.extensions).map(SocketAddr::ip),
+            Some(closure) => closure.ask(|peer| peer(head)).flatten(),
+        };
+        Some(self.bits(self.client.address(peer, head.headers)?))
+    }
+
+    /// Returns `true` if a trusted proxy has passed the request on.
+    #[cfg(feature = "admin")]
+    pub(crate) fn is_forwarded(&self, head: &RequestHead<'_>) -> bool {
+        match &self.client {
+            Client::Peer => false,
+            Client::Hops(header, hops) => header.addresses(head.headers).nth(hops - 1).is_some(),
+            Client::Networks(_, networks) => {
+                let peer = head.peer().map(|peer| peer.to_canonical());
+                peer.is_some_and(|peer| networks.iter().any(|network| network.contains(&peer)))
+            }
+        }
     }
 
     /// The significant bits of an address, the same for an IPv4 address and its IPv6-mapped form.

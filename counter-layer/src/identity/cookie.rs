@@ -15,7 +15,8 @@ use super::{RequestHead, Told};
 /// that the layer did not issue is not accepted. Without a secret a client can make up ids.
 ///
 /// The cookie is `HttpOnly`, `SameSite=Lax`, for the whole site, and `Secure` unless
-/// [`insecure`](Self::insecure) is set. A request without it counts as a new visitor. Bots are given none,
+/// [`insecure`](Self::insecure) is set. A request without it counts as a new visitor, unless
+/// [`only_returned`](Self::only_returned) is set. Bots are given none,
 /// unless [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) is set.
 ///
 /// The cookie makes the visits of a browser linkable for as long as it lives, which may need consent. A
@@ -39,6 +40,7 @@ pub struct IssuedCookie {
     name: Arc<str>,
     max_age: Duration,
     secure: bool,
+    only_returned: bool,
     signature: Option<VisitorKey>,
 }
 
@@ -51,7 +53,8 @@ pub(super) struct Visit {
 
 impl IssuedCookie {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.into(), max_age: Duration::from_secs(365 * 86_400), secure: true, signature: None }
+        let max_age = Duration::from_secs(365 * 86_400);
+        Self { name: name.into(), max_age, secure: true, only_returned: false, signature: None }
     }
 
     /// Sets how long a browser keeps the cookie, in whole seconds. Default: 365 days.
@@ -63,6 +66,23 @@ impl IssuedCookie {
     /// Lets a browser send the cookie over plain HTTP as well.
     pub const fn insecure(mut self) -> Self {
         self.secure = false;
+        self
+    }
+
+    /// Counts only visitors whose cookie came back.
+    ///
+    /// The first request of a visitor then has none, so that one who never comes again, and a client that keeps no
+    /// cookies, is no visitor at all. Without this, such a client is a new visitor at each of its requests. The
+    /// request with which a visitor begins is `unidentified` in the [ledger](counter_core::visits::Requests).
+    ///
+    /// ```
+    /// use counter_layer::Identity;
+    ///
+    /// let cookie = Identity::issued_cookie("visitor").only_returned();
+    /// # let _: Identity = cookie.into();
+    /// ```
+    pub const fn only_returned(mut self) -> Self {
+        self.only_returned = true;
         self
     }
 
@@ -96,7 +116,7 @@ impl IssuedCookie {
         let secure = if self.secure { "; Secure" } else { "" };
         let cookie = format!("{name}={id}{signature}; Max-Age={age}; Path=/; HttpOnly; SameSite=Lax{secure}");
         Visit {
-            visitor: Some(salt.visitor_until(&[id.as_bytes()])),
+            visitor: (!self.only_returned).then(|| salt.visitor_until(&[id.as_bytes()])),
             cookie: HeaderValue::try_from(cookie).ok(),
         }
     }

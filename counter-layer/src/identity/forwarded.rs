@@ -40,6 +40,17 @@ impl Forwarded {
         Self { name, syntax: Syntax::Addresses }
     }
 
+    /// Adds an address on the right, as a proxy does.
+    #[cfg(feature = "log")]
+    pub(crate) fn append(&self, headers: &mut HeaderMap, address: IpAddr) {
+        let entry = match (self.syntax, address) {
+            (Syntax::Addresses, address) => address.to_string(),
+            (Syntax::Parameters, IpAddr::V4(address)) => format!("for={address}"),
+            (Syntax::Parameters, IpAddr::V6(address)) => format!("for=\"[{address}]\""),
+        };
+        headers.append(self.name.clone(), entry.parse().expect("an address can stand in a header"));
+    }
+
     /// The addresses from the right, the nearest proxy's first; `None` for an entry
     /// that is no address.
     pub(super) fn addresses(&self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {

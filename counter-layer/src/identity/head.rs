@@ -29,7 +29,7 @@ impl<'a> RequestHead<'a> {
     }
 
     /// Returns the address of the other end of the connection, if the server left it in the request: axum's
-    /// `ConnectInfo`, or a [`SocketAddr`](std::net::SocketAddr) extension.
+    /// `ConnectInfo` (that of axum 0.8), or a [`SocketAddr`](std::net::SocketAddr) extension.
     #[inline]
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {

@@ -49,7 +49,7 @@ pub struct ClosureIdentity {
 }
 
 /// The reason why an [`Identity`] cannot tell visitors apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityError {
     /// The identity is not stable, and a visitor precision is coarser than the salt epoch or begins at other
@@ -73,6 +73,14 @@ type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<Told> + Send + Sync;
 
 #[derive(Clone)]
 struct Identify(Arc<Closure<IdentifyFn>>);
+
+/// The part of a request that an identity reads.
+pub(crate) enum Reads<'a> {
+    Nothing,
+    Address(&'a Address),
+    IssuedCookie,
+    Other,
+}
 
 /// An identity together with the salt or key that its hash uses.
 #[derive(Clone, Debug, Default)]
@@ -158,6 +166,17 @@ impl Identity {
     #[cfg(feature = "limit")]
     pub(crate) const fn has_a_key(&self) -> bool {
         self.key.is_some()
+    }
+
+    /// Returns `true` if it hashes under a salt that changes with every epoch.
+    #[cfg(feature = "log")]
+    pub(crate) const fn rotates(&self) -> bool {
+        let stable = match &self.source {
+            Source::Closure(closure) => closure.stable,
+            Source::Nobody | Source::Address(_) => false,
+            Source::Cookie(_) | Source::Issued(_) | Source::Header(_) => true,
+        };
+        self.key.is_none() && !stable
     }
 
     const fn of(source: Source) -> Self {
@@ -250,6 +269,15 @@ impl ClosureIdentity {
 }
 
 impl Visitors {
+    pub(crate) const fn reads(&self) -> Reads<'_> {
+        match &self.0 {
+            None | Some((Source::Nobody, _)) => Reads::Nothing,
+            Some((Source::Address(address), _)) => Reads::Address(address),
+            Some((Source::Issued(_), _)) => Reads::IssuedCookie,
+            Some((Source::Cookie(_) | Source::Header(_) | Source::Closure(_), _)) => Reads::Other,
+        }
+    }
+
     /// The visitor of a request; a cookie that the response has to set is written to `cookie`.
     pub(crate) fn visitor(
         &self,
@@ -302,6 +330,8 @@ impl fmt::Display for IdentityError {
 }
 
 impl std::error::Error for IdentityError {}
+
+crate::debug::debug_in_full!(IdentityError);
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@ use counter_core::{Counter, Recorder};
 use http::Method;
 
 use super::outcome::Outcome;
+use crate::reserved::{AGENTS, METHODS, STATUSES};
 
 /// A second view of all requests, kept beside `hits` as series with fixed names.
 ///
@@ -37,30 +38,7 @@ pub(crate) struct Facets {
 /// The number of facets, and so of the hits that a request has under them at most.
 pub(crate) const FACETS: usize = 3;
 
-pub(crate) const STATUSES: [&str; 7] =
-    ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
-const METHODS: [&str; 8] = [
-    "method:GET",
-    "method:HEAD",
-    "method:POST",
-    "method:PUT",
-    "method:DELETE",
-    "method:OPTIONS",
-    "method:PATCH",
-    "method:other",
-];
 const OTHER_METHOD: u8 = 7;
-pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
-
-/// The counters of each facet.
-#[cfg(feature = "dashboard")]
-const NAMES: [&[&str]; FACETS] = [&STATUSES, &METHODS, &AGENTS];
-
-/// Returns `true` for the name of a counter of a facet.
-#[cfg(feature = "dashboard")]
-pub(crate) fn is_counter_of_a_facet(name: &str) -> bool {
-    NAMES.iter().any(|names| names.contains(&name))
-}
 
 impl Facets {
     /// The chosen facets, unless none is chosen.

@@ -2,7 +2,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
-use http::header::SET_COOKIE;
 use pin_project_lite::pin_project;
 
 use super::guard::Guard;
@@ -44,12 +43,7 @@ where
             // Now, and not when the connection drops the finished future.
             match &mut answer {
                 Poll::Pending => return answer,
-                Poll::Ready(Ok(response)) => {
-                    if let Some(cookie) = guard.cookie() {
-                        response.headers_mut().append(SET_COOKIE, cookie);
-                    }
-                    guard.settle(Outcome::Answered(response.status()));
-                }
+                Poll::Ready(Ok(response)) => guard.answered(response),
                 Poll::Ready(Err(_)) => guard.settle(Outcome::Failed),
             }
             if guard.poll_confirmed(cx).is_pending()

@@ -1,21 +1,32 @@
 use std::fmt;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+#[cfg(feature = "log")]
+use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Skip};
-use counter_core::{Counter, Recorder, Timestamp};
-use http::{HeaderValue, Request};
+use counter_core::{Counter, CounterName, Recorder, Timestamp};
+use http::header::SET_COOKIE;
+use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::{FACETS, Facets};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
-use super::settings::Settings;
+use super::settings::{Fallback, Settings};
+#[cfg(feature = "log")]
+use super::setup::Setup;
 use super::visit::Then;
-use crate::classify::is_prefetch;
+use crate::classify::{is_call, is_prefetch, is_served};
+use crate::closure::caught;
+#[cfg(feature = "log")]
+use crate::identity::Reads;
 use crate::identity::{RequestHead, Visitors};
-use crate::request::{self, Route};
+use crate::request::{self, Route, is_private};
+use crate::reserved::is_reserved;
 use crate::rules::Match;
 use crate::{Delivery, Outcome, Visit};
 
@@ -47,7 +58,17 @@ struct Extra {
     cookie: Option<HeaderValue>,
     /// The action to run when the request has counted.
     then: Option<Then>,
+    call: Option<NewCall>,
     confirmation: Option<Confirmation>,
+}
+
+/// A call of gRPC by a method that has no counter yet. It gets one if the method turns out to exist: clients can
+/// ask for any number of methods.
+#[derive(Debug)]
+struct NewCall {
+    method: Box<str>,
+    /// What counts then.
+    seen: Seen,
 }
 
 /// Completes when the store has the hits of a request, or there was no time for it.
@@ -79,6 +100,12 @@ impl Seen {
         &self.hits[..if self.has_page { OWN_HITS } else { 1 }]
     }
 
+    /// Moves the hit of the page to this counter.
+    fn move_to(&mut self, counter: Counter) {
+        self.hits[1] = self.hits[0].on(counter);
+        self.has_page = true;
+    }
+
     /// Returns the hits with those of the facets, and how many there are.
     #[inline(never)]
     fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; OWN_HITS + FACETS], usize) {
@@ -86,7 +113,7 @@ impl Seen {
         let mut count = self.hits().len();
         hits[..OWN_HITS].copy_from_slice(&self.hits);
         for counter in facets.counters(outcome, self.method, self.agent).into_iter().flatten() {
-            hits[count] = counter.hit();
+            hits[count] = self.hits[0].on(counter).visitor(None);
             count += 1;
         }
         (hits, count)
@@ -99,6 +126,29 @@ impl Guard {
         let mut extra = None;
         let seen = counting.look(&RequestHead::of(request), &mut extra);
         Self { counting: Arc::clone(counting), seen, open: true, extra }
+    }
+
+    /// Moves a call of gRPC to the counter of its method, or to where it gets one.
+    #[inline]
+    pub(crate) fn call<B>(&mut self, request: &Request<B>) {
+        // As a pattern it is a comparison of one byte.
+        if matches!(*request.method(), Method::POST) {
+            self.move_call(&RequestHead::of(request));
+        }
+    }
+
+    #[cold]
+    fn move_call(&mut self, head: &RequestHead<'_>) {
+        let method = head.uri.path();
+        let (Ok(seen), true) = (&mut self.seen, self.counting.counts_by_method(head)) else { return };
+        if let Some(known) = self.counting.recorder.find_counter(method) {
+            return seen.move_to(known);
+        }
+        let call = NewCall { method: method.into(), seen: *seen };
+        self.extra.get_or_insert_default().call = Some(call);
+        if self.counting.is_unmatched(head) {
+            self.seen = Err(Skip::Unmatched);
+        }
     }
 
     /// Counts the request now, where that is wanted.
@@ -118,10 +168,26 @@ impl Guard {
         Watch(self)
     }
 
-    /// Takes the cookie to set in the response.
+    /// Counts the request as one that was answered.
     #[inline]
-    pub(crate) fn cookie(&mut self) -> Option<HeaderValue> {
-        self.extra.as_mut()?.cookie.take()
+    pub(crate) fn answered<B>(&mut self, response: &mut Response<B>) {
+        if self.extra.is_some() {
+            self.look_at_answer(response);
+        }
+        self.settle(Outcome::Answered(response.status()));
+    }
+
+    /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.
+    #[cold]
+    fn look_at_answer<B>(&mut self, response: &mut Response<B>) {
+        let Some(extra) = &mut self.extra else { return };
+        if let Some(cookie) = extra.cookie.take() {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        if let Some(NewCall { method, mut seen }) = extra.call.take_if(|_| is_served(response)) {
+            seen.move_to(self.counting.recorder.counter(&method));
+            self.seen = Ok(seen);
+        }
     }
 
     /// Counts the request, unless it is counted already.
@@ -187,6 +253,10 @@ impl Counting {
         let visitor = if told_apart {
             let mut cookie = None;
             let visitor = self.visitors.visitor(head, user_agent.digest, &mut cookie);
+            if self.settings.setup.watches_visitors() {
+                let (is_known, is_issued) = (visitor.is_some(), cookie.is_some());
+                self.settings.setup.visitor(&self.recorder, &self.visitors, head, is_known, is_issued);
+            }
             if cookie.is_some() {
                 extra.get_or_insert_default().cookie = cookie;
             }
@@ -201,45 +271,136 @@ impl Counting {
             extra.get_or_insert_default().then = Some(then);
         }
         let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
-        let all = self.hits.hit().visitor(visitor);
-        // A rule may well be named `hits`, where the request counts anyway: then with the rule's weight.
-        let (all, page) = match page {
-            Some(page) if page.counter == self.hits => (all.weight(page.weight), None),
-            page => (all, page),
-        };
-        let of_page = page.map_or(all, |page| all.on(page.counter).weight(page.weight));
-        Ok(Seen { hits: [all, of_page], has_page: page.is_some(), agent, method, until })
+        let (counter, weight) = page.map_or((self.hits, NonZeroU32::MIN), |page| (page.counter, page.weight));
+        let all = self.hits.hit().visitor(visitor).weight(weight);
+        let hits = [all, all.on(counter)];
+        Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
         match &self.settings.pages {
             Some(pages) => self.by_rules(pages, head),
-            None => Ok(self.of_route(request::route(head.extensions)).or_else(|| self.fallback(head))),
+            None => {
+                let page = self.of_route(head);
+                self.watch_path(head, page.is_some());
+                Ok(if page.is_some() { page } else { self.fallback(head).flatten() })
+            }
         }
     }
 
     // Beside what is done without rules.
     #[inline(never)]
     fn by_rules(&self, pages: &Pages, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
-        let route = || request::route(head.extensions);
-        let page = match pages.find(head.method, head.uri.path(), || route().map(Route::as_str)) {
+        let matched_path = || {
+            let matched = self.matched_path(head);
+            self.watch_path(head, matched.is_some());
+            matched
+        };
+        let page = match pages.find(head.method, head.uri.path(), matched_path) {
             Match::Excluded(_) => return Err(Skip::Excluded),
-            Match::MatchedPath(_) => return Ok(self.of_route(route())),
+            Match::MatchedPath(template) => Some(Page::of(self.of_template(template))),
             Match::Included(number) => Some(pages.included(number)),
             Match::DefaultCounter => pages.default_page(),
-            Match::Unmatched | Match::PathTooLong(_) => self.fallback(head),
+            Match::Unmatched | Match::PathTooLong(_) => match self.fallback(head) {
+                Some(page) => return Ok(page),
+                None => None,
+            },
         };
-        page.map(Some).ok_or(Skip::Unmatched)
+        match page {
+            // Whether it is unmatched shows when it is answered.
+            None if self.counts_by_method(head) => Ok(None),
+            page => page.map(Some).ok_or(Skip::Unmatched),
+        }
     }
 
-    fn of_route(&self, route: Option<&Route>) -> Option<Page> {
-        route.map(|route| Page::of(self.route.counter(&self.recorder, route)))
+    /// Returns `true` for a call of gRPC that counts under its method, as other requests do under their route.
+    #[inline(never)]
+    fn counts_by_method(&self, head: &RequestHead<'_>) -> bool {
+        let method = head.uri.path();
+        let by_route = |pages: &Arc<Pages>| {
+            matches!(pages.find(head.method, method, || Some(method)), Match::MatchedPath(_))
+        };
+        is_call(head.method, head.headers) && self.settings.pages.as_ref().is_none_or(by_route)
     }
 
-    fn fallback(&self, head: &RequestHead<'_>) -> Option<Page> {
-        let asked =
-            self.settings.fallback.as_ref().and_then(|fallback| fallback.ask(|fallback| fallback(head)));
-        asked.flatten().map(Page::of)
+    /// Returns `true` if neither rules nor the fallback have a counter for the request.
+    fn is_unmatched(&self, head: &RequestHead<'_>) -> bool {
+        let route = || self.matched_path(head);
+        let by_rules =
+            |pages: &Arc<Pages>| matches!(pages.find(head.method, head.uri.path(), route), Match::Unmatched);
+        self.settings.pages.as_ref().is_some_and(by_rules) && self.fallback(head).is_none()
+    }
+
+    fn matched_path<'a>(&self, head: &RequestHead<'a>) -> Option<&'a str> {
+        match &self.settings.matched_path {
+            None => request::route(head.extensions).map(Route::as_str),
+            Some(closure) => closure.ask(|matched_path| matched_path(head)).flatten(),
+        }
+    }
+
+    #[inline]
+    fn of_route(&self, head: &RequestHead<'_>) -> Option<Page> {
+        match &self.settings.matched_path {
+            None => self.route.counter(&self.recorder, request::route(head.extensions)?).map(Page::of),
+            Some(_) => self.of_matched_path(head),
+        }
+    }
+
+    // Beside what is done for a route of axum.
+    #[inline(never)]
+    fn of_matched_path(&self, head: &RequestHead<'_>) -> Option<Page> {
+        let template = self.matched_path(head)?;
+        (!is_private(template)).then(|| Page::of(self.of_template(template)))
+    }
+
+    fn of_template(&self, template: &str) -> Counter {
+        if is_reserved(template) { self.reserved() } else { self.recorder.counter(template) }
+    }
+
+    /// Returns what the closure decides, if it does: a page, or none beside `hits`.
+    #[inline]
+    fn fallback(&self, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        self.ask_fallback(self.settings.fallback.as_ref()?, head)
+    }
+
+    #[inline(never)]
+    fn ask_fallback(&self, fallback: &Fallback, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        let counter = fallback.ask(|fallback| fallback(head)).flatten()?;
+        if counter == self.hits {
+            return Some(None);
+        }
+        let is_mixed_up = self.recorder.name(counter).is_some_and(|name| is_reserved(&name));
+        Some(Some(Page::of(if is_mixed_up { self.reserved() } else { counter })))
+    }
+
+    /// Returns the counter for what a closure put under a name that the layer keeps for itself.
+    #[cold]
+    fn reserved(&self) -> Counter {
+        if !self.settings.told_reserved.swap(true, Ordering::Relaxed) {
+            caught(|| {
+                tracing::warn!(
+                    "a closure named a counter that the layer feeds itself, such as `hits` or `status:2xx`: its \
+                     requests count under {}",
+                    CounterName::OTHER
+                );
+            });
+        }
+        self.recorder.counter(CounterName::OTHER)
+    }
+
+    #[inline]
+    fn watch_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        if self.settings.setup.watches_paths(is_matched) {
+            self.look_at_path(head, is_matched);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+        // A fallback may be the only source of pages, by intention, and calls of gRPC count under their methods.
+        if is_matched || (self.settings.fallback.is_none() && !is_call(head.method, head.headers)) {
+            self.settings.setup.path(&self.recorder, is_matched);
+        }
     }
 
     fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
@@ -266,6 +427,67 @@ impl Counting {
         {
             then.counted(outcome);
         }
+    }
+
+    /// Leaves out what the service of a layer does and a log does not.
+    #[cfg(feature = "log")]
+    pub(crate) fn of_a_log(mut self) -> Self {
+        // What it does would be done once more whenever a log is read.
+        self.settings.on_count = None;
+        // What a log does not tell is no sign of how the layer is set up.
+        self.settings.setup = Arc::new(Setup::over());
+        self
+    }
+
+    /// Decides about a request without recording it: its hits are put into `hits`.
+    ///
+    /// A cookie that would be issued is one that the client never got, and so no visitor.
+    #[cfg(feature = "log")]
+    pub(crate) fn decide(
+        &self,
+        head: &RequestHead<'_>,
+        outcome: Outcome,
+        hits: &mut Vec<Hit>,
+    ) -> Result<Agent, Skip> {
+        let mut extra = None;
+        let mut seen = self.look(head, &mut extra)?;
+        if extra.is_some_and(|extra| extra.cookie.is_some()) {
+            seen.hits = seen.hits.map(|hit| hit.visitor(None));
+        }
+        // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
+        if *head.method == Method::POST && self.counts_by_method(head) {
+            match self.recorder.find_counter(head.uri.path()) {
+                Some(known) => seen.move_to(known),
+                None if self.is_unmatched(head) => return Err(Skip::Unmatched),
+                None => {}
+            }
+        }
+        let outcome = if self.settings.count_on_request { Outcome::Arrived } else { outcome };
+        if !self.wants(outcome) {
+            return Err(Skip::Outcome);
+        }
+        hits.clear();
+        match &self.settings.facets {
+            None => hits.extend_from_slice(seen.hits()),
+            Some(facets) => {
+                let (all, count) = seen.hits_with(facets, outcome);
+                hits.extend_from_slice(&all[..count]);
+            }
+        }
+        Ok(seen.agent)
+    }
+
+    /// Returns whether visitors are told apart under the salt of an epoch.
+    #[cfg(feature = "log")]
+    pub(crate) const fn needs_key(&self) -> bool {
+        self.settings.identity.rotates() && !matches!(self.visitors.reads(), Reads::Nothing)
+    }
+
+    /// Tells visitors apart by this key from now on.
+    #[cfg(feature = "log")]
+    pub(crate) fn use_key(&mut self, key: VisitorKey) {
+        let identity = self.settings.identity.clone().key(key);
+        self.visitors = identity.bind(&self.recorder).unwrap_or_default();
     }
 
     /// Without an answer of the closure it is as if there was none.

@@ -14,12 +14,16 @@ use super::visit::Then;
 use super::{AccessCounter, Delivery, Facet, Outcome, Visit};
 use crate::closure::Closure;
 use crate::identity::{Identity, IdentityError, RequestHead};
+use crate::reserved::HITS;
 use crate::rules::Rules;
 
 /// Counts every request once: under `hits`, and under the template of the route that matched.
 ///
-/// On a `Router` it counts the requests that the router's routes and its fallback serve; a request that no
-/// route matched counts under `hits` only. Around other services there are no routes, and only `hits`. A
+/// On a `Router` of axum 0.8 it counts the requests that the router's routes and its fallback serve; a request that
+/// no route matched counts under `hits` only. Around other services there are no routes, and only `hits`, unless
+/// [`matched_path`](Self::matched_path) or [rules](Self::rules) are set. The route of a call of gRPC is its method,
+/// once that has [shown to exist](crate::guide::rules#grpc). A layer that sees signs of a setup that counts something
+/// wrong says so by [hints](crate::guide#hints). A
 /// response is counted when its head is ready, a failure when the inner service fails, and an abandoned
 /// request when its future is dropped. The request and the response pass unchanged, except that an
 /// [`IssuedCookie`](crate::IssuedCookie) is set where one is chosen.
@@ -46,9 +50,6 @@ pub struct AccessCounterLayer {
     settings: Settings,
 }
 
-/// The counter of all requests.
-pub(crate) const HITS: &str = "hits";
-
 impl AccessCounterLayer {
     /// Counts with this recorder, and tells visitors apart by their addresses under the salt of the day,
     /// which all instances over one store share.
@@ -72,6 +73,8 @@ impl AccessCounterLayer {
         let identity = identity.into();
         identity.bind(&self.recorder)?;
         self.settings.identity = identity;
+        // What was found out about another identity says nothing about this one.
+        self.settings.setup = Arc::default();
         Ok(self)
     }
 
@@ -137,8 +140,37 @@ impl AccessCounterLayer {
         self
     }
 
+    /// Finds the template of the route that matched by a closure, in place of axum 0.8: for another router, or for
+    /// another version of axum, whose types this crate does not know.
+    ///
+    /// Requests count under the template, or under what the rules make of it. The closure must not return the path
+    /// itself, of which clients can make any number. When it panics, the request has no template. A name that the
+    /// layer keeps for itself, such as `hits`, counts under `(other)`, with a warning in the log.
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// # use counter_layer::AccessCounterLayer;
+    /// # let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    /// /// What another router leaves in the extensions of a request.
+    /// #[derive(Clone)]
+    /// struct Matched(&'static str);
+    ///
+    /// let layer = AccessCounterLayer::new(recorder)
+    ///     .matched_path(|head| head.extensions.get::<Matched>().map(|matched| matched.0));
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn matched_path(
+        mut self,
+        matched_path: impl for<'a> Fn(&RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.matched_path = Some(Arc::new(Closure::new("matched_path", matched_path)));
+        self
+    }
+
     /// Finds a counter by a closure for a request that no rule matches, or, without rules, that no route
-    /// matched. When it panics, the request has no counter of its own.
+    /// matched. When it panics, the request has no counter of its own. A counter of a name that the layer keeps for
+    /// itself, such as `status:2xx`, is replaced by `(other)`, with a warning in the log.
     ///
     /// ```
     /// # use counter_core::{Counters, MemoryStore};
@@ -263,6 +295,17 @@ impl AccessCounterLayer {
         self.settings.on_count = Some(Arc::new(Closure::new("on_count", look)));
         self
     }
+
+    pub(crate) fn counting(&self) -> Counting {
+        Counting {
+            recorder: self.recorder.clone(),
+            hits: self.hits,
+            // It fails only where there are no visitors: see `new`.
+            visitors: self.settings.identity.bind(&self.recorder).unwrap_or_default(),
+            route: KnownRoute::default(),
+            settings: self.settings.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for AccessCounterLayer {
@@ -275,15 +318,6 @@ impl<S> Layer<S> for AccessCounterLayer {
     type Service = AccessCounter<S>;
 
     fn layer(&self, inner: S) -> AccessCounter<S> {
-        // It fails only where there are no visitors: see `new`.
-        let visitors = self.settings.identity.bind(&self.recorder).unwrap_or_default();
-        let counting = Counting {
-            recorder: self.recorder.clone(),
-            hits: self.hits,
-            visitors,
-            route: KnownRoute::default(),
-            settings: self.settings.clone(),
-        };
-        AccessCounter::new(inner, Arc::new(counting))
+        AccessCounter::new(inner, Arc::new(self.counting()))
     }
 }

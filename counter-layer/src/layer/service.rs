@@ -35,6 +35,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Before the call, so that a request is counted even when the call itself panics.
         let mut guard = Guard::of(&self.counting, &request);
+        guard.call(&request);
         guard.arrived();
         let watch = guard.watch();
         let future = self.inner.call(request);

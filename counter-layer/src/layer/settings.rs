@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use counter_core::Counter;
 use counter_core::visits::Agent;
@@ -7,6 +8,7 @@ use super::delivery::Delivery;
 use super::facet::Facets;
 use super::outcome::Outcome;
 use super::page::Pages;
+use super::setup::Setup;
 use super::visit::OnCount;
 use crate::classify::UserAgents;
 use crate::closure::Closure;
@@ -21,16 +23,24 @@ pub(crate) struct Settings {
     pub(crate) classify_agent: Option<Arc<ClassifyAgent>>,
     pub(crate) bots_are_visitors: bool,
     pub(crate) pages: Option<Arc<Pages>>,
+    /// Asked for the template of the route in place of axum.
+    pub(crate) matched_path: Option<Arc<MatchedPath>>,
     pub(crate) fallback: Option<Arc<Fallback>>,
     pub(crate) facets: Option<Arc<Facets>>,
     pub(crate) count_if: Option<Arc<CountIf>>,
     pub(crate) on_count: Option<Arc<OnCount>>,
     pub(crate) count_on_request: bool,
     pub(crate) delivery: Delivery,
+    pub(crate) setup: Arc<Setup>,
+    /// A closure that gave a reserved name was logged.
+    pub(crate) told_reserved: Arc<AtomicBool>,
 }
 
 /// A closure that tells bots from other clients.
 pub(crate) type ClassifyAgent = Closure<dyn Fn(&RequestHead<'_>) -> Agent + Send + Sync>;
+
+/// A closure that finds the template of the route that matched.
+pub(crate) type MatchedPath = Closure<dyn for<'a> Fn(&RequestHead<'a>) -> Option<&'a str> + Send + Sync>;
 
 /// A closure that finds the counter of what rules and routes leave.
 pub(crate) type Fallback = Closure<dyn Fn(&RequestHead<'_>) -> Option<Counter> + Send + Sync>;

@@ -20,7 +20,7 @@ pub(super) struct Policy {
 }
 
 /// The error of a policy name that is empty, longer than 64 bytes, or not printable ASCII.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PolicyNameError(String);
 
 impl Policy {
@@ -67,6 +67,8 @@ impl fmt::Display for PolicyNameError {
 }
 
 impl std::error::Error for PolicyNameError {}
+
+crate::debug::debug_in_full!(PolicyNameError);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -25,7 +24,7 @@ pin_project! {
     {
         #[pin]
         state: State<S, S::Future, B>,
-        refusal: PhantomData<fn() -> A>,
+        refusal: Arc<A>,
     }
 }
 
@@ -41,13 +40,19 @@ impl<S, B, A> LimitFuture<S, B, A>
 where
     S: Service<Request<B>>,
 {
-    pub(super) const fn unlimited(future: S::Future) -> Self {
-        Self { state: State::Serving { future, allowed: None }, refusal: PhantomData }
+    pub(super) const fn unlimited(future: S::Future, refusal: Arc<A>) -> Self {
+        Self { state: State::Serving { future, allowed: None }, refusal }
     }
 
-    pub(super) const fn deciding(deciding: Deciding, gate: Arc<Gate>, inner: S, request: Request<B>) -> Self {
+    pub(super) const fn deciding(
+        deciding: Deciding,
+        gate: Arc<Gate>,
+        refusal: Arc<A>,
+        inner: S,
+        request: Request<B>,
+    ) -> Self {
         let state = State::Deciding { deciding, gate, waiting: Some((inner, request)) };
-        Self { state, refusal: PhantomData }
+        Self { state, refusal }
     }
 }
 
@@ -59,7 +64,8 @@ where
     type Output = Result<Response<R>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let this = self.project();
+        let (mut state, refusal) = (this.state, &**this.refusal);
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Deciding { deciding, gate, waiting } => {
@@ -67,8 +73,8 @@ where
                     let allowed = match decision {
                         Decision::Allow(quota) => Some((Arc::clone(gate), quota)),
                         Decision::AllowUncounted => None,
-                        Decision::Limit(quota) => return Poll::Ready(Ok(limited::<A, R>(gate, &quota))),
-                        Decision::DenyUncounted => return Poll::Ready(Ok(closed::<A, R>())),
+                        Decision::Limit(quota) => return Poll::Ready(Ok(limited(refusal, gate, &quota))),
+                        Decision::DenyUncounted => return Poll::Ready(Ok(closed(refusal))),
                     };
                     let (mut inner, request) = waiting.take().expect("polled after completion");
                     State::Serving { future: inner.call(request), allowed }
@@ -86,15 +92,15 @@ where
     }
 }
 
-fn limited<A: Refusal<R>, R>(gate: &Gate, quota: &Quota) -> Response<R> {
-    let mut response = A::limited(&gate.policy.name);
+fn limited<R>(refusal: &impl Refusal<R>, gate: &Gate, quota: &Quota) -> Response<R> {
+    let mut response = refusal.limited(&gate.policy.name);
     gate.policy.write(quota, response.headers_mut());
     retry_after(quota.seconds(), response.headers_mut());
     response
 }
 
-fn closed<A: Refusal<R>, R>() -> Response<R> {
-    let mut response = A::away();
+fn closed<R>(refusal: &impl Refusal<R>) -> Response<R> {
+    let mut response = refusal.away();
     retry_after(AWAY_SECONDS, response.headers_mut());
     response
 }

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +16,10 @@ use super::{LimitKey, OnStoreError, PolicyNameError, WindowLimit};
 /// quotas of an API, expensive pages. The [guide](crate::guide::limit) says more.
 ///
 /// A response tells by the headers `RateLimit` and `RateLimit-Policy` what is left. A refusal has `Retry-After`
-/// and an empty body, `B::default()`, or [problem details](Self::problem_details). The error of the inner service is never changed, and the inner
-/// service has to be `Clone`, as those of axum and most others are: it is called later than asked whether
-/// it is ready.
+/// and an empty body, `R::default()`, or [problem details](Self::problem_details), or is
+/// [one of your own](Self::refusal), for a body that can be made in no such way. The error of the inner service is
+/// never changed, and the inner service has to be `Clone`, as those of axum and most others are: it is called later
+/// than asked whether it is ready.
 ///
 /// ```
 /// use counter_core::window::{Dimensions, Window, WindowCounters};
@@ -49,7 +49,7 @@ use super::{LimitKey, OnStoreError, PolicyNameError, WindowLimit};
 #[must_use]
 pub struct WindowLimitLayer<A = EmptyRefusal> {
     gate: Gate,
-    refusal: PhantomData<fn() -> A>,
+    refusal: Arc<A>,
 }
 
 impl WindowLimitLayer {
@@ -58,17 +58,56 @@ impl WindowLimitLayer {
     pub fn new(counters: WindowCounters, limit: u32, key: LimitKey, on_error: OnStoreError) -> Self {
         let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
         let gate = Gate::new(counters, limit, key, on_error, policy, Duration::from_millis(500));
-        Self { gate, refusal: PhantomData }
+        Self { gate, refusal: Arc::new(EmptyRefusal) }
     }
 
     /// Refuses with a body of `application/problem+json` that names the exceeded policy, for inner services
     /// whose body can be made from a `String`.
     pub fn problem_details(self) -> WindowLimitLayer<ProblemRefusal> {
-        WindowLimitLayer { gate: self.gate, refusal: PhantomData }
+        self.refusal(ProblemRefusal)
     }
 }
 
 impl<A> WindowLimitLayer<A> {
+    /// Refuses with these responses, for inner services of any body.
+    ///
+    /// ```
+    /// use counter_core::MemoryStore;
+    /// use counter_core::window::{Dimensions, Window, WindowCounters};
+    /// use counter_layer::{LimitKey, OnStoreError, Refusal, WindowLimitLayer};
+    /// use http::{Response, StatusCode};
+    ///
+    /// /// A body of the application, which has no default.
+    /// enum Page {
+    ///     Busy,
+    ///     // …
+    /// }
+    ///
+    /// struct Busy;
+    ///
+    /// impl Refusal<Page> for Busy {
+    ///     fn limited(&self, _policy: &str) -> Response<Page> {
+    ///         let mut response = Response::new(Page::Busy);
+    ///         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    ///         response
+    ///     }
+    ///
+    ///     fn away(&self) -> Response<Page> {
+    ///         let mut response = Response::new(Page::Busy);
+    ///         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    ///         response
+    ///     }
+    /// }
+    ///
+    /// let minutes = WindowCounters::new(MemoryStore::new(), Window::MINUTE);
+    /// let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("path", head.uri.path())));
+    /// let limit = WindowLimitLayer::new(minutes, 100, key, OnStoreError::Allow).refusal(Busy);
+    /// # let _ = limit;
+    /// ```
+    pub fn refusal<R>(self, refusal: R) -> WindowLimitLayer<R> {
+        WindowLimitLayer { gate: self.gate, refusal: Arc::new(refusal) }
+    }
+
     /// Sets the name of the policy in the headers. Default: `default`.
     ///
     /// Limits with different names count separately; those with the same name, key and window over one store
@@ -95,13 +134,13 @@ impl<S, A> Layer<S> for WindowLimitLayer<A> {
     type Service = WindowLimit<S, A>;
 
     fn layer(&self, inner: S) -> WindowLimit<S, A> {
-        WindowLimit::new(inner, Arc::new(self.gate.clone()))
+        WindowLimit::new(inner, Arc::new(self.gate.clone()), Arc::clone(&self.refusal))
     }
 }
 
 impl<A> Clone for WindowLimitLayer<A> {
     fn clone(&self) -> Self {
-        Self { gate: self.gate.clone(), refusal: PhantomData }
+        Self { gate: self.gate.clone(), refusal: Arc::clone(&self.refusal) }
     }
 }
 

@@ -3,43 +3,43 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::fields::quoted;
 
-/// The responses of a limit that take the place of the inner service's; the layer adds the headers that
-/// describe the limit.
+/// The responses of a limit that take the place of the inner service's, with a body of type `R`; the layer adds the
+/// headers that describe the limit.
 pub trait Refusal<R> {
-    /// Returns the response to a request beyond the limit of this policy.
-    fn limited(policy: &str) -> Response<R>;
+    /// Returns the response to a request beyond the limit of this policy, with the status 429 as a rule.
+    fn limited(&self, policy: &str) -> Response<R>;
 
-    /// Returns the response to a request while the store fails.
-    fn away() -> Response<R>;
+    /// Returns the response to a request while the store fails, with the status 503 as a rule.
+    fn away(&self) -> Response<R>;
 }
 
-/// Refusals with an empty body, `B::default()`.
-#[derive(Clone, Copy, Debug)]
-pub enum EmptyRefusal {}
+/// Refusals with an empty body, `R::default()`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmptyRefusal;
 
 /// Refusals whose body is `application/problem+json` (RFC 9457), with the problem types of
 /// draft-ietf-httpapi-ratelimit-headers-11, section 5.
-#[derive(Clone, Copy, Debug)]
-pub enum ProblemRefusal {}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProblemRefusal;
 
 impl<R: Default> Refusal<R> for EmptyRefusal {
-    fn limited(_: &str) -> Response<R> {
+    fn limited(&self, _: &str) -> Response<R> {
         with(StatusCode::TOO_MANY_REQUESTS, R::default())
     }
 
-    fn away() -> Response<R> {
+    fn away(&self) -> Response<R> {
         with(StatusCode::SERVICE_UNAVAILABLE, R::default())
     }
 }
 
 impl<R: From<String>> Refusal<R> for ProblemRefusal {
-    fn limited(policy: &str) -> Response<R> {
+    fn limited(&self, policy: &str) -> Response<R> {
         let title = "Request cannot be satisfied as assigned quota has been exceeded";
         let policies = format!(r#","violated-policies":[{}]"#, quoted(policy));
         problem(StatusCode::TOO_MANY_REQUESTS, "quota-exceeded", title, &policies)
     }
 
-    fn away() -> Response<R> {
+    fn away(&self) -> Response<R> {
         let title = "Request cannot be satisfied due to temporary server capacity constraints";
         problem(StatusCode::SERVICE_UNAVAILABLE, "temporary-reduced-capacity", title, "")
     }

@@ -1,4 +1,3 @@
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::{fmt, mem};
@@ -14,18 +13,18 @@ use super::refusal::{EmptyRefusal, Refusal};
 pub struct WindowLimit<S, A = EmptyRefusal> {
     inner: S,
     gate: Arc<Gate>,
-    refusal: PhantomData<fn() -> A>,
+    refusal: Arc<A>,
 }
 
 impl<S, A> WindowLimit<S, A> {
-    pub(super) const fn new(inner: S, gate: Arc<Gate>) -> Self {
-        Self { inner, gate, refusal: PhantomData }
+    pub(super) const fn new(inner: S, gate: Arc<Gate>, refusal: Arc<A>) -> Self {
+        Self { inner, gate, refusal }
     }
 }
 
 impl<S: Clone, A> Clone for WindowLimit<S, A> {
     fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), Arc::clone(&self.gate))
+        Self::new(self.inner.clone(), Arc::clone(&self.gate), Arc::clone(&self.refusal))
     }
 }
 
@@ -50,12 +49,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         match self.gate.decide(&request) {
-            None => LimitFuture::unlimited(self.inner.call(request)),
+            None => LimitFuture::unlimited(self.inner.call(request), Arc::clone(&self.refusal)),
             Some(deciding) => {
                 // The one that said it is ready is the one to be called.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                LimitFuture::deciding(deciding, Arc::clone(&self.gate), ready, request)
+                let (gate, refusal) = (Arc::clone(&self.gate), Arc::clone(&self.refusal));
+                LimitFuture::deciding(deciding, gate, refusal, ready, request)
             }
         }
     }

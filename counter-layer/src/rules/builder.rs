@@ -1,6 +1,7 @@
 use counter_core::CounterName;
 use http::Method;
 
+use crate::reserved::is_reserved;
 use crate::rules::pattern::Pattern;
 use crate::rules::table::Table;
 use crate::rules::{Included, Resolved, Rule, Rules, RulesError};
@@ -63,7 +64,8 @@ impl RulesBuilder {
         self
     }
 
-    /// Counts requests that no rule matches under the template of the server's router, where it has one.
+    /// Counts requests that no rule matches under the template of the server's router, where it has one, and
+    /// calls of [gRPC](crate::guide::rules#grpc) under their method.
     pub const fn by_matched_path(mut self) -> Self {
         self.by_matched_path = true;
         self
@@ -79,7 +81,8 @@ impl RulesBuilder {
     ///
     /// # Errors
     /// When a pattern can never match, when two patterns match the same requests with equal right, or when
-    /// the name of a counter is not valid. The error names both patterns and both counters.
+    /// the name of a counter is not valid or one that the layer keeps for itself (`hits`, `(other)`, and those
+    /// of [facets](crate::Facet)). The error names both patterns and both counters.
     pub fn build(self) -> Result<Rules, RulesError> {
         let Self { exclude, exclude_prefetch, rules: given, by_matched_path, default_counter } = self;
         let mut excluded = Table::default();
@@ -182,6 +185,7 @@ fn check(rule: &Rule) -> Result<(), RulesError> {
 
 fn check_counter(counter: &str) -> Result<(), RulesError> {
     match CounterName::new(counter) {
+        Ok(_) if is_reserved(counter) => Err(RulesError::Reserved { counter: counter.to_owned() }),
         Ok(_) => Ok(()),
         Err(reason) => Err(RulesError::Counter { counter: counter.to_owned(), reason }),
     }

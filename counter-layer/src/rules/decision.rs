@@ -50,6 +50,9 @@ pub struct Explanation<'a> {
     pub path: Option<Cow<'a, str>>,
     /// The decision.
     pub decision: Decision<'a>,
+    /// Set if the decision is about a request that no route matched, since no template was given: the template of a
+    /// route would decide otherwise, after [`by_matched_path`](crate::RulesBuilder::by_matched_path).
+    pub without_matched_path: bool,
 }
 
 impl<'a> Decision<'a> {
@@ -110,7 +113,13 @@ impl fmt::Display for Explanation<'_> {
             }
             Decision::DefaultCounter(counter) => write!(f, "counts under {counter:?}, since no rule matches"),
             Decision::Unmatched => f.write_str("is matched by no rule"),
+        }?;
+        if self.without_matched_path {
+            f.write_str(
+                ", unless the router matches a route: then it counts under the template of that route",
+            )?;
         }
+        Ok(())
     }
 }
 

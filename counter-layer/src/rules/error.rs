@@ -6,7 +6,7 @@ use http::Method;
 use crate::rules::path;
 
 /// The reason why rules are ambiguous or cannot decide.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RulesError {
     /// A text is not a pattern.
@@ -22,6 +22,11 @@ pub enum RulesError {
         counter: String,
         /// The reason.
         reason: CounterNameError,
+    },
+    /// The layer feeds the counter of this name itself.
+    Reserved {
+        /// The name.
+        counter: String,
     },
     /// The rule for this counter has no pattern.
     NoPattern {
@@ -57,7 +62,7 @@ pub enum RulesError {
 }
 
 /// The reason why a text is not a pattern; its `Display` says what to write in its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternError {
     /// The pattern is `/`.
@@ -106,6 +111,10 @@ impl fmt::Display for RulesError {
         match self {
             Self::Pattern { pattern, reason } => write!(f, "the pattern {pattern:?} {reason}"),
             Self::Counter { counter, reason } => write!(f, "the counter {counter:?} cannot be: {reason}"),
+            Self::Reserved { counter } => write!(
+                f,
+                "the counter {counter:?} is one that the layer feeds itself, and would mix up both: choose another name"
+            ),
             Self::NoPattern { counter } => write!(
                 f,
                 "the rule for {counter:?} has no pattern: add one, or use default_counter() for what no rule matches"
@@ -133,6 +142,8 @@ impl fmt::Display for RulesError {
 }
 
 impl std::error::Error for RulesError {}
+
+crate::debug::debug_in_full!(RulesError);
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -188,3 +199,5 @@ impl fmt::Display for PatternError {
 }
 
 impl std::error::Error for PatternError {}
+
+crate::debug::debug_in_full!(PatternError);

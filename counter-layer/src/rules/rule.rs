@@ -45,6 +45,10 @@ impl Rule {
     }
 
     /// Sets as how many requests each one counts. Default: 1.
+    ///
+    /// The weight holds for all counters of the request: that of the rule, `hits`, and those of the
+    /// [facets](crate::Facet), so that shares stay shares and each facet adds up to `hits`. In the ledger it weighs
+    /// among the hits, and is one of the requests.
     pub const fn weight(mut self, weight: NonZeroU32) -> Self {
         self.weight = weight;
         self

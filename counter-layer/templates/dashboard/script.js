@@ -154,7 +154,11 @@
     try {
       const { answer, page } = await read(withRows ? address : parts);
       if (generation !== moving) return;
-      if (withRows) rowsAt = Date.now();
+      if (withRows) {
+        rowsAt = Date.now();
+        // A browser does not come again to a stream that was refused.
+        if (stream?.readyState === EventSource.CLOSED) listen();
+      }
       take(page);
       if (!answer.ok) throw new Error(answer.status);
       failed = 0;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use counter_core::sketch::STANDARD_ERROR;
-use counter_core::visits::{Agent, Skip};
+use counter_core::visits::{Agent, Hint, Skip};
 use counter_core::{MemoryStore, Timestamp};
 use counter_layer::admin::Access;
 use http::{Method, StatusCode, header};
@@ -12,7 +12,7 @@ use tests::{RedisServer, until};
 use tokio::time::timeout;
 
 use super::site::{LIMIT, Site, ask, check, encode, request, send, site, site_without_redis, visitor};
-use crate::support::{precision, store};
+use crate::support::{precision, store, store_in};
 
 #[tokio::test]
 async fn a_series_has_the_documented_shape() {
@@ -83,15 +83,25 @@ async fn a_series_of_several_counters_has_them_in_the_order_of_the_question() {
 async fn the_top_has_the_most_visited_first_of_those_whose_names_begin_so() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
-    for (counter, count) in [("hits", 9), ("/a", 2), ("/b", 3), ("/c", 3), ("a/z", 1), ("/old", 7)] {
+    let fixed = [("hits", 9), ("status:2xx", 8), ("(other)", 4)];
+    let pages = [("/a", 2), ("/b", 3), ("/c", 3), ("a/z", 1), ("/old", 7)];
+    for (counter, count) in fixed.into_iter().chain(pages) {
         let at = if counter == "/old" { start.minus(60) } else { start };
         site.record(counter, at, count).await;
     }
     let (from, to) = (start.as_unix(), start.plus(60).as_unix());
-    let all = [("hits", 9), ("/b", 3), ("/c", 3), ("/a", 2), ("a/z", 1)];
-    for (asked, expected) in
-        [("", &all[..]), ("&prefix=%2F", &all[1..4]), ("&prefix=%2F&limit=2", &all[1..3]), ("&prefix=x", &[])]
-    {
+    let all = [("hits", 9), ("status:2xx", 8), ("(other)", 4), ("/b", 3), ("/c", 3), ("/a", 2), ("a/z", 1)];
+    for (asked, expected) in [
+        ("", &all[3..]),
+        ("&prefix=%2F", &all[3..6]),
+        ("&prefix=%2F&limit=2", &all[3..5]),
+        ("&prefix=x", &[]),
+        ("&kind=page", &all[3..]),
+        ("&kind=facet", &all[1..2]),
+        ("&kind=facet&prefix=%2F", &[]),
+        ("&kind=all", &all),
+        ("&kind=", &all[3..]),
+    ] {
         let top: Vec<_> =
             expected.iter().map(|(counter, count)| json!({"counter": counter, "count": count})).collect();
         let expected = json!({"precision": 60, "from": from, "to": to, "top": top});
@@ -291,7 +301,7 @@ async fn the_ledger_has_every_number_by_its_name() {
         "requests": {
             "observed": 12, "recorded": 2, "excluded": 1, "unmatched": 2,
             "ignored": {"outcome": 3, "prefetch": 4},
-            "bots": 1, "unconfirmed": 0,
+            "bots": 1, "unidentified": 1, "unconfirmed": 0,
         },
         "hits": {
             "recorded": 8, "applied": 1, "pending": 7, "expired": 0,
@@ -311,7 +321,7 @@ async fn health_is_what_is_pending_and_since_when() {
     site.recorder().record(site.recorder().counter("hits"), None);
     let expected = json!({
         "status": "ok", "pending": 1, "pending_cells": 1, "retained_bytes": 0, "connections": 0, "seconds_since_acknowledged": null,
-        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null,
+        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null, "hints": [],
     });
     check(&site.router, "health", expected).await;
     site.counters.flush().await.expect("memory takes all");
@@ -357,7 +367,8 @@ async fn what_cannot_be_understood_is_named_with_its_value_and_what_is_allowed()
         ("counters?page=2", "page", Some("2"), "after, limit"),
         ("top?precision=61", "precision", Some("61"), COUNTS),
         ("top?precision=60&limit=1001", "limit", Some("1001"), "1 to 1000"),
-        ("top?precision=60&counter=a", "counter", Some("a"), "precision, from, to, limit, prefix"),
+        ("top?precision=60&counter=a", "counter", Some("a"), "precision, from, to, limit, prefix, kind"),
+        ("top?precision=60&kind=label", "kind", Some("label"), "page, facet, all"),
         ("lifetimes", "counter", None, "the name of a counter"),
         (&many, "counter", Some("101"), "at most 100 counters"),
     ];
@@ -530,4 +541,44 @@ async fn reads_answer_again_when_the_store_is_back() {
     let counters = &mut site.counters;
     until("Redis takes the hit", LIMIT, async || counters.flush().await.is_ok()).await;
     assert_eq!(ask(&site.router, path).await.json()["total"], 1);
+}
+
+#[tokio::test]
+async fn what_only_another_program_counted_has_totals_and_no_lifetime() {
+    let server = RedisServer::start();
+    let mut site = Site::open(store_in(&server.url(), "".parse().expect("the empty namespace")).await);
+    let start = precision(86_400).bucket(Timestamp::now()).start;
+    for (counter, count) in [("theirs", 7), ("both", 2)] {
+        server.int(&["ZADD", "known:", "0", &format!("86400:{counter}")]);
+        server.int(&["HINCRBY", &format!("count:86400:{counter}"), &start.to_string(), &count.to_string()]);
+    }
+    site.record("both", start, 3).await;
+    // A counter that this process knows and has not counted yet.
+    _ = site.recorder().counter("none");
+    for (counter, total) in [("theirs", 7), ("both", 5)] {
+        let answer = ask(&site.router, &format!("total?counter={counter}&precision=86400")).await;
+        assert_eq!(answer.json()["total"], total, "{}", answer.body);
+    }
+    let lifetimes = json!({"lifetimes": [
+        {"counter": "theirs", "total": null}, {"counter": "both", "total": 3}, {"counter": "none", "total": 0},
+    ]});
+    check(&site.router, "lifetimes?counter=theirs&counter=both&counter=none", lifetimes).await;
+    let counters = ask(&site.router, "counters").await.json();
+    let listed = |n: usize| (&counters["counters"][n]["counter"], &counters["counters"][n]["lifetime"]);
+    assert_eq!([listed(0), listed(1)], [(&json!("both"), &json!(3)), (&json!("theirs"), &json!(null))]);
+}
+
+#[tokio::test]
+async fn a_hint_is_in_the_health_which_is_well_all_the_same() {
+    let site = site();
+    let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
+    site.recorder().raise_hint(hint);
+    let answer = ask(&site.router, "health").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let expected = json!([{
+        "name": "one_address", "seen": "All came from one address.", "remedy": "Trust the proxy.",
+    }]);
+    assert_eq!((&answer.json()["hints"], &answer.json()["status"]), (&expected, &json!("ok")));
+    let metrics = send(&site.router, "/admin/stats/metrics", None).await.body;
+    assert!(metrics.contains("\naccess_counter_hints 1\n"), "{metrics}");
 }

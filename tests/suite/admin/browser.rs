@@ -64,6 +64,29 @@ async fn who_logs_out_sees_no_numbers_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_no_session_is_asked_for_the_token_and_led_to_the_page() {
+    browse(Wanted::default(), |page| async move {
+        page.open("").await;
+        page.press(".logout button", Key::Enter).await;
+        page.until_text("h1", |title| title == "Logged out").await;
+        assert_eq!(page.run(RULES).await, json!([]));
+        page.open("/counter?counter=%2F&precision=3600").await;
+        page.until_text("h1", |title| title == "Log in").await;
+        assert_eq!(page.run(RULES).await, json!([]));
+        page.write("#token", "another").await;
+        page.press("#token", Key::Enter).await;
+        page.until_text("main p", |words| words == "That is not the token.").await;
+        page.write("#token", "a-token").await;
+        page.press("#token", Key::Enter).await;
+        page.until_text("h1", |title| title == "/").await;
+        assert!(page.address().await.ends_with("/admin/stats/counter?counter=%2F&precision=3600"));
+        // The browser complains about the status of both pages.
+        until("it has complained", LIMIT, async || !page.complaints().await.is_empty()).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_can_be_done_by_keyboard() {
     browse(Wanted::default(), |page| async move {
         page.open("").await;

@@ -1,5 +1,8 @@
 //! The live events of the admin router.
 
+use std::collections::BTreeMap;
+use std::future::{IntoFuture, pending};
+use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +17,8 @@ use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tests::{RedisServer, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
@@ -34,6 +39,7 @@ struct Event {
     id: Option<String>,
     data: Value,
     comment: bool,
+    retry: Option<u64>,
 }
 
 impl Events {
@@ -53,13 +59,15 @@ impl Events {
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let mut parsed = Event { name: String::new(), id: None, data: Value::Null, comment: false };
+                let mut parsed =
+                    Event { name: String::new(), id: None, data: Value::Null, comment: false, retry: None };
                 for line in event.lines() {
                     match line.split_once(": ").unwrap_or((line, "")) {
                         ("event", name) => name.clone_into(&mut parsed.name),
                         ("id", id) => parsed.id = Some(id.to_owned()),
                         ("data", data) => parsed.data = serde_json::from_str(data).expect("JSON in one line"),
                         ("", _) => parsed.comment = true,
+                        ("retry", pause) => parsed.retry = Some(pause.parse().expect("milliseconds")),
                         _ => panic!("{event}"),
                     }
                 }
@@ -134,13 +142,22 @@ async fn who_comes_again_gets_what_may_have_changed() {
     let (first, second) = (events.next_of("series").await, events.next_of("series").await);
     assert_eq!(first.id, None, "who has only half of them is to begin anew");
     let id = second.id.expect("a mark");
-    let marked: u64 = id.parse().expect("a time");
+    let marked = id.split('-').next().and_then(|time| time.parse().ok()).expect("a time");
     assert!((start.minus(120).as_unix()..=start.as_unix()).contains(&marked), "{marked} and {start}");
     drop(events);
     site.record("a", new, 5).await;
     let mut events = Events::listen(&site.router, question, Some(&id)).await;
-    assert_eq!(events.next_of("series").await.data, minute("a", &[(new, 7)]));
-    assert_eq!(events.next_of("series").await.data, minute("b", &[(new, 3)]));
+    for (counter, count) in [("a", 7), ("b", 3)] {
+        let series = events.next_of("series").await.data;
+        let samples = series["samples"].as_array().expect("a list");
+        let starts = samples.iter().map(|sample| sample["start"].as_u64());
+        let ended = precision(60).bucket(Timestamp::now()).end();
+        let expected = precision(60).starts(Timestamp::from_unix(marked)..ended);
+        assert_eq!(series["counter"], counter);
+        assert!(starts.eq(expected.map(|start| Some(start.as_unix()))), "all since the mark: {series}");
+        let counted: Vec<_> = samples.iter().filter(|sample| sample["count"] != 0).collect();
+        assert_eq!(counted, [&json!({"start": new.as_unix(), "count": count})]);
+    }
     // What is before the mark is still followed.
     site.record("a", old, 1).await;
     assert_eq!(events.next_of("series").await.data, minute("a", &[(old, 2)]));
@@ -151,7 +168,7 @@ async fn a_mark_that_is_none_of_ours_is_none() {
     let mut site = site();
     let old = precision(60).bucket(Timestamp::now()).start.minus(600);
     site.record("a", old, 1).await;
-    for mark in ["", "x", "-1", "1.5", "99999999999999999999999"] {
+    for mark in ["", "x", "-1", "1.5", "99999999999999999999999", "1585915200", "1-2", "1-2-x"] {
         let mut events = Events::listen(&site.router, "counter=a&precision=60", Some(mark)).await;
         assert_eq!(events.next_of("series").await.data, minute("a", &[(old, 1)]), "{mark}");
     }
@@ -199,8 +216,9 @@ async fn the_status_is_what_the_ledger_and_the_health_say() {
 #[tokio::test(start_paused = true)]
 async fn more_listeners_than_there_are_places_are_refused_until_one_leaves() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let few = admin::router_with(counters.stats(), Access::open(), Options::new().listeners(2));
-    let many = admin::router(counters.stats(), Access::open());
+    let few = Options::new().listeners(2).live_until(pending());
+    let few = admin::router_with(counters.stats(), Access::open(), few);
+    let many = admin::router_with(counters.stats(), Access::open(), Options::new().live_until(pending()));
     for (router, places) in [(few, 2), (many, 64)] {
         let router = Router::new().nest("/admin/stats", router);
         let question = "counter=a&precision=60";
@@ -415,6 +433,81 @@ async fn what_cannot_be_read_any_more_is_named_once_and_is_not_gone() {
     redis.command(&["RENAME", "kept", "access:count:60:a"]);
     let series = events.next_of("series").await.data;
     assert_eq!((&series["counter"], series.get("unreadable")), (&json!("a"), None));
+}
+
+/// The router with the defaults, in which each answer ends soon.
+fn by_default(counters: &Counters) -> Router {
+    Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_ends_after_five_seconds_and_says_when_to_come_again() {
+    let site = site();
+    let router = by_default(&site.counters);
+    let mut events = Events::listen(&router, "counter=a&precision=60", None).await;
+    let begin = Instant::now();
+    assert_eq!(events.next().await.and_then(|event| event.retry), Some(1000));
+    while let Some(event) = events.next().await {
+        assert!(begin.elapsed() <= Duration::from_secs(5), "{event:?}");
+    }
+    assert_eq!(begin.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_again_misses_neither_what_is_late_nor_what_is_forgotten() {
+    let mut site = Site::with(MemoryStore::new(), Access::open().may_forget());
+    let router = by_default(&site.counters);
+    // As the chart of a browser has it.
+    let (mut has, mut id) = (BTreeMap::new(), None);
+    let late = precision(60).bucket(Timestamp::now()).start.minus(1800);
+    for round in 0..6_u32 {
+        // Between two answers.
+        match round {
+            4 => site.counters.stats().forget(&"a".parse().expect("a name")).await.expect("memory forgets"),
+            _ => {
+                site.record("a", late, 1).await;
+                site.record("a", Timestamp::now(), 1).await;
+            }
+        }
+        let mut events = Events::listen(&router, "counter=a&precision=60", id.as_deref()).await;
+        while let Some(event) = events.next().await {
+            id = event.id.or(id);
+            for sample in event.data["samples"].as_array().into_iter().flatten() {
+                let number = |name: &str| sample[name].as_u64().expect("a number");
+                has.insert(number("start"), number("count"));
+            }
+        }
+        let counted: BTreeMap<_, _> = has.iter().filter(|(_, count)| **count > 0).collect();
+        let now = ask(&site.router, "series?counter=a&precision=60").await.json();
+        let samples = now["samples"].as_array().into_iter().flatten();
+        let expected = samples.map(|sample| (sample["start"].as_u64(), sample["count"].as_u64()));
+        let counted = counted.into_iter().map(|(start, count)| (Some(*start), Some(*count)));
+        assert!(counted.eq(expected), "{round}: {has:?} is not {now}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stops_gracefully_does_not_wait_long_for_who_listens() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = axum::serve(listener, by_default(&counters));
+    let server = tokio::spawn(server.with_graceful_shutdown(async { drop(stopped.await) }).into_future());
+    let mut client = TcpStream::connect(address).await.expect("it listens");
+    let request = "GET /admin/stats/api/live?counter=a&precision=60 HTTP/1.1\r\nHost: site\r\n\r\n";
+    client.write_all(request.as_bytes()).await.expect("it reads");
+    let mut answer = Vec::new();
+    let first = async {
+        while !String::from_utf8_lossy(&answer).contains("event: status") {
+            assert_ne!(client.read_buf(&mut answer).await.expect("it answers"), 0);
+        }
+    };
+    timeout(tests::LIMIT, first).await.expect("an event comes");
+    drop(stop);
+    timeout(tests::LIMIT, server).await.expect("it ends").expect("no panic").expect("no error");
+    client.read_to_end(&mut answer).await.expect("the answer has an end");
+    assert!(answer.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&answer));
 }
 
 async fn futures_join(all: impl Iterator<Item = impl Future<Output = ()>>) {

@@ -1,5 +1,6 @@
 //! The admin router of a site, and what it answers.
 
+use std::future::pending;
 use std::num::NonZeroU32;
 
 use axum::Router;
@@ -7,7 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
-use counter_layer::admin::{self, Access};
+use counter_layer::admin::{self, Access, Options};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -39,8 +40,10 @@ impl Site {
     }
 
     fn of(counters: Counters, access: Access) -> Self {
-        let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
-        Self { counters, router }
+        // A listener that is to hear of everything need not come again for that.
+        let endless = Options::new().live_until(pending());
+        let admin = admin::router_with(counters.stats(), access, endless);
+        Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
 
     pub(crate) fn recorder(&self) -> counter_core::Recorder {

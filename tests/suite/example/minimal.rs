@@ -1,9 +1,13 @@
 //! The program that the README shows.
 
+use std::net::SocketAddr;
 use std::process::Command;
 
 use tests::http::get;
 use tests::{LIMIT, Process, RedisServer, process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn the_service_that_the_readme_shows_has_stored_every_hit_when_it_ends_by_sigterm() {
@@ -26,4 +30,32 @@ async fn the_service_that_the_readme_shows_has_stored_every_hit_when_it_ends_by_
     for counter in ["hits", "/articles/{id}"] {
         assert_eq!(redis.bytes(&["HGET", "access:total", counter]).as_deref(), Some(&b"50"[..]), "{counter}");
     }
+}
+
+#[tokio::test]
+async fn an_open_dashboard_does_not_keep_that_service_from_its_end() {
+    let redis = RedisServer::start();
+    let mut service = Process::start(
+        Command::new(process::minimal().await)
+            .env("REDIS_URL", redis.url())
+            .env("ADMIN_TOKEN", "letmein")
+            .env("LISTEN", "127.0.0.1:0"),
+    );
+    let address: SocketAddr =
+        service.wait_line(|line| line.strip_prefix("http://")?.parse().ok(), LIMIT).await;
+    let mut browser = TcpStream::connect(address).await.expect("it listens");
+    let request = "GET /admin/stats/api/live?counter=hits&precision=60 HTTP/1.1\r\nHost: site\r\n\
+                   Authorization: Bearer letmein\r\n\r\n";
+    browser.write_all(request.as_bytes()).await.expect("it reads");
+    let mut answer = Vec::new();
+    let first = async {
+        while !String::from_utf8_lossy(&answer).contains("event: status") {
+            assert_ne!(browser.read_buf(&mut answer).await.expect("it answers"), 0, "{service}");
+        }
+    };
+    timeout(LIMIT, first).await.expect("an event comes");
+    service.terminate();
+    assert!(service.wait(LIMIT).await.success(), "{service}");
+    browser.read_to_end(&mut answer).await.expect("the answer has an end");
+    assert!(answer.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&answer));
 }

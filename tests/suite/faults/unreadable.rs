@@ -88,7 +88,7 @@ impl Site {
 
     /// The places of a ranking.
     async fn top(&self, width: u32) -> Value {
-        self.json(&format!("top?precision={width}")).await["top"].clone()
+        self.json(&format!("top?kind=all&precision={width}")).await["top"].clone()
     }
 }
 
@@ -103,7 +103,7 @@ async fn a_key_of_another_type_takes_nothing_but_itself_from_any_page() {
 
     let page = site.page("").await;
     assert!(page.contains("access:count:86400:/a (WRONGTYPE"), "the key is named: {page}");
-    let top = site.json("top?precision=86400").await;
+    let top = site.json("top?kind=all&precision=86400").await;
     assert_eq!(top["top"], json!([{"counter": "hits", "count": 5}, {"counter": "/b", "count": 3}]));
     assert_eq!(top["unreadable"][0]["key"], "access:count:86400:/a");
 

@@ -1,7 +1,7 @@
 //! The layer that limits: what passes, what is answered, and what happens without its store.
 
 use std::convert::Infallible;
-use std::future::pending;
+use std::future::{pending, ready};
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use counter_core::stores::{Answer, BoxFuture};
 use counter_core::visitor::VisitorKey;
 use counter_core::window::{Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Counters, Error, MemoryStore, Recorder, Secret, Timestamp, VisitorId};
-use counter_layer::{AccessCounterLayer, Facet, Identity, LimitKey, OnStoreError, WindowLimitLayer};
+use counter_layer::{AccessCounterLayer, Facet, Identity, LimitKey, OnStoreError, Refusal, WindowLimitLayer};
 use http::{HeaderMap, Request, Response, StatusCode};
 use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
@@ -523,4 +523,44 @@ async fn a_refusal_says_its_problem_where_it_is_asked_to() {
     let body = http_body_util::BodyExt::collect(away.into_body()).await.expect("a body").to_bytes();
     let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+}
+
+/// A body that nothing is made of by default.
+#[derive(Debug, PartialEq)]
+enum Page {
+    Article,
+    Refused(String),
+    Away,
+}
+
+#[derive(Clone)]
+struct Polite;
+
+impl Refusal<Page> for Polite {
+    fn limited(&self, policy: &str) -> Response<Page> {
+        Response::builder().status(429).body(Page::Refused(policy.to_owned())).expect("a response")
+    }
+
+    fn away(&self) -> Response<Page> {
+        Response::builder().status(503).body(Page::Away).expect("a response")
+    }
+}
+
+#[tokio::test]
+async fn a_body_without_a_default_has_refusals_of_its_owner() {
+    let article = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(Page::Article))));
+    let visit = async |limit: &WindowLimitLayer<Polite>| {
+        let request = Request::get("/").body(()).expect("a request");
+        limit.layer(article).oneshot(request).await.expect("it answers")
+    };
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, everybody(), OnStoreError::Allow);
+    let limit = limit.refusal(Polite).policy("pages").expect("a name");
+    assert_eq!(visit(&limit).await.into_body(), Page::Article);
+    let refused = visit(&limit).await;
+    assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("ratelimit"));
+    assert_eq!(refused.into_body(), Page::Refused("pages".to_owned()));
+
+    let limit = WindowLimitLayer::new(hours(Silent), 1, everybody(), OnStoreError::Deny);
+    let limit = limit.timeout(Duration::from_millis(5)).refusal(Polite);
+    assert_eq!(visit(&limit).await.into_body(), Page::Away);
 }

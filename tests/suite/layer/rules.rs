@@ -26,7 +26,6 @@ fn rules() -> Arc<Rules> {
         .rule(Rule::counter("signups").pattern("/signup").method(Method::POST))
         .rule(Rule::counter("downloads").pattern("/download/*").weight(NonZeroU32::new(3).expect("not 0")))
         .rule(Rule::counter("anonymous").pattern("/quiet").without_visitors())
-        .rule(Rule::counter("hits").pattern("/hits"))
         .exclude("/healthz")
         .exclude("/static/*");
     Arc::new(rules.build().expect("they do not contradict one another"))
@@ -68,7 +67,7 @@ async fn a_request_counts_under_hits_and_under_the_counter_of_its_rule() {
     ] {
         visit(&layer, method, path).await;
     }
-    for (counter, count) in [("hits", 6), ("articles", 3), ("signups", 1), ("downloads", 3), ("anonymous", 1)]
+    for (counter, count) in [("hits", 8), ("articles", 3), ("signups", 1), ("downloads", 3), ("anonymous", 1)]
     {
         assert_eq!(total(&mut counters, counter).await, count, "{counter}");
     }
@@ -110,29 +109,36 @@ async fn what_is_excluded_or_unmatched_counts_nowhere_and_is_in_the_ledger() {
 }
 
 #[tokio::test]
-async fn a_rule_named_hits_counts_a_request_once() {
-    let mut counters = counters();
-    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules());
-    visit(&layer, Method::GET, "/hits").await;
-    assert_eq!(total(&mut counters, "hits").await, 1);
-}
-
-#[tokio::test]
-async fn a_rule_named_hits_counts_with_its_weight_and_once() {
+async fn a_weight_holds_for_the_page_for_hits_and_for_every_facet() {
     let mut counters = counters();
     let ten = NonZeroU32::new(10).expect("not 0");
-    let rules = Rules::builder()
-        .rule(Rule::counter("hits").pattern("/api/*").weight(ten))
-        .default_counter("pages")
-        .build()
-        .expect("they do not contradict one another");
+    let rules =
+        Rules::builder().rule(Rule::counter("api").pattern("/api/*").weight(ten)).default_counter("pages");
+    let rules = rules.build().expect("they do not contradict one another");
     assert!(rules.explain(&Method::GET, "/api/x", None).to_string().contains("10"));
-    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
+    let facets = [Facet::Status, Facet::Method, Facet::Agent];
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules).facets(facets);
     visit(&layer, Method::GET, "/api/x").await;
-    assert_eq!(total(&mut counters, "hits").await, 10);
     visit(&layer, Method::GET, "/other").await;
-    assert_eq!((total(&mut counters, "hits").await, total(&mut counters, "pages").await), (11, 1));
-    assert_eq!(counters.stats().ledger().hits.recorded, 12);
+    for (counter, expected) in
+        [("api", 10), ("pages", 1), ("hits", 11), ("status:2xx", 11), ("method:GET", 11), ("agent:human", 11)]
+    {
+        assert_eq!(total(&mut counters, counter).await, expected, "{counter}");
+    }
+    assert_eq!((visitors(&counters, "hits").await, visitors(&counters, "status:2xx").await), (1, 0));
+    let ledger = counters.stats().ledger();
+    assert_eq!((ledger.requests.recorded, ledger.hits.recorded), (2, 55));
+}
+
+#[test]
+fn names_that_the_layer_keeps_for_itself_are_refused() {
+    for name in ["hits", "(other)", "status:2xx", "method:other", "agent:bot"] {
+        let rule = Rules::builder().rule(Rule::counter(name).pattern("/a"));
+        for builder in [rule, Rules::builder().default_counter(name)] {
+            let error = builder.build().expect_err("it is reserved").to_string();
+            assert!(error.contains(name) && error.contains("choose another name"), "{error}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -214,5 +220,38 @@ async fn the_admin_route_tells_which_rule_decides() {
         let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");
         let body = String::from_utf8_lossy(&body);
         assert!(body.starts_with(expected), "{query}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn an_explanation_without_the_template_says_that_one_would_decide() {
+    let rules = |default: Option<&str>| {
+        let builder = Rules::builder().rule(Rule::counter("api").pattern("/api/*")).by_matched_path();
+        let builder = default.into_iter().fold(builder, |builder, name| builder.default_counter(name));
+        Arc::new(builder.build().expect("good rules"))
+    };
+    for (default, query, decision, counter) in [
+        (None, "path=/a/1", "matched_path", None),
+        (Some("rest"), "path=/a/1", "matched_path", Some("rest")),
+        (None, "path=/a/1&matched=/a/{id}", "count", Some("/a/{id}")),
+        (None, "path=/a/1&matched=/{*__private__axum_fallback}", "unmatched", None),
+        (None, "path=/api/1", "count", Some("api")),
+    ] {
+        let site = Router::new().nest("/explain", admin::explain(rules(default), Access::open()));
+        let request = Request::get(format!("/explain?{query}")).body(Body::empty()).expect("a request");
+        let response = site.oneshot(request).await.expect("a router answers");
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");
+        let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(
+            (body["decision"].as_str(), body["counter"].as_str()),
+            (Some(decision), counter),
+            "{query}"
+        );
+        let reason = body["reason"].as_str().expect("a reason");
+        assert_eq!(
+            reason.contains("unless the router matches a route"),
+            decision == "matched_path",
+            "{reason}"
+        );
     }
 }

@@ -82,7 +82,7 @@ proptest! {
         let layer = layer.rules(rules.clone()).facets([Facet::Status, Facet::Method, Facet::Agent]);
         let site = site().layer(layer.identity(identity.key(VisitorKey::new([7; 16]))).expect("an identity that can be"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let [mut hits, mut excluded, mut unmatched] = [0_u64; 3];
+        let [mut recorded, mut hits, mut excluded, mut unmatched] = [0_u64; 4];
         let mut pages = BTreeMap::new();
         for asked in &requests {
             let before = counters.recorder().ledger().requests.observed;
@@ -94,8 +94,10 @@ proptest! {
             let decision = explained.decision;
             match decision.counter() {
                 Some(counter) => {
-                    hits += 1;
-                    *pages.entry(counter.to_owned()).or_insert(0) += u64::from(decision.weight().get());
+                    let weight = u64::from(decision.weight().get());
+                    recorded += 1;
+                    hits += weight;
+                    *pages.entry(counter.to_owned()).or_insert(0) += weight;
                 }
                 None if decision.is_excluded() => excluded += 1,
                 None => unmatched += 1,
@@ -104,7 +106,7 @@ proptest! {
         let requests = counters.recorder().ledger().requests;
         prop_assert!(requests.balance(), "{:?}", requests);
         let seen = [requests.recorded, requests.excluded, requests.unmatched, requests.ignored.total()];
-        prop_assert_eq!(seen, [hits, excluded, unmatched, 0]);
+        prop_assert_eq!(seen, [recorded, excluded, unmatched, 0]);
         runtime.block_on(counters.flush()).expect("memory takes all");
         let counted = runtime.block_on(counted(&mut counters));
         for facet in ["status:", "method:", "agent:", "hits"] {

@@ -11,6 +11,7 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, ServerConfig};
 
 use super::RedisStore;
+use crate::future::BoxFuture;
 use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
 use crate::shard::Shards;
 
@@ -51,7 +52,6 @@ pub struct RedisBuilder {
 }
 
 /// An error of an address or a configuration that the Redis client does not understand.
-#[derive(Debug)]
 pub struct ConnectError(FredError);
 
 /// Enough for a cluster of several nodes, and few enough to be read at once.
@@ -116,16 +116,18 @@ impl RedisBuilder {
         self.store(topology, clustered)
     }
 
-    async fn open(self, config: Config) -> Result<RedisStore, ConnectError> {
-        let (topology, clustered) = match &config.server {
-            ServerConfig::Clustered { .. } => {
-                (Cluster::open(config).map(|cluster| Topology::Cluster(Box::new(cluster))), true)
-            }
-            _ => (Connection::open(config).map(|server| Topology::One(Arc::new(server))), false),
-        };
-        let store = self.store(topology.map_err(ConnectError)?, clustered);
-        store.0.client.wait().await;
-        Ok(store)
+    fn open(self, config: Config) -> BoxFuture<'static, Result<RedisStore, ConnectError>> {
+        Box::pin(async move {
+            let (topology, clustered) = match &config.server {
+                ServerConfig::Clustered { .. } => {
+                    (Cluster::open(config).map(|cluster| Topology::Cluster(Box::new(cluster))), true)
+                }
+                _ => (Connection::open(config).map(|server| Topology::One(Arc::new(server))), false),
+            };
+            let store = self.store(topology.map_err(ConnectError)?, clustered);
+            store.0.client.wait().await;
+            Ok(store)
+        })
     }
 
     fn store(self, topology: Topology, clustered: bool) -> RedisStore {
@@ -168,3 +170,5 @@ impl std::error::Error for ConnectError {
         Some(&self.0)
     }
 }
+
+crate::debug::debug_in_full!(ConnectError);

@@ -297,7 +297,7 @@ impl ShardFlusher {
     }
 
     fn note(&self, error: Option<&Error>) {
-        let words = error.map(Error::in_full);
+        let words = error.map(|error| format!("{error:?}"));
         if words.is_some() {
             self.tally.fold(Timestamp::now());
         }

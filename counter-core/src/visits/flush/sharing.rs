@@ -23,7 +23,10 @@ impl Sharing {
         }
         match (std::mem::replace(&mut self.failing, shared.is_err()), shared) {
             (false, Err(error)) => {
-                tracing::warn!(error = %error.in_full(), "the salt of visitors is not shared: other instances may count them again");
+                tracing::warn!(
+                    ?error,
+                    "the salt of visitors is not shared: other instances may count them again"
+                );
             }
             (true, Ok(())) => tracing::info!("the salt of visitors is shared"),
             (false, Ok(())) | (true, Err(_)) => {}

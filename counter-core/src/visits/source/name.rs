@@ -22,7 +22,7 @@ use crate::writer::WriterId;
 pub struct SourceName(Arc<str>);
 
 /// An error of a text that is not the name of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SourceNameError(());
 
 impl SourceName {
@@ -74,6 +74,8 @@ impl fmt::Display for SourceNameError {
 }
 
 impl std::error::Error for SourceNameError {}
+
+crate::debug::debug_in_full!(SourceNameError);
 
 #[cfg(test)]
 mod tests {

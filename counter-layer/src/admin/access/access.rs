@@ -1,13 +1,17 @@
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::Timestamp;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::request::Parts;
 use subtle::ConstantTimeEq;
 
 use super::session::{Claim, Sessions};
 use super::throttle::{Attempts, Shown};
+use crate::admin::mount::{Mount, PublicPath};
 use crate::closure::Closure;
 use crate::identity::{Address, Identity, RequestHead};
 
@@ -44,10 +48,11 @@ pub struct Access {
     pub(crate) secure_cookie: bool,
     pub(crate) session_lifetime: Duration,
     clients: Option<Address>,
+    forwarded_prefix: bool,
 }
 
 /// The error of a text that cannot be a token, a name or a password.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AccessError(&'static str);
 
 /// One way in, and how far it leads.
@@ -66,7 +71,7 @@ enum Rule {
     FromFn(Arc<Closure<AllowedFn>>),
 }
 
-type AllowedFn = dyn Fn(&Parts) -> bool + Send + Sync;
+type AllowedFn = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
 
 struct Secrets {
     token: String,
@@ -78,7 +83,8 @@ const SESSION: Duration = Duration::from_secs(12 * 3600);
 
 impl Access {
     /// Accepts this token: as `Authorization: Bearer …`, or once as `?token=…` in the address of a page,
-    /// which begins a session and redirects to the address without it.
+    /// which begins a session and redirects to the address without it. A browser that comes without a token
+    /// is asked for it by a form, which begins a session as well.
     ///
     /// A session is an `HttpOnly`, `SameSite=Lax` cookie that is signed with the token. All instances with
     /// the same token accept it, also after a restart, until it [ends](Self::session_lifetime) or the token
@@ -114,12 +120,50 @@ impl Access {
         Ok(Self::of(Rule::Basic(base64(format!("{user}:{password}").as_bytes()).into())))
     }
 
-    /// Accepts requests by a closure, and none on which it panics.
+    /// Accepts requests by a closure, and none on which it panics. It sees the head of a request, with what
+    /// layers further out have left in its extensions.
     ///
     /// The closure sees every request without other valid credentials, however many it refuses: a comparison
-    /// with a secret has to be bounded by the closure itself.
+    /// with a secret has to be bounded by the closure itself. A refusal is no failed login, and keeps nobody
+    /// from logging in.
     #[must_use]
     pub fn from_fn(allowed: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        Self::from_async_fn(move |parts| ready(allowed(parts)))
+    }
+
+    /// Accepts requests by the future that a closure returns; otherwise as [`from_fn`](Self::from_fn).
+    ///
+    /// The future takes what it needs from the request, such as the session that a layer of the application
+    /// has left in its extensions: the [guide](crate::guide::admin#with-the-applications-own-session) shows
+    /// one of `tower-sessions`. A request waits for it as long as it takes.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// #[derive(Clone)]
+    /// struct Account(u64);
+    ///
+    /// async fn is_admin(account: Account) -> bool {
+    ///     account.0 == 1 // a question to the database
+    /// }
+    ///
+    /// let access = Access::from_async_fn(|parts| {
+    ///     let account = parts.extensions.get::<Account>().cloned();
+    ///     async move {
+    ///         match account {
+    ///             Some(account) => is_admin(account).await,
+    ///             None => false,
+    ///         }
+    ///     }
+    /// });
+    /// # drop(access);
+    /// ```
+    #[must_use]
+    pub fn from_async_fn<F>(allowed: impl Fn(&Parts) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = bool> + Send + 'static,
+    {
+        let allowed = move |parts: &Parts| allowed(parts).boxed();
         Self::of(Rule::FromFn(Arc::new(Closure::new("access", allowed))))
     }
 
@@ -189,6 +233,30 @@ impl Access {
         self
     }
 
+    /// Reads `X-Forwarded-Prefix`, in which a proxy tells which part of the path it has taken away. Default:
+    /// the header is ignored.
+    ///
+    /// Links, redirects and the path of the session cookie then begin with it. Only the proxies that
+    /// [`clients`](Self::clients) trusts are believed: those of its networks, or, where it counts hops, any
+    /// request with as many entries as there are hops. They have to set the header on every request or to remove
+    /// it, or clients could send their own. A value that is no [path](super::Options::public_path) is ignored, and
+    /// so are several values.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    /// use counter_layer::{Forwarded, Identity};
+    ///
+    /// let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_networks(["10.0.0.0/8".parse()?]);
+    /// let behind_a_proxy = Access::bearer("a-long-random-token")?.clients(client).forwarded_prefix();
+    /// # drop(behind_a_proxy);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn forwarded_prefix(mut self) -> Self {
+        self.forwarded_prefix = true;
+        self
+    }
+
     /// Accepts the credentials of either access, each with its own rights.
     ///
     /// A cookie is [secure](Self::secure_cookie) when either of them asks for it, sessions have the shorter
@@ -199,6 +267,7 @@ impl Access {
         self.secure_cookie |= other.secure_cookie;
         self.session_lifetime = self.session_lifetime.min(other.session_lifetime);
         self.clients = self.clients.or(other.clients);
+        self.forwarded_prefix |= other.forwarded_prefix;
         self.ways.extend(other.ways);
         // What was wrong before may be right now.
         self.attempts = Arc::default();
@@ -220,14 +289,19 @@ impl Access {
             secure_cookie: false,
             session_lifetime: SESSION,
             clients: None,
+            forwarded_prefix: false,
         }
     }
 
     /// The peer that the guesses of a request are charged to.
     pub(crate) fn peer(&self, parts: &Parts) -> Option<u128> {
-        let Parts { method, uri, headers, extensions, .. } = parts;
-        let head = RequestHead { method, uri, headers, extensions };
-        self.clients.as_ref().unwrap_or(&Identity::peer()).client(&head)
+        self.clients.as_ref().unwrap_or(&Identity::peer()).client(&head(parts))
+    }
+
+    /// The place of the router, as the client of a request sees it.
+    pub(crate) fn mount(&self, parts: &Parts, public: Option<&PublicPath>) -> Mount {
+        let clients = self.clients.as_ref().filter(|_| self.forwarded_prefix);
+        Mount::of(parts, public, clients.is_some_and(|clients| clients.is_forwarded(&head(parts))))
     }
 
     /// Begins a session by this token, where there is a way by it.
@@ -241,8 +315,9 @@ impl Access {
         self.ways.iter().any(|way| matches!(way.rule, Rule::Bearer(_)))
     }
 
-    pub(crate) fn has_closures(&self) -> bool {
-        self.ways.iter().any(|way| matches!(way.rule, Rule::FromFn(_)))
+    /// Returns `true` if there is a secret that can be guessed.
+    pub(crate) fn has_secrets(&self) -> bool {
+        self.ways.iter().any(|way| matches!(way.rule, Rule::Bearer(_) | Rule::Basic(_)))
     }
 }
 
@@ -260,10 +335,10 @@ impl Way {
     }
 
     /// Returns `true` if a request needs no credentials.
-    pub(crate) fn is_open(&self, parts: &Parts) -> bool {
+    pub(crate) async fn is_open(&self, parts: &Parts) -> bool {
         match &self.rule {
             Rule::Open => true,
-            Rule::FromFn(allowed) => allowed.ask(|allowed| allowed(parts)).unwrap_or(false),
+            Rule::FromFn(allowed) => allowed.await_answer(|allowed| allowed(parts)).await.unwrap_or(false),
             Rule::Bearer(_) | Rule::Basic(_) => false,
         }
     }
@@ -278,6 +353,11 @@ impl Way {
             Rule::Open | Rule::FromFn(_) => None,
         }
     }
+}
+
+fn head(parts: &Parts) -> RequestHead<'_> {
+    let Parts { method, uri, headers, extensions, .. } = parts;
+    RequestHead { method, uri, headers, extensions }
 }
 
 /// In a time that tells nothing but whether the lengths are the same.
@@ -323,6 +403,8 @@ impl fmt::Display for AccessError {
 }
 
 impl std::error::Error for AccessError {}
+
+crate::debug::debug_in_full!(AccessError);
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 //! The cookie that a session is kept in.
 
-use axum::extract::OriginalUri;
 use http::header::COOKIE;
 use http::request::Parts;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue};
+
+use crate::admin::mount::{Mount, original};
 
 const NAME: &str = "counter_session";
 
@@ -35,21 +36,15 @@ pub(crate) fn remove(parts: &Parts, secure: bool) -> Option<HeaderValue> {
 }
 
 fn write(value: &str, parts: &Parts, secure: bool, age: &str) -> Option<HeaderValue> {
-    let original = original(parts);
-    let mount = original.path().strip_suffix(parts.uri.path()).unwrap_or(original.path());
-    let mount = if mount.is_empty() { "/" } else { mount };
+    let mount = parts.extensions.get::<Mount>().map_or("", Mount::path);
     // A mount with a parameter in it is from the client.
     if mount.contains(';') {
         return None;
     }
+    let mount = if mount.is_empty() { "/" } else { mount };
     // What the request says can add to it and take nothing away.
-    let secure = secure || original.scheme() == Some(&Scheme::HTTPS);
+    let secure = secure || original(parts).scheme() == Some(&Scheme::HTTPS);
     let secure = if secure { "; Secure" } else { "" };
     let cookie = format!("{NAME}={value}; Path={mount}; HttpOnly; SameSite=Lax{age}{secure}");
     HeaderValue::try_from(cookie).ok()
-}
-
-/// The address of a request before routers took their mounts away.
-pub(crate) fn original(parts: &Parts) -> &http::Uri {
-    parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0)
 }

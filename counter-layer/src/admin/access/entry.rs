@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
 use counter_core::Timestamp;
 use futures_util::StreamExt;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, SET_COOKIE, WWW_AUTHENTICATE,
+};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::sleep;
@@ -18,7 +20,8 @@ use super::access::Access;
 use super::headers::secure;
 use super::session::{Claim, LoggedIn};
 use super::throttle::{Judgement, Shown};
-use super::{cookie, origin};
+use super::{cookie, origin, page};
+use crate::admin::mount::{Mount, PublicPath};
 use crate::admin::problem::Problem;
 
 /// The rights of a request, by the credentials that it has shown.
@@ -38,19 +41,22 @@ struct Entry {
 /// The path that ends the session of a browser.
 const LOGOUT: &str = "/logout";
 
-const LOGGED_OUT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
-    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Logged out</title>\
-    <link rel=\"icon\" href=\"data:,\">\
-    <main><h1>Logged out</h1><p>This browser has forgotten its session. The link with the token \
-    begins another.</p></main></html>";
+/// The most bytes that a form may have.
+const FORM: usize = 16_384;
 
 impl Access {
-    pub(crate) fn guard(self, routes: Router) -> Router {
+    /// Lets those in who have access to these routes, which clients find at `public` where that is set.
+    pub(crate) fn guard(self, routes: Router, public: Option<PublicPath>) -> Router {
         let guard = move |request: Request, next: Next| {
-            let access = self.clone();
+            let (access, public) = (self.clone(), public.clone());
             async move {
                 let (mut parts, body) = request.into_parts();
-                secure(match access.admit(&mut parts) {
+                let mount = access.mount(&parts, public.as_ref());
+                parts.extensions.insert(mount.clone());
+                if access.is_post(&parts, page::LOGIN) {
+                    return secure(access.log_in_by_form(&parts, &mount, body).await);
+                }
+                secure(match access.admit(&mut parts, &mount).await {
                     Ok(None) => next.run(Request::from_parts(parts, body)).await,
                     Ok(Some(end)) => within(end, next.run(Request::from_parts(parts, body)).await),
                     Err(response) => *response,
@@ -61,19 +67,19 @@ impl Access {
     }
 
     /// Lets a request in, until the end of its session if it has one, or answers it.
-    fn admit(&self, parts: &mut Parts) -> Result<Option<Timestamp>, Box<Response>> {
+    async fn admit(&self, parts: &mut Parts, mount: &Mount) -> Result<Option<Timestamp>, Box<Response>> {
         // The link first: a token in an address is to leave it, even in a session.
         let mut entry = Entry::default();
         if let Some(token) = link_token(parts)
-            && let Some(response) = self.log_in(parts, &token, &mut entry)
+            && let Some(response) = self.log_in_by_link(parts, mount, &token, &mut entry)
         {
             return Err(Box::new(response));
         }
-        let is_logout = self.has_sessions() && parts.method == Method::POST && parts.uri.path() == LOGOUT;
+        let is_logout = self.is_post(parts, LOGOUT);
         if !is_logout {
-            self.look(parts, &mut entry);
+            self.look(parts, &mut entry).await;
             if !entry.is_in {
-                return Err(Box::new(self.refuse(parts, entry)));
+                return Err(Box::new(self.refuse(parts, mount, entry)));
             }
         }
         if !parts.method.is_safe() {
@@ -81,7 +87,7 @@ impl Access {
                 return Err(Box::new(Problem::another_origin().into_response()));
             }
             if is_logout {
-                return Err(Box::new(self.log_out(parts)));
+                return Err(Box::new(self.log_out(parts, mount)));
             }
             if !entry.forget {
                 return Err(Box::new(self.out_of_scope()));
@@ -93,8 +99,28 @@ impl Access {
         Ok(entry.session)
     }
 
+    /// Returns `true` if a request is sent to this path, which is there where there are sessions.
+    fn is_post(&self, parts: &Parts, path: &str) -> bool {
+        self.has_sessions() && parts.method == Method::POST && parts.uri.path() == path
+    }
+
     /// Judges the credentials of a request, and the ways that are open to it.
-    fn look(&self, parts: &Parts, entry: &mut Entry) {
+    async fn look(&self, parts: &Parts, entry: &mut Entry) {
+        // Without a secret they are those of the application, and no guesses.
+        if self.has_secrets() {
+            self.look_at_credentials(parts, entry);
+        }
+        if !(entry.is_in && (entry.forget || parts.method.is_safe())) {
+            for way in &self.ways {
+                if way.is_open(parts).await {
+                    entry.is_in = true;
+                    entry.forget |= way.forget;
+                }
+            }
+        }
+    }
+
+    fn look_at_credentials(&self, parts: &Parts, entry: &mut Entry) {
         if let Some(token) = authorization(&parts.headers, "bearer") {
             entry.by_token = self.judge(parts, Shown::Token(token), entry);
         } else if let Some(shown) = authorization(&parts.headers, "basic") {
@@ -107,12 +133,6 @@ impl Access {
                 && self.judge(parts, Shown::Session(session), entry)
             {
                 entry.session = entry.session.max(Some(claim.end()));
-            }
-        }
-        if !(entry.is_in && (entry.forget || parts.method.is_safe())) {
-            for way in self.ways.iter().filter(|way| way.is_open(parts)) {
-                entry.is_in = true;
-                entry.forget |= way.forget;
             }
         }
     }
@@ -137,17 +157,45 @@ impl Access {
     }
 
     /// The answer to a link with the token in it.
-    fn log_in(&self, parts: &Parts, token: &str, entry: &mut Entry) -> Option<Response> {
+    fn log_in_by_link(
+        &self,
+        parts: &Parts,
+        mount: &Mount,
+        token: &str,
+        entry: &mut Entry,
+    ) -> Option<Response> {
         if !self.judge(parts, Shown::Token(token), &mut *entry) {
             return None;
         }
         // It is for the redirect to get in.
         *entry = Entry::default();
-        let query = form_urlencoded::parse(parts.uri.query()?.as_bytes());
-        let rest = query.filter(|(name, _)| name != "token");
-        let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
-        let path = cookie::original(parts).path();
-        let to = if rest.is_empty() { path.to_owned() } else { format!("{path}?{rest}") };
+        self.begin(parts, token, &mount.address(&here(parts, mount)))
+    }
+
+    /// The answer to the form of the page that asks for the token.
+    async fn log_in_by_form(&self, parts: &Parts, mount: &Mount, body: Body) -> Response {
+        if origin::is_another(parts) {
+            return Problem::another_origin().into_response();
+        }
+        let Ok(form) = to_bytes(body, FORM).await else { return Problem::no_form(FORM).into_response() };
+        let field = |name| {
+            let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
+            fields.next().map(|(_, value)| value).unwrap_or_default()
+        };
+        let (token, to) = (field(page::TOKEN), field(page::TO));
+        let to = page::below(&to).unwrap_or_default();
+        let mut entry = Entry::default();
+        if self.judge(parts, Shown::Token(token.trim()), &mut entry)
+            && let Some(response) = self.begin(parts, token.trim(), &mount.address(to))
+        {
+            return response;
+        }
+        self.attempts.fail();
+        self.refusal(parts, mount, entry, "That is not the token.", to)
+    }
+
+    /// Begins a session and leads to an address.
+    fn begin(&self, parts: &Parts, token: &str, to: &str) -> Option<Response> {
         let session = cookie::set(&self.begin_session(token)?, parts, self.secure_cookie)?;
         let headers = [
             (LOCATION, HeaderValue::try_from(to).ok()?),
@@ -157,8 +205,9 @@ impl Access {
         Some((StatusCode::SEE_OTHER, headers).into_response())
     }
 
-    fn log_out(&self, parts: &Parts) -> Response {
-        let mut response = Html(LOGGED_OUT).into_response();
+    fn log_out(&self, parts: &Parts, mount: &Mount) -> Response {
+        let words = "This browser has forgotten its session. The token begins another.";
+        let mut response = Html(page::write("Logged out", words, Some((mount, "")))).into_response();
         if let Some(removed) = cookie::remove(parts, self.secure_cookie) {
             response.headers_mut().insert(SET_COOKIE, removed);
         }
@@ -175,13 +224,42 @@ impl Access {
     }
 
     /// The answer to a request that no way lets in.
-    fn refuse(&self, parts: &Parts, entry: Entry) -> Response {
+    fn refuse(&self, parts: &Parts, mount: &Mount, entry: Entry) -> Response {
+        let link_token = link_token(parts);
         // A browser asks without anything first, and a page that is open asks after its session has ended.
-        let is_attempt =
-            self.has_closures() || parts.headers.contains_key(AUTHORIZATION) || link_token(parts).is_some();
-        if is_attempt {
+        let has_shown = parts.headers.contains_key(AUTHORIZATION) || link_token.is_some();
+        if has_shown && self.has_secrets() {
             self.attempts.fail();
         }
+        let words = match link_token {
+            Some(_) => "The token in the link is not the right one.",
+            None => "The statistics of this site are for those who have its admin token.",
+        };
+        self.refusal(parts, mount, entry, words, &here(parts, mount))
+    }
+
+    /// A problem, or for a browser a page in `words` with a form that leads to `to`.
+    fn refusal(&self, parts: &Parts, mount: &Mount, entry: Entry, words: &str, to: &str) -> Response {
+        let mut response = self.problem(entry);
+        if !page::is_wanted(&parts.headers) {
+            return response;
+        }
+        let wait = entry.wait.map(|wait| format!("Too many logins have failed. Try again in {wait} s."));
+        let (title, words) = match wait {
+            Some(wait) => ("Log in", wait),
+            None if self.has_sessions() => ("Log in", words.to_owned()),
+            None if self.has_secrets() => {
+                ("Log in", "Load this page again to be asked for a name and a password.".to_owned())
+            }
+            None => ("No access", "You may not read the statistics of this site.".to_owned()),
+        };
+        let form = self.has_sessions().then_some((mount, to));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        response.headers_mut().remove(CONTENT_LENGTH);
+        response.map(|_| Body::from(page::write(title, &words, form)))
+    }
+
+    fn problem(&self, entry: Entry) -> Response {
         if let Some(wait) = entry.wait {
             return Problem::too_many_attempts(wait).into_response();
         }
@@ -198,6 +276,14 @@ impl Access {
         }
         response
     }
+}
+
+/// The path below the router that was asked for, and its query without a token.
+fn here(parts: &Parts, mount: &Mount) -> String {
+    let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+    let query = query.filter(|(name, _)| name != "token");
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+    if query.is_empty() { mount.rest().to_owned() } else { format!("{}?{query}", mount.rest()) }
 }
 
 /// Ends an answer that has no end of its own with the session that it was asked for by.

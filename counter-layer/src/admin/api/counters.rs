@@ -30,7 +30,11 @@ async fn counters(
         counters.push(KnownCounter {
             counter: name.to_string(),
             precisions: precisions.into_iter().map(|precision| precision.as_seconds()).collect(),
-            lifetime: lifetime.map_err(|why| unreadable.push(why)).ok(),
+            lifetime: lifetime
+                .map_err(|why| unreadable.push(why))
+                .ok()
+                // What this library counts has one in the store, where the list of counters is as well.
+                .filter(|total| *total > 0),
         });
     }
     let next = known.next.map(|name| name.to_string());

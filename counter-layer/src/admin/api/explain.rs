@@ -9,7 +9,9 @@ use crate::{Decision, Rules};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Explained {
+    /// `matched_path` where the template of the router's route decides, which was not given.
     decision: &'static str,
+    /// The counter; where the template decides, that of a request that no route matches.
     counter: Option<String>,
     reason: String,
 }
@@ -24,6 +26,7 @@ async fn explain(asked: Asked<Arc<Rules>, (Method, Path, Matched)>) -> Json<Expl
     let counter = explanation.decision.counter().map(str::to_owned);
     let decision = match explanation.decision {
         Decision::Excluded { .. } => "excluded",
+        _ if explanation.without_matched_path => "matched_path",
         _ if counter.is_some() => "count",
         _ => "unmatched",
     };

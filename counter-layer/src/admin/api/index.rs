@@ -26,9 +26,7 @@ pub(crate) fn first_page(catalog: &Catalog) -> Route {
     Route::get("/", SUMMARY, catalog.clone(), index).json::<Index>()
 }
 
-async fn index(Asked { state: catalog, uri, .. }: Asked<Catalog, ()>) -> Json<Index> {
-    let path = uri.path().trim_end_matches('/');
-    let mount = path.strip_suffix(PATH).unwrap_or(path);
+async fn index(Asked { state: catalog, mount, .. }: Asked<Catalog, ()>) -> Json<Index> {
     let routes = catalog.descriptions().iter();
     let paths = routes.filter(|route| route.method == "get" && !["/", PATH].contains(&route.path));
     Json(Index { pages: paths.map(|route| format!("{mount}{}", route.path)).collect() })

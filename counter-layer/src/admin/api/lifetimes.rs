@@ -17,10 +17,12 @@ async fn lifetimes(
 ) -> Result<Json<Lifetimes>, Problem> {
     let totals = stats.lifetimes_by_counter(&counters).await.map_err(|error| Problem::of(&error, &stats))?;
     let empty = counters.iter().zip(&totals).filter(|(_, total)| **total == Ok(0));
-    read::known(&stats, &empty.map(|(counter, _)| counter.clone()).collect::<Vec<_>>()).await?;
+    let empty: Vec<_> = empty.map(|(counter, _)| counter.clone()).collect();
+    read::known(&stats, &empty).await?;
+    let elsewhere = read::counted_elsewhere(&stats, &empty).await?;
     let (mut lifetimes, mut unreadable) = (Vec::new(), Vec::new());
     for (counter, total) in counters.iter().zip(totals) {
-        let total = total.map_err(|why| unreadable.push(why)).ok();
+        let total = total.map_err(|why| unreadable.push(why)).ok().filter(|_| !elsewhere.contains(counter));
         lifetimes.push(Lifetime { counter: counter.to_string(), total });
     }
     Ok(Json(Lifetimes { lifetimes, unreadable: Unreadable::list(unreadable) }))

@@ -10,15 +10,18 @@ mod listener;
 use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::sse::Sse;
 use axum::response::{IntoResponse, Response};
 use counter_core::Stats;
 use counter_core::time::{Grid, Retention};
+use futures_util::future::Either;
 use futures_util::{StreamExt, stream};
 use http::HeaderValue;
 use http::header::HeaderName;
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 use feed::Feeds;
 use listener::Listener;
@@ -39,6 +42,9 @@ pub(crate) struct Live {
     options: Options,
 }
 
+/// The length of an answer that nothing else ends. A server that stops gracefully waits for its answers, and
+/// tells nobody that it does; ten seconds are what containers are often given before they are killed.
+const LENGTH: Duration = Duration::from_secs(5);
 /// Samples that are remembered for one listener.
 const SAMPLES: u32 = 20_000;
 
@@ -69,7 +75,7 @@ pub(crate) fn route(live: Live) -> Route {
 
 async fn listen(asked: Asked<Live, (Counters, KeptPrecision, LastEventId)>) -> Result<Response, Problem> {
     let Asked { state: live, parameters, .. } = asked;
-    let (Counters(mut counters), KeptPrecision(kept), LastEventId(since)) = parameters;
+    let (Counters(mut counters), KeptPrecision(kept), LastEventId(mark)) = parameters;
     counters.sort();
     counters.dedup();
     let most = NonZeroU32::new(SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
@@ -78,12 +84,16 @@ async fn listen(asked: Asked<Live, (Counters, KeptPrecision, LastEventId)>) -> R
         return Err(Problem::too_many_listeners(live.options.listeners));
     };
     let feed = live.feeds.feed(&live.stats, counters, followed);
-    let listener = Listener::new(live.stats, feed, followed != kept, since, place);
+    let listener = Listener::new(live.stats, feed, followed != kept, mark, place);
     let events = stream::unfold(listener, async |mut listener| {
         let event = listener.next().await;
         Some((Ok::<_, Infallible>(event), listener))
     });
-    let mut response = Sse::new(events.take_until(live.options.live_until)).into_response();
+    let end = match live.options.live_until {
+        Some(end) => Either::Left(end),
+        None => Either::Right(sleep(LENGTH)),
+    };
+    let mut response = Sse::new(events.take_until(end)).into_response();
     response.headers_mut().insert(BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }

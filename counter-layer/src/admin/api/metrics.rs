@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write};
 
 use axum::response::{IntoResponse, Response};
+use counter_core::source::SourceStatus;
 use counter_core::visits::{Metric, MetricValue, Unreadable};
 use counter_core::{Error, Stats};
 use http::header::CONTENT_TYPE;
@@ -42,6 +43,7 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
     page.process(&stats.metrics());
     let failed = access.failed_logins();
     page.one(COUNTER, "access_counter_failed_logins_total", "Requests that failed to get in here", failed);
+    page.sources(&stats.sources());
     let lifetimes = lifetimes(&stats).await;
     page.one(
         GAUGE,
@@ -86,6 +88,29 @@ async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
 }
 
 impl Page {
+    /// Writes the state of each source, under its name.
+    fn sources(&mut self, sources: &[SourceStatus]) {
+        let mut family = |kind, name, help, value: fn(&SourceStatus) -> Option<u64>| {
+            let values: Vec<_> =
+                sources.iter().filter_map(|source| Some((source.name.to_string(), value(source)?))).collect();
+            if !values.is_empty() {
+                self.family(kind, name, help, "source", &values);
+            }
+        };
+        let help = "Records that a source has read";
+        family(COUNTER, "access_counter_source_records_total", help, |it| Some(it.ledger.records.read));
+        let help = "Records of a source that could not be read";
+        family(COUNTER, "access_counter_source_malformed_total", help, |it| {
+            Some(it.ledger.records.malformed)
+        });
+        let help = "Positions that the log of a source no longer had when they were to be read";
+        family(COUNTER, "access_counter_source_lost_total", help, |it| Some(it.ledger.records.lost));
+        let help = "Hits of a source that the store acknowledged";
+        family(COUNTER, "access_counter_source_hits_total", help, |it| Some(it.ledger.hits.applied));
+        let help = "Positions of a source that are not counted yet";
+        family(GAUGE, "access_counter_source_lag", help, SourceStatus::lag);
+    }
+
     /// Writes all metrics of this process; those of one name are next to each other.
     fn process(&mut self, metrics: &[Metric]) {
         let mut last = "";

@@ -13,6 +13,13 @@ use crate::admin::problem::Details;
 /// The path of the description.
 const PATH: &str = "/api/openapi.json";
 
+/// The answers to those who have no access.
+const NO_ACCESS: [(&str, &str); 3] = [
+    ("401", "There are no valid credentials in the request"),
+    ("403", "The client may not do this"),
+    ("429", "Too many logins have failed, and this one was not checked"),
+];
+
 pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
     Route::get(PATH, "The OpenAPI description of these routes", (stats.clone(), catalog.clone()), openapi)
         .text("application/json", "OpenAPI 3.1")
@@ -20,10 +27,9 @@ pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
 }
 
 async fn openapi(
-    Asked { state: (stats, catalog), uri, headers, .. }: Asked<(Stats, Catalog), ()>,
+    Asked { state: (stats, catalog), mount, headers, .. }: Asked<(Stats, Catalog), ()>,
 ) -> Response {
-    let mount = uri.path().strip_suffix(PATH).unwrap_or_default();
-    caching::answer(&headers, None, &describe(mount, catalog.descriptions(), stats.grid()))
+    caching::answer(&headers, None, &describe(&mount, catalog.descriptions(), stats.grid()))
 }
 
 fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
@@ -72,17 +78,23 @@ fn operation(route: &Description, grid: &Grid) -> Value {
         responses.insert((*status).to_owned(), response(answer));
     }
     let problem = json!({"application/problem+json": {"schema": reference("Problem")}});
-    let mut refused = |status: &str, why: &str| {
-        responses.insert(status.to_owned(), json!({"description": why, "content": problem}));
-    };
-    refused("default", "A problem");
+    let refused = |why: &str| json!({"description": why, "content": problem});
+    responses.insert("default".to_owned(), refused("A problem"));
+    // A page for those who ask for `text/html`, as browsers do.
+    let either = json!({
+        "application/problem+json": {"schema": reference("Problem")},
+        "text/html": {"schema": {"type": "string"}},
+    });
+    for (status, why) in NO_ACCESS {
+        responses.insert(status.to_owned(), json!({"description": why, "content": either}));
+    }
     if !route.parameters.is_empty() {
         let why = "A parameter is not as described, and the problem names it: also a range that \
                    ends before it begins, or has more buckets than an answer may have";
-        refused("400", why);
+        responses.insert("400".to_owned(), refused(why));
     }
     for (status, why) in &route.refusals {
-        refused(status, why);
+        responses.insert((*status).to_owned(), refused(why));
     }
     let parameters = route.parameters.iter().map(|described| parameter(described, grid));
     let mut operation = json!({

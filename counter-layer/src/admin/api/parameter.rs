@@ -6,13 +6,13 @@ mod file;
 mod numbers;
 mod time;
 
-use axum::extract::{FromRequestParts, OriginalUri};
+use axum::extract::FromRequestParts;
 use counter_core::time::Grid;
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, Uri};
 use serde_json::Value;
 
-pub(crate) use counters::{After, AnyCounters, Counter, Counters, Prefix};
+pub(crate) use counters::{After, AnyCounters, Counter, Counters, OfKind, Prefix};
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
 #[cfg(feature = "forecast")]
@@ -27,6 +27,7 @@ pub(crate) use time::{
 #[cfg(feature = "dashboard")]
 pub(crate) use time::{USUAL, precision};
 
+use crate::admin::mount::Mount;
 use crate::admin::problem::Problem;
 
 /// A request for a route: its state, its parameters, and what some routes need besides.
@@ -35,8 +36,8 @@ pub(crate) struct Asked<S, P> {
     pub(crate) state: S,
     pub(crate) parameters: P,
     pub(crate) headers: HeaderMap,
-    /// The address before routers took their mounts away.
-    pub(crate) uri: Uri,
+    /// The path of the router, without a slash at its end.
+    pub(crate) mount: String,
 }
 
 /// Parameters that are read from a request over the state of its route.
@@ -156,9 +157,8 @@ where
         let query = parts.uri.query().unwrap_or_default();
         let values = Values::parse(query, &parts.headers, &P::describe())?;
         let parameters = P::read(&values, state)?;
-        let original = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
-        let uri = original.unwrap_or(&parts.uri).clone();
-        Ok(Self { state: state.clone(), parameters, headers: parts.headers.clone(), uri })
+        let mount = parts.extensions.get::<Mount>().map(Mount::path).unwrap_or_default().to_owned();
+        Ok(Self { state: state.clone(), parameters, headers: parts.headers.clone(), mount })
     }
 }
 
@@ -186,4 +186,5 @@ tuples! {
     A B;
     A B C;
     A B C D;
+    A B C D E;
 }

@@ -1,5 +1,6 @@
 //! Reads that several routes have in common.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use counter_core::time::Grid;
@@ -36,4 +37,23 @@ pub(crate) async fn known(stats: &Stats, counters: &[CounterName]) -> Result<(),
         Some((counter, _)) => Err(Problem::unknown_counter(counter)),
         None => Ok(()),
     }
+}
+
+/// Tells which of these counters, that have no lifetime total, another program counts in the layout of the book: they have
+/// samples all the same.
+pub(crate) async fn counted_elsewhere(
+    stats: &Stats,
+    counters: &[CounterName],
+) -> Result<HashSet<CounterName>, Problem> {
+    let Some(coarsest) = stats.grid().counts.iter().last().filter(|_| !counters.is_empty()) else {
+        return Ok(HashSet::new());
+    };
+    let now = Timestamp::now();
+    let range = coarsest.oldest(now)..coarsest.precision.bucket(now).end();
+    let series = stats.series_many(counters, coarsest.precision, range).await;
+    let series = series.map_err(|error| Problem::of(&error, stats))?;
+    let has_samples =
+        |series: &Result<counter_core::Series, _>| series.as_ref().is_ok_and(|series| series.total() > 0);
+    let named = counters.iter().zip(&series).filter(|(_, series)| has_samples(series));
+    Ok(named.map(|(counter, _)| counter.clone()).collect())
 }

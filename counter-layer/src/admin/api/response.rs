@@ -33,7 +33,7 @@ pub(crate) struct KnownCounter {
     pub(crate) counter: String,
     /// The precisions that it has samples of, in seconds, ascending.
     pub(crate) precisions: Vec<u32>,
-    /// Everything it ever counted; null where that cannot be read.
+    /// Everything it ever counted here; null where that cannot be read, or only another program counted it.
     pub(crate) lifetime: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Total {
     pub(crate) total: u64,
 }
 
-/// Everything that counters ever counted, also what has left retention.
+/// Everything that this library ever counted, also what has left retention.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Lifetimes {
@@ -103,7 +103,8 @@ pub(crate) struct Lifetimes {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Lifetime {
     pub(crate) counter: String,
-    /// Null where it cannot be read.
+    /// Null where it cannot be read, or only another program counted it: what others count in the layout of the book
+    /// is in samples and not in lifetimes.
     pub(crate) total: Option<u64>,
 }
 

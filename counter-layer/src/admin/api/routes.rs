@@ -6,7 +6,7 @@ use super::badge::{self, Pictures};
 use super::live::{self, Live};
 use super::metrics::{self, Source};
 use super::route::{Catalog, Route};
-use super::{counters, export, index, lifetimes, process, series, top, total, uniques};
+use super::{counters, export, index, lifetimes, process, series, sources, top, total, uniques};
 use crate::admin::access::Access;
 use crate::admin::options::Options;
 
@@ -35,6 +35,7 @@ pub(crate) fn routes(
         live::route(live),
         process::ledger_route(&stats),
         process::health_route(&stats),
+        sources::route(&stats),
         export::route(&stats),
         #[cfg(feature = "openapi")]
         super::openapi::route(&stats, catalog),

@@ -2,7 +2,7 @@ use axum::response::Response;
 use counter_core::{CounterName, Stats, Timestamp};
 
 use super::caching;
-use super::parameter::{Asked, KeptPrecision, Limit, Prefix, Range};
+use super::parameter::{Asked, KeptPrecision, Limit, OfKind, Prefix, Range};
 use super::response::{Place, Top, Unreadable};
 use super::route::Route;
 use crate::admin::problem::Problem;
@@ -11,7 +11,7 @@ use crate::admin::problem::Problem;
 const RANKED: u64 = 1000;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    Route::get("/api/top", "The counters with the most hits", stats.clone(), top)
+    Route::get("/api/top", "The pages with the most hits", stats.clone(), top)
         .json::<Top>()
         .cached()
         .most(
@@ -21,12 +21,15 @@ pub(crate) fn route(stats: &Stats) -> Route {
         .refusal("422", "There are more than 10,000 counters")
 }
 
-async fn top(asked: Asked<Stats, (KeptPrecision, Range, Limit<10>, Prefix)>) -> Result<Response, Problem> {
+async fn top(
+    asked: Asked<Stats, (KeptPrecision, Range, Limit<10>, Prefix, OfKind)>,
+) -> Result<Response, Problem> {
     let Asked { state: stats, headers, .. } = asked;
-    let (KeptPrecision(kept), range, Limit(limit), Prefix(prefix)) = asked.parameters;
+    let (KeptPrecision(kept), range, Limit(limit), Prefix(prefix), OfKind(kind)) = asked.parameters;
     let now = Timestamp::now();
     let (precision, range) = (kept.precision, range.buckets(kept, RANKED, now)?.range);
-    let top = stats.top(precision, range.clone(), limit, |name| name.starts_with(&prefix)).await;
+    let is_wanted = |name: &CounterName| name.starts_with(&prefix) && kind.has(name);
+    let top = stats.top(precision, range.clone(), limit, is_wanted).await;
     let top = top.map_err(|error| Problem::of(&error, &stats))?;
     let place = |(counter, count): (CounterName, u64)| Place { counter: counter.to_string(), count };
     let top = Top {

@@ -132,7 +132,7 @@ impl Counter {
     pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let counter = &view.counters[..1];
-        let hits: Vec<_> = CounterName::new(crate::layer::HITS).into_iter().collect();
+        let hits: Vec<_> = CounterName::new(crate::reserved::HITS).into_iter().collect();
         let days_kept = stats.grid().counts.of_width(86_400);
         let reader = Reader::new(stats);
         let days = async {

@@ -1,10 +1,10 @@
 use askama::Template;
-use axum::extract::{OriginalUri, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use counter_core::{Error, Stats, Timestamp};
-use http::{StatusCode, Uri};
+use http::StatusCode;
 
 use super::assets;
 use super::page::{Counter, Moving, Parts, Site, Trouble};
@@ -12,6 +12,7 @@ use super::reader::Reader;
 use super::view::{Page, View};
 use crate::admin::access::LoggedIn;
 use crate::admin::api::route::Route;
+use crate::admin::mount::Mount;
 
 /// The first page, as one of the routes that are described.
 pub(crate) fn first_page(stats: &Stats) -> Route {
@@ -22,11 +23,11 @@ pub(crate) fn first_page(stats: &Stats) -> Route {
 /// The other pages, and the files and parts that pages are made of.
 pub(crate) fn pages(stats: &Stats) -> Router {
     Router::new()
-        .route("/parts", get(|stats: State<Stats>, uri, query| parts(Page::Site, stats, uri, query)))
+        .route("/parts", get(|stats: State<Stats>, mount, query| parts(Page::Site, stats, mount, query)))
         .route("/counter", get(counter))
         .route(
             "/counter/parts",
-            get(|stats: State<Stats>, uri, query| parts(Page::Counter, stats, uri, query)),
+            get(|stats: State<Stats>, mount, query| parts(Page::Counter, stats, mount, query)),
         )
         .route("/assets/{hash}/{name}", get(assets::asset))
         .with_state(stats.clone())
@@ -34,22 +35,22 @@ pub(crate) fn pages(stats: &Stats) -> Router {
 
 async fn site(
     State(stats): State<Stats>,
-    OriginalUri(uri): OriginalUri,
+    Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     session: Option<Extension<LoggedIn>>,
 ) -> Response {
-    let mut view = view(&stats, &uri, "/", Page::Site, query.as_deref());
+    let mut view = view(&stats, &mount, Page::Site, query.as_deref());
     view.logged_in = session.is_some();
     answer(&stats, &view, Site::read(&stats, &view, Timestamp::now()).await)
 }
 
 async fn counter(
     State(stats): State<Stats>,
-    OriginalUri(uri): OriginalUri,
+    Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     session: Option<Extension<LoggedIn>>,
 ) -> Response {
-    let mut view = view(&stats, &uri, "/counter", Page::Counter, query.as_deref());
+    let mut view = view(&stats, &mount, Page::Counter, query.as_deref());
     view.logged_in = session.is_some();
     match stats.contains_counters(&view.counters[..1]).await {
         Ok(contained) if contained == [Ok(false)] => {
@@ -66,21 +67,16 @@ async fn counter(
 async fn parts(
     page: Page,
     State(stats): State<Stats>,
-    OriginalUri(uri): OriginalUri,
+    Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let own = match page {
-        Page::Site => "/parts",
-        Page::Counter => "/counter/parts",
-    };
-    let view = view(&stats, &uri, own, page, query.as_deref());
+    let view = view(&stats, &mount, page, query.as_deref());
     let moving = Moving::read(&Reader::new(&stats), &view, Timestamp::now()).await;
     answer(&stats, &view, moving.map(|moving| Parts { moving }))
 }
 
-fn view(stats: &Stats, uri: &Uri, own: &str, page: Page, query: Option<&str>) -> View {
-    let mount = uri.path().strip_suffix(own).unwrap_or(uri.path()).trim_end_matches('/');
-    View::of(mount, page, query.unwrap_or_default(), &stats.grid().counts)
+fn view(stats: &Stats, mount: &Mount, page: Page, query: Option<&str>) -> View {
+    View::of(mount.path(), &mount.first(), page, query.unwrap_or_default(), &stats.grid().counts)
 }
 
 fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use counter_core::visits::{Hint, Requests};
 use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
 use futures_util::future::try_join4;
 
 use super::format::{self, Change};
 use super::period::Period;
 use super::reader::{self, Reader};
-use crate::layer::{AGENTS, HITS, STATUSES, is_counter_of_a_facet};
+use crate::reserved::{AGENTS, HITS, STATUSES};
 
 /// Over how many seconds hits per second are told.
 const RECENT: u64 = 10;
@@ -26,6 +27,8 @@ pub(super) struct Summary {
     pub(super) change: Option<Change>,
     pub(super) visitors: Option<String>,
     pub(super) visitors_error: String,
+    /// The share of people's requests without a visitor, in this process.
+    pub(super) unidentified: Option<String>,
     pub(super) errors: Option<String>,
     pub(super) refused: Option<String>,
     pub(super) bots: Option<String>,
@@ -68,6 +71,7 @@ impl Summary {
             visitors_error: uniques
                 .map(|uniques| format!("± {:.1} %", uniques.standard_error * 100.0))
                 .unwrap_or_default(),
+            unidentified: unidentified(reader.stats.ledger().requests),
             errors: share(of(&["status:5xx", "status:failed"]), answers),
             refused: share(of(&["status:4xx"]), answers),
             bots: share(of(&["agent:bot"]), agents),
@@ -77,6 +81,11 @@ impl Summary {
 
 fn share(part: Option<u64>, whole: Option<u64>) -> Option<String> {
     format::share(part?, whole?)
+}
+
+fn unidentified(requests: Requests) -> Option<String> {
+    let of_people = requests.recorded.saturating_sub(requests.bots);
+    format::share(requests.unidentified, of_people).filter(|_| requests.unidentified > 0)
 }
 
 /// The hits of the last seconds that are complete, and how many seconds these are.
@@ -96,11 +105,6 @@ async fn recent(
     }
     let series = reader.series_many(std::slice::from_ref(hits), finest.precision, start..end).await?;
     Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
-}
-
-/// Returns `true` for the counter of a page, and not for one with a fixed name.
-pub(super) fn is_page(name: &CounterName) -> bool {
-    ![HITS, CounterName::OTHER].contains(&&**name) && !is_counter_of_a_facet(name)
 }
 
 impl Status {
@@ -124,9 +128,14 @@ impl Status {
                 ));
             }
             (None, None) => said.push(format!(
-                "All is well: this process has counted {} requests, and {pending} counts are on their way to the store.",
+                "{} process has counted {} requests, and {pending} counts are on their way to the store.",
+                if health.hints.is_empty() { "All is well: this" } else { "This" },
                 format::grouped(ledger.requests.recorded)
             )),
+        }
+        for Hint { seen, remedy, .. } in &health.hints {
+            is_loud = true;
+            said.push(format!("{seen} {remedy}"));
         }
         if let Some(skew) = health.clock_off() {
             is_loud = true;
@@ -203,16 +212,12 @@ mod tests {
         let fast = said(&|_, health| health.clock_skew = Some(86_400));
         assert!(fast.is_loud && fast.text.contains("ahead of the store's"), "{}", fast.text);
         assert!(!said(&|_, health| health.clock_skew = Some(-2)).is_loud);
+        let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
+        let hinted = said(&|_, health| health.hints = vec![hint]);
+        let words = "All came from one address. Trust the proxy.";
+        assert!(hinted.is_loud && hinted.text.ends_with(words), "{}", hinted.text);
+        assert!(!hinted.text.contains("All is well"), "{}", hinted.text);
         let other = said(&|ledger, _| ledger.hits.overflow = 5);
         assert!(!other.is_loud && other.text.contains("5 hits found no free counter"), "{}", other.text);
-    }
-
-    #[test]
-    fn what_has_a_fixed_name_is_no_page() {
-        for (name, page) in
-            [("hits", false), ("status:2xx", false), ("(other)", false), ("/", true), ("status:", true)]
-        {
-            assert_eq!(is_page(&CounterName::new(name).expect("a name")), page, "{name}");
-        }
     }
 }

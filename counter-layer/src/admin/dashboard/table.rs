@@ -9,9 +9,9 @@ use super::chart;
 use super::format::{self, Change};
 use super::period::Period;
 use super::reader::Reader;
-use super::summary::is_page;
 use super::view::{Sort, View};
-use crate::layer::HITS;
+use crate::admin::kind::Kind;
+use crate::reserved::HITS;
 
 /// Rows on a page of the table.
 const ROWS: usize = 25;
@@ -26,6 +26,8 @@ pub(super) struct Table {
     pub(super) columns: Vec<Heading>,
     pub(super) rows: Vec<Row>,
     pub(super) top: Vec<Top>,
+    /// All requests, and their parts by facet.
+    pub(super) parts: Vec<Part>,
     /// The rows shown, and the number of all.
     pub(super) shown: String,
     pub(super) before: Option<String>,
@@ -71,6 +73,17 @@ pub(super) struct Top {
     pub(super) percent: u64,
 }
 
+/// A counter of all requests, or of those with something in common.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) toggle: Option<String>,
+    pub(super) is_shown: bool,
+    pub(super) total: String,
+    pub(super) share: Option<String>,
+}
+
 /// A counter with what it may be sorted by.
 struct Entry {
     name: CounterName,
@@ -89,10 +102,13 @@ impl Table {
     ) -> Result<Self, Error> {
         let (names, is_cut) = reader.counters(COUNTERS).await?;
         let totals = period.totals(reader, &names).await?;
-        let mut entries: Vec<_> =
+        let entries: Vec<_> =
             names.into_iter().zip(totals).map(|(name, total)| Entry { name, total, by: total }).collect();
         let hits = entries.iter().find(|entry| *entry.name == *HITS).map_or(Some(0), |entry| entry.total);
         let top = top(view, &entries);
+        let (parts, mut entries): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| *entry.name == *HITS || Kind::Facet.has(&entry.name));
+        let parts = parts.iter().map(|entry| part(view, entry, hits)).collect();
         let wanted = view.search.to_lowercase();
         entries.retain(|entry| wanted.is_empty() || entry.name.to_lowercase().contains(&wanted));
         let mut note = is_cut
@@ -116,6 +132,7 @@ impl Table {
             columns: headings(view, period),
             rows: rows(reader, view, period, &entries, hits, now).await?,
             top,
+            parts,
             shown,
             before: leaf.checked_sub(1).map(|leaf| view.but(|view| view.leaf = leaf)),
             after: (first + entries.len() <= matching).then(|| view.but(|view| view.leaf = leaf + 1)),
@@ -205,10 +222,7 @@ async fn rows(
             name: entry.name.to_string(),
             total: entry.total.map_or_else(format::unknown, format::grouped),
             share: entry.total.zip(hits).and_then(|(total, hits)| format::share(total, hits)),
-            // The counters of facets have none.
-            visitors: visitors(place)
-                .filter(|uniques| uniques.visitors > 0 || is_page(&entry.name))
-                .map(|uniques| format::grouped(uniques.visitors)),
+            visitors: visitors(place).map(|uniques| format::grouped(uniques.visitors)),
             change: entry.total.and_then(|total| format::change(total, before)),
             lifetime: lifetime.map_or_else(format::unknown, format::grouped),
         });
@@ -224,7 +238,7 @@ fn counts(series: Option<&Series>, whole: usize) -> Vec<u64> {
 
 fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
     let known = entries.iter().filter_map(|entry| Some((&entry.name, entry.total?)));
-    let mut pages: Vec<_> = known.filter(|(name, total)| *total > 0 && is_page(name)).collect();
+    let mut pages: Vec<_> = known.filter(|(name, total)| *total > 0 && Kind::Page.has(name)).collect();
     pages.sort_by_key(|(_, total)| Reverse(*total));
     let most = pages.first().map_or(1, |(_, total)| *total);
     let top = |(name, total): &(&CounterName, u64)| Top {
@@ -234,6 +248,17 @@ fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
         percent: format::percent(*total, most),
     };
     pages.iter().take(TOP).map(top).collect()
+}
+
+fn part(view: &View, entry: &Entry, hits: Option<u64>) -> Part {
+    Part {
+        address: view.counter(&entry.name),
+        toggle: view.toggled(&entry.name),
+        is_shown: view.counters.contains(&entry.name),
+        name: entry.name.to_string(),
+        total: entry.total.map_or_else(format::unknown, format::grouped),
+        share: entry.total.zip(hits).and_then(|(total, hits)| format::share(total, hits)),
+    }
 }
 
 fn headings(view: &View, period: &Period) -> Vec<Heading> {

@@ -6,7 +6,7 @@ use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Timestamp};
 
 use crate::admin::api::parameter;
-use crate::layer::HITS;
+use crate::reserved::HITS;
 
 /// Lines that a chart has at most.
 pub(crate) const LINES: usize = 6;
@@ -17,8 +17,10 @@ pub(crate) const SPAN: u32 = 500;
 /// The state of a page: everything that its address may say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    /// The path that the admin router is mounted at.
+    /// The path at which clients find the router.
     pub(crate) mount: String,
+    /// The path of its first page.
+    pub(crate) first: String,
     pub(crate) page: Page,
     /// The lines of the chart: at least one, the page's own counter first.
     pub(crate) counters: Vec<CounterName>,
@@ -70,9 +72,10 @@ const SORTS: [(Sort, &str); 5] = [
 impl View {
     /// Reads an address. What cannot be understood is ignored, so an address that was kept still shows
     /// something when the precisions have changed.
-    pub(crate) fn of(mount: &str, page: Page, query: &str, kept: &Precisions) -> Self {
+    pub(crate) fn of(mount: &str, first: &str, page: Page, query: &str, kept: &Precisions) -> Self {
         let mut view = Self {
             mount: mount.to_owned(),
+            first: first.to_owned(),
             page,
             counters: Vec::new(),
             precision: parameter::usual(kept),
@@ -182,9 +185,8 @@ impl View {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(&fields);
         let query = query.finish();
-        let path = format!("{}{path}", self.mount);
-        let path = if path.is_empty() { "/" } else { &path };
-        if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+        let path = if path.is_empty() { self.first.clone() } else { format!("{}{path}", self.mount) };
+        if query.is_empty() { path } else { format!("{path}?{query}") }
     }
 
     /// The fields of the address of this view, without these: also the ones that a form has to repeat.
@@ -283,7 +285,7 @@ mod tests {
     use super::*;
 
     fn of(query: &str) -> View {
-        View::of("/admin/stats", Page::Site, query, &Precisions::default())
+        View::of("/admin/stats", "/admin/stats", Page::Site, query, &Precisions::default())
     }
 
     #[test]
@@ -304,7 +306,7 @@ mod tests {
     #[test]
     fn an_address_names_a_precision_by_its_width_whatever_its_offset() {
         let kept = Precisions::default().utc_offset(3600);
-        let of = |query: &str| View::of("", Page::Site, query, &kept);
+        let of = |query: &str| View::of("", "/", Page::Site, query, &kept);
         for query in ["precision=86400", "precision=86400%4082800"] {
             assert_eq!(of(query).precision.precision.to_string(), "86400@82800");
             assert_eq!(of(query).address(), "/?precision=86400");

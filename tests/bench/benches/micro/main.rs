@@ -2,6 +2,7 @@
 
 mod record;
 mod decide;
+mod line;
 mod sketch;
 mod flush;
 

@@ -10,6 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use super::feed::{Feed, READ};
+use crate::admin::api::mark::{Counts, Mark};
 use crate::admin::api::response::{Sample, Series};
 use crate::admin::problem::Problem;
 use crate::admin::status::Standing;
@@ -22,8 +23,8 @@ pub(super) struct Listener {
     sent: Vec<Sent>,
     /// Less is followed than is kept.
     is_cut: bool,
-    /// The end of the samples that an earlier connection has sent.
-    since: Option<Timestamp>,
+    /// The state that an earlier connection has left the client in.
+    mark: Option<Mark>,
     read: Instant,
     /// The reading of all samples that was sent last.
     all_read: Option<Instant>,
@@ -40,19 +41,18 @@ struct Sent {
     unreadable: Option<Unreadable>,
 }
 
-/// The count of each bucket that is followed.
-type Counts = BTreeMap<Timestamp, u64>;
-
 const STATUS: Duration = Duration::from_secs(5);
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The pause after which clients are asked to come again.
+const RETRY: Duration = Duration::from_secs(1);
 
 impl Listener {
-    /// Creates a listener to this feed, which is sent the samples that start at `since` or later.
+    /// Creates a listener to this feed; a mark tells which samples its client has already.
     pub(super) fn new(
         stats: Stats,
         feed: Arc<Feed>,
         is_cut: bool,
-        since: Option<Timestamp>,
+        mark: Option<Mark>,
         place: OwnedSemaphorePermit,
     ) -> Self {
         let now = Instant::now();
@@ -61,12 +61,12 @@ impl Listener {
             stats,
             feed,
             is_cut,
-            since,
+            mark,
             read: now,
             all_read: None,
             status: now,
             heartbeat: now + HEARTBEAT,
-            waiting: VecDeque::new(),
+            waiting: VecDeque::from([Event::default().retry(RETRY)]),
             _place: place,
         }
     }
@@ -106,38 +106,52 @@ impl Listener {
         let from = if whole { reading.oldest } else { reading.open_from };
         let cut = self.is_cut.then(|| reading.oldest.as_unix());
         self.all_read = Some(reading.all_read);
-        // After an error the first read is still to come.
-        let since = self.since.take().unwrap_or(Timestamp::MIN);
-        let precision = self.feed.precision().as_seconds();
-        let mut events = Vec::new();
+        let precision = self.feed.precision();
+        let mut all = Vec::with_capacity(self.sent.len());
         for (place, (counter, sent)) in self.feed.counters().iter().zip(&mut self.sent).enumerate() {
             sent.counts = sent.counts.split_off(&reading.oldest);
             let before = sent.unreadable.clone();
-            let mut samples = match reading.of(place, whole) {
+            let (samples, unknown) = match reading.of(place, whole) {
                 Ok(found) => {
                     // The open buckets do not tell of the others.
                     if whole {
                         sent.unreadable = found.unreadable().cloned();
                     }
                     let (counts, unknown) = (found.samples().collect(), found.unknown().collect());
-                    changes(&mut sent.counts, from, counts, &unknown)
+                    (changes(&mut sent.counts, from, counts, &unknown), Some(unknown))
                 }
                 Err(unreadable) => {
                     sent.unreadable = Some(unreadable.clone());
-                    Vec::new()
+                    (Vec::new(), None)
                 }
             };
-            samples.retain(|sample| sample.start >= since.as_unix());
-            if !samples.is_empty() || sent.unreadable != before {
-                let unreadable = sent.unreadable.clone().map(Into::into);
-                let series =
-                    Series { counter: counter.to_string(), precision, from: cut, samples, unreadable };
-                events.push(event("series", &series));
+            let series = Series {
+                counter: counter.to_string(),
+                precision: precision.as_seconds(),
+                from: cut,
+                samples,
+                unreadable: sent.unreadable.clone().map(Into::into),
+            };
+            all.push((series, unknown, sent.unreadable != before));
+        }
+        let counts = || self.sent.iter().map(|sent| &sent.counts);
+        // After an error the first read is still to come.
+        if let Some(mark) = self.mark.take() {
+            let since = mark.since(reading.oldest, counts()).unwrap_or(reading.oldest);
+            for (series, unknown, _) in &mut all {
+                let starts = precision.starts(since..Timestamp::now());
+                series.samples = match unknown {
+                    Some(unknown) => complete(&series.samples, starts, unknown),
+                    None => Vec::new(),
+                };
             }
         }
+        let news = all.iter().filter(|(series, _, is_new)| *is_new || !series.samples.is_empty());
+        let mut events: Vec<_> = news.map(|(series, ..)| event("series", series)).collect();
         // The mark is on the last one: a client that missed some of them begins before all of them again.
         if let Some(last) = events.pop() {
-            events.push(last.id(reading.open_from.to_string()));
+            let mark = Mark::new(reading.oldest, reading.open_from, counts());
+            events.push(last.id(mark.to_string()));
         }
         self.waiting.extend(events);
         // All listeners of a feed look at the same time.
@@ -162,6 +176,18 @@ fn changes(sent: &mut Counts, from: Timestamp, read: Counts, unknown: &BTreeSet<
     sent.extend(read);
     sent.extend(stays);
     changed
+}
+
+/// Returns all of these buckets, with the counts that they have in `samples`. A client that comes again may have
+/// counts that are gone by now.
+fn complete(
+    samples: &[Sample],
+    starts: impl Iterator<Item = Timestamp>,
+    unknown: &BTreeSet<Timestamp>,
+) -> Vec<Sample> {
+    let counts: BTreeMap<_, _> = samples.iter().map(|sample| (sample.start, sample.count)).collect();
+    let known = starts.filter(|start| !unknown.contains(start)).map(Timestamp::as_unix);
+    known.map(|start| Sample { start, count: counts.get(&start).copied().unwrap_or_default() }).collect()
 }
 
 fn event(name: &str, data: &impl Serialize) -> Event {

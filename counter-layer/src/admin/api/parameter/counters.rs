@@ -3,6 +3,7 @@ use counter_core::time::Grid;
 use serde_json::{Value, json};
 
 use super::{Description, Parameters, Times, Values};
+use crate::admin::kind::Kind;
 use crate::admin::problem::Problem;
 
 /// The name of one counter.
@@ -24,6 +25,10 @@ pub(crate) struct After(pub(crate) Option<CounterName>);
 /// The beginning of the names of counters; any name begins with the empty one.
 #[derive(Debug)]
 pub(crate) struct Prefix(pub(crate) String);
+
+/// The kind of counters: pages, unless another is chosen.
+#[derive(Debug)]
+pub(crate) struct OfKind(pub(crate) Kind);
 
 /// The number of counters that one request may name.
 const MOST: usize = 100;
@@ -108,6 +113,23 @@ impl<S> Parameters<S> for Prefix {
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         Ok(Self(values.one("prefix")?.unwrap_or_default().to_owned()))
+    }
+}
+
+impl<S> Parameters<S> for OfKind {
+    fn describe() -> Vec<Description> {
+        let text = "`page` for the counters of pages, which is the default; `facet` for those of facets, such as \
+                    `status:2xx`; `all` for these, `hits` and `(other)`";
+        vec![Description::new("kind", text, |_| json!({"enum": ["page", "facet", "all"]}))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        match values.one("kind")? {
+            None | Some("page") => Ok(Self(Kind::Page)),
+            Some("facet") => Ok(Self(Kind::Facet)),
+            Some("all") => Ok(Self(Kind::All)),
+            value => Err(Problem::parameter("not a kind of counters", "kind", value, "page, facet, all")),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use counter_core::{Precisions, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Description, Parameters, Times, Values};
+use crate::admin::api::mark::Mark;
 use crate::admin::problem::Problem;
 
 /// The width of the precision of a request that names none, where it is kept.
@@ -44,7 +45,7 @@ pub(crate) struct Range {
 
 /// The mark of the last event that a client saw.
 #[derive(Debug)]
-pub(crate) struct LastEventId(pub(crate) Option<Timestamp>);
+pub(crate) struct LastEventId(pub(crate) Option<Mark>);
 
 /// The buckets that an answer is about.
 #[derive(Debug)]
@@ -216,7 +217,6 @@ impl<S> Parameters<S> for LastEventId {
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
-        let id = values.headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-        Ok(Self(id.map(Timestamp::from_unix)))
+        Ok(Self(values.headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok())))
     }
 }

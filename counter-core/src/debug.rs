@@ -1,0 +1,39 @@
+//! `Debug` of errors as people read them: `fn main() -> Result<(), Box<dyn Error>>` prints nothing else.
+
+use std::error::Error;
+use std::fmt;
+
+/// Writes the message of an error and those of its sources, in one line.
+pub(crate) fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{error}")?;
+    let mut source = error.source();
+    while let Some(error) = source {
+        write!(f, ": {error}")?;
+        source = error.source();
+    }
+    Ok(())
+}
+
+/// Implements `Debug` for errors: their messages, and those of their sources.
+macro_rules! debug_in_full {
+    ($($error:ty),+) => {
+        $(impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $crate::debug::in_full(self, f)
+            }
+        })+
+    };
+}
+pub(crate) use debug_in_full;
+
+#[cfg(test)]
+mod tests {
+    use crate::{Error, ErrorKind};
+
+    #[test]
+    fn an_error_that_main_returns_is_printed_with_its_causes() {
+        let inner = Error::new(ErrorKind::Refused).caused_by("the disk is full");
+        let error: Box<dyn std::error::Error> = Error::new(ErrorKind::Panicked).caused_by(inner).into();
+        assert_eq!(format!("{error:?}"), "a call panicked: the store refused: the disk is full");
+    }
+}

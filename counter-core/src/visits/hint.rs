@@ -1,0 +1,107 @@
+use std::sync::{Mutex, MutexGuard};
+
+use crate::unwind::tell;
+
+/// A sign that something is set up so that numbers are wrong, although nothing fails.
+///
+/// [`Health::hints`](super::Health::hints) lists those that hold now, and each is logged once as a warning. What finds
+/// one raises it with [`Recorder::raise_hint`](crate::Recorder::raise_hint), as a layer that sees requests does.
+///
+/// ```
+/// use counter_core::visits::Hint;
+/// use counter_core::{Counters, MemoryStore};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let hint = Hint::new("test_traffic", "Every request came from a load test.", "Count it elsewhere.");
+/// counters.recorder().raise_hint(hint);
+/// assert_eq!(counters.stats().health().hints, [hint]);
+/// assert!(counters.stats().health().is_well()); // nothing fails
+///
+/// counters.recorder().withdraw_hint(hint);
+/// assert_eq!(counters.stats().health().hints, []);
+/// # Ok::<(), counter_core::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hint {
+    /// The name, such as `no_matched_path`: for alerts and for finding it in the documentation.
+    pub name: &'static str,
+    /// The sentences that say what was seen, and what follows from it.
+    pub seen: &'static str,
+    /// The sentences that say what to do.
+    pub remedy: &'static str,
+}
+
+impl Hint {
+    /// The hint that a counter found no free slot.
+    pub const COUNTERS_FULL: Self = Self::new(
+        "counters_full",
+        "There are more names of counters than this process may have, and hits under the rest count as (other).",
+        "Let rules name fewer counters, or raise `Builder::max_counters`.",
+    );
+
+    /// Creates a hint.
+    #[must_use]
+    pub const fn new(name: &'static str, seen: &'static str, remedy: &'static str) -> Self {
+        Self { name, seen, remedy }
+    }
+}
+
+/// The hints that hold now: each as often as it was raised, since several layers may have found the same.
+#[derive(Debug, Default)]
+pub(crate) struct Hints(Mutex<Vec<Hint>>);
+
+impl Hints {
+    pub(crate) fn raise(&self, hint: Hint) {
+        let is_new = {
+            let mut raised = self.lock();
+            raised.push(hint);
+            raised.iter().filter(|other| **other == hint).count() == 1
+        };
+        if is_new {
+            let Hint { name, seen, remedy } = hint;
+            tell(|| tracing::warn!(hint = name, "{seen} {remedy}"));
+        }
+    }
+
+    pub(crate) fn withdraw(&self, hint: Hint) {
+        let mut raised = self.lock();
+        if let Some(at) = raised.iter().position(|other| *other == hint) {
+            raised.remove(at);
+        }
+    }
+
+    /// Returns each hint once, in the order in which they were raised.
+    pub(crate) fn list(&self) -> Vec<Hint> {
+        let mut list = Vec::new();
+        for hint in &*self.lock() {
+            if !list.contains(hint) {
+                list.push(*hint);
+            }
+        }
+        list
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Hint>> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_that_two_raised_holds_until_both_withdraw_it() {
+        let (hints, other) = (Hints::default(), Hint::new("other", "", ""));
+        for hint in [Hint::COUNTERS_FULL, other, Hint::COUNTERS_FULL] {
+            hints.raise(hint);
+        }
+        assert_eq!(hints.list(), [Hint::COUNTERS_FULL, other]);
+        hints.withdraw(Hint::COUNTERS_FULL);
+        assert_eq!(hints.list(), [other, Hint::COUNTERS_FULL]);
+        hints.withdraw(Hint::COUNTERS_FULL);
+        hints.withdraw(Hint::COUNTERS_FULL);
+        assert_eq!(hints.list(), [other]);
+    }
+}

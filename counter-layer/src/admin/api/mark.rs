@@ -1,0 +1,134 @@
+//! The mark of an event: how far a client has come, and a hash of what it has from before.
+//!
+//! A client that connects again shows the mark of the last event that it got. It is sent the samples that
+//! change as a rule anew. Those before were the same when nothing came late in between, and the hash tells:
+//! any instance can compare it with its own reading, and sends all samples where it differs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::str::FromStr;
+use std::time::Duration;
+
+use counter_core::Timestamp;
+
+/// The count of each bucket that is followed.
+pub(crate) type Counts = BTreeMap<Timestamp, u64>;
+
+/// The state of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The samples that the hash is about: they end where those begin that change as a rule.
+    range: Range<Timestamp>,
+    hash: u64,
+}
+
+/// Buckets that leave retention so soon are not hashed, so that a client may be away for as long.
+const LEAVING: Duration = Duration::from_secs(60);
+
+impl Mark {
+    /// The mark of a client that has these samples of each counter.
+    pub(crate) fn new<'a>(
+        oldest: Timestamp,
+        open_from: Timestamp,
+        counts: impl Iterator<Item = &'a Counts>,
+    ) -> Self {
+        let half = (open_from.as_unix() - oldest.as_unix().min(open_from.as_unix())) / 2;
+        let range = oldest.plus(half.min(LEAVING.as_secs()))..open_from;
+        Self { hash: hash(&range, counts), range }
+    }
+
+    /// The start of the samples that the client may lack, if these are what it has before them.
+    pub(crate) fn since<'a>(
+        &self,
+        oldest: Timestamp,
+        counts: impl Iterator<Item = &'a Counts>,
+    ) -> Option<Timestamp> {
+        let has_the_rest = oldest <= self.range.start && self.hash == hash(&self.range, counts);
+        has_the_rest.then_some(self.range.end)
+    }
+}
+
+/// Instances whose standard libraries hash in different ways send a client more than it lacks.
+fn hash<'a>(range: &Range<Timestamp>, counts: impl Iterator<Item = &'a Counts>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (place, counts) in counts.enumerate() {
+        if !range.is_empty() {
+            for (start, count) in counts.range(range.clone()) {
+                (place, start.as_unix(), count).hash(&mut hasher);
+            }
+        }
+    }
+    hasher.finish()
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = &self.range;
+        write!(f, "{end}-{start}-{:016x}", self.hash)
+    }
+}
+
+impl FromStr for Mark {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('-');
+        let mut part = || parts.next().ok_or(());
+        let [end, start] = [part()?, part()?].map(|time| time.parse().map(Timestamp::from_unix));
+        let hash = u64::from_str_radix(part()?, 16).map_err(drop)?;
+        let range = start.map_err(drop)?..end.map_err(drop)?;
+        if parts.next().is_some() { Err(()) } else { Ok(Self { range, hash }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn unix(seconds: u64) -> Timestamp {
+        Timestamp::from_unix(seconds)
+    }
+
+    fn counts(pairs: &[(u64, u64)]) -> Counts {
+        pairs.iter().map(|&(start, count)| (unix(start), count)).collect()
+    }
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written_and_other_texts_are_none() {
+        let mark = Mark::new(unix(1000), unix(2000), [counts(&[(1500, 7)])].iter());
+        assert_eq!(mark.to_string().parse(), Ok(mark));
+        for text in ["", "1", "1-", "1-2", "1-2-x", "1-2-3-4", "-1-2-3", "99999999999999999999-1-1", "é-1-1"]
+        {
+            assert_eq!(text.parse::<Mark>(), Err(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_has_all_that_is_old_lacks_the_rest_only_and_otherwise_all() {
+        let had = [counts(&[(1500, 7), (1990, 1)]), counts(&[(1100, 2)])];
+        let mark = Mark::new(unix(1000), unix(1980), had.iter());
+        let same = [counts(&[(1500, 7), (1990, 5), (2000, 1)]), counts(&[(1100, 2)])];
+        let late = [counts(&[(1500, 8), (1990, 1)]), counts(&[(1100, 2)])];
+        let moved = [counts(&[(1990, 1)]), counts(&[(1100, 2), (1500, 7)])];
+        for (now, oldest, since) in [
+            (&same, 1000, Some(unix(1980))),
+            (&same, 1060, Some(unix(1980))),
+            (&same, 1061, None),
+            (&late, 1000, None),
+            (&moved, 1000, None),
+        ] {
+            assert_eq!(mark.since(unix(oldest), now.iter()), since, "{now:?} from {oldest}");
+        }
+    }
+
+    #[test]
+    fn no_range_panics() {
+        for (oldest, open_from) in [(5, 5), (6, 5), (0, u64::MAX), (u64::MAX, 0)] {
+            let all = [counts(&[(5, 1)])];
+            let mark = Mark::new(unix(oldest), unix(open_from), all.iter());
+            mark.since(unix(oldest), all.iter());
+        }
+    }
+}

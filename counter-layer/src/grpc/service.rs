@@ -1,0 +1,44 @@
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use super::statuses::Statuses;
+use super::{GrpcStatusBody, GrpcStatusFuture};
+use crate::classify::{is_call, is_web};
+
+/// The service of [`GrpcStatusLayer`](crate::grpc::GrpcStatusLayer).
+#[derive(Clone, Debug)]
+pub struct GrpcStatus<S> {
+    inner: S,
+    statuses: Arc<Statuses>,
+}
+
+impl<S> GrpcStatus<S> {
+    pub(crate) const fn new(inner: S, statuses: Arc<Statuses>) -> Self {
+        Self { inner, statuses }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for GrpcStatus<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    type Response = Response<GrpcStatusBody<R>>;
+    type Error = S::Error;
+    type Future = GrpcStatusFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let counts = is_call(request.method(), request.headers()) && !is_web(request.headers());
+        // Before the call, so that one that panics is counted.
+        let call = counts.then(|| self.statuses.open());
+        GrpcStatusFuture::new(self.inner.call(request), call)
+    }
+}

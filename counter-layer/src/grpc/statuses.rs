@@ -1,0 +1,65 @@
+use std::sync::Arc;
+
+use counter_core::{Counter, Recorder};
+use http::HeaderMap;
+
+/// The counters of the statuses, by their numbers in gRPC.
+const STATUSES: [&str; 17] = [
+    "grpc:ok",
+    "grpc:cancelled",
+    "grpc:unknown",
+    "grpc:invalid_argument",
+    "grpc:deadline_exceeded",
+    "grpc:not_found",
+    "grpc:already_exists",
+    "grpc:permission_denied",
+    "grpc:resource_exhausted",
+    "grpc:failed_precondition",
+    "grpc:aborted",
+    "grpc:out_of_range",
+    "grpc:unimplemented",
+    "grpc:internal",
+    "grpc:unavailable",
+    "grpc:data_loss",
+    "grpc:unauthenticated",
+];
+
+const CANCELLED: usize = 1;
+const UNKNOWN: usize = 2;
+
+/// The counters of the statuses, resolved once.
+#[derive(Debug)]
+pub(crate) struct Statuses {
+    recorder: Recorder,
+    counters: [Counter; STATUSES.len()],
+}
+
+/// A call whose status has not come. It is counted once: at the latest when this is dropped, as cancelled.
+#[derive(Debug)]
+pub(crate) struct OpenCall(Arc<Statuses>, usize);
+
+impl Statuses {
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        let counters = STATUSES.map(|name| recorder.counter(name));
+        Self { recorder, counters }
+    }
+
+    pub(crate) fn open(self: &Arc<Self>) -> OpenCall {
+        OpenCall(Arc::clone(self), CANCELLED)
+    }
+}
+
+impl OpenCall {
+    /// Ends the call with the status in these headers or trailers; what is none is `unknown`.
+    pub(crate) fn end(mut self, fields: Option<&HeaderMap>) {
+        let status = fields.and_then(|fields| fields.get("grpc-status")?.to_str().ok()?.parse().ok());
+        self.1 = status.filter(|status| *status < STATUSES.len()).unwrap_or(UNKNOWN);
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let Self(statuses, status) = self;
+        statuses.recorder.record(statuses.counters[*status], None);
+    }
+}

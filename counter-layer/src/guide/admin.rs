@@ -1,0 +1,158 @@
+//! The admin router in an application: where to mount it, behind a proxy, and with the application's own sessions.
+//!
+//! # Where to mount it
+//!
+//! [`admin::router`](crate::admin::router) is an axum router with paths of its own, and finds out where it is mounted:
+//!
+//! | mounted by | first page |
+//! |---|---|
+//! | `app.nest_service("/admin/stats", admin)` | `/admin/stats` and `/admin/stats/` |
+//! | `app.nest("/admin/stats", admin)` | `/admin/stats`; axum gives no path with a slash at its end to a nested router |
+//! | `app.merge(admin)` | `/`, if `app` has neither that path nor a fallback |
+//! | `axum::serve(listener, admin)` | `/`, on a port of its own |
+//!
+//! It is a Tower service over `Request<Body>`, so it needs no framework around it: `examples/hyper.rs` of `example-app`
+//! serves it on one port with pages on hyper alone.
+//!
+//! # Behind a proxy that takes a part of the path away
+//!
+//! Links, redirects and the path of the session cookie begin with the path at which the router is mounted. A proxy may
+//! serve it elsewhere: it asks for `/admin/stats/api` or for `/api` when a client has asked for `/stats/api`. Then the
+//! application says where clients find the router:
+//!
+//! ```
+//! use axum::Router;
+//! use axum::body::Body;
+//! use counter_core::{Counters, MemoryStore};
+//! use counter_layer::admin::{self, Access, Options};
+//! use http::{Request, header};
+//! # use tower::ServiceExt;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let access = Access::bearer("a-long-random-token")?;
+//! let options = Options::new().public_path("/stats")?;
+//! let admin = admin::router_with(counters.stats(), access, options);
+//! let app: Router = Router::new().nest_service("/admin/stats", admin);
+//!
+//! // As the proxy asks.
+//! let link = Request::get("/admin/stats/?token=a-long-random-token").body(Body::empty())?;
+//! let response = app.oneshot(link).await?;
+//! assert_eq!(response.headers()[header::LOCATION], "/stats/");
+//! assert_eq!(response.headers()[header::SET_COOKIE].to_str()?.split("; ").nth(1), Some("Path=/stats"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! nginx passes the rest of a path on when `proxy_pass` has a path. The host has to stay what the browser has asked for,
+//! with its port, or logging in and out is taken for the deed of another site; and without buffering, live events arrive
+//! as they happen:
+//!
+//! ```nginx
+//! location /stats/ {
+//!     proxy_pass http://127.0.0.1:3000/admin/stats/;
+//!     proxy_http_version 1.1;
+//!     proxy_set_header Host $http_host;
+//!     proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+//!     proxy_set_header X-Forwarded-Prefix /stats;
+//!     proxy_buffering off;
+//! }
+//! ```
+//!
+//! Caddy does the same by `handle_path`, and keeps the host by itself:
+//!
+//! ```text
+//! handle_path /stats* {
+//!     rewrite * /admin/stats{uri}
+//!     reverse_proxy 127.0.0.1:3000 {
+//!         header_up X-Forwarded-Prefix /stats
+//!     }
+//! }
+//! ```
+//!
+//! Where the path is for the proxy to say, [`Access::forwarded_prefix`](crate::admin::Access::forwarded_prefix) reads it
+//! from `X-Forwarded-Prefix`. The value stands before the path at which the application has mounted the router, so the
+//! proxy asks for that path: for `/` where the router has a port of its own, as by `proxy_pass http://127.0.0.1:9000/`.
+//! Only proxies that are trusted by [`Access::clients`](crate::admin::Access::clients) are believed, which have to set or
+//! to remove the header in every request; and only a path is, never a host:
+//!
+//! ```
+//! use axum::Router;
+//! use axum::body::Body;
+//! use counter_core::{Counters, MemoryStore};
+//! use counter_layer::admin::{self, Access};
+//! use counter_layer::{Forwarded, Identity};
+//! use http::{Request, header};
+//! # use std::net::SocketAddr;
+//! # use tower::ServiceExt;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let proxies = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_networks(["10.0.0.0/8".parse()?]);
+//! let access = Access::bearer("a-long-random-token")?.clients(proxies).forwarded_prefix();
+//! let app: Router = admin::router(counters.stats(), access);
+//!
+//! for (peer, location) in [("10.0.0.1:4711", "/stats/"), ("192.0.2.7:4711", "/")] {
+//!     let link = Request::get("/?token=a-long-random-token").header("x-forwarded-prefix", "/stats");
+//!     let link = link.extension(peer.parse::<SocketAddr>()?).body(Body::empty())?;
+//!     let response = app.clone().oneshot(link).await?;
+//!     assert_eq!(response.headers()[header::LOCATION], location, "{peer}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Behind a proxy two more settings of [`Access`](crate::admin::Access) matter:
+//! [`clients`](crate::admin::Access::clients), without which all clients share one budget of wrong guesses, and
+//! [`secure_cookie`](crate::admin::Access::secure_cookie), where the proxy ends TLS.
+//!
+//! # With the application's own session
+//!
+//! An application whose users log in already has an answer to the question of access. A closure gives it, and sees what
+//! the layers further out have left in the request. Here it is the session of `tower-sessions`, which is read from its
+//! store, so the closure returns a future:
+//!
+//! ```
+//! use axum::body::Body;
+//! use axum::routing::get;
+//! use axum::{Extension, Router};
+//! use counter_core::{Counters, MemoryStore};
+//! use counter_layer::admin::{self, Access};
+//! use http::{Request, header};
+//! use tower_sessions::{MemoryStore as SessionsInMemory, Session, SessionManagerLayer};
+//! # use tower::ServiceExt;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let access = Access::from_async_fn(|parts| {
+//!     let session = parts.extensions.get::<Session>().cloned();
+//!     async move {
+//!         let Some(session) = session else { return false };
+//!         session.get::<String>("role").await.is_ok_and(|role| role.as_deref() == Some("editor"))
+//!     }
+//! });
+//! let app: Router = Router::new()
+//!     .route("/login", get(async |Extension(session): Extension<Session>| {
+//!         session.insert("role", "editor").await.expect("it is kept"); // after a look at a password
+//!     }))
+//!     .nest_service("/admin/stats", admin::router(counters.stats(), access))
+//!     // Outside of the router, or the closure finds no session.
+//!     .layer(SessionManagerLayer::new(SessionsInMemory::default()));
+//!
+//! let page = || Request::get("/admin/stats/api/ledger");
+//! assert_eq!(app.clone().oneshot(page().body(Body::empty())?).await?.status(), 403);
+//!
+//! let login = app.clone().oneshot(Request::get("/login").body(Body::empty())?).await?;
+//! let cookie = login.headers()[header::SET_COOKIE].to_str()?.split(';').next().unwrap_or_default();
+//! let page = page().header(header::COOKIE, cookie).body(Body::empty())?;
+//! assert_eq!(app.oneshot(page).await?.status(), 200);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A refusal by the closure is no failed login: it is not counted as one, and does not bring the client nearer to the limit
+//! of guesses. With `.or(Access::bearer(token)?)` an operator gets in without an account, too; the page that a browser is
+//! shown then asks for the token.

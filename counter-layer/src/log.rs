@@ -1,0 +1,62 @@
+//! Access logs, whose lines count as the requests did that they tell of.
+//!
+//! A [`Parser`] reads the lines of a [`Format`], and a [`LogCounter`] decides about them as the layer decides about
+//! requests: by the same rules, identity and facets, so that a request counts the same whichever way it came. An
+//! [`Import`] counts what both make of a log into a [source](counter_core::source), which takes each line once. A
+//! [`Follower`] finds what has grown of a log in files that are rotated.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use counter_core::{Counters, MemoryStore};
+//! use counter_layer::AccessCounterLayer;
+//! use counter_layer::log::{Follower, Format, Import};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let recorder = counters.recorder();
+//! let key = recorder.secret().key("log"); // one of your own, so that it is the same after a restart
+//! let mut import =
+//!     Import::new(counters.sources(), Format::combined(), AccessCounterLayer::new(recorder).log_counter());
+//! let mut follower = Follower::new("/var/log/nginx/access.log", key);
+//! loop {
+//!     for part in follower.poll()? {
+//!         let name = format!("web-1:{}", part.fingerprint()).parse()?;
+//!         if import.count(name, |position| part.lines(position)).await.is_err() {
+//!             follower.again(part.fingerprint());
+//!         }
+//!     }
+//!     tokio::time::sleep(Duration::from_secs(1)).await;
+//! }
+//! # }
+//! ```
+
+mod malformed;
+mod clock;
+mod escapes;
+mod line;
+mod fields;
+mod pattern;
+mod w3c;
+mod json;
+mod format;
+mod detect;
+mod counter;
+mod lines;
+mod fingerprint;
+mod follow;
+mod import;
+
+pub use counter::{Decision, LogCounter};
+pub use detect::UnknownFormat;
+pub use fingerprint::Fingerprint;
+pub use follow::{Follower, Grown, LogFile};
+pub use format::{Format, MAX_LINE, Parser};
+pub use import::{Import, ImportError};
+pub use line::Line;
+#[cfg(feature = "serde")]
+pub(crate) use line::{Headers, Piece};
+pub use lines::{Lines, LogLine};
+pub use malformed::{Malformed, MalformedLines};
+pub use pattern::FormatError;

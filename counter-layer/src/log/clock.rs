@@ -1,0 +1,484 @@
+//! Times as servers write them.
+
+use counter_core::Timestamp;
+
+/// A way in which a format writes a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TimeForm {
+    /// `10/Oct/2000:13:55:36 -0700`, of `%t`.
+    Clf,
+    /// Seconds since 1970, perhaps with a fraction.
+    Seconds,
+    Milliseconds,
+    Microseconds,
+    /// As the conversions of `strftime` say.
+    Strftime(Box<[TimeStep]>),
+    /// Any of the first two, or a time of ISO 8601; the size of a number tells its unit.
+    Any,
+}
+
+/// A conversion of `strftime`, or the byte that stands between two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeStep {
+    Day,
+    Month,
+    MonthName,
+    Year,
+    YearOfCentury,
+    Hour,
+    Minute,
+    Second,
+    Zone,
+    /// The name of a zone, of which only those of UTC are understood.
+    ZoneName,
+    Unix,
+    Literal(u8),
+}
+
+/// Reads times, and remembers the last: many lines in a row were written in the same second.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clock {
+    last: [u8; CLF],
+    at: Option<Timestamp>,
+}
+
+/// The length of a time of the common log format.
+const CLF: usize = "10/Oct/2000:13:55:36 -0700".len();
+
+const DAY: i64 = 86_400;
+
+const MONTHS: [&[u8; 3]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+
+impl Clock {
+    /// Reads the time that is all of this text; `None` for one that cannot be, and one before 1970.
+    #[inline]
+    pub(super) fn read(&mut self, form: &TimeForm, text: &[u8]) -> Option<Timestamp> {
+        match form {
+            TimeForm::Clf => self.clf(text),
+            TimeForm::Seconds => number(text, 1),
+            TimeForm::Milliseconds => number(text, 1_000),
+            TimeForm::Microseconds => number(text, 1_000_000),
+            TimeForm::Strftime(steps) => {
+                let (at, rest) = strftime(steps, text)?;
+                rest.is_empty().then_some(at)
+            }
+            TimeForm::Any => self.any(text),
+        }
+    }
+
+    #[inline]
+    fn clf(&mut self, text: &[u8]) -> Option<Timestamp> {
+        if text == self.last {
+            return self.at;
+        }
+        let last = text.try_into().ok()?;
+        (self.at, self.last) = (Some(clf(text)?), last);
+        self.at
+    }
+
+    fn any(&mut self, text: &[u8]) -> Option<Timestamp> {
+        match text {
+            [b'[', inner @ .., b']'] => self.clf(inner),
+            [_, _, b'/', ..] => self.clf(text),
+            [_, _, _, _, b'-', ..] => iso(text),
+            _ => {
+                // Seconds had ten digits since 2001; each unit has three more.
+                let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                let a_second = match digits {
+                    ..=11 => 1,
+                    12..=14 => 1_000,
+                    15..=17 => 1_000_000,
+                    _ => 1_000_000_000,
+                };
+                number(text, a_second)
+            }
+        }
+    }
+}
+
+/// Returns the first bytes of a text that a time by these steps takes, for a time that stands among other text.
+pub(super) fn length_of(steps: &[TimeStep], text: &[u8]) -> Option<usize> {
+    strftime(steps, text).map(|(_, rest)| text.len() - rest.len())
+}
+
+/// `10/Oct/2000:13:55:36 -0700`.
+fn clf(text: &[u8]) -> Option<Timestamp> {
+    let text: &[u8; CLF] = text.try_into().ok()?;
+    if [text[2], text[6], text[11], text[14], text[17], text[20]] != *b"//::: " {
+        return None;
+    }
+    Civil {
+        year: digits(&text[7..11])?,
+        month: month(&text[3..6])?,
+        day: digits(&text[..2])?,
+        hour: digits(&text[12..14])?,
+        minute: digits(&text[15..17])?,
+        second: digits(&text[18..20])?,
+        east: zone(&text[21..])?,
+    }
+    .timestamp()
+}
+
+/// `2000-10-10T13:55:36-07:00`, also with a space for the `T`, a fraction, and `Z` or nothing for UTC.
+pub(super) fn iso(text: &[u8]) -> Option<Timestamp> {
+    let (date, rest) = text.split_at_checked(19)?;
+    let between =
+        [date[4], date[7], date[13], date[16]] == *b"--::" && matches!(date[10], b'T' | b't' | b' ');
+    if !between {
+        return None;
+    }
+    let rest = match rest {
+        [b'.' | b',', fraction @ ..] => {
+            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits == 0 {
+                return None;
+            }
+            &fraction[digits..]
+        }
+        rest => rest,
+    };
+    let east = match rest {
+        b"" | b"Z" | b"z" => 0,
+        [b' ', rest @ ..] | rest => zone(rest)?,
+    };
+    Civil {
+        year: digits(&date[..4])?,
+        month: digits(&date[5..7])?,
+        day: digits(&date[8..10])?,
+        hour: digits(&date[11..13])?,
+        minute: digits(&date[14..16])?,
+        second: digits(&date[17..])?,
+        east,
+    }
+    .timestamp()
+}
+
+/// A date and a time of day, and how many seconds its zone is east of UTC.
+struct Civil {
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    east: i64,
+}
+
+impl Civil {
+    fn timestamp(&self) -> Option<Timestamp> {
+        let Self { year, month, day, hour, minute, second, east } = *self;
+        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let length = match month {
+            2 if leap => 29,
+            2 => 28,
+            4 | 6 | 9 | 11 => 30,
+            1..=12 => 31,
+            _ => return None,
+        };
+        // A leap second is the first of the next minute, as it is to Unix.
+        if !(1..=length).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        // Years begin with March, so that the leap day is the last of one (Hinnant, `days_from_civil`).
+        let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let of_year = (153 * month + 2) / 5 + day - 1;
+        let days =
+            year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468;
+        let unix = days * DAY + hour * 3600 + minute * 60 + second - east;
+        u64::try_from(unix).ok().map(Timestamp::from_unix)
+    }
+}
+
+/// A number of units, of which a second has so many; a fraction of it is cut off.
+fn number(text: &[u8], a_second: u64) -> Option<Timestamp> {
+    let (whole, fraction) = match text.iter().position(|byte| *byte == b'.') {
+        None => (text, &b"0"[..]),
+        Some(point) => (&text[..point], &text[point + 1..]),
+    };
+    let is_number = fraction.iter().all(u8::is_ascii_digit) && whole.len() <= 19;
+    let whole = u64::try_from(digits(whole)?).ok()?;
+    is_number.then(|| Timestamp::from_unix(whole / a_second))
+}
+
+/// A number of digits only, at most 19 of them.
+fn digits(text: &[u8]) -> Option<i64> {
+    if text.is_empty() || text.len() > 19 {
+        return None;
+    }
+    text.iter().try_fold(0_i64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 { None } else { number.checked_mul(10)?.checked_add(i64::from(digit)) }
+    })
+}
+
+fn month(name: &[u8]) -> Option<i64> {
+    (1..).zip(MONTHS).find_map(|(number, month)| name.eq_ignore_ascii_case(month).then_some(number))
+}
+
+/// `+0130` or `+01:30`, in seconds east of UTC.
+fn zone(text: &[u8]) -> Option<i64> {
+    let (sign, hours, minutes) = match text {
+        [sign, h @ .., b':', m1, m2] if h.len() == 2 => (sign, h, [*m1, *m2]),
+        [sign, h @ .., m1, m2] if h.len() == 2 => (sign, h, [*m1, *m2]),
+        _ => return None,
+    };
+    let (hours, minutes) = (digits(hours)?, digits(&minutes)?);
+    if hours > 23 || minutes > 59 {
+        return None;
+    }
+    let east = hours * 3600 + minutes * 60;
+    match sign {
+        b'+' => Some(east),
+        b'-' => Some(-east),
+        _ => None,
+    }
+}
+
+/// Reads a time at the beginning of a text, and returns it with the rest; without a zone it is UTC.
+fn strftime<'a>(steps: &[TimeStep], text: &'a [u8]) -> Option<(Timestamp, &'a [u8])> {
+    let mut civil = Civil { year: 1970, month: 1, day: 1, hour: 0, minute: 0, second: 0, east: 0 };
+    let mut unix = None;
+    let mut rest = text;
+    for step in steps {
+        rest = match step {
+            TimeStep::Literal(byte) => rest.strip_prefix(&[*byte][..])?,
+            TimeStep::Zone => {
+                let length = if rest.get(3) == Some(&b':') { 6 } else { 5 };
+                let (found, after) = rest.split_at_checked(length)?;
+                civil.east = zone(found)?;
+                after
+            }
+            TimeStep::ZoneName => {
+                let names = [&b"UTC"[..], b"GMT", b"Z"];
+                names.iter().find_map(|name| rest.strip_prefix(*name))?
+            }
+            TimeStep::MonthName => {
+                let (name, after) = rest.split_at_checked(3)?;
+                civil.month = month(name)?;
+                after
+            }
+            TimeStep::Unix => {
+                let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                let (found, after) = rest.split_at(length);
+                unix = Some(number(found, 1)?);
+                after
+            }
+            TimeStep::Year => take(rest, 4, &mut civil.year)?,
+            TimeStep::YearOfCentury => {
+                let rest = take(rest, 2, &mut civil.year)?;
+                // As POSIX has it.
+                civil.year += if civil.year < 69 { 2000 } else { 1900 };
+                rest
+            }
+            TimeStep::Month => take(rest, 2, &mut civil.month)?,
+            TimeStep::Day => match rest {
+                // `%e` has a space for the first digit.
+                [b' ', rest @ ..] => take(rest, 1, &mut civil.day)?,
+                rest => take(rest, 2, &mut civil.day)?,
+            },
+            TimeStep::Hour => take(rest, 2, &mut civil.hour)?,
+            TimeStep::Minute => take(rest, 2, &mut civil.minute)?,
+            TimeStep::Second => take(rest, 2, &mut civil.second)?,
+        };
+    }
+    let at = unix.or_else(|| civil.timestamp())?;
+    Some((at, rest))
+}
+
+fn take<'a>(text: &'a [u8], length: usize, number: &mut i64) -> Option<&'a [u8]> {
+    let (found, rest) = text.split_at_checked(length)?;
+    *number = digits(found)?;
+    Some(rest)
+}
+
+/// The steps of a format of `strftime`, or the first conversion that is not understood.
+pub(super) fn steps(format: &str) -> Result<Box<[TimeStep]>, String> {
+    let mut steps = Vec::new();
+    let mut rest = format.chars();
+    while let Some(next) = rest.next() {
+        if next != '%' {
+            let mut bytes = [0; 4];
+            steps.extend(next.encode_utf8(&mut bytes).bytes().map(TimeStep::Literal));
+            continue;
+        }
+        let conversion = rest.next().map(String::from).unwrap_or_default();
+        match &*conversion {
+            "d" | "e" => steps.push(TimeStep::Day),
+            "m" => steps.push(TimeStep::Month),
+            "b" | "h" => steps.push(TimeStep::MonthName),
+            "Y" => steps.push(TimeStep::Year),
+            "y" => steps.push(TimeStep::YearOfCentury),
+            "H" => steps.push(TimeStep::Hour),
+            "M" => steps.push(TimeStep::Minute),
+            "S" => steps.push(TimeStep::Second),
+            "z" => steps.push(TimeStep::Zone),
+            "Z" => steps.push(TimeStep::ZoneName),
+            "s" => steps.push(TimeStep::Unix),
+            "%" => steps.push(TimeStep::Literal(b'%')),
+            "T" => steps.extend(time_of_day()),
+            "R" => steps.extend(&time_of_day()[..3]),
+            "F" => {
+                let dash = TimeStep::Literal(b'-');
+                steps.extend([TimeStep::Year, dash, TimeStep::Month, dash, TimeStep::Day]);
+            }
+            "D" => {
+                let slash = TimeStep::Literal(b'/');
+                steps.extend([TimeStep::Month, slash, TimeStep::Day, slash, TimeStep::YearOfCentury]);
+            }
+            other => return Err(format!("%{other}")),
+        }
+    }
+    Ok(steps.into())
+}
+
+const fn time_of_day() -> [TimeStep; 5] {
+    let colon = TimeStep::Literal(b':');
+    [TimeStep::Hour, colon, TimeStep::Minute, colon, TimeStep::Second]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(form: &TimeForm, text: &str, expected: Option<u64>) {
+        let mut clock = Clock::default();
+        for _ in 0..2 {
+            let found = clock.read(form, text.as_bytes()).map(Timestamp::as_unix);
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_of_the_common_log_format_is_read_with_its_zone() {
+        for (text, expected) in [
+            ("10/Oct/2000:13:55:36 -0700", Some(971_211_336)),
+            ("10/Oct/2000:20:55:36 +0000", Some(971_211_336)),
+            ("01/Jan/1970:00:00:00 +0000", Some(0)),
+            ("29/Feb/2024:23:59:59 +0000", Some(1_709_251_199)),
+            ("29/Feb/2000:00:00:00 +0000", Some(951_782_400)),
+            ("31/Dec/2016:23:59:60 +0000", Some(1_483_228_800)),
+            ("31/Dec/1969:23:59:59 +0000", None),
+            ("01/Jan/1970:00:00:00 +0100", None),
+            ("29/Feb/2023:00:00:00 +0000", None),
+            ("29/Feb/1900:00:00:00 +0000", None),
+            ("31/Apr/2024:00:00:00 +0000", None),
+            ("00/Apr/2024:00:00:00 +0000", None),
+            ("10/Okt/2000:13:55:36 -0700", None),
+            ("10/Oct/2000:24:00:00 -0700", None),
+            ("10/Oct/2000:13:60:36 -0700", None),
+            ("10/Oct/2000:13:55:36 -07:0", None),
+            ("10/Oct/2000:13:55:36 *0700", None),
+            ("10/Oct/2000:13:55:36", None),
+            ("1/Oct/2000:13:55:36 -0700x", None),
+            ("", None),
+        ] {
+            check(&TimeForm::Clf, text, expected);
+        }
+    }
+
+    #[test]
+    fn a_time_of_any_form_is_told_by_its_looks() {
+        for (text, expected) in [
+            ("2000-10-10T13:55:36-07:00", Some(971_211_336)),
+            ("2000-10-10T20:55:36.123456Z", Some(971_211_336)),
+            ("2000-10-10 20:55:36", Some(971_211_336)),
+            ("2000-10-10T13:55:36-0700", Some(971_211_336)),
+            ("[10/Oct/2000:13:55:36 -0700]", Some(971_211_336)),
+            ("10/Oct/2000:13:55:36 -0700", Some(971_211_336)),
+            ("971211336", Some(971_211_336)),
+            ("971211336.789", Some(971_211_336)),
+            ("1646861401.5241024", Some(1_646_861_401)),
+            ("1646861401524", Some(1_646_861_401)),
+            ("1646861401524123", Some(1_646_861_401)),
+            ("1646861401524123000", Some(1_646_861_401)),
+            ("99999999999999999999", None),
+            ("2000-10-10T20:55:36.Z", None),
+            ("2000-13-10T20:55:36Z", None),
+            ("1646861401.5e", None),
+            ("-1", None),
+            (".5", None),
+        ] {
+            check(&TimeForm::Any, text, expected);
+        }
+    }
+
+    #[test]
+    fn a_time_is_read_as_strftime_wrote_it() {
+        for (format, text, expected) in [
+            ("%d/%b/%Y:%T %z", "10/Oct/2000:13:55:36 -0700", Some(971_211_336)),
+            ("%F %R", "2000-10-10 20:55", Some(971_211_300)),
+            ("%Y-%m-%dT%H:%M:%S%z", "2000-10-10T13:55:36-07:00", Some(971_211_336)),
+            ("%e %h %y %T %Z", " 1 Oct 00 00:00:00 UTC", Some(970_358_400)),
+            ("%s", "971211336", Some(971_211_336)),
+            ("%D %% %T", "10/10/00 % 20:55:36", Some(971_211_336)),
+            ("%F", "2000-10-10 ", None),
+            ("%F", "2000-1-10", None),
+        ] {
+            check(&TimeForm::Strftime(steps(format).expect("a format")), text, expected);
+        }
+        assert_eq!(steps("%d %A"), Err("%A".to_owned()));
+        assert_eq!(steps("%"), Err("%".to_owned()));
+    }
+
+    #[test]
+    fn the_last_time_is_no_answer_for_another() {
+        let mut clock = Clock::default();
+        let mut read = |text: &[u8]| clock.read(&TimeForm::Clf, text).map(Timestamp::as_unix);
+        assert_eq!(read(b"10/Oct/2000:20:55:36 +0000"), Some(971_211_336));
+        assert_eq!(read(b"99/Oct/2000:20:55:36 +0000"), None);
+        assert_eq!(read(b"99/Oct/2000:20:55:36 +0000"), None);
+        assert_eq!(read(b"10/Oct/2000:20:55:37 +0000"), Some(971_211_337));
+        assert_eq!(read(&[0; CLF]), None);
+        assert_eq!(Clock::default().read(&TimeForm::Clf, &[0; CLF]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_second_is_read_as_it_was_written(unix in 0_u64..253_402_300_799, zone in -14 * 60..14 * 60_i64) {
+            let local = i64::try_from(unix).expect("small") + zone * 60;
+            prop_assume!(local >= 0);
+            let (days, second) = (local / DAY, local % DAY);
+            // The date by counting, not by the formula under test.
+            let (mut year, mut left) = (1970, days);
+            let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            while left >= 365 + i64::from(is_leap(year)) {
+                left -= 365 + i64::from(is_leap(year));
+                year += 1;
+            }
+            let mut month = 0;
+            let lengths = [31, 28 + i64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+            while left >= lengths[month] {
+                left -= lengths[month];
+                month += 1;
+            }
+            prop_assume!(year <= 9999);
+            let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+            let (sign, east) = (if zone < 0 { '-' } else { '+' }, zone.abs());
+            let name = std::str::from_utf8(MONTHS[month]).expect("ASCII");
+            let text = format!(
+                "{:02}/{name}/{year}:{hour:02}:{minute:02}:{second:02} {sign}{:02}{:02}",
+                left + 1, east / 60, east % 60,
+            );
+            let mut clock = Clock::default();
+            prop_assert_eq!(clock.read(&TimeForm::Clf, text.as_bytes()), Some(Timestamp::from_unix(unix)), "{}", text);
+            let text = format!(
+                "{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}{sign}{:02}:{:02}",
+                month + 1, left + 1, east / 60, east % 60,
+            );
+            prop_assert_eq!(clock.read(&TimeForm::Any, text.as_bytes()), Some(Timestamp::from_unix(unix)), "{}", text);
+        }
+
+        #[test]
+        fn no_bytes_panic(text in prop::collection::vec(any::<u8>(), 0..40), signs in "[0-9/:+T. OctZ-]{0,40}") {
+            let all = steps("%d%b%Y%T%z%Z%s%y").expect("a format");
+            for form in [TimeForm::Clf, TimeForm::Any, TimeForm::Seconds, TimeForm::Microseconds, TimeForm::Strftime(all)] {
+                Clock::default().read(&form, &text);
+                Clock::default().read(&form, signs.as_bytes());
+            }
+        }
+    }
+}

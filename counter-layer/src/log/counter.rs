@@ -1,0 +1,193 @@
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::BytesMut;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Hit, Skip};
+use http::request::Parts;
+use http::uri::Uri;
+use http::{HeaderValue, Method, Request, header};
+
+use super::line::Line;
+use super::malformed::Malformed;
+use crate::AccessCounterLayer;
+use crate::identity::{Forwarded, RequestHead};
+use crate::layer::Counting;
+
+/// Decides about the lines of an access log as an [`AccessCounterLayer`] decides about
+/// requests.
+///
+/// It comes from [`AccessCounterLayer::log_counter`]. A line becomes a request
+/// head, and goes through the same rules, identity, recognition of bots, facets and closures: the hits of a line are
+/// those that the layer made of the request.
+///
+/// # What a log does not know
+///
+/// - The route that matched: there is no router. Templates have to be [rules](AccessCounterLayer::rules), or what
+///   [`matched_path`](AccessCounterLayer::matched_path) or [`fallback`](AccessCounterLayer::fallback) make of a path.
+/// - Whether a method of gRPC exists, if nothing else has counted it in this process.
+/// - Headers that are not logged, and extensions but the peer's [`SocketAddr`]. Closures see the head without them. Of
+///   a cookie that the layer [issues](crate::IssuedCookie), lines know only what the client sent back, where `Cookie`
+///   is logged.
+/// - The authority of HTTP/2: where the name of the site is logged, it is the header `Host`.
+/// - Panics and errors of the service: the server answered with a status in their place.
+/// - What an action of [`on_count`](AccessCounterLayer::on_count) did: it does not run for lines.
+///
+/// ```
+/// use counter_core::visitor::VisitorKey;
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::log::{Decision, Format, Parser};
+/// use counter_layer::{AccessCounterLayer, Rule, Rules};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let rules = Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).build()?;
+/// let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
+/// let mut counter = layer.log_counter();
+///
+/// let mut parser = Parser::new(Format::combined());
+/// let line = br#"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /articles/7 HTTP/1.1" 200 2326 "-" "curl/8""#;
+/// let line = parser.parse(line)?.expect("not a comment");
+/// let Decision::Counted { hits, .. } = counter.decide(&line, VisitorKey::random()) else { unreachable!() };
+/// assert_eq!(hits.len(), 2); // under `hits` and under `articles`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LogCounter {
+    counting: Counting,
+    /// The key that visitors are told apart by, where the identity has none of its own.
+    key: Option<VisitorKey>,
+    behind: Option<(Forwarded, IpAddr)>,
+    head: Head,
+    hits: Vec<Hit>,
+}
+
+/// The decision about a line of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// The request counts.
+    Counted {
+        /// The hits of the request: under `hits`, on its page, and under its facets.
+        hits: &'a [Hit],
+        /// The kind of client.
+        agent: Agent,
+    },
+    /// The request makes no hit.
+    Skipped(Skip),
+    /// The line has the fields of its format, but no server of HTTP took this for a request.
+    Malformed(Malformed),
+}
+
+/// A request head, whose room is used for every line.
+struct Head {
+    parts: Parts,
+    /// What the target and the headers share. It is there again when they are gone.
+    text: BytesMut,
+}
+
+impl AccessCounterLayer {
+    /// Returns what decides about the lines of an access log as this layer decides about requests.
+    #[must_use]
+    pub fn log_counter(&self) -> LogCounter {
+        LogCounter::new(self.counting().of_a_log())
+    }
+}
+
+impl LogCounter {
+    fn new(counting: Counting) -> Self {
+        let (parts, ()) = Request::new(()).into_parts();
+        let head = Head { parts, text: BytesMut::new() };
+        Self { counting, key: None, behind: None, head, hits: Vec::new() }
+    }
+
+    /// Declares that the log is that of a reverse proxy in front of the service, which writes the client's address
+    /// into this header, and which the service sees at this address.
+    ///
+    /// The peer in such a log is the client of the proxy. The head of a line is then that of the request as the proxy
+    /// passes it on: its peer is the proxy, and the client stands behind what the header had. Without this, the log is
+    /// that of a server in the place of the service, which has the peer and the header that the service has.
+    #[must_use]
+    pub fn behind(mut self, header: Forwarded, proxy: IpAddr) -> Self {
+        self.behind = Some((header, proxy));
+        self
+    }
+
+    /// Returns whether visitors are told apart by the key that [`decide`](Self::decide) is given.
+    #[must_use]
+    pub fn needs_key(&self) -> bool {
+        self.counting.needs_key()
+    }
+
+    /// Decides about a line; `key` is that of the visitors of the salt epoch in which the line's instant lies.
+    ///
+    /// The key is not used by an identity that has its own, or that is stable. Nothing is recorded.
+    pub fn decide(&mut self, line: &Line<'_>, key: VisitorKey) -> Decision<'_> {
+        if self.key != Some(key) && self.needs_key() {
+            self.counting.use_key(key);
+            self.key = Some(key);
+        }
+        if let Err(malformed) = self.head.fill(line) {
+            return Decision::Malformed(malformed);
+        }
+        let peer = line.peer.map(|peer| peer.to_canonical());
+        let peer = match &self.behind {
+            Some((header, proxy)) => {
+                if let Some(client) = peer {
+                    header.append(&mut self.head.parts.headers, client);
+                }
+                Some(*proxy)
+            }
+            None => peer,
+        };
+        self.head.set_peer(peer);
+        let Parts { method, uri, headers, extensions, .. } = &self.head.parts;
+        let head = RequestHead { method, uri, headers, extensions };
+        match self.counting.decide(&head, line.outcome, &mut self.hits) {
+            Ok(agent) => Decision::Counted { hits: &self.hits, agent },
+            Err(skip) => Decision::Skipped(skip),
+        }
+    }
+}
+
+impl Head {
+    #[inline]
+    fn fill(&mut self, line: &Line<'_>) -> Result<(), Malformed> {
+        let Self { parts, text } = self;
+        // Nothing holds a part of the text then, and its room is there again.
+        parts.uri = Uri::default();
+        parts.headers.clear();
+        let host = line.host.filter(|_| line.header(&header::HOST).is_none());
+        let lengths = line.headers().map(|(_, value)| value.len());
+        text.reserve(line.target.len() + lengths.sum::<usize>() + host.map_or(0, <[u8]>::len));
+        let mut shared = |part: &[u8]| {
+            text.extend_from_slice(part);
+            text.split().freeze()
+        };
+        if parts.method.as_str().as_bytes() != line.method {
+            parts.method = Method::from_bytes(line.method).map_err(|_| Malformed::Request)?;
+        }
+        parts.uri = Uri::from_maybe_shared(shared(line.target)).map_err(|_| Malformed::Request)?;
+        if let Some(version) = line.version {
+            parts.version = version;
+        }
+        let host = host.map(|host| (&header::HOST, host));
+        for (name, value) in line.headers().chain(host) {
+            let value = HeaderValue::from_maybe_shared(shared(value)).map_err(|_| Malformed::Request)?;
+            parts.headers.append(name, value);
+        }
+        Ok(())
+    }
+
+    fn set_peer(&mut self, peer: Option<IpAddr>) {
+        let extensions = &mut self.parts.extensions;
+        match (peer, extensions.get_mut::<SocketAddr>()) {
+            (Some(peer), Some(address)) => *address = SocketAddr::new(peer, 0),
+            (Some(peer), None) => drop(extensions.insert(SocketAddr::new(peer, 0))),
+            (None, _) => drop(extensions.remove::<SocketAddr>()),
+        }
+    }
+}
+
+impl fmt::Debug for LogCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogCounter").field("counting", &self.counting).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,381 @@
+//! The fields of a line, into which every format reads it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::time::Duration;
+
+use counter_core::Timestamp;
+use http::{HeaderName, StatusCode, Version};
+
+use super::clock::{Clock, TimeForm};
+use super::escapes::Escapes;
+use super::line::{Headers, Line, Piece};
+use super::malformed::Malformed;
+use crate::Outcome;
+
+/// The meaning of a field of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// Nothing that counts.
+    Skipped,
+    Time(TimeForm),
+    /// The date alone, or the time of day alone, of W3C.
+    Date,
+    TimeOfDay,
+    Peer,
+    /// `GET /path HTTP/1.1`.
+    Request,
+    Method,
+    /// The target as it was sent.
+    Target,
+    /// A path that the server may have decoded, and perhaps a query.
+    Path,
+    Query,
+    Protocol,
+    Host,
+    Status,
+    Bytes,
+    /// A duration, and the number of its units in a second.
+    Duration(u64),
+    Header(HeaderName),
+}
+
+/// What was found in a line so far; the rooms for it are used for every line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields {
+    clock: Clock,
+    found: Found,
+    headers: Vec<(HeaderName, Piece)>,
+    unescaped: Vec<u8>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Found {
+    at: Option<Timestamp>,
+    date: Option<Piece>,
+    time_of_day: Option<Piece>,
+    peer: Option<IpAddr>,
+    request: Option<Piece>,
+    method: Option<Piece>,
+    target: Option<Piece>,
+    path: Option<Piece>,
+    query: Option<Piece>,
+    protocol: Option<Piece>,
+    host: Option<Piece>,
+    outcome: Option<Outcome>,
+    bytes: Option<u64>,
+    duration: Option<Duration>,
+}
+
+/// No line has more headers than it has room for; what a JSON line repeats is not kept either.
+const MAX_HEADERS: usize = 128;
+
+impl Fields {
+    /// Makes room for a line.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.found = Found::default();
+        self.headers.clear();
+        self.unescaped.clear();
+    }
+
+    /// Takes the part of a line that fills a slot. The first that fills one stays.
+    #[inline]
+    pub(super) fn put(
+        &mut self,
+        line: &[u8],
+        part: Range<usize>,
+        slot: &Slot,
+        escapes: Escapes,
+    ) -> Result<(), Malformed> {
+        let text = &line[part.clone()];
+        // A field that the server had nothing to write into.
+        if text == b"-" || text.is_empty() {
+            return Ok(());
+        }
+        match slot {
+            Slot::Skipped => {}
+            Slot::Time(form) => {
+                if self.found.at.is_none() {
+                    self.found.at = Some(self.clock.read(form, text).ok_or(Malformed::Time)?);
+                }
+            }
+            Slot::Peer => {
+                if self.found.peer.is_none() {
+                    self.found.peer = peer(text)?;
+                }
+            }
+            Slot::Status => {
+                if self.found.outcome.is_none() {
+                    self.found.outcome = Some(outcome(text).ok_or(Malformed::Status)?);
+                }
+            }
+            Slot::Bytes => self.found.bytes = self.found.bytes.or_else(|| number(text)),
+            Slot::Duration(a_second) => {
+                self.found.duration = self.found.duration.or_else(|| duration(text, *a_second));
+            }
+            Slot::Header(name) => {
+                if self.headers.len() < MAX_HEADERS {
+                    let piece = self.piece(line, part, escapes);
+                    self.headers.push((name.clone(), piece));
+                }
+            }
+            Slot::Date => self.found.date = Some(self.piece(line, part, Escapes::None)),
+            Slot::TimeOfDay => self.found.time_of_day = Some(self.piece(line, part, Escapes::None)),
+            Slot::Request => self.found.request = Some(self.piece(line, part, escapes)),
+            Slot::Method => self.found.method = Some(self.piece(line, part, escapes)),
+            Slot::Target => self.found.target = Some(self.piece(line, part, escapes)),
+            Slot::Path => self.found.path = Some(self.piece(line, part, escapes)),
+            Slot::Query => self.found.query = Some(self.piece(line, part, escapes)),
+            Slot::Protocol => self.found.protocol = Some(self.piece(line, part, escapes)),
+            Slot::Host => {
+                if self.found.host.is_none() {
+                    self.found.host = Some(self.piece(line, part, escapes));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the day of a line that has only a time of day.
+    pub(super) fn put_date(&mut self, date: &[u8]) {
+        if self.found.date.is_none() {
+            self.found.date = Some(self.keep(|text| text.extend_from_slice(date)));
+        }
+    }
+
+    #[inline]
+    fn piece(&mut self, line: &[u8], part: Range<usize>, escapes: Escapes) -> Piece {
+        if escapes.are_in(&line[part.clone()]) {
+            return self.keep(|text| escapes.write(&line[part], text));
+        }
+        Piece { start: part.start, end: part.end, is_unescaped: false }
+    }
+
+    #[cold]
+    fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Piece {
+        let start = self.unescaped.len();
+        write(&mut self.unescaped);
+        Piece { start, end: self.unescaped.len(), is_unescaped: true }
+    }
+
+    /// Returns what the line says of a request.
+    pub(super) fn line<'a>(&'a mut self, line: &'a [u8]) -> Result<Line<'a>, Malformed> {
+        if self.found.path.is_some() {
+            self.join_target(line);
+        }
+        let at = self.time(line).ok_or(Malformed::Time)?;
+        let found = &self.found;
+        let unescaped = &*self.unescaped;
+        let text = |piece: Option<Piece>| piece.map(|piece| piece.of(line, unescaped));
+        let (method, target, version) = match text(found.request) {
+            Some(request) => request_line(request).ok_or(Malformed::Request)?,
+            None => {
+                let method = text(found.method).ok_or(Malformed::Request)?;
+                let target = text(found.target).ok_or(Malformed::Request)?;
+                (method, target, text(found.protocol).and_then(version))
+            }
+        };
+        Ok(Line {
+            at,
+            method,
+            target,
+            version,
+            host: text(found.host),
+            outcome: found.outcome.ok_or(Malformed::Status)?,
+            peer: found.peer,
+            bytes: found.bytes,
+            duration: found.duration,
+            headers: Headers { line, unescaped, pieces: &self.headers },
+        })
+    }
+
+    fn time(&mut self, line: &[u8]) -> Option<Timestamp> {
+        if let Some(at) = self.found.at {
+            return Some(at);
+        }
+        let date = self.found.date?.of(line, &self.unescaped);
+        let time = self.found.time_of_day?.of(line, &self.unescaped);
+        // Room for the fraction that some write.
+        let mut text = [b'T'; 32];
+        let length = date.len() + 1 + time.len();
+        text.get_mut(..date.len())?.copy_from_slice(date);
+        text.get_mut(date.len() + 1..length)?.copy_from_slice(time);
+        self.clock.read(&TimeForm::Any, &text[..length])
+    }
+
+    /// Makes a target of a path and a query, encoding what a target cannot hold: the server may have decoded it.
+    #[cold]
+    fn join_target(&mut self, line: &[u8]) {
+        let Some(path) = self.found.path.filter(|_| self.found.target.is_none()) else { return };
+        let mut target = Vec::new();
+        for (number, piece) in [Some(path), self.found.query].into_iter().flatten().enumerate() {
+            let text = piece.of(line, &self.unescaped);
+            if number == 1 && text.first() != Some(&b'?') {
+                target.push(b'?');
+            }
+            for byte in text {
+                match byte {
+                    0x21..=0x7e if !b"\"#<>\\^`{|}".contains(byte) => target.push(*byte),
+                    _ => {
+                        let digits = b"0123456789ABCDEF";
+                        let [high, low] = [byte >> 4, byte & 15].map(|digit| digits[usize::from(digit)]);
+                        target.extend_from_slice(&[b'%', high, low]);
+                    }
+                }
+            }
+        }
+        self.found.target = Some(self.keep(|text| text.extend_from_slice(&target)));
+    }
+}
+
+/// Method, target and version of a request line. A target has no spaces, but there are clients that send them, and
+/// servers that log them.
+#[inline]
+fn request_line(text: &[u8]) -> Option<(&[u8], &[u8], Option<Version>)> {
+    let (method, rest) = text.split_at(memchr::memchr(b' ', text)?);
+    let rest = &rest[1..];
+    let (target, version) = match memchr::memrchr(b' ', rest) {
+        Some(space) if rest[space + 1..].starts_with(b"HTTP/") => {
+            (&rest[..space], version(&rest[space + 1..]))
+        }
+        _ => (rest, None),
+    };
+    (!method.is_empty() && !target.is_empty()).then_some((method, target, version))
+}
+
+fn version(text: &[u8]) -> Option<Version> {
+    Some(match text {
+        b"HTTP/1.1" => Version::HTTP_11,
+        b"HTTP/2.0" | b"HTTP/2" => Version::HTTP_2,
+        b"HTTP/3.0" | b"HTTP/3" => Version::HTTP_3,
+        b"HTTP/1.0" => Version::HTTP_10,
+        b"HTTP/0.9" => Version::HTTP_09,
+        _ => return None,
+    })
+}
+
+/// An address, perhaps with a port; `None` for the other end of a Unix socket.
+#[inline]
+fn peer(text: &[u8]) -> Result<Option<IpAddr>, Malformed> {
+    if text.starts_with(b"unix:") {
+        return Ok(None);
+    }
+    let text = std::str::from_utf8(text).map_err(|_| Malformed::Address)?;
+    text.parse().ok().or_else(|| peer_with_port(text)).map(Some).ok_or(Malformed::Address)
+}
+
+#[cold]
+fn peer_with_port(text: &str) -> Option<IpAddr> {
+    let (address, rest) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => match text.split_once(':') {
+            Some((address, _)) if address.contains('.') => {
+                return address.parse::<Ipv4Addr>().ok().map(Into::into);
+            }
+            _ => (text, ""),
+        },
+    };
+    // The zone of a link-local address.
+    let address = address.split('%').next()?;
+    let end = rest.is_empty() || rest.starts_with(':');
+    address.parse::<Ipv6Addr>().ok().filter(|_| end).map(Into::into)
+}
+
+/// A status. nginx writes 499, and some write 0, when the client went away.
+#[inline]
+fn outcome(text: &[u8]) -> Option<Outcome> {
+    match text {
+        b"499" | b"0" | b"000" => Some(Outcome::Aborted),
+        [b'1'..=b'9', _, _] => StatusCode::from_bytes(text).ok().map(Outcome::Answered),
+        _ => None,
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 { None } else { number.checked_mul(10)?.checked_add(digit.into()) }
+    })
+}
+
+/// A number of units, perhaps with a fraction, of which nanoseconds are kept.
+fn duration(text: &[u8], a_second: u64) -> Option<Duration> {
+    let (whole, fraction) = match memchr::memchr(b'.', text) {
+        None => (text, &b""[..]),
+        Some(point) => (&text[..point], &text[point + 1..]),
+    };
+    let (whole, mut nanoseconds) = (number(whole)?, 0);
+    let mut unit = 1_000_000_000 / a_second;
+    for byte in fraction {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        unit /= 10;
+        nanoseconds += unit * u64::from(digit);
+    }
+    let below = Duration::from_nanos(whole % a_second * (1_000_000_000 / a_second) + nanoseconds);
+    Duration::from_secs(whole / a_second).checked_add(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_an_address_perhaps_with_a_port() {
+        for (text, expected) in [
+            ("192.0.2.1", Ok(Some("192.0.2.1"))),
+            ("192.0.2.1:4711", Ok(Some("192.0.2.1"))),
+            ("2001:db8::1", Ok(Some("2001:db8::1"))),
+            ("[2001:db8::1]", Ok(Some("2001:db8::1"))),
+            ("[2001:db8::1]:4711", Ok(Some("2001:db8::1"))),
+            ("fe80::1%eth0", Ok(Some("fe80::1"))),
+            ("unix:", Ok(None)),
+            ("client.example.org", Err(Malformed::Address)),
+            ("192.0.2.256", Err(Malformed::Address)),
+            ("[2001:db8::1]x", Err(Malformed::Address)),
+        ] {
+            let expected = expected.map(|text| text.map(|text| text.parse().expect("an address")));
+            assert_eq!(peer(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_line_is_split_at_its_first_and_its_last_space() {
+        for (text, expected) in [
+            ("GET / HTTP/1.1", Some(("GET", "/", Some(Version::HTTP_11)))),
+            ("GET /a b HTTP/2.0", Some(("GET", "/a b", Some(Version::HTTP_2)))),
+            ("GET / HTTP/7", Some(("GET", "/", None))),
+            ("GET /old", Some(("GET", "/old", None))),
+            ("GET", None),
+            (" / HTTP/1.1", None),
+            ("GET  HTTP/1.1", None),
+            ("\u{16}\u{3}\u{1}", None),
+        ] {
+            let found = request_line(text.as_bytes());
+            let expected =
+                expected.map(|(method, target, version)| (method.as_bytes(), target.as_bytes(), version));
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_is_a_number_of_units() {
+        for (text, a_second, nanoseconds) in [
+            ("0.005", 1, Some(5_000_000)),
+            ("2", 1, Some(2_000_000_000)),
+            ("1234567", 1_000_000, Some(1_234_567_000)),
+            ("1.5", 1_000, Some(1_500_000)),
+            ("0.0009296751234", 1, Some(929_675)),
+            ("1.", 1, Some(1_000_000_000)),
+            ("x", 1, None),
+            ("1.x", 1, None),
+        ] {
+            let expected = nanoseconds.map(Duration::from_nanos);
+            assert_eq!(duration(text.as_bytes(), a_second), expected, "{text}");
+        }
+        assert!(duration(u64::MAX.to_string().as_bytes(), 1).is_some());
+    }
+}

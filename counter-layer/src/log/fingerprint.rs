@@ -1,0 +1,118 @@
+use std::fmt;
+use std::io::{self, Read};
+
+use counter_core::VisitorId;
+use counter_core::visitor::VisitorKey;
+
+use super::format::MAX_LINE;
+
+/// The identity of a log file, by what it begins with: a keyed hash of its first line.
+///
+/// It stays the same when the file is renamed, copied or compressed, and while it grows; a file that was truncated and
+/// written anew has another. So the parts of a log that a rotation leaves behind are each the same source, at the same
+/// positions, under whatever name. A file whose first line has not ended has no identity yet.
+///
+/// Lines at the beginning that start with `#` count with the first that does not: in the W3C's format all logs begin
+/// with the same of them. Two logs whose first requests have the same line have the same fingerprint; a source should
+/// have the name of its server or site as well.
+///
+/// ```
+/// use counter_core::visitor::VisitorKey;
+/// use counter_layer::log::Fingerprint;
+///
+/// let key = VisitorKey::new([7; 16]);
+/// let young = Fingerprint::read(&b"one\n"[..], key)?;
+/// assert_eq!(young, Fingerprint::read(&b"one\ntwo\n"[..], key)?);
+/// assert_eq!(Fingerprint::read(&b"one"[..], key)?, None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(VisitorId);
+
+/// The most bytes at the beginning of a file that are looked at.
+const MAX_BEGINNING: usize = 2 * MAX_LINE;
+
+impl Fingerprint {
+    /// Reads the beginning of a log, and returns its fingerprint under this key; `None` where the first line has not
+    /// ended.
+    ///
+    /// Without the key, what the line says cannot be guessed from the fingerprint. It should be one that is the same
+    /// after a restart, such as [`Secret::key`](counter_core::Secret::key) of the owner's secret.
+    ///
+    /// # Errors
+    /// When the reader fails.
+    pub fn read(mut log: impl Read, key: VisitorKey) -> io::Result<Option<Self>> {
+        let mut beginning = Vec::new();
+        let mut searched = 0;
+        loop {
+            let wanted = (beginning.len() * 2).clamp(1024, MAX_BEGINNING) as u64;
+            let left = wanted.saturating_sub(beginning.len() as u64);
+            let is_all = (&mut log).take(left).read_to_end(&mut beginning)? as u64 != left;
+            while let Some(end) = memchr::memchr(b'\n', &beginning[searched..]) {
+                let line = searched;
+                searched += end + 1;
+                if beginning[line] != b'#' {
+                    return Ok(Some(Self::of(&beginning[..searched], key)));
+                }
+            }
+            // There is no end to such a line.
+            if beginning.len() >= MAX_BEGINNING {
+                return Ok(Some(Self::of(&beginning[..MAX_BEGINNING], key)));
+            }
+            if is_all {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn of(beginning: &[u8], key: VisitorKey) -> Self {
+        Self(key.visitor(&[b"log", beginning]))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    /// Writes 32 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &[u8]) -> Option<Fingerprint> {
+        Fingerprint::read(text, VisitorKey::new([7; 16])).expect("it can be read")
+    }
+
+    #[test]
+    fn a_log_that_grows_keeps_its_fingerprint_and_another_first_line_has_another() {
+        let log = b"#Version: 1.0\n#Fields: date time\n2024-05-01 00:00:01\n2024-05-01 00:00:02\n";
+        let ends = log.len() - "2024-05-01 00:00:02\n".len();
+        for length in 0..=log.len() {
+            assert_eq!(of(&log[..length]), of(log).filter(|_| length >= ends), "{length}");
+        }
+        assert_ne!(of(log), of(&String::from_utf8_lossy(log).replace(":01", ":03").into_bytes()));
+        assert_ne!(
+            of(b"a\n"),
+            Fingerprint::read(&b"a\n"[..], VisitorKey::new([8; 16])).expect("it can be read")
+        );
+        assert_eq!(of(b"a\n").expect("a line").to_string().len(), 32);
+    }
+
+    #[test]
+    fn a_beginning_without_an_end_has_a_fingerprint_once_it_is_long() {
+        let long = vec![b'x'; 3 * MAX_BEGINNING];
+        assert_eq!(of(&long[..MAX_BEGINNING - 1]), None);
+        assert!(of(&long).is_some());
+        assert_eq!(of(&long[..MAX_BEGINNING]), of(&long));
+        let ended = [&long[..5000], b"\n"].concat();
+        assert!(of(&ended).is_some() && of(&ended) != of(&long));
+    }
+}

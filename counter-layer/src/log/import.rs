@@ -1,0 +1,229 @@
+use std::fmt;
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+use counter_core::source::{Commit, Source, SourceName, Sources};
+use counter_core::time::Bucket;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Error, Timestamp};
+
+use super::counter::{Decision, LogCounter};
+use super::format::{Format, Parser};
+use super::lines::Lines;
+use super::malformed::MalformedLines;
+
+/// Counts logs into [sources](counter_core::source): each line once, however often and wherever the log is read.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::AccessCounterLayer;
+/// use counter_layer::log::{Format, Import, Lines};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let layer = AccessCounterLayer::new(counters.recorder());
+/// # let log = "192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] \"GET / HTTP/1.1\" 200 7\nbroken\n";
+///
+/// let mut import = Import::new(counters.sources(), Format::common(), layer.log_counter());
+/// for read in 1..=2 {
+///     let open = |position| Ok(Some(Lines::new(&log.as_bytes()[position as usize..], position)));
+///     let position = import.count("web-1".parse()?, open).await?;
+///     assert_eq!(position, Some(log.len() as u64));
+/// }
+/// // The second time nothing was left to read.
+/// let [status] = &counters.sources().statuses()[..] else { unreachable!() };
+/// assert_eq!((status.ledger.records.read, import.malformed().total()), (2, 1));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Import {
+    sources: Sources,
+    parser: Parser,
+    /// Whether lines that were counted are read all the same, for the directives among them.
+    has_directives: bool,
+    counter: LogCounter,
+    keys: Keys,
+    malformed: MalformedLines,
+}
+
+/// The keys of the visitors of the epochs that lines were of, the latest last.
+#[derive(Default)]
+struct Keys(Vec<(Bucket, VisitorKey)>);
+
+/// The reason why an import cannot go on now. Nothing is lost: it goes on where the store says that it ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The log cannot be read.
+    Log(io::Error),
+    /// The store does not take what was counted, or does not say where to begin.
+    Store(Error),
+}
+
+/// The epochs whose keys are known at once: lines of an old log that is not in order are of some days.
+const EPOCHS: usize = 16;
+
+/// What was counted leaves for the store at least as often.
+const COMMIT: Duration = Duration::from_secs(1);
+
+impl Import {
+    /// Creates an import of logs of one format.
+    #[must_use]
+    pub fn new(sources: Sources, format: Format, counter: LogCounter) -> Self {
+        let (has_directives, parser) = (format.has_directives(), Parser::new(format));
+        let (keys, malformed) = (Keys::default(), MalformedLines::default());
+        Self { sources, parser, has_directives, counter, keys, malformed }
+    }
+
+    /// Returns the lines that were malformed, by reason. One that is read again is counted again.
+    #[must_use]
+    pub const fn malformed(&self) -> MalformedLines {
+        self.malformed
+    }
+
+    /// Counts the lines of a source from where the store is to where they end now, and returns that position.
+    ///
+    /// `open` gives the lines from a position on. It is asked again when the store has moved meanwhile: when another
+    /// import was faster, or when a failover has taken back what was counted. If it gives `None`, the log is elsewhere,
+    /// and so is the result.
+    ///
+    /// Reading blocks the thread for the time that a file takes.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the store does not answer.
+    ///
+    /// # Cancel safety
+    /// What was not committed is counted by the next call.
+    pub async fn count<R: Read>(
+        &mut self,
+        name: SourceName,
+        mut open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
+    ) -> Result<Option<u64>, ImportError> {
+        let mut source = self.sources.open(name).await.map_err(ImportError::Store)?;
+        loop {
+            let from = if self.has_directives { 0 } else { source.position() };
+            let Some(mut lines) = open(from).map_err(ImportError::Log)? else { return Ok(None) };
+            let counted = self.read(&mut source, &mut lines).await;
+            // What was read before an error counts.
+            match (source.close().await.map_err(ImportError::Store)?, counted) {
+                (Commit::Moved, _) | (_, Ok(Commit::Moved)) => {}
+                (Commit::Done, Ok(Commit::Done)) => return Ok(Some(source.position())),
+                (Commit::Done, Err(error)) => return Err(error),
+            }
+        }
+    }
+
+    async fn read<R: Read>(
+        &mut self,
+        source: &mut Source,
+        lines: &mut Lines<R>,
+    ) -> Result<Commit, ImportError> {
+        let position = source.position();
+        let mut committed = Instant::now();
+        while let Some(line) = lines.next().map_err(ImportError::Log)? {
+            let range = line.range;
+            if range.start < position {
+                if line.text.starts_with(b"#") {
+                    _ = self.parser.parse(line.text);
+                }
+                continue;
+            }
+            let is_full = match self.parser.parse(line.text) {
+                Ok(None) => false,
+                Err(reason) => {
+                    self.malformed.add(reason);
+                    source.malformed(range);
+                    false
+                }
+                Ok(Some(line)) => {
+                    let key = match self.counter.needs_key() {
+                        true => self.keys.of(&self.sources, line.at).await.map_err(ImportError::Store)?,
+                        false => VisitorKey::new([0; 16]),
+                    };
+                    match self.counter.decide(&line, key) {
+                        Decision::Counted { hits, .. } => source.record(range, line.at, hits),
+                        Decision::Skipped(skip) => {
+                            source.skip(range, skip);
+                            false
+                        }
+                        Decision::Malformed(reason) => {
+                            self.malformed.add(reason);
+                            source.malformed(range);
+                            false
+                        }
+                    }
+                }
+            };
+            if is_full || committed.elapsed() >= COMMIT {
+                if source.commit().await.map_err(ImportError::Store)? == Commit::Moved {
+                    return Ok(Commit::Moved);
+                }
+                committed = Instant::now();
+            }
+        }
+        Ok(Commit::Done)
+    }
+}
+
+impl Keys {
+    /// Returns the key of the visitors of the epoch in which `at` lies.
+    async fn of(&mut self, sources: &Sources, at: Timestamp) -> Result<VisitorKey, Error> {
+        let is_of = |(epoch, _): &&(Bucket, VisitorKey)| (epoch.start..epoch.end()).contains(&at);
+        if let Some((_, key)) = self.0.iter().rev().find(is_of) {
+            return Ok(*key);
+        }
+        let (key, epoch) = sources.visitor_key(at).await?;
+        if self.0.len() >= EPOCHS {
+            self.0.remove(0);
+        }
+        self.0.push((epoch, key));
+        Ok(key)
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(epoch, _)| epoch)).finish()
+    }
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Log(_) => "the log cannot be read",
+            Self::Store(_) => "the store cannot count the log",
+        })
+    }
+}
+
+impl std::error::Error for ImportError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match self {
+            Self::Log(error) => error,
+            Self::Store(error) => error,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use counter_core::{Counters, MemoryStore};
+
+    use super::*;
+    use crate::AccessCounterLayer;
+    use crate::log::LogFile;
+
+    #[tokio::test]
+    async fn an_import_may_move_to_another_thread_and_a_log_that_is_gone_is_no_error() {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let counter = AccessCounterLayer::new(counters.recorder()).log_counter();
+        let mut import = Import::new(counters.sources(), Format::common(), counter);
+        let import = tokio::spawn(async move {
+            let name = "a log".parse().expect("a name");
+            import.count(name, |_| Ok(None::<Lines<LogFile>>)).await.map_err(|error| error.to_string())
+        });
+        assert_eq!(import.await.expect("no panic"), Ok(None));
+    }
+}

@@ -1,0 +1,333 @@
+//! Lines of JSON: those of Caddy, and those that nginx writes with `escape=json` under the usual names.
+//!
+//! A line is gone through once, and what has no meaning is skipped. It is not checked that all of it is JSON.
+
+use std::ops::Range;
+
+use http::HeaderName;
+
+use super::clock::TimeForm;
+use super::escapes::Escapes;
+use super::fields::{Fields, Slot};
+use super::malformed::Malformed;
+
+/// The place of a name in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Object {
+    Line,
+    /// `request` of Caddy.
+    Request,
+    /// `headers` in it.
+    Headers,
+}
+
+/// The text that Caddy writes for a cookie and other secrets.
+const REDACTED: &[u8] = b"REDACTED";
+
+/// Reads the fields of a line.
+pub(super) fn read(line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
+    let mut reader = Reader { line, at: 0 };
+    reader.blank();
+    reader.object(Object::Line, fields)?;
+    reader.blank();
+    if reader.at == line.len() { Ok(()) } else { Err(Malformed::Fields) }
+}
+
+struct Reader<'a> {
+    line: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn object(&mut self, object: Object, fields: &mut Fields) -> Result<(), Malformed> {
+        self.expect(b'{')?;
+        self.blank();
+        if self.take(b'}') {
+            return Ok(());
+        }
+        loop {
+            self.blank();
+            let (name, _) = self.string()?;
+            self.blank();
+            self.expect(b':')?;
+            self.blank();
+            self.member(object, &self.line[name], fields)?;
+            self.blank();
+            if self.take(b'}') {
+                return Ok(());
+            }
+            self.expect(b',')?;
+        }
+    }
+
+    fn member(&mut self, object: Object, name: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
+        let slot = match (object, name) {
+            (Object::Line, b"request") if self.line.get(self.at) == Some(&b'{') => {
+                return self.object(Object::Request, fields);
+            }
+            (Object::Request, b"headers") if self.line.get(self.at) == Some(&b'{') => {
+                return self.object(Object::Headers, fields);
+            }
+            (Object::Headers, name) => HeaderName::from_bytes(name).map_or(Slot::Skipped, Slot::Header),
+            (Object::Request, name) => of_request(name),
+            (Object::Line, name) => of_line(name),
+        };
+        match self.line.get(self.at) {
+            // A header of Caddy has a list of values.
+            Some(b'[') if object == Object::Headers => self.values(&slot, fields),
+            Some(b'{' | b'[') => self.skip_nested(),
+            _ => self.value(&slot, fields),
+        }
+    }
+
+    fn values(&mut self, slot: &Slot, fields: &mut Fields) -> Result<(), Malformed> {
+        self.expect(b'[')?;
+        self.blank();
+        if self.take(b']') {
+            return Ok(());
+        }
+        loop {
+            self.blank();
+            self.value(slot, fields)?;
+            self.blank();
+            if self.take(b']') {
+                return Ok(());
+            }
+            self.expect(b',')?;
+        }
+    }
+
+    /// A string, a number, or a word.
+    fn value(&mut self, slot: &Slot, fields: &mut Fields) -> Result<(), Malformed> {
+        let (part, escapes) = if self.line.get(self.at) == Some(&b'"') {
+            self.string()?
+        } else {
+            (self.scalar()?, Escapes::None)
+        };
+        let text = &self.line[part.clone()];
+        if text == b"null" || text == REDACTED {
+            return Ok(());
+        }
+        fields.put(self.line, part, slot, escapes)
+    }
+
+    /// The part between quotation marks, and whether there are escapes in it.
+    #[inline]
+    fn string(&mut self) -> Result<(Range<usize>, Escapes), Malformed> {
+        self.expect(b'"')?;
+        let (start, mut escapes) = (self.at, Escapes::None);
+        loop {
+            let found = memchr::memchr2(b'"', b'\\', &self.line[self.at..]).ok_or(Malformed::Fields)?;
+            let end = self.at + found;
+            if self.line[end] == b'"' {
+                self.at = end + 1;
+                return Ok((start..end, escapes));
+            }
+            escapes = Escapes::Json;
+            self.at = (end + 2).min(self.line.len());
+        }
+    }
+
+    fn scalar(&mut self) -> Result<Range<usize>, Malformed> {
+        let start = self.at;
+        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        self.at += self.line[start..].iter().take_while(is_part).count();
+        if self.at == start { Err(Malformed::Fields) } else { Ok(start..self.at) }
+    }
+
+    /// Skips an object or a list, however deep.
+    fn skip_nested(&mut self) -> Result<(), Malformed> {
+        let mut depth = 0_usize;
+        loop {
+            match self.line.get(self.at) {
+                None => return Err(Malformed::Fields),
+                Some(b'"') => {
+                    self.string()?;
+                    continue;
+                }
+                Some(b'{' | b'[') => depth += 1,
+                Some(b'}' | b']') => depth -= 1,
+                Some(_) => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn blank(&mut self) {
+        let blank = self.line[self.at..].iter().take_while(|byte| byte.is_ascii_whitespace());
+        self.at += blank.count();
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let is_there = self.line.get(self.at) == Some(&byte);
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
+        if self.take(byte) { Ok(()) } else { Err(Malformed::Fields) }
+    }
+}
+
+/// The names in `request` of Caddy.
+fn of_request(name: &[u8]) -> Slot {
+    match name {
+        b"remote_ip" | b"remote_addr" => Slot::Peer,
+        b"proto" => Slot::Protocol,
+        b"method" => Slot::Method,
+        b"host" => Slot::Host,
+        b"uri" => Slot::Target,
+        _ => Slot::Skipped,
+    }
+}
+
+/// The names that Caddy has beside its request, and the variables of nginx by their own names and those that many
+/// configurations give them.
+fn of_line(name: &[u8]) -> Slot {
+    match name {
+        b"ts" | b"time" | b"timestamp" | b"@timestamp" | b"time_local" | b"time_iso8601" | b"msec"
+        | b"date" => Slot::Time(TimeForm::Any),
+        b"status" | b"status_code" | b"response_code" => Slot::Status,
+        b"remote_addr" | b"remote_ip" | b"client_ip" | b"clientip" | b"client" | b"ip" => Slot::Peer,
+        b"request" => Slot::Request,
+        b"request_method" | b"method" => Slot::Method,
+        b"request_uri" | b"uri" | b"url" => Slot::Target,
+        b"server_protocol" | b"protocol" | b"proto" => Slot::Protocol,
+        b"host" | b"server_name" | b"vhost" => Slot::Host,
+        b"size" | b"bytes" | b"bytes_sent" | b"body_bytes_sent" => Slot::Bytes,
+        b"duration" | b"request_time" => Slot::Duration(1),
+        b"user_agent" | b"agent" => Slot::Header(http::header::USER_AGENT),
+        b"referer" | b"referrer" | b"http_referrer" => Slot::Header(http::header::REFERER),
+        b"x_forwarded_for" | b"forwarded_for" => Slot::Header(HeaderName::from_static("x-forwarded-for")),
+        name => header(name),
+    }
+}
+
+/// `http_user_agent`: the variables of nginx with headers of the request.
+fn header(name: &[u8]) -> Slot {
+    let mut room = [0; 64];
+    let Some(name) = name.strip_prefix(b"http_") else { return Slot::Skipped };
+    let Some(header) = room.get_mut(..name.len()) else { return Slot::Skipped };
+    for (to, byte) in header.iter_mut().zip(name) {
+        *to = if *byte == b'_' { b'-' } else { *byte };
+    }
+    HeaderName::from_bytes(header).map_or(Slot::Skipped, Slot::Header)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Version, header};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Outcome;
+    use crate::log::{Format, Parser};
+
+    #[test]
+    fn a_line_of_caddy_is_read() {
+        let line = br#"{"level":"info","ts":1646861401.5241024,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.1","remote_port":"41342","client_ip":"198.51.100.7","proto":"HTTP/2.0","method":"GET","host":"www.example.org","uri":"/articles/7?a=\"b\u0026c\"","headers":{"User-Agent":["curl/7.82.0"],"Cookie":["REDACTED"],"X-Forwarded-For":["192.0.2.7","192.0.2.8, 10.0.0.1"],"Accept":[]},"tls":{"resumed":false,"proto":"h2","server_name":"}"}},"bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200,"resp_headers":{"Server":["Caddy"],"Content-Type":["text/html"]}}"#;
+        let mut parser = Parser::new(Format::caddy());
+        let line = parser.parse(line).expect("it fits").expect("not empty");
+        assert_eq!((line.at.as_unix(), line.method), (1_646_861_401, &b"GET"[..]));
+        assert_eq!(line.target, br#"/articles/7?a="b&c""#);
+        assert_eq!(line.outcome, Outcome::Answered(http::StatusCode::OK));
+        assert_eq!(line.peer, Some([192, 0, 2, 1].into()));
+        assert_eq!((line.version, line.host), (Some(Version::HTTP_2), Some(&b"www.example.org"[..])));
+        assert_eq!((line.bytes, line.duration.map(|time| time.as_nanos())), (Some(10_900), Some(929_675)));
+        assert_eq!(line.user_agent(), Some(&b"curl/7.82.0"[..]));
+        assert_eq!(line.header(&header::COOKIE), None);
+        let forwarded = line.headers().filter(|(name, _)| *name == "x-forwarded-for");
+        assert_eq!(
+            forwarded.map(|(_, value)| value).collect::<Vec<_>>(),
+            [&b"192.0.2.7"[..], b"192.0.2.8, 10.0.0.1"]
+        );
+    }
+
+    #[test]
+    fn a_line_of_nginx_is_read_under_the_usual_names() {
+        let lines = [
+            r#"{"time_local":"10/Oct/2000:13:55:36 -0700","remote_addr":"192.0.2.1","request":"GET /a?b HTTP/1.1","status":"200","body_bytes_sent":"7","http_referer":"","http_user_agent":"A \"B\" \u001f","request_time":"0.005","http_x_forwarded_for":"192.0.2.7"}"#,
+            r#" { "@timestamp" : "2000-10-10T20:55:36+00:00" , "clientip" : "192.0.2.1" , "request_method" : "GET" , "request_uri" : "/a?b" , "status" : 200 , "size" : 7 , "agent" : "A \"B\" \u001f" , "duration": 5e-3, "duration" : 0.005 , "x_forwarded_for" : "192.0.2.7", "tags": ["a", {"]": 1}], "nothing": null } "#,
+        ];
+        for line in lines {
+            let mut parser = Parser::new(Format::nginx());
+            let line = parser.parse(line.as_bytes()).expect("it fits").expect("not empty");
+            assert_eq!((line.at.as_unix(), line.target), (971_211_336, &b"/a?b"[..]));
+            assert_eq!((line.bytes, line.duration.map(|time| time.as_millis())), (Some(7), Some(5)));
+            assert_eq!((line.user_agent(), line.referer()), (Some(&b"A \"B\" \x1f"[..]), None));
+            assert_eq!(line.header(&HeaderName::from_static("x-forwarded-for")), Some(&b"192.0.2.7"[..]));
+            assert_eq!(line.peer, Some([192, 0, 2, 1].into()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_of_json_or_no_request_is_malformed() {
+        for (line, reason) in [
+            ("{", Malformed::Fields),
+            ("[]", Malformed::Fields),
+            ("{}{}", Malformed::Fields),
+            (r#"{"a":}"#, Malformed::Fields),
+            (r#"{"a":[[}"#, Malformed::Fields),
+            (r#"{"a":"\"}"#, Malformed::Fields),
+            ("{}", Malformed::Time),
+            (r#"{"ts":1646861401,"status":200}"#, Malformed::Request),
+            (r#"{"ts":1646861401,"request":"GET / HTTP/1.1"}"#, Malformed::Status),
+            (r#"{"ts":1646861401,"request":"GET / HTTP/1.1","status":"2000"}"#, Malformed::Status),
+            (r#"{"ts":"now","request":"GET / HTTP/1.1","status":200}"#, Malformed::Time),
+            (r#"{"remote_addr":"localhost"}"#, Malformed::Address),
+        ] {
+            let found = Parser::new(Format::nginx()).parse(line.as_bytes()).map(drop);
+            assert_eq!(found, Err(reason), "{line}");
+        }
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            r#"(\PC|["\\\x00-\x1f{}\[\]]){0,12}"#.prop_map(Into::into),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+                prop::collection::btree_map(r#"(headers|request|[a-z"\\{}]{0,6})"#, inner, 0..4)
+                    .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_beside_a_request_is_skipped(
+            other in prop::collection::btree_map(r"x[a-z]{0,5}", json(), 0..6),
+            target in r#"/(\PC|["\\\x00-\x1f]){0,20}"#,
+        ) {
+            let mut members: serde_json::Map<_, _> = other.into_iter().collect();
+            members.insert("uri".to_owned(), target.clone().into());
+            members.insert("method".to_owned(), "GET".into());
+            members.insert("status".to_owned(), 200.into());
+            members.insert("ts".to_owned(), 1_646_861_401.into());
+            for line in [serde_json::to_string(&members), serde_json::to_string_pretty(&members)] {
+                let line = line.expect("JSON");
+                let mut parser = Parser::new(Format::nginx());
+                let line = parser.parse(line.as_bytes()).expect("it fits").expect("not empty");
+                prop_assert_eq!(line.target, target.as_bytes());
+            }
+        }
+
+        #[test]
+        fn no_bytes_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..60),
+            signs in r#"[{}\[\]:,"\\u0-9a-f .-]{0,60}"#,
+        ) {
+            for line in [&bytes[..], signs.as_bytes()] {
+                _ = Parser::new(Format::caddy()).parse(line);
+                _ = Parser::new(Format::caddy()).parse(&[b"{\"request\":", line].concat());
+            }
+        }
+    }
+}

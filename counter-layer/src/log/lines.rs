@@ -1,0 +1,202 @@
+use std::fmt;
+use std::io::{self, Read};
+use std::ops::Range;
+
+use super::format::MAX_LINE;
+
+/// Reads lines with their positions from a file, from standard input, or from whatever else can be read.
+///
+/// It reads whole lines only. A line that has not ended yet is read when it has, once more can be read, unless the log
+/// is [finished](Self::finished); a line of more than [`MAX_LINE`] bytes is cut, and its end skipped.
+///
+/// ```
+/// use counter_layer::log::Lines;
+///
+/// let mut lines = Lines::new(&b"one\ntwo\nthr"[..], 100).finished();
+/// assert_eq!(lines.next()?.map(|line| (line.range, line.text)), Some((100..104, &b"one\n"[..])));
+/// assert_eq!(lines.next()?.map(|line| (line.range, line.text)), Some((104..108, &b"two\n"[..])));
+/// assert_eq!(lines.next()?.map(|line| (line.range, line.text)), Some((108..111, &b"thr"[..])));
+/// assert!(lines.next()?.is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Lines<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// What is in the buffer and was not given out yet.
+    unread: Range<usize>,
+    /// The position of the first unread byte.
+    position: u64,
+    /// The bytes of a line that is too long and has been cut: they are gone from the buffer.
+    cut: u64,
+    is_finished: bool,
+}
+
+/// A line of a log, and where it stands.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogLine<'a> {
+    /// The positions of its bytes in the log, its end included.
+    pub range: Range<u64>,
+    /// The line with its end; the first bytes of one that is [too long](crate::log::Malformed::TooLong).
+    pub text: &'a [u8],
+}
+
+/// Room for a line and its end, and for the byte that makes it too long.
+const ROOM: usize = 2 * MAX_LINE;
+
+impl<R: Read> Lines<R> {
+    /// Creates a reader of lines, of which the first begins at this position of the log.
+    pub fn new(reader: R, position: u64) -> Self {
+        let buffer = vec![0; ROOM];
+        Self { reader, buffer, unread: 0..0, position, cut: 0, is_finished: false }
+    }
+
+    /// Declares that nothing will be added to the log: what stands behind the end of the last line is a line too.
+    #[must_use]
+    pub fn finished(mut self) -> Self {
+        self.is_finished = true;
+        self
+    }
+
+    /// Returns the position behind the last line that was returned.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Reads the next line; `None` where no more of them has ended yet.
+    ///
+    /// # Errors
+    /// When the reader fails. It can be asked again.
+    #[expect(clippy::should_implement_trait, reason = "a line borrows from the buffer")]
+    pub fn next(&mut self) -> io::Result<Option<LogLine<'_>>> {
+        let mut searched = 0;
+        loop {
+            let unread = &self.buffer[self.unread.clone()];
+            if let Some(end) = memchr::memchr(b'\n', &unread[searched..]) {
+                let length = searched + end + 1;
+                return Ok(Some(self.take(length)));
+            }
+            searched = unread.len();
+            // The beginning stays, so that it is still known to be too long.
+            if searched > MAX_LINE + 1 {
+                self.cut += (searched - MAX_LINE - 1) as u64;
+                self.unread.end = self.unread.start + MAX_LINE + 1;
+                searched = MAX_LINE + 1;
+            }
+            if !self.fill()? {
+                let rest = if self.is_finished { self.unread.len() } else { 0 };
+                return Ok((rest > 0).then(|| self.take(rest)));
+            }
+        }
+    }
+
+    /// Returns the reader, which may have been read further than the last line that was returned.
+    pub const fn get_ref(&self) -> &R {
+        &self.reader
+    }
+
+    fn take(&mut self, length: usize) -> LogLine<'_> {
+        let start = self.unread.start;
+        self.unread.start += length;
+        let begin = self.position;
+        self.position += length as u64 + std::mem::take(&mut self.cut);
+        LogLine { range: begin..self.position, text: &self.buffer[start..start + length] }
+    }
+
+    /// Reads more; `false` where there is no more at present.
+    fn fill(&mut self) -> io::Result<bool> {
+        if self.unread.start > 0 {
+            self.buffer.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+        }
+        loop {
+            match self.reader.read(&mut self.buffer[self.unread.end..]) {
+                Ok(read) => {
+                    self.unread.end += read;
+                    return Ok(read > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl<R> fmt::Debug for Lines<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LogLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogLine").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Gives its pieces one at a time, and says between them that there is no more.
+    struct Pieces(VecDeque<Vec<u8>>);
+
+    impl Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Some(mut piece) = self.0.pop_front() else { return Ok(0) };
+            let length = piece.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&piece[..length]);
+            if length < piece.len() {
+                self.0.push_front(piece.split_off(length));
+            }
+            Ok(length)
+        }
+    }
+
+    /// All lines with their ranges; asks on until everything was read.
+    fn read(pieces: Vec<Vec<u8>>) -> Vec<(Range<u64>, Vec<u8>)> {
+        let (mut lines, mut found) = (Lines::new(Pieces(pieces.into()), 0), Vec::new());
+        loop {
+            if let Some(line) = lines.next().expect("it does not fail") {
+                found.push((line.range, line.text.to_vec()));
+            } else if lines.is_finished {
+                return found;
+            } else if lines.get_ref().0.is_empty() {
+                lines = lines.finished();
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_and_those_behind_it_are_read() {
+        for long in [MAX_LINE - 1, MAX_LINE, MAX_LINE + 1, ROOM - 1, ROOM, ROOM + 1, 10 * MAX_LINE + 7] {
+            let text = [&vec![b'x'; long][..], b"\n", b"short\n"].concat();
+            let found = read(text.chunks(1000).map(<[u8]>::to_vec).collect());
+            assert_eq!(found.len(), 2, "{long}");
+            assert_eq!(found[0].0, 0..long as u64 + 1);
+            assert_eq!(found[1], (long as u64 + 1..long as u64 + 7, b"short\n".to_vec()));
+            let is_long = found[0].1.trim_ascii_end().len() > MAX_LINE;
+            assert_eq!(is_long, long > MAX_LINE, "{long}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_is_in_one_line_however_it_comes(pieces in prop::collection::vec("[a\n]{0,6}", 0..12)) {
+            let whole = pieces.concat();
+            let found = read(pieces.into_iter().map(String::into_bytes).collect());
+            let expected: Vec<_> = whole.split_inclusive('\n').collect();
+            prop_assert_eq!(found.iter().map(|(_, line)| &line[..]).collect::<Vec<_>>(), expected.iter().map(|line| line.as_bytes()).collect::<Vec<_>>());
+            let mut at = 0;
+            for (range, line) in &found {
+                prop_assert_eq!(range.clone(), at..at + line.len() as u64);
+                at = range.end;
+            }
+        }
+    }
+}

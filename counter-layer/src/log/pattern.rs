@@ -1,0 +1,403 @@
+//! Patterns in the words of Apache's `LogFormat`.
+
+use std::fmt;
+use std::ops::Range;
+
+use http::HeaderName;
+
+use super::clock::{self, TimeForm};
+use super::escapes::Escapes;
+use super::fields::{Fields, Slot};
+use super::malformed::Malformed;
+
+/// A pattern that lines are read by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    /// What every line begins with.
+    beginning: Box<[u8]>,
+    steps: Box<[Step]>,
+}
+
+/// A directive, and the text between it and the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    slot: Slot,
+    literal: Box<[u8]>,
+    is_quoted: bool,
+}
+
+/// The reason why a pattern cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The directive that begins at this column, counted from 1, has no end.
+    Unfinished {
+        /// The column of its percent sign.
+        column: usize,
+    },
+    /// Nothing stands between the directive and the one before it, so that nothing tells where a field ends.
+    Adjacent {
+        /// The directive.
+        directive: String,
+        /// The column of its percent sign, counted from 1.
+        column: usize,
+    },
+    /// The directive has an argument that is not understood: a conversion of a time, a unit, or the name of a header.
+    Argument {
+        /// The directive.
+        directive: String,
+        /// The column of its percent sign, counted from 1.
+        column: usize,
+        /// The part of the argument that is not understood.
+        argument: String,
+    },
+    /// The pattern says nothing of something that every line has to say.
+    Missing {
+        /// The directives of which there has to be one.
+        directive: &'static str,
+    },
+}
+
+impl Pattern {
+    pub(super) fn new(pattern: &str) -> Result<Self, FormatError> {
+        let mut compiler = Compiler { rest: pattern, column: 1, beginning: Vec::new(), steps: Vec::new() };
+        while let Some(next) = compiler.next() {
+            match next {
+                '%' => compiler.directive()?,
+                '\\' => compiler.escape(),
+                other => compiler.literal(other),
+            }
+        }
+        compiler.finish()
+    }
+
+    /// Reads the fields of a line.
+    #[inline]
+    pub(super) fn read(&self, line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
+        if !line.starts_with(&self.beginning) {
+            return Err(Malformed::Fields);
+        }
+        let mut at = self.beginning.len();
+        for step in &self.steps {
+            let (part, end) = step.find(&line[at..]).ok_or(Malformed::Fields)?;
+            fields.put(line, at + part.start..at + part.end, &step.slot, Escapes::Backslash)?;
+            at += end;
+        }
+        // Many add fields to a known format at the end.
+        match line.get(at) {
+            None | Some(b' ' | b'\t') => Ok(()),
+            Some(_) => Err(Malformed::Fields),
+        }
+    }
+}
+
+impl Step {
+    /// Returns the part of a text that fills the slot, and where the next one begins.
+    #[inline]
+    fn find(&self, text: &[u8]) -> Option<(Range<usize>, usize)> {
+        match &self.slot {
+            Slot::Time(TimeForm::Clf) if text.first() == Some(&b'[') => {
+                let end = memchr::memchr(b']', text)?;
+                self.behind(text, 1..end, end + 1)
+            }
+            Slot::Time(TimeForm::Strftime(steps)) => {
+                let end = clock::length_of(steps, text)?;
+                self.behind(text, 0..end, end)
+            }
+            slot => {
+                let end = match &*self.literal {
+                    [] if matches!(slot, Slot::Request | Slot::Header(_) | Slot::Skipped) => text.len(),
+                    [] => memchr::memchr2(b' ', b'\t', text).unwrap_or(text.len()),
+                    [b'"', ..] if self.is_quoted => self.closing_quote(text)?,
+                    [first, ..] => {
+                        memchr::memchr_iter(*first, text).find(|at| text[*at..].starts_with(&self.literal))?
+                    }
+                };
+                Some((0..end, end + self.literal.len()))
+            }
+        }
+    }
+
+    fn behind(&self, text: &[u8], part: Range<usize>, end: usize) -> Option<(Range<usize>, usize)> {
+        text[end..].starts_with(&self.literal).then(|| (part, end + self.literal.len()))
+    }
+
+    /// The quotation mark that no backslash escapes, and behind which the pattern goes on. There are servers that
+    /// escape none, so that one which does not go on so belongs to the text.
+    #[inline]
+    fn closing_quote(&self, text: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        loop {
+            let found = at + memchr::memchr2(b'"', b'\\', &text[at..])?;
+            if text[found] == b'\\' {
+                // The byte behind it is escaped, whatever it is.
+                at = (found + 2).min(text.len());
+            } else if text[found..].starts_with(&self.literal) {
+                return Some(found);
+            } else {
+                at = found + 1;
+            }
+        }
+    }
+}
+
+struct Compiler<'a> {
+    rest: &'a str,
+    /// The column of what comes next.
+    column: usize,
+    beginning: Vec<u8>,
+    steps: Vec<(Slot, Vec<u8>)>,
+}
+
+impl Compiler<'_> {
+    fn next(&mut self) -> Option<char> {
+        let next = self.rest.chars().next()?;
+        self.rest = &self.rest[next.len_utf8()..];
+        self.column += 1;
+        Some(next)
+    }
+
+    fn text(&mut self) -> &mut Vec<u8> {
+        match self.steps.last_mut() {
+            Some((_, literal)) => literal,
+            None => &mut self.beginning,
+        }
+    }
+
+    fn literal(&mut self, char: char) {
+        let mut bytes = [0; 4];
+        let bytes = char.encode_utf8(&mut bytes).as_bytes();
+        self.text().extend_from_slice(bytes);
+    }
+
+    /// A backslash as in a configuration file of Apache.
+    fn escape(&mut self) {
+        let char = match self.rest.chars().next() {
+            Some('t') => '\t',
+            Some('n') => '\n',
+            Some(char @ ('"' | '\\')) => char,
+            _ => return self.literal('\\'),
+        };
+        self.next();
+        self.literal(char);
+    }
+
+    /// What follows a percent sign: perhaps conditions, `<` or `>`, and an argument, and then a letter.
+    fn directive(&mut self) -> Result<(), FormatError> {
+        let (column, from) = (self.column - 1, self.rest);
+        let unfinished = FormatError::Unfinished { column };
+        let mut argument = None;
+        let letter = loop {
+            match self.next() {
+                None => return Err(unfinished),
+                Some('{') => {
+                    let end = self.rest.find('}').ok_or(unfinished.clone())?;
+                    argument = Some(&from[from.len() - self.rest.len()..][..end]);
+                    self.column += self.rest[..=end].chars().count();
+                    self.rest = &self.rest[end + 1..];
+                }
+                Some('0'..='9' | ',' | '!' | '<' | '>') => {}
+                // `%^FB` and the trailers have one or two letters more.
+                Some('^') => {
+                    let names = ["FB", "ti", "to"];
+                    let length =
+                        names.iter().find(|name| self.rest.starts_with(**name)).map_or(0, |name| name.len());
+                    self.rest = &self.rest[length..];
+                    self.column += length;
+                    break '^';
+                }
+                Some(letter) => break letter,
+            }
+        };
+        let directive = format!("%{}", &from[..from.len() - self.rest.len()]);
+        if letter == '%' {
+            self.literal('%');
+            return Ok(());
+        }
+        let refused = |argument: &str| FormatError::Argument {
+            directive: directive.clone(),
+            column,
+            argument: argument.to_owned(),
+        };
+        let slot = slot(letter, argument).map_err(|argument| refused(&argument))?;
+        if let Some((before, literal)) = self.steps.last_mut()
+            && literal.is_empty()
+        {
+            // `%U%q` is a target in two halves.
+            if (&*before, &slot) == (&Slot::Path, &Slot::Query) {
+                return Ok(());
+            }
+            return Err(FormatError::Adjacent { directive, column });
+        }
+        self.steps.push((slot, Vec::new()));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Pattern, FormatError> {
+        let has = |wanted: fn(&Slot) -> bool| self.steps.iter().any(|(slot, _)| wanted(slot));
+        let target = |slot: &Slot| matches!(slot, Slot::Target | Slot::Path);
+        let checks = [
+            (has(|slot| matches!(slot, Slot::Time(_))), "%t"),
+            (has(|slot| *slot == Slot::Status), "%>s"),
+            (has(|slot| *slot == Slot::Request) || has(|slot| *slot == Slot::Method) && has(target), "%r"),
+        ];
+        if let Some((_, directive)) = checks.into_iter().find(|(is_there, _)| !is_there) {
+            return Err(FormatError::Missing { directive });
+        }
+        let mut is_quoted = self.beginning.ends_with(b"\"");
+        let steps = self.steps.into_iter().map(|(slot, literal)| {
+            let step =
+                Step { slot, is_quoted: is_quoted && literal.starts_with(b"\""), literal: literal.into() };
+            is_quoted = step.literal.ends_with(b"\"");
+            step
+        });
+        Ok(Pattern { steps: steps.collect(), beginning: self.beginning.into() })
+    }
+}
+
+/// The meaning of a directive, or what is not understood of its argument.
+fn slot(letter: char, argument: Option<&str>) -> Result<Slot, String> {
+    Ok(match (letter, argument) {
+        ('h' | 'a', None) | ('a', Some("c")) => Slot::Peer,
+        ('t', None) => Slot::Time(TimeForm::Clf),
+        ('t', Some(format)) => time(format)?,
+        ('r', None) => Slot::Request,
+        ('m', None) => Slot::Method,
+        ('U', None) => Slot::Path,
+        ('q', None) => Slot::Query,
+        ('H', None) => Slot::Protocol,
+        ('v' | 'V', None) => Slot::Host,
+        ('s', None) => Slot::Status,
+        ('b' | 'B' | 'O', None) => Slot::Bytes,
+        ('D', None) | ('T', Some("us")) => Slot::Duration(1_000_000),
+        ('T', None | Some("s")) => Slot::Duration(1),
+        ('T', Some("ms")) => Slot::Duration(1_000),
+        ('T', Some(unit)) => return Err(unit.to_owned()),
+        ('i', Some(name)) => {
+            Slot::Header(HeaderName::from_bytes(name.as_bytes()).map_err(|_| name.to_owned())?)
+        }
+        _ => Slot::Skipped,
+    })
+}
+
+fn time(format: &str) -> Result<Slot, String> {
+    let format = format.strip_prefix("begin:").or_else(|| format.strip_prefix("end:")).unwrap_or(format);
+    Ok(match format {
+        "" => Slot::Time(TimeForm::Clf),
+        "sec" => Slot::Time(TimeForm::Seconds),
+        "msec" => Slot::Time(TimeForm::Milliseconds),
+        "usec" => Slot::Time(TimeForm::Microseconds),
+        "msec_frac" | "usec_frac" => Slot::Skipped,
+        format => Slot::Time(TimeForm::Strftime(clock::steps(format)?)),
+    })
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unfinished { column } => write!(f, "the directive at column {column} has no end"),
+            Self::Adjacent { directive, column } => {
+                write!(f, "nothing stands between {directive} at column {column} and the directive before it")
+            }
+            Self::Argument { directive, column, argument } => {
+                write!(f, "{argument:?} in {directive} at column {column} is not understood")
+            }
+            Self::Missing { directive } => write!(f, "there is no {directive} in the pattern"),
+        }
+    }
+}
+
+impl std::error::Error for FormatError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Outcome;
+    use crate::log::{Format, Parser};
+
+    const LINE: &str = r#"192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326"#;
+
+    #[track_caller]
+    fn refused(pattern: &str, message: &str) {
+        assert_eq!(Pattern::new(pattern).expect_err(pattern).to_string(), message);
+    }
+
+    #[test]
+    fn a_pattern_that_cannot_be_used_is_refused_with_the_directive_and_its_column() {
+        refused("%h %", "the directive at column 4 has no end");
+        refused("é %{Referer", "the directive at column 3 has no end");
+        refused("%h%l %t", "nothing stands between %l at column 3 and the directive before it");
+        refused("%h %{%Y %A}t", "\"%A\" in %{%Y %A}t at column 4 is not understood");
+        refused("%h %!200,304{a b}i", "\"a b\" in %!200,304{a b}i at column 4 is not understood");
+        refused("%{h}T", "\"h\" in %{h}T at column 1 is not understood");
+        refused("%t \"%r\"", "there is no %>s in the pattern");
+        refused("%>s \"%r\"", "there is no %t in the pattern");
+        refused("%>s %m %t", "there is no %r in the pattern");
+    }
+
+    #[test]
+    fn every_directive_fills_its_slot_and_unknown_ones_are_skipped() {
+        let pattern =
+            r#"%{%Y-%m-%dT%H:%M:%S%z}t|%v:%p %{c}a "%m %U%q %H" %>s %I/%O %{ms}T "%{User-agent}i" %{x}n"#;
+        let line = r#"2000-10-10T13:55:36-07:00|www.example.org:443 192.0.2.1 "GET /a b?c HTTP/1.1" 404 12/345 678 "A \"B\" \x41" x y"#;
+        let mut parser = Parser::new(Format::pattern(pattern).expect("a pattern"));
+        // `%U` with a space in it cannot be told from what follows.
+        assert_eq!(parser.parse(line.as_bytes()).err(), None);
+        let line = line.replace("/a b", "/\u{fc}");
+        let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");
+        assert_eq!(line.at.as_unix(), 971_211_336);
+        assert_eq!((line.method, line.target), (&b"GET"[..], &b"/%C3%BC?c"[..]));
+        assert_eq!(line.host, Some(&b"www.example.org"[..]));
+        assert_eq!(line.peer, Some([192, 0, 2, 1].into()));
+        assert_eq!(line.outcome, Outcome::Answered(http::StatusCode::NOT_FOUND));
+        assert_eq!((line.bytes, line.duration), (Some(345), Some(std::time::Duration::from_millis(678))));
+        assert_eq!(line.user_agent(), Some(&b"A \"B\" A"[..]));
+    }
+
+    #[test]
+    fn a_pattern_may_stand_as_it_does_in_a_configuration_file() {
+        let mut escaped = Parser::new(Format::pattern(r#"%h %l %u %t \"%r\" %>s %b"#).expect("a pattern"));
+        let line = escaped.parse(LINE.as_bytes()).expect("it fits").expect("a request");
+        assert_eq!((line.target, line.bytes), (&b"/a.gif"[..], Some(2326)));
+    }
+
+    #[test]
+    fn a_quotation_mark_in_a_text_ends_it_only_where_the_pattern_goes_on() {
+        let mut parser = Parser::new(Format::combined());
+        for (written, meant) in [
+            (r#"a \"b\" c"#, r#"a "b" c"#),
+            (r#"a \" c"#, r#"a " c"#),
+            (r#"a "b" c"#, r#"a "b" c"#),
+            (r"a \\", r"a \"),
+            ("a \\x22 \\x5C", "a \" \\"),
+        ] {
+            let line = format!(r#"{LINE} "{written}" "Firefox""#);
+            let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");
+            assert_eq!(line.referer(), Some(meant.as_bytes()), "{written}");
+            assert_eq!(line.user_agent(), Some(&b"Firefox"[..]));
+        }
+        assert_eq!(
+            parser.parse(format!(r#"{LINE} "a\" "Firefox"#).as_bytes()).err(),
+            Some(Malformed::Fields)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_pattern_and_no_line_panics(
+            pattern in r#"(%[!>0-9]{0,2}(\{(\PC|%[YmdHMSz]){0,8}\})?[a-zA-Z%^]|[" \\\[\]:|]|\PC){0,20}"#,
+            line in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            let compiled = Pattern::new(&pattern);
+            let with = Pattern::new(&format!("{pattern} %t \"%r\" %>s"));
+            for pattern in [compiled, with].into_iter().flatten() {
+                let mut fields = Fields::default();
+                if pattern.read(&line, &mut fields).is_ok() {
+                    _ = fields.line(&line);
+                }
+            }
+        }
+    }
+}

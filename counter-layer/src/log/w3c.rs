@@ -1,0 +1,207 @@
+//! The extended log file format of the W3C, which IIS and `CloudFront` write: `#Fields:` says what the lines behind
+//! it have.
+
+use http::{HeaderName, header};
+
+use super::clock::TimeForm;
+use super::escapes::Escapes;
+use super::fields::{Fields, Slot};
+use super::malformed::Malformed;
+
+/// The directives that hold for the next line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Directives {
+    slots: Vec<Slot>,
+    /// The day of `#Date:`, for lines with a time alone.
+    date: Option<[u8; 10]>,
+}
+
+/// The most fields that are looked at.
+const MAX_FIELDS: usize = 256;
+
+impl Directives {
+    /// Reads a line that begins with `#`.
+    pub(super) fn read_directive(&mut self, line: &[u8]) {
+        if let Some(names) = value(line, b"#Fields:") {
+            let names = names.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
+            self.slots = names.take(MAX_FIELDS).map(slot).collect();
+        } else if let Some(date) = value(line, b"#Date:") {
+            self.date = date.get(..10).and_then(|date| date.try_into().ok());
+        }
+    }
+
+    /// Reads the fields of a line.
+    pub(super) fn read(&self, line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
+        // IIS separates by spaces, and writes `+` for those in a text; CloudFront separates by tabs and encodes.
+        let (between, escapes) = match memchr::memchr(b'\t', line) {
+            Some(_) => (b'\t', Escapes::Percent),
+            None => (b' ', Escapes::Plus),
+        };
+        let mut at = 0;
+        for (number, slot) in self.slots.iter().enumerate() {
+            let rest = &line[at..];
+            let end = if rest.first() == Some(&b'"') {
+                // A quotation mark in a text is written twice, so that this one and the next are skipped.
+                1 + memchr::memchr_iter(b'"', &rest[1..])
+                    .find(|end| rest.get(end + 2).is_none_or(|behind| *behind == between))
+                    .ok_or(Malformed::Fields)?
+            } else {
+                memchr::memchr(between, rest).unwrap_or(rest.len())
+            };
+            let is_quoted = rest.first() == Some(&b'"');
+            let begin = at + usize::from(is_quoted);
+            let escapes = match slot {
+                _ if is_quoted => Escapes::None,
+                Slot::Header(_) => escapes,
+                _ => Escapes::None,
+            };
+            if slot == &Slot::Duration(0) {
+                // IIS counts milliseconds; a fraction is one of seconds, as the format has it.
+                let a_second = if memchr::memchr(b'.', &line[begin..at + end]).is_some() { 1 } else { 1_000 };
+                fields.put(line, begin..at + end, &Slot::Duration(a_second), escapes)?;
+            } else {
+                fields.put(line, begin..at + end, slot, escapes)?;
+            }
+            at += end + usize::from(is_quoted);
+            let is_last = number + 1 == self.slots.len();
+            match line.get(at) {
+                Some(byte) if *byte == between => at += 1,
+                None if is_last => {}
+                _ => return Err(Malformed::Fields),
+            }
+        }
+        if self.slots.is_empty() || at < line.len() {
+            return Err(Malformed::Fields);
+        }
+        if let Some(date) = self.date {
+            fields.put_date(&date);
+        }
+        Ok(())
+    }
+}
+
+/// The value of a directive of this name, in any case of letters.
+fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (begin, value) = line.split_at_checked(name.len())?;
+    begin.eq_ignore_ascii_case(name).then_some(value.trim_ascii())
+}
+
+fn slot(name: &[u8]) -> Slot {
+    match name {
+        b"date" => Slot::Date,
+        b"time" => Slot::TimeOfDay,
+        b"timestamp" => Slot::Time(TimeForm::Any),
+        b"c-ip" => Slot::Peer,
+        b"cs-method" => Slot::Method,
+        b"cs-uri" => Slot::Target,
+        b"cs-uri-stem" => Slot::Path,
+        b"cs-uri-query" => Slot::Query,
+        b"cs-version" | b"cs-protocol-version" => Slot::Protocol,
+        b"cs-host" | b"x-host-header" => Slot::Host,
+        b"sc-status" => Slot::Status,
+        b"sc-bytes" => Slot::Bytes,
+        // The unit is told by the value.
+        b"time-taken" => Slot::Duration(0),
+        b"cs-user-agent" => Slot::Header(header::USER_AGENT),
+        b"cs-referer" | b"cs-referrer" => Slot::Header(header::REFERER),
+        b"x-forwarded-for" => Slot::Header(HeaderName::from_static("x-forwarded-for")),
+        name => match name.strip_prefix(b"cs(").and_then(|name| name.strip_suffix(b")")) {
+            Some(b"Host") => Slot::Host,
+            Some(header) => HeaderName::from_bytes(header).map_or(Slot::Skipped, Slot::Header),
+            None => Slot::Skipped,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Outcome;
+    use crate::log::{Format, Parser};
+
+    const IIS: &str = "#Software: Microsoft Internet Information Services 10.0\r\n#Version: 1.0\r\n#Date: 2024-05-01 00:00:00\r\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken\r\n2024-05-01 00:00:01 10.0.0.1 GET /articles/7 a=b 443 - 192.0.2.1 Mozilla/5.0+(X11) - 200 0 0 15\r\n";
+
+    /// The line and those before it that say what it has.
+    #[track_caller]
+    fn check(text: &str, look: impl FnOnce(crate::log::Line<'_>)) {
+        let mut parser = Parser::new(Format::w3c());
+        let lines: Vec<_> = text.lines().collect();
+        let (last, before) = lines.split_last().expect("a line");
+        for line in before {
+            _ = parser.parse(line.as_bytes());
+        }
+        look(parser.parse(last.as_bytes()).expect("it fits").expect("a request"));
+    }
+
+    #[test]
+    fn a_line_of_iis_is_read() {
+        check(IIS, |line| {
+            assert_eq!((line.at.as_unix(), line.target), (1_714_521_601, &b"/articles/7?a=b"[..]));
+            assert_eq!(
+                (line.peer, line.user_agent()),
+                (Some([192, 0, 2, 1].into()), Some(&b"Mozilla/5.0 (X11)"[..]))
+            );
+            assert_eq!(line.referer(), None);
+            assert_eq!(line.outcome, Outcome::Answered(http::StatusCode::OK));
+            assert_eq!(line.duration, Some(std::time::Duration::from_millis(15)));
+        });
+    }
+
+    #[test]
+    fn a_line_of_cloudfront_is_read() {
+        let text = "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) cs-uri-query time-taken\n2024-05-01\t00:00:01\tFRA\t12\t192.0.2.1\tGET\td1.example.net\t/a%20b\t404\t-\tMozilla/5.0%20(X11)\t-\t0.015";
+        check(text, |line| {
+            assert_eq!((line.target, line.host), (&b"/a%20b"[..], Some(&b"d1.example.net"[..])));
+            assert_eq!((line.bytes, line.user_agent()), (Some(12), Some(&b"Mozilla/5.0 (X11)"[..])));
+            assert_eq!(line.duration, Some(std::time::Duration::from_millis(15)));
+        });
+    }
+
+    #[test]
+    fn the_fields_may_change_and_the_day_may_be_that_of_a_directive() {
+        let text = format!(
+            "{IIS}#Date: 2024-05-02 00:00:00\n#Fields: time cs-method cs-uri sc-status cs(User-Agent)\n00:00:01 GET /b 200 \"A B \"\"c\"\"\""
+        );
+        check(&text, |line| {
+            assert_eq!((line.at.as_unix(), line.target), (1_714_608_001, &b"/b"[..]));
+            assert_eq!(line.user_agent(), Some(&br#"A B ""c"""#[..]));
+        });
+    }
+
+    #[test]
+    fn a_line_without_its_fields_is_malformed() {
+        let fields = "#Fields: date time cs-method cs-uri sc-status";
+        for (line, reason) in [
+            ("2024-05-01 00:00:01 GET /", Malformed::Fields),
+            ("2024-05-01 00:00:01 GET / 200 more", Malformed::Fields),
+            ("2024-05-01 00:00:01 GET / 2000", Malformed::Status),
+            ("2024-05-01 00:00:61 GET / 200", Malformed::Time),
+            ("2024-05-01 00:00:01 - / 200", Malformed::Request),
+            ("2024-05-01 00:00:01.000000000000000000000000000 GET / 200", Malformed::Time),
+            ("\"2024-05-01 00:00:01 GET / 200", Malformed::Fields),
+        ] {
+            let mut parser = Parser::new(Format::w3c());
+            assert_eq!(parser.parse(line.as_bytes()).map(drop), Err(Malformed::Fields), "{line}");
+            assert!(parser.parse(fields.as_bytes()).expect("a directive").is_none());
+            assert_eq!(parser.parse(line.as_bytes()).map(drop), Err(reason), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(
+            fields in r#"((date|time|c-ip|cs-uri-stem|cs-uri-query|sc-status|cs-method|cs\(.{0,3}\)|time-taken) ?){0,12}"#,
+            bytes in prop::collection::vec(any::<u8>(), 0..60),
+            signs in "[0-9/:\" \t+%.-]{0,60}",
+        ) {
+            let mut parser = Parser::new(Format::w3c());
+            _ = parser.parse(format!("#Fields: {fields}").as_bytes());
+            _ = parser.parse(&bytes);
+            _ = parser.parse(signs.as_bytes());
+            _ = parser.parse(&[b"#Date:", &bytes[..]].concat());
+            _ = parser.parse(signs.as_bytes());
+        }
+    }
+}

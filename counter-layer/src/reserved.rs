@@ -1,0 +1,51 @@
+//! The names of counters that the layer keeps for itself.
+
+use counter_core::CounterName;
+
+/// The counter of all requests.
+pub(crate) const HITS: &str = "hits";
+
+pub(crate) const STATUSES: [&str; 7] =
+    ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
+
+pub(crate) const METHODS: [&str; 8] = [
+    "method:GET",
+    "method:HEAD",
+    "method:POST",
+    "method:PUT",
+    "method:DELETE",
+    "method:OPTIONS",
+    "method:PATCH",
+    "method:other",
+];
+
+pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
+
+/// Returns `true` for a name that the layer feeds itself: a page of that name would be mixed up with it.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    // What begins with a slash is none of them, and nearly every name does.
+    !name.starts_with('/') && ([HITS, CounterName::OTHER].contains(&name) || is_of_a_facet(name))
+}
+
+/// Returns `true` for the counter of a facet or of a status of gRPC: each of these has all requests, in parts.
+pub(crate) fn is_of_a_facet(name: &str) -> bool {
+    let facets: [&[&str]; 3] = [&STATUSES, &METHODS, &AGENTS];
+    name.starts_with("grpc:") || facets.iter().any(|names| names.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_layer_feeds_is_reserved_and_nothing_beside_it() {
+        for name in
+            ["hits", "(other)", "grpc:not_found", "status:2xx", "status:aborted", "method:other", "agent:bot"]
+        {
+            assert!(is_reserved(name), "{name}");
+        }
+        for name in ["/", "/hits", "Hits", "status:", "status:6xx", "method:get", "agent:", "other", ""] {
+            assert!(!is_reserved(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A service without a framework: pages on hyper alone, and the admin router on the same port.
+//!
+//! ```sh
+//! ADMIN_TOKEN=letmein cargo run -p example-app --example hyper
+//! ```
+
+#![expect(clippy::print_stdout, reason = "the address is what a person who starts it looks for")]
+
+use std::convert::Infallible;
+use std::env::var;
+use std::error::Error;
+use std::pin::pin;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::{Counters, MemoryStore};
+use counter_layer::admin::{self, Access};
+use counter_layer::{AccessCounterLayer, Rule, Rules};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tower::{Layer, ServiceExt};
+
+const ADMIN: &str = "/admin/stats";
+
+async fn page(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let (status, text) = match request.uri().path().strip_prefix("/articles/") {
+        Some(id) => (StatusCode::OK, format!("This is article {id}.\n")),
+        None => (StatusCode::NOT_FOUND, "There is no such page.\n".to_owned()),
+    };
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+/// Returns `true` for the requests that the admin router answers.
+fn is_admin(path: &str) -> bool {
+    path.strip_prefix(ADMIN).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let counters = Counters::builder(MemoryStore::new()).build()?;
+    // There is no router that says which route has matched: rules name the counters.
+    let rules = Rules::builder().rule(Rule::counter("/articles/{id}").pattern("/articles/{id}")).build()?;
+    let pages = AccessCounterLayer::new(counters.recorder()).rules(rules).layer(tower::service_fn(page));
+    // A router is a service like any other, and knows its place by being nested.
+    let admin = admin::router(counters.stats(), Access::bearer(var("ADMIN_TOKEN")?)?);
+    let admin = Router::new().nest_service(ADMIN, admin);
+
+    let upkeep = counters.spawn();
+    let listener = TcpListener::bind(var("LISTEN").as_deref().unwrap_or("127.0.0.1:3000")).await?;
+    println!("http://{}", listener.local_addr()?);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut terminated = pin!(terminate.recv());
+    let (mut server, connections) = (http1::Builder::new(), GracefulShutdown::new());
+    // It ends the wait for a head that does not come.
+    server.timer(TokioTimer::new());
+    loop {
+        let (stream, peer) = tokio::select! {
+            accepted = listener.accept() => accepted?,
+            _ = &mut terminated => break,
+        };
+        let (pages, admin) = (pages.clone(), admin.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            // Visitors, and those who guess tokens, are told apart by their address.
+            request.extensions_mut().insert(peer);
+            let (pages, admin) = (pages.clone(), admin.clone());
+            async move {
+                if is_admin(request.uri().path()) {
+                    admin.oneshot(request.map(Body::new)).await
+                } else {
+                    pages.oneshot(request).await
+                }
+            }
+        });
+        tokio::spawn(connections.watch(server.serve_connection(TokioIo::new(stream), service)));
+    }
+    drop(listener);
+    connections.shutdown().await;
+    upkeep.stop().await?;
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! A function of AWS Lambda. Between two invocations the process stands still, and it may never go on: a hit is
+//! stored before its response is sent, or not at all.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use counter_layer::{Delivery, Identity};
+use lambda_http::{RequestExt, request::RequestContext};
+use strangers::{Counting, Failure};
+use tower::ServiceBuilder;
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let counting = Counting::start().await?;
+    // There is no connection: the gateway says who asks.
+    let by_source_ip = Identity::extension(|SourceIp(ip): &SourceIp| ip.clone());
+    let layer = counting.layer(by_source_ip)?;
+    let layer = layer.delivery(Delivery::BeforeResponse { timeout: Duration::from_secs(60) });
+    let app = Router::new()
+        .route("/", get(async || "home"))
+        .route("/articles/{id}", get(async || "an article"))
+        .layer(layer);
+    let function = ServiceBuilder::new()
+        .map_request(|mut request: lambda_http::Request| {
+            let ip = match request.request_context_ref() {
+                Some(RequestContext::ApiGatewayV2(context)) => context.http.source_ip.clone(),
+                _ => None,
+            };
+            request.extensions_mut().insert(SourceIp(ip));
+            request
+        })
+        .service(app);
+    lambda_http::run(function).await
+}
+
+#[derive(Clone)]
+struct SourceIp(Option<String>);

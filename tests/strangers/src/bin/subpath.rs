@@ -1,0 +1,29 @@
+//! A shop that knows its own paths only, behind a proxy that serves it below a path of its own.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::routing::get;
+use counter_layer::{Forwarded, Identity, Rule, Rules};
+use http::StatusCode;
+use strangers::{Counting, Failure, listen, terminated};
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let counting = Counting::start().await?;
+    let rules = Rules::builder()
+        .rule(Rule::counter("not stripped").pattern("/shop/*"))
+        .by_matched_path()
+        .default_counter("rest")
+        .build()?;
+    let behind_nginx = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    let layer = counting.layer(behind_nginx)?.rules(rules);
+    let app = Router::new()
+        .route("/", get(async || "the shop"))
+        .route("/items/{id}", get(async || "an item").post(async || (StatusCode::CREATED, "bought")))
+        .nest("/shop", Router::new().route("/about", get(async || "with its whole path")))
+        .layer(layer);
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listen().await?, service).with_graceful_shutdown(terminated()).await?;
+    counting.finish().await
+}

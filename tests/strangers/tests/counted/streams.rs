@@ -1,0 +1,68 @@
+//! Streams of events and sockets: counted when they begin, whatever comes after.
+
+use futures_util::{SinkExt, StreamExt};
+use http::Method;
+use tests::{LIMIT, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::support::{Stranger, Visit, at_random, lifetime};
+
+#[tokio::test]
+async fn streams_and_sockets_are_counted_once_however_long_they_last() {
+    let mut site = Stranger::start(env!("CARGO_BIN_EXE_streams"), &[]).await;
+    let visits = at_random(
+        200,
+        8,
+        &[
+            &|_| Visit::new("GET", "/", "/"),
+            // Not an upgrade, and not by this method.
+            &|_| Visit::new("GET", "/socket", "/socket"),
+            &|_| Visit::new("POST", "/events/news", "/events/{topic}"),
+        ],
+    );
+    site.ask_all(visits).await;
+
+    let mut events = Vec::new();
+    for topic in 0..20 {
+        let mut client = TcpStream::connect(site.address).await.expect("a server");
+        let request = format!("GET /events/{topic} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).await.expect("it is sent");
+        let mut begun = Vec::new();
+        while !String::from_utf8_lossy(&begun).contains("data: begin") {
+            begun.push(client.read_u8().await.expect("an event"));
+        }
+        site.tally.add(&Method::GET, Some("/events/{topic}"), "2xx");
+        events.push(client);
+    }
+    // Half of the listeners leave: their streams had been answered, and are no aborts.
+    events.truncate(10);
+
+    let mut sockets = Vec::new();
+    for _ in 0..20 {
+        let url = format!("ws://{}/socket", site.address);
+        let (mut socket, _) = tokio_tungstenite::connect_async(url).await.expect("a socket");
+        site.tally.add(&Method::GET, Some("/socket"), "1xx");
+        for number in 0..10 {
+            let said = Message::text(format!("hello {number}"));
+            socket.send(said.clone()).await.expect("it is open");
+            assert_eq!(socket.next().await.expect("it is open").expect("an echo"), said);
+        }
+        sockets.push(socket);
+    }
+    sockets.truncate(10);
+
+    // They are stored while they last.
+    let (redis, expected) = (site.redis.url(), site.tally.of("hits"));
+    until("all are stored", LIMIT, async || lifetime(&redis, "hits").await == expected).await;
+    for mut socket in sockets {
+        socket.close(None).await.expect("it is open");
+    }
+    site.check().await;
+    for mut client in events {
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).await.expect("a whole stream");
+        assert!(rest.contains("data: end"), "{rest}");
+    }
+}

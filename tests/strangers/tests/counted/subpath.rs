@@ -1,0 +1,110 @@
+//! A real nginx that serves an application below a path of its own. What nginx wrote into its own log is what
+//! has to be counted, and who asked it is who has to be a visitor.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use http::Method;
+use tempfile::TempDir;
+use tests::{LIMIT, Process, until};
+use tokio::net::TcpStream;
+
+use crate::support::{Stranger, Tally, Visit, at_random, class};
+
+#[tokio::test]
+async fn what_nginx_logs_is_what_is_counted_behind_it() {
+    let mut shop = Stranger::start(env!("CARGO_BIN_EXE_subpath"), &[]).await;
+    let (nginx, address) = Nginx::start(shop.address).await;
+    let mut visits = at_random(
+        400,
+        9,
+        &[
+            &|_| Visit::new("GET", "/below/", "/"),
+            &|random| Visit::new("GET", format!("/below/items/{}", random.u16(..)), "/items/{id}"),
+            &|random| Visit::new("POST", format!("/below/items/{}", random.u16(..)), "/items/{id}"),
+            &|_| Visit::new("DELETE", "/below/items/7", "/items/{id}"),
+            &|random| Visit::new("GET", format!("/below/{}.php", random.u16(..)), "rest"),
+            // nginx leaves this path as it is.
+            &|_| Visit::new("GET", "/shop/about", "not stripped"),
+            &|_| Visit::new("GET", "/shop/nothing", "not stripped"),
+        ],
+    );
+    // What the client writes is further to the left than what is trusted.
+    for ((last, lie), visit) in (2..=6).cycle().zip((0..=255).cycle()).zip(&mut visits) {
+        let lie = format!("192.0.2.{lie}");
+        *visit = visit.clone().from([127, 0, 0, last]).header("x-forwarded-for", &lie);
+    }
+    shop.ask_by(address, visits).await;
+    shop.check().await;
+    let logged = nginx.end().await;
+    assert_eq!(logged, shop.tally);
+    assert_eq!(shop.visitors().await, 5);
+}
+
+/// An nginx in a folder of its own, in front of a server.
+struct Nginx {
+    program: Process,
+    folder: TempDir,
+}
+
+impl Nginx {
+    async fn start(behind: SocketAddr) -> (Self, SocketAddr) {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Its workers are of another user, if it was started by root.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let own = folder.path().display();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|free| free.local_addr())
+            .expect("a port")
+            .port();
+        let configuration = format!(
+            "daemon off; worker_processes 1; pid {own}/pid; error_log stderr;
+            events {{}}
+            http {{
+                log_format counted '$status $request_method $uri'; access_log {own}/access.log counted;
+                client_body_temp_path {own}/a; proxy_temp_path {own}/b; fastcgi_temp_path {own}/c;
+                uwsgi_temp_path {own}/d; scgi_temp_path {own}/e;
+                server {{
+                    listen 127.0.0.1:{port};
+                    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+                    location /below/ {{ proxy_pass http://{behind}/; }}
+                    location /shop/ {{ proxy_pass http://{behind}; }}
+                }}
+            }}"
+        );
+        let file = folder.path().join("nginx.conf");
+        fs::write(&file, configuration).expect("a file");
+        // Not always in the path of those who are not root.
+        let nginx =
+            ["/usr/sbin/nginx", "/usr/local/sbin/nginx"].into_iter().find(|nginx| Path::new(nginx).exists());
+        let mut command = Command::new(nginx.unwrap_or("nginx"));
+        command.arg("-p").arg(folder.path()).arg("-e").arg("stderr").arg("-c").arg(file);
+        let program = Process::start(&mut command);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        until("nginx listens", LIMIT, async || TcpStream::connect(address).await.is_ok()).await;
+        (Self { program, folder }, address)
+    }
+
+    /// Ends it, and reads its log: each line is a request that its client saw answered.
+    async fn end(mut self) -> Tally {
+        self.program.terminate();
+        self.program.wait(LIMIT).await;
+        let log = fs::read_to_string(self.folder.path().join("access.log")).expect("a log");
+        let mut tally = Tally::default();
+        for line in log.lines() {
+            let [status, method, path] = line.split(' ').collect::<Vec<_>>().try_into().expect("three words");
+            let counter = match path.strip_prefix("/below") {
+                Some("/") => "/",
+                Some(path) if path.starts_with("/items/") => "/items/{id}",
+                Some(_) => "rest",
+                None => "not stripped",
+            };
+            let method: Method = method.parse().expect("a method");
+            tally.add(&method, Some(counter), &class(status.parse().expect("a status")));
+        }
+        tally
+    }
+}

@@ -1,0 +1,225 @@
+//! A program on a Redis of its own, and a client that counts what it is answered.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+
+use counter_core::stores::Namespace;
+use counter_core::{CounterName, Counters, Precision, RedisStore, Timestamp};
+use fastrand::Rng;
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tests::{LIMIT, Process, RedisServer};
+use tokio::time::timeout;
+
+/// How many requests are made at the same time.
+const SIDE_BY_SIDE: usize = 8;
+
+/// The user agent of somebody.
+pub(crate) const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+
+/// One request, and where it has to count besides `hits`.
+#[derive(Clone, Debug)]
+pub(crate) struct Visit {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) counter: Option<&'static str>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+    /// The address that it comes from.
+    pub(crate) from: IpAddr,
+}
+
+impl Visit {
+    pub(crate) fn new(
+        method: &str,
+        path: impl Into<String>,
+        counter: impl Into<Option<&'static str>>,
+    ) -> Self {
+        let (method, path) = (method.parse().expect("a method"), path.into());
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::USER_AGENT, BROWSER.parse().expect("a value"));
+        let (body, from) = (String::new(), Ipv4Addr::LOCALHOST.into());
+        Self { method, path, counter: counter.into(), headers, body, from }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(name, value.parse().expect("a value"));
+        self
+    }
+
+    pub(crate) fn form(self, body: impl Into<String>) -> Self {
+        Self { body: body.into(), ..self.header("content-type", "application/x-www-form-urlencoded") }
+    }
+
+    pub(crate) fn from(self, from: impl Into<IpAddr>) -> Self {
+        Self { from: from.into(), ..self }
+    }
+}
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+}
+
+/// A program, its Redis, and what has to be in that.
+#[derive(Debug)]
+pub(crate) struct Stranger {
+    pub(crate) program: Process,
+    pub(crate) address: SocketAddr,
+    pub(crate) redis: RedisServer,
+    pub(crate) tally: Tally,
+}
+
+impl Stranger {
+    /// Starts a program such as `env!("CARGO_BIN_EXE_pastebin")`.
+    pub(crate) async fn start(program: &str, arguments: &[&Path]) -> Self {
+        let redis = RedisServer::start();
+        let mut command = Command::new(program);
+        command.args(arguments).env("COUNTER_REDIS", redis.url());
+        let program = Process::start(&mut command);
+        let address = program.wait_line(|line| line.strip_prefix("listening on ")?.parse().ok(), LIMIT).await;
+        Self { program, address, redis, tally: Tally::default() }
+    }
+
+    /// Asks for one page.
+    pub(crate) async fn ask(&mut self, visit: Visit) -> Answer {
+        let mut answers = self.ask_all(vec![visit]).await;
+        answers.pop().expect("an answer to each question")
+    }
+
+    /// Asks for many pages, several at a time; their answers in any order.
+    pub(crate) async fn ask_all(&mut self, visits: Vec<Visit>) -> Vec<Answer> {
+        self.ask_by(self.address, visits).await
+    }
+
+    /// Asks by way of another server.
+    pub(crate) async fn ask_by(&mut self, address: SocketAddr, visits: Vec<Visit>) -> Vec<Answer> {
+        let clients: BTreeMap<_, _> = visits.iter().map(|visit| (visit.from, client(visit.from))).collect();
+        let asking = visits.into_iter().map(|visit| {
+            let client = &clients[&visit.from];
+            async move {
+                let answer = timeout(LIMIT, ask(client, address, &visit)).await.expect("an answer in time");
+                (visit, answer)
+            }
+        });
+        let mut answers = Vec::new();
+        let mut asking = stream::iter(asking).buffer_unordered(SIDE_BY_SIDE);
+        while let Some((visit, answer)) = asking.next().await {
+            self.tally.add(&visit.method, visit.counter, &class(answer.status));
+            answers.push(answer);
+        }
+        answers
+    }
+
+    /// Ends the program by a SIGTERM, and compares what its Redis has with the tally.
+    pub(crate) async fn check(&mut self) {
+        self.program.terminate();
+        let status = self.program.wait(LIMIT).await;
+        assert!(status.success(), "{status}\n{}", self.program);
+        self.compare().await;
+    }
+
+    /// Compares what its Redis has with the tally.
+    pub(crate) async fn compare(&self) {
+        assert_eq!(
+            self.counted().await,
+            self.tally.0,
+            "what is counted, and what clients saw\n{}",
+            self.program
+        );
+    }
+
+    /// What its Redis has of every counter.
+    async fn counted(&self) -> BTreeMap<String, u64> {
+        let counters = self.counters().await;
+        let stats = counters.stats();
+        let known = stats.list_counters(None, 1000).await.expect("Redis is there").counters;
+        let names: Vec<CounterName> = known.into_iter().map(|(name, _)| name).collect();
+        let totals = stats.lifetimes(&names).await.expect("Redis is there");
+        names.iter().map(|name| name.to_string()).zip(totals).collect()
+    }
+
+    /// How many visitors its Redis knows.
+    pub(crate) async fn visitors(&self) -> u64 {
+        let (counters, now) = (self.counters().await, Timestamp::now());
+        let (hits, day) = (["hits".parse().expect("a name")], Precision::try_from(86_400).expect("a day"));
+        let range = now.minus(2 * 86_400)..now.plus(1);
+        counters.stats().uniques(&hits, day, range).await.expect("Redis is there").visitors
+    }
+
+    async fn counters(&self) -> Counters {
+        let store = RedisStore::connect(&self.redis.url(), Namespace::default()).await.expect("an address");
+        Counters::builder(store).build().expect("the defaults are fine")
+    }
+}
+
+/// What the clients saw: the counters that there have to be.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally(BTreeMap<String, u64>);
+
+impl Tally {
+    /// Adds one request; `status` is one of the counters of statuses without its prefix.
+    pub(crate) fn add(&mut self, method: &Method, counter: Option<&str>, status: &str) {
+        let (method, status) = (format!("method:{method}"), format!("status:{status}"));
+        for name in [Some("hits"), counter, Some(&method), Some(&status)].into_iter().flatten() {
+            self.count(name);
+        }
+    }
+
+    /// Adds one to a counter.
+    pub(crate) fn count(&mut self, counter: &str) {
+        *self.0.entry(counter.to_owned()).or_default() += 1;
+    }
+
+    /// How many requests there were, or how many of a counter.
+    pub(crate) fn of(&self, counter: &str) -> u64 {
+        self.0.get(counter).copied().unwrap_or_default()
+    }
+}
+
+/// The class of a status as its counter names it.
+pub(crate) fn class(status: u16) -> String {
+    format!("{}xx", status / 100)
+}
+
+/// As many visits as that, each made by one of these, in an order that every run has.
+pub(crate) fn at_random(count: usize, seed: u64, kinds: &[&dyn Fn(&mut Rng) -> Visit]) -> Vec<Visit> {
+    let mut random = Rng::with_seed(seed);
+    let visits: Vec<_> = (0..count).map(|_| kinds[random.usize(..kinds.len())](&mut random)).collect();
+    let seen: HashSet<_> = visits.iter().filter_map(|visit| visit.counter).collect();
+    assert!(!seen.is_empty(), "visits of nothing");
+    visits
+}
+
+fn client(from: IpAddr) -> Client<HttpConnector, Full<Bytes>> {
+    let mut connector = HttpConnector::new();
+    connector.set_local_address(Some(from));
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+async fn ask(client: &Client<HttpConnector, Full<Bytes>>, address: SocketAddr, visit: &Visit) -> Answer {
+    let uri = format!("http://{address}{}", visit.path);
+    let request = Request::builder().method(&visit.method).uri(uri);
+    let mut request = request.body(visit.body.clone().into()).expect("a request");
+    request.headers_mut().clone_from(&visit.headers);
+    let (head, body) = client.request(request).await.expect("an answer").into_parts();
+    body.collect().await.expect("a whole answer");
+    Answer { status: head.status.as_u16(), headers: head.headers }
+}
+
+/// What a Redis has of a counter now.
+pub(crate) async fn lifetime(redis: &str, counter: &str) -> u64 {
+    let store = RedisStore::connect(redis, Namespace::default()).await.expect("an address");
+    let counters = Counters::builder(store).build().expect("the defaults are fine");
+    let names = [counter.parse().expect("a name")];
+    counters.stats().lifetimes(&names).await.expect("Redis is there")[0]
+}

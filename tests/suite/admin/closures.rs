@@ -1,0 +1,94 @@
+//! Access by a closure of the application.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::{Counters, MemoryStore};
+use counter_layer::admin::{self, Access};
+use http::{Request, StatusCode};
+use tower::ServiceExt;
+
+use super::site::send;
+
+const LEDGER: &str = "/admin/stats/api/ledger";
+
+/// The account that a layer of the application has left in a request.
+#[derive(Clone, Debug)]
+struct Account(u64);
+
+fn guarded(access: Access) -> Router {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    Router::new().nest("/admin/stats", admin::router(counters.stats(), access))
+}
+
+/// Lets one account in, after a while.
+fn of_the_application() -> Access {
+    Access::from_async_fn(|parts| {
+        let account = parts.extensions.get::<Account>().cloned();
+        async move {
+            tokio::task::yield_now().await;
+            account.is_some_and(|account| account.0 == 1)
+        }
+    })
+}
+
+async fn status(router: &Router, account: Option<Account>) -> StatusCode {
+    let mut request = Request::get(LEDGER);
+    if let Some(account) = account {
+        request = request.extension(account);
+    }
+    let request = request.body(Body::empty()).expect("a request");
+    router.clone().oneshot(request).await.expect("a router answers").status()
+}
+
+#[tokio::test]
+async fn a_closure_that_waits_sees_what_layers_have_left_in_the_request() {
+    let router = guarded(of_the_application());
+    for (account, expected) in [
+        (Some(Account(1)), StatusCode::OK),
+        (Some(Account(2)), StatusCode::FORBIDDEN),
+        (None, StatusCode::FORBIDDEN),
+    ] {
+        assert_eq!(status(&router, account.clone()).await, expected, "{account:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_future_that_panics_lets_nobody_in() {
+    for access in [
+        Access::from_async_fn(|_| async { panic!("the future's own panic") }),
+        Access::from_async_fn(|_| -> std::future::Ready<bool> { panic!("the closure's own panic") }),
+    ] {
+        let router = guarded(access);
+        assert_eq!(status(&router, None).await, StatusCode::FORBIDDEN);
+        assert_eq!(status(&router, None).await, StatusCode::FORBIDDEN);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_no_of_a_closure_is_no_failed_login_and_keeps_nobody_out() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let no = Access::from_fn(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        false
+    });
+    // What the application's own clients show is no guess where there is nothing to guess.
+    let only = guarded(no.clone());
+    for number in 0..300 {
+        let shown = format!("Bearer of-the-application-{number}");
+        let answer = send(&only, LEDGER, Some(("authorization", &shown))).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    }
+    assert_eq!((asked.load(Ordering::Relaxed), no.failed_logins()), (300, 0));
+    let either = no.or(Access::bearer("4711").expect("a token"));
+    let router = guarded(either.clone());
+    for _ in 0..300 {
+        assert_eq!(send(&router, LEDGER, None).await.status, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!((asked.load(Ordering::Relaxed), either.failed_logins()), (600, 0));
+    let shown = Some(("authorization", "Bearer 4711"));
+    assert_eq!(send(&router, LEDGER, shown).await.status, StatusCode::OK);
+}

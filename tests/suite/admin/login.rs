@@ -1,0 +1,215 @@
+//! The page that asks for the admin token.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::{Counters, MemoryStore};
+use counter_layer::admin::{self, Access};
+use http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use tower::ServiceExt;
+
+use super::site::encode;
+
+const TOKEN: &str = "a+token/with.signs=";
+
+/// What a browser accepts where it shows a page.
+const PAGE: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+fn guarded(access: Access) -> Router {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    Router::new().nest_service("/admin/stats", admin::router(counters.stats(), access))
+}
+
+fn bearer() -> Access {
+    Access::bearer(TOKEN).expect("a token")
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: header::HeaderName) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
+    }
+
+    fn is_page(&self) -> bool {
+        self.header(header::CONTENT_TYPE) == "text/html; charset=utf-8"
+    }
+}
+
+async fn send(router: &Router, request: Request<Body>) -> Answer {
+    let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
+    let body = body.collect().await.expect("a body in memory").to_bytes();
+    let body = String::from_utf8(body.into()).expect("text");
+    Answer { status: head.status, headers: head.headers, body }
+}
+
+/// Opens an address of the router as a browser does.
+async fn open(router: &Router, path: &str) -> Answer {
+    let request = Request::get(format!("/admin/stats{path}")).header(header::ACCEPT, PAGE);
+    send(router, request.body(Body::empty()).expect("a request")).await
+}
+
+/// Sends the form of the page.
+async fn submit(router: &Router, peer: &str, form: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::post("/admin/stats/login")
+        .header(header::HOST, "stats.example")
+        .header(header::ACCEPT, PAGE)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .extension(SocketAddr::new(peer.parse().expect("an address"), 1000));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    send(router, request.body(Body::from(form.to_owned())).expect("a request")).await
+}
+
+fn form(token: &str, to: &str) -> String {
+    format!("token={}&to={}", encode(token), encode(to))
+}
+
+const OWN: [(&str, &str); 1] = [("origin", "http://stats.example")];
+
+#[tokio::test]
+async fn who_opens_a_page_without_a_token_is_asked_for_it_and_led_to_the_page() {
+    let router = guarded(bearer());
+    for (path, to) in [
+        ("", ""),
+        ("/", "/"),
+        ("/counter?counter=%2Fa%22b&precision=60", "/counter?counter=%2Fa%22b&amp;precision=60"),
+        ("/?token=wrong&q=a", "/?q=a"),
+        ("/api/ledger", "/api/ledger"),
+        ("/nothing/<script>", "/nothing/&lt;script&gt;"),
+    ] {
+        let asked = open(&router, &path.replace('<', "%3C").replace('>', "%3E")).await;
+        let to = to.replace("&lt;", "%3C").replace("&gt;", "%3E");
+        assert_eq!((asked.status, asked.is_page()), (StatusCode::UNAUTHORIZED, true), "{path}");
+        assert_eq!(asked.header(header::CACHE_CONTROL), "no-store");
+        assert!(asked.headers.contains_key(header::CONTENT_SECURITY_POLICY));
+        for part in [
+            "<html lang=\"en\">",
+            "<h1>Log in</h1>",
+            "<form method=\"post\" action=\"/admin/stats/login\">",
+            "<label for=\"token\">",
+            &format!("name=\"to\" value=\"{to}\""),
+        ] {
+            assert!(asked.body.contains(part), "{path}: {part} in {}", asked.body);
+        }
+    }
+    let answer = submit(&router, "192.0.2.1", &form(TOKEN, "/counter?counter=%2Fa&precision=60"), &OWN).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
+    assert_eq!(answer.header(header::LOCATION), "/admin/stats/counter?counter=%2Fa&precision=60");
+    let cookie = answer.header(header::SET_COOKIE);
+    assert!(cookie.ends_with("; Path=/admin/stats; HttpOnly; SameSite=Lax"), "{cookie}");
+    let (pair, _) = cookie.split_once(';').expect("attributes");
+    let request = Request::get("/admin/stats/").header(header::COOKIE, pair).body(Body::empty());
+    assert_eq!(send(&router, request.expect("a request")).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn programs_get_a_problem_as_before() {
+    let router = guarded(bearer());
+    for accept in [None, Some("*/*"), Some("application/json")] {
+        let mut request = Request::get("/admin/stats/api/ledger");
+        if let Some(accept) = accept {
+            request = request.header(header::ACCEPT, accept);
+        }
+        let answer = send(&router, request.body(Body::empty()).expect("a request")).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(answer.header(header::CONTENT_TYPE), "application/problem+json");
+        assert_eq!(answer.header(header::WWW_AUTHENTICATE), "Bearer");
+    }
+}
+
+#[tokio::test]
+async fn the_form_leads_to_no_other_site() {
+    let router = guarded(bearer());
+    let at_the_root = admin::router(
+        Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").stats(),
+        bearer(),
+    );
+    for to in
+        ["https://other.example/", "other.example", "/\\other.example", "\\\\other.example", "/a\r\nb: c"]
+    {
+        let answer = submit(&router, "192.0.2.1", &form(TOKEN, to), &OWN).await;
+        assert_eq!(answer.header(header::LOCATION), "/admin/stats", "{to}");
+    }
+    let request = Request::post("/login").body(Body::from(form(TOKEN, "//other.example/")));
+    let answer = send(&at_the_root, request.expect("a request")).await;
+    assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/other.example/"));
+    let request = Request::get(format!("//other.example/?token={}", encode(TOKEN))).body(Body::empty());
+    let answer = send(&at_the_root, request.expect("a request")).await;
+    assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/other.example/"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_tokens_are_failed_logins_and_soon_nothing_is_compared() {
+    let access = bearer();
+    let router = guarded(access.clone());
+    for number in 0..10 {
+        let answer = submit(&router, "192.0.2.1", &form(&format!("wrong-{number}"), "/"), &OWN).await;
+        assert_eq!((answer.status, answer.is_page()), (StatusCode::UNAUTHORIZED, true));
+        assert!(answer.body.contains("That is not the token.") && answer.body.contains("<form"));
+        assert!(!answer.body.contains("wrong-") && !answer.headers.contains_key(header::SET_COOKIE));
+    }
+    let answer = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &OWN).await;
+    assert_eq!((answer.status, answer.is_page()), (StatusCode::TOO_MANY_REQUESTS, true));
+    assert_eq!(answer.header(header::RETRY_AFTER), "10");
+    assert!(answer.body.contains("Try again in 10 s."), "{}", answer.body);
+    assert_eq!(access.failed_logins(), 11);
+    // Others are not kept out.
+    let answer = submit(&router, "192.0.2.2", &form(&format!(" {TOKEN}\n"), "/"), &OWN).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_logs_nobody_in() {
+    let access = bearer();
+    let router = guarded(access.clone());
+    for other in [
+        ("origin", "http://other.example"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ] {
+        let answer = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &[other]).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{other:?}");
+        assert!(!answer.headers.contains_key(header::SET_COOKIE));
+    }
+    assert_eq!(access.failed_logins(), 0);
+}
+
+#[tokio::test]
+async fn a_form_that_is_too_long_or_none_is_refused() {
+    let router = guarded(bearer());
+    let answer = submit(&router, "192.0.2.1", &form(&"a".repeat(20_000), "/"), &OWN).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    for body in ["", "token", "&&==", "token=%ff%00"] {
+        let answer = submit(&router, "192.0.2.1", body, &OWN).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{body}");
+    }
+    let get = open(&router, "/login").await;
+    assert_eq!(get.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn where_there_is_no_token_no_page_asks_for_one() {
+    let basic = guarded(Access::basic("ann", "secret").expect("fine"));
+    let answer = open(&basic, "").await;
+    assert_eq!((answer.status, answer.is_page()), (StatusCode::UNAUTHORIZED, true));
+    assert!(answer.header(header::WWW_AUTHENTICATE).starts_with("Basic "));
+    assert!(!answer.body.contains("<form") && answer.body.contains("a name and a password"));
+    let closure = guarded(Access::from_fn(|_| false));
+    let answer = open(&closure, "").await;
+    assert_eq!((answer.status, answer.is_page()), (StatusCode::FORBIDDEN, true));
+    assert!(!answer.body.contains("<form") && answer.body.contains("<h1>No access</h1>"));
+    for router in [basic, closure] {
+        let answer = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &OWN).await;
+        assert!([StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&answer.status));
+        assert!(!answer.headers.contains_key(header::SET_COOKIE));
+    }
+}

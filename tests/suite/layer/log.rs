@@ -1,0 +1,351 @@
+//! Lines of access logs: they count as the requests did that they tell of.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::process::Command;
+
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Requests};
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::log::{Decision, Follower, Format, Import, Lines, LogCounter, Parser};
+use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use tempfile::TempDir;
+use tests::{RedisServer, noon_offset};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{BOT, BROWSER, fewest, name, store};
+
+const KEY: VisitorKey = VisitorKey::new([7; 16]);
+
+/// The combined log format with two headers more.
+const PATTERN: &str =
+    r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i" "%{Sec-Purpose}i""#;
+
+/// A request, and how it was answered.
+#[derive(Clone, Debug)]
+struct Exchange {
+    method: Method,
+    target: String,
+    headers: Vec<(&'static str, Vec<u8>)>,
+    peer: IpAddr,
+    status: u16,
+}
+
+impl Exchange {
+    fn request(&self) -> Request<()> {
+        let mut request = Request::builder().method(&self.method).uri(&self.target);
+        for (name, value) in &self.headers {
+            request = request.header(*name, HeaderValue::from_bytes(value).expect("a value"));
+        }
+        let mut request = request.body(()).expect("a request");
+        request.extensions_mut().insert(SocketAddr::new(self.peer, 4711));
+        request
+    }
+
+    /// The line that Apache writes of it.
+    fn line(&self, at: Timestamp) -> Vec<u8> {
+        let Self { method, target, peer, status, .. } = self;
+        let time = clf(at);
+        let mut line = format!("{peer} - - [{time}] \"").into_bytes();
+        escape(format!("{method} {target} HTTP/1.1").as_bytes(), &mut line);
+        line.extend(format!("\" {status} 7").into_bytes());
+        for name in ["referer", "user-agent", "x-forwarded-for", "sec-purpose"] {
+            let value =
+                self.headers.iter().find(|(other, _)| *other == name).map_or(&b"-"[..], |(_, value)| value);
+            line.extend_from_slice(b" \"");
+            escape(value, &mut line);
+            line.push(b'"');
+        }
+        line
+    }
+}
+
+/// Writes a text as Apache does.
+fn escape(text: &[u8], line: &mut Vec<u8>) {
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', *byte]),
+            0x20..0x7f => line.push(*byte),
+            b'\t' => line.extend(b"\\t"),
+            _ => line.extend(format!("\\x{byte:02x}").into_bytes()),
+        }
+    }
+}
+
+/// A time as the common log format has it, in a zone that is not UTC.
+fn clf(at: Timestamp) -> String {
+    let local = at.plus(2 * 3600).as_unix();
+    let (mut days, second) = (local / 86_400, local % 86_400);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{:02}/{}/{year}:{hour:02}:{minute:02}:{second:02} +0200", days + 1, months[month])
+}
+
+fn exchange() -> impl Strategy<Value = Exchange> {
+    let method = prop::sample::select(vec!["GET", "GET", "GET", "HEAD", "POST", "PURGE", "OPTIONS"]);
+    let target = prop_oneof![
+        r"/(articles|static|api|signup)?(/[a-z0-9]{1,3}|/%2[0-9a-f]|/\.\.|;x=1|//){0,3}/?(\?[a-z=&\\]{0,5})?",
+        r"/articles/[0-9]{1,2}",
+        r"https://www\.example\.org/articles/[0-9]",
+    ];
+    let agent = prop_oneof![
+        Just(Some(BROWSER.as_bytes().to_vec())),
+        Just(Some(BOT.as_bytes().to_vec())),
+        Just(None),
+        r#"(Mozilla|Gecko|["\\x\-] ?|bot|[ -~]|\t| é){0,12}"#
+            .prop_map(|text| Some(text.trim().as_bytes().to_vec())),
+    ];
+    let address = r"(192\.0\.2|10\.0\.0)\.[0-9]|2001:db8::[0-9]";
+    let forwarded = prop::option::of(prop::collection::vec(address, 1..4).prop_map(|list| list.join(", ")));
+    let purpose = prop::option::weighted(0.1, Just("prefetch;prerender"));
+    let referer = prop::option::of(r#"https://[a-z]{1,5}\.example/["\\a-z]{0,5}"#);
+    let status = prop::sample::select(vec![101_u16, 200, 200, 204, 301, 304, 404, 500, 503]);
+    let all = (method, target, agent, forwarded, purpose, referer, status, address);
+    all.prop_map(|(method, target, agent, forwarded, purpose, referer, status, peer)| {
+        let headers = [
+            ("user-agent", agent),
+            ("x-forwarded-for", forwarded.map(Into::into)),
+            ("sec-purpose", purpose.map(Into::into)),
+            ("referer", referer.map(Into::into)),
+        ];
+        // Text that is trimmed away, and a lone minus, are a header that is not there.
+        let is_there = |value: &Vec<u8>| !value.is_empty() && value != b"-";
+        let headers = headers.into_iter().filter_map(|(name, value)| Some((name, value.filter(is_there)?)));
+        Exchange {
+            method: method.parse().expect("a method"),
+            target,
+            headers: headers.collect(),
+            peer: peer.parse().expect("an address"),
+            status,
+        }
+    })
+}
+
+fn exchanges(count: usize) -> Vec<Exchange> {
+    let exchanges = prop::collection::vec(exchange(), count);
+    exchanges.new_tree(&mut TestRunner::default()).expect("a strategy").current()
+}
+
+fn forwarded() -> counter_layer::ForwardedAddress {
+    Identity::forwarded(Forwarded::X_FORWARDED_FOR)
+}
+
+/// The layers that a service may well have, with visitors under a key, or under the salt of the day.
+fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLayer> {
+    let identify = |layer: AccessCounterLayer, identity: Identity| {
+        let identity = if let Some(key) = key { identity.key(key) } else { identity };
+        layer.identity(identity).expect("addresses of a day tell visitors of a day apart")
+    };
+    let layer = || identify(AccessCounterLayer::new(counters.recorder()), Identity::default());
+    let rules = || {
+        let weight = NonZeroU32::new(3).expect("not 0");
+        Rules::builder()
+            .rule(Rule::counter("articles").pattern("/articles/{id}").pattern("*.html"))
+            .rule(Rule::counter("signups").pattern("/signup").method(Method::POST))
+            .rule(Rule::counter("api").pattern("/api/*").weight(weight).without_visitors())
+            .exclude("/static/*")
+            .exclude_prefetch()
+    };
+    let feeds = counters.recorder().counter("feeds");
+    vec![
+        layer(),
+        layer().facets([Facet::Agent, Facet::Method, Facet::Status]),
+        identify(layer().rules(rules().build().expect("rules")), forwarded().trusted_hops(2).into()),
+        identify(
+            layer()
+                .rules(rules().default_counter("pages").build().expect("rules"))
+                .facets([Facet::Status])
+                .count_if(|outcome| outcome != Outcome::Answered(StatusCode::NOT_FOUND)),
+            forwarded().trusted_networks(["10.0.0.0/8".parse().expect("a network")]).into(),
+        ),
+        identify(
+            layer()
+                .bots_are_visitors()
+                .count_on_request()
+                .facets([Facet::Status, Facet::Method])
+                .fallback(move |head| head.uri.query().is_some().then_some(feeds)),
+            Identity::from_fn(|head| head.headers.get("referer").cloned()).into(),
+        ),
+        layer().classify_agent(|head| if head.method == Method::HEAD { Agent::Bot } else { Agent::Human }),
+    ]
+}
+
+/// What is stored and what is told of the requests.
+type Counts = (BTreeMap<String, (u64, u64)>, Requests);
+
+async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
+    counters.flush().await.expect("memory takes all");
+    let stats = counters.stats();
+    let known = stats.list_counters(None, 100).await.expect("memory answers").counters;
+    let mut counts = BTreeMap::new();
+    let days = stats.grid().counts.of_width(86_400).expect("days are kept").precision;
+    let range = at.minus(2 * 86_400)..at.plus(2 * 86_400);
+    for counter in known.iter().map(|(counter, _)| counter.to_string()) {
+        let one = [name(&counter)];
+        let series = stats.series(&one[0], days, range.clone()).await.expect("days are kept");
+        let total = series.samples.iter().map(|sample| sample.count).sum();
+        let uniques = stats.uniques(&one, days, range.clone()).await.expect("days are kept");
+        counts.insert(counter, (total, uniques.visitors));
+    }
+    (counts, counters.recorder().ledger().requests)
+}
+
+async fn serve(layer: &AccessCounterLayer, exchange: &Exchange) {
+    let status = StatusCode::from_u16(exchange.status).expect("a status");
+    let answer = move |_: Request<()>| async move {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        Ok::<_, Infallible>(response)
+    };
+    layer.layer(service_fn(answer)).oneshot(exchange.request()).await.expect("infallible");
+}
+
+/// Records what comes of a line, as what a source does with it.
+fn record(counters: &Counters, counter: &mut LogCounter, parser: &mut Parser, line: &[u8]) {
+    let shown = || String::from_utf8_lossy(line);
+    let line = parser.parse(line).unwrap_or_else(|reason| panic!("{reason}: {}", shown()));
+    let line = line.expect("not empty");
+    match counter.decide(&line, KEY) {
+        Decision::Counted { hits, agent } => counters.recorder().request(hits, agent),
+        Decision::Skipped(skip) => counters.recorder().skip(skip),
+        Decision::Malformed(reason) => panic!("{reason}: {}", shown()),
+    }
+}
+
+#[tokio::test]
+async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
+    let exchanges = exchanges(300);
+    let new = || Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    for number in 0..layers(&new(), None).len() {
+        let (mut served, mut read) = (new(), new());
+        let service = layers(&served, Some(KEY)).swap_remove(number);
+        let mut counter = layers(&read, None).swap_remove(number).log_counter();
+        let mut parser = Parser::new(Format::pattern(PATTERN).expect("a pattern"));
+        let at = Timestamp::now();
+        for exchange in &exchanges {
+            serve(&service, exchange).await;
+            record(&read, &mut counter, &mut parser, &exchange.line(at));
+        }
+        let (served, read) = (counts(&mut served, at).await, counts(&mut read, at).await);
+        assert_eq!(served, read, "layer {number}");
+        assert_eq!(read.1.observed, 300);
+        assert!(read.0["hits"].1 > 1, "{read:?}");
+    }
+}
+
+/// Counts everything that is there of a log.
+async fn import(import: &mut Import, follower: &mut Follower) {
+    for part in follower.poll().expect("the folder is there") {
+        let name = format!("web-1:{}", part.fingerprint()).parse().expect("a name");
+        import.count(name, |position| part.lines(position)).await.expect("the store is there");
+    }
+}
+
+#[tokio::test]
+async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
+    let server = RedisServer::start();
+    let mut served = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let service = layers(&served, Some(KEY)).swap_remove(3);
+    let at = Timestamp::now();
+    let exchanges = exchanges(300);
+    for exchange in &exchanges {
+        serve(&service, exchange).await;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("access.log");
+    let mut readers = Vec::new();
+    for _ in 0..2 {
+        let counters = Counters::builder(store(&server.url()).await).build().expect("the defaults are fine");
+        let counter = layers(&counters, Some(KEY)).swap_remove(3).log_counter();
+        let format = Format::pattern(PATTERN).expect("a pattern");
+        readers.push((Import::new(counters.sources(), format, counter), Follower::new(&path, KEY), counters));
+    }
+    for (number, part) in exchanges.chunks(60).enumerate() {
+        let mut log = OpenOptions::new().create(true).append(true).open(&path).expect("the log");
+        for exchange in part {
+            log.write_all(&[&exchange.line(at)[..], b"\n"].concat()).expect("room on the disk");
+        }
+        log.write_all(b"no request\n").expect("room on the disk");
+        let (one, follower, _) = &mut readers[number % 2];
+        import(one, follower).await;
+        if number == 2 {
+            let status = Command::new("gzip").arg(&path).status().expect("gzip");
+            assert!(status.success());
+        }
+    }
+    let mut malformed = 0;
+    for (one, follower, _) in &mut readers {
+        import(one, follower).await;
+        // As after a restart: all parts are looked at again.
+        import(one, &mut Follower::new(&path, KEY)).await;
+        malformed += one.malformed().total();
+    }
+    assert!(malformed >= 5, "{malformed}");
+    let (served, _) = counts(&mut served, at).await;
+    let (read, _) = counts(&mut readers[0].2, at).await;
+    assert_eq!(served, read);
+}
+
+#[tokio::test]
+async fn the_visitors_of_a_log_are_those_of_the_service() {
+    let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset());
+    let mut counters = counters.build().expect("the defaults are fine");
+    let layer = layers(&counters, None).swap_remove(2);
+    // The salt of the day is agreed with the store.
+    counters.flush().await.expect("memory takes all");
+    let (at, exchanges) = (Timestamp::now(), exchanges(200));
+    for exchange in &exchanges {
+        serve(&layer, exchange).await;
+    }
+    let before = counts(&mut counters, at).await.0;
+    let log: Vec<u8> =
+        exchanges.iter().flat_map(|exchange| [&exchange.line(at)[..], b"\n"].concat()).collect();
+    let format = Format::pattern(PATTERN).expect("a pattern");
+    let mut import = Import::new(counters.sources(), format, layer.log_counter());
+    let open =
+        |position: u64| Ok(Some(Lines::new(&log[usize::try_from(position).expect("short")..], position)));
+    import.count("access.log".parse().expect("a name"), open).await.expect("memory takes all");
+    let after = counts(&mut counters, at).await.0;
+    let doubled = |(name, (count, visitors)): (String, (u64, u64))| (name, (2 * count, visitors));
+    assert_eq!(before.into_iter().map(doubled).collect::<BTreeMap<_, _>>(), after);
+}
+
+#[test]
+fn a_line_allocates_nothing() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let mut counter = layers(&counters, None).swap_remove(2).log_counter();
+    let mut parser = Parser::new(Format::pattern(PATTERN).expect("a pattern"));
+    let lines: Vec<_> = exchanges(300).iter().map(|exchange| exchange.line(Timestamp::now())).collect();
+    // A path that is not in normal form is written anew by the rules.
+    let target = |line: &[u8]| line.split(|byte| *byte == b' ').nth(6).unwrap_or_default().to_vec();
+    let is_odd = |two: &[u8]| matches!(two, b"//" | b"/." | b"%2" | b";x");
+    let is_plain = |line: &&Vec<u8>| !target(line).windows(2).any(is_odd);
+    let lines: Vec<_> = lines.iter().filter(is_plain).collect();
+    assert!(lines.len() > 100, "{}", lines.len());
+    let mut read = |line: &[u8]| record(&counters, &mut counter, &mut parser, line);
+    lines.iter().for_each(|line| read(line));
+    let allocating =
+        lines.iter().filter(|line| fewest(|| allocation_counter::measure(|| read(line)).count_total) > 0);
+    let allocating: Vec<_> = allocating.map(|line| String::from_utf8_lossy(line)).collect();
+    assert!(allocating.is_empty(), "{allocating:#?}");
+}

@@ -1,0 +1,316 @@
+//! Setups that would count something wrong without an error: each is said once, and what mends it.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::net::{IpAddr, SocketAddr};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Requests;
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::{AccessCounterLayer, Forwarded, Identity, Rule, Rules};
+use http::header::{COOKIE, SET_COOKIE, USER_AGENT};
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::log::Log;
+use crate::support::{BOT, BROWSER, counted, name, precision};
+
+fn counters() -> Counters {
+    Counters::builder(MemoryStore::new()).build().expect("the defaults are fine")
+}
+
+fn layer(counters: &Counters) -> AccessCounterLayer {
+    AccessCounterLayer::new(counters.recorder())
+}
+
+fn by(counters: &Counters, identity: impl Into<Identity>) -> AccessCounterLayer {
+    // The ids of a key are the same in each run, and so are their registers.
+    layer(counters).identity(identity.into().key(VisitorKey::new([7; 16]))).expect("it needs no salt")
+}
+
+fn hints(counters: &Counters) -> Vec<&'static str> {
+    counters.stats().health().hints.iter().map(|hint| hint.name).collect()
+}
+
+fn requests(counters: &Counters) -> Requests {
+    counters.stats().ledger().requests
+}
+
+async fn visitors(counters: &mut Counters) -> u64 {
+    counters.flush().await.expect("memory takes all");
+    let range = Timestamp::now().minus(2 * 86_400)..Timestamp::now().plus(1);
+    let uniques = counters.stats().uniques(&[name("hits")], precision(86_400), range).await;
+    uniques.expect("memory can be read").visitors
+}
+
+/// A request of a person from the last of these addresses, forwarded by a proxy for the others.
+fn from(addresses: &[&str]) -> Request<()> {
+    let (peer, forwarded) = addresses.split_last().expect("a peer");
+    let mut request = Request::get("/").header(USER_AGENT, BROWSER);
+    if !forwarded.is_empty() {
+        request = request.header("x-forwarded-for", forwarded.join(", "));
+    }
+    let peer: IpAddr = peer.parse().expect("an address");
+    request.extension(SocketAddr::new(peer, 1000)).body(()).expect("a request")
+}
+
+/// Sends a request through the layer; returns the cookie that the response sets.
+async fn visit(layer: &AccessCounterLayer, request: Request<()>) -> Option<String> {
+    let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
+    let response = layer.layer(inner).oneshot(request).await.expect("it answers");
+    let cookie = response.headers().get(SET_COOKIE)?.to_str().expect("ASCII");
+    Some(cookie.split(';').next().expect("a pair").to_owned())
+}
+
+fn another_site(layer: AccessCounterLayer) -> axum_07::Router {
+    axum_07::Router::new()
+        .route("/articles/:id", axum_07::routing::get(|| async { "an article" }))
+        .layer(layer)
+}
+
+async fn visit_another(site: &axum_07::Router, person: u8) {
+    let peer = axum_07::extract::ConnectInfo(SocketAddr::from(([192, 0, 2, person], 1000)));
+    let request = Request::get("/articles/7").header(USER_AGENT, BROWSER).extension(peer);
+    let request = request.body(axum_07::body::Body::empty()).expect("a request");
+    site.clone().into_service().oneshot(request).await.expect("a router answers");
+}
+
+#[tokio::test]
+async fn another_axum_than_the_layer_s_is_noticed_and_said_once() {
+    let mut counters = counters();
+    let (log, _guard) = Log::capture();
+    let site = another_site(layer(&counters));
+    for n in 0..99 {
+        visit_another(&site, n % 3).await;
+    }
+    assert_eq!(hints(&counters), [""; 0]);
+    for n in 0..200 {
+        visit_another(&site, n % 3).await;
+    }
+    assert_eq!(hints(&counters), ["no_matched_path", "no_peer_address"]);
+    assert_eq!((requests(&counters).recorded, requests(&counters).unidentified), (299, 299));
+    assert_eq!(counted(&mut counters).await.into_iter().collect::<Vec<_>>(), [("hits".to_owned(), 299)]);
+    for said in ["had a matched path", "had the address of a client"] {
+        assert_eq!(log.text().matches(said).count(), 1, "{said}: {}", log.text());
+    }
+}
+
+#[tokio::test]
+async fn closures_give_the_route_and_the_address_that_another_axum_knows() {
+    let mut counters = counters();
+    let peer = Identity::peer().peer_from_fn(|head| {
+        Some(head.extensions.get::<axum_07::extract::ConnectInfo<SocketAddr>>()?.0.ip())
+    });
+    let layer = by(&counters, peer)
+        .matched_path(|head| Some(head.extensions.get::<axum_07::extract::MatchedPath>()?.as_str()));
+    let site = another_site(layer);
+    for n in 0..200 {
+        visit_another(&site, n % 3).await;
+    }
+    let expected = [("/articles/:id".to_owned(), 200), ("hits".to_owned(), 200)];
+    assert_eq!(counted(&mut counters).await.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(visitors(&mut counters).await, 3);
+    assert_eq!((requests(&counters).unidentified, hints(&counters)), (0, vec![]));
+}
+
+#[tokio::test]
+async fn rules_count_by_the_path_that_a_closure_matched() {
+    let mut counters = counters();
+    let rules = Rules::builder().by_matched_path().default_counter("rest").build().expect("good rules");
+    let layer = layer(&counters).rules(rules).matched_path(|head| head.uri.query());
+    for query in ["/?/a/{id}", "/", "/?/{*__private__axum_fallback}", "/?hits", "/?status:2xx"] {
+        visit(&layer, Request::get(query).body(()).expect("a request")).await;
+    }
+    let expected = [("(other)", 2), ("/a/{id}", 1), ("hits", 5), ("rest", 2)];
+    let expected: Vec<_> = expected.map(|(counter, count)| (counter.to_owned(), count)).into();
+    assert_eq!(counted(&mut counters).await.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_closure_that_names_a_counter_of_the_layer_loses_no_count_and_is_logged_once() {
+    let mut counters = counters();
+    let (log, _guard) = Log::capture();
+    let taken = ["hits", "status:2xx", "(other)"].map(|name| counters.recorder().counter(name));
+    let fallback = layer(&counters).fallback(move |head| {
+        let n: usize = head.uri.query()?.parse().ok()?;
+        taken.get(n).copied()
+    });
+    for query in ["/?0", "/?1", "/?1", "/?2"] {
+        visit(&fallback, Request::get(query).body(()).expect("a request")).await;
+    }
+    let closure = layer(&counters).matched_path(|head| head.uri.query());
+    for query in ["/?hits", "/?agent:bot"] {
+        visit(&closure, Request::get(query).body(()).expect("a request")).await;
+    }
+    let expected = [("(other)".to_owned(), 5), ("hits".to_owned(), 6)];
+    assert_eq!(counted(&mut counters).await.into_iter().collect::<Vec<_>>(), expected);
+    // Once for each layer.
+    assert_eq!(
+        log.text().matches("named a counter that the layer feeds itself").count(),
+        2,
+        "{}",
+        log.text()
+    );
+}
+
+#[tokio::test]
+async fn a_hint_is_taken_back_when_what_was_missed_comes_after_all() {
+    let counters = counters();
+    let service = layer(&counters);
+    let site: Router = Router::new().route("/articles/{id}", get(async || "an article")).layer(service);
+    let send = async |path: &str| {
+        let request = Request::get(path).header(USER_AGENT, BOT).body(Body::empty()).expect("a request");
+        site.clone().oneshot(request).await.expect("a router answers");
+    };
+    for _ in 0..100 {
+        send("/nothing").await;
+    }
+    assert_eq!(hints(&counters), ["no_matched_path"]);
+    send("/articles/7").await;
+    assert_eq!(hints(&counters), [""; 0]);
+    for _ in 0..200 {
+        send("/nothing").await;
+    }
+    assert_eq!(hints(&counters), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_layer_that_no_route_concerns_says_nothing_of_routes() {
+    let counters = counters();
+    let feeds = counters.recorder().counter("feeds");
+    let rules = Rules::builder().rule(Rule::counter("all").pattern("/*")).build().expect("good rules");
+    for layer in [layer(&counters).rules(rules), layer(&counters).fallback(move |_| Some(feeds))] {
+        for _ in 0..200 {
+            visit(&layer, Request::get("/").header(USER_AGENT, BOT).body(()).expect("a request")).await;
+        }
+    }
+    assert_eq!(hints(&counters), [""; 0]);
+}
+
+#[tokio::test]
+async fn people_behind_a_proxy_that_nobody_trusts_are_noticed() {
+    let (log, _guard) = Log::capture();
+    let people = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
+    let mut trusting = counters();
+    let mut trustful = counters();
+    let trusted = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    for (counters, layer) in
+        [(&mut trusting, None), (&mut trustful, Some(trusted))].map(|(counters, identity)| {
+            let layer = by(counters, identity.unwrap_or_else(Identity::peer)).fallback(|_| None);
+            (counters, layer)
+        })
+    {
+        for n in 0..30 {
+            visit(&layer, from(&[people[n % 3], "10.0.0.1"])).await;
+        }
+        _ = visitors(counters).await;
+    }
+    assert_eq!((visitors(&mut trusting).await, hints(&trusting)), (1, vec!["untrusted_forwarding"]));
+    assert_eq!((visitors(&mut trustful).await, hints(&trustful)), (3, vec![]));
+    assert_eq!(log.text().matches("no proxy is trusted").count(), 1, "{}", log.text());
+    assert!(people.iter().all(|person| !log.text().contains(person)), "{}", log.text());
+}
+
+#[tokio::test]
+async fn one_address_for_all_is_noticed_until_there_is_another() {
+    let counters = counters();
+    let layer = by(&counters, Identity::peer()).fallback(|_| None);
+    for _ in 0..1000 {
+        assert_eq!(hints(&counters), [""; 0]);
+        visit(&layer, from(&["10.0.0.1"])).await;
+    }
+    assert_eq!(hints(&counters), ["one_address"]);
+    visit(&layer, from(&["10.0.0.2"])).await;
+    assert_eq!(hints(&counters), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_cookie_that_never_comes_back_is_noticed_until_it_does() {
+    let counters = counters();
+    let layer = by(&counters, Identity::issued_cookie("visitor")).fallback(|_| None);
+    let mut cookie = None;
+    for _ in 0..100 {
+        assert_eq!(hints(&counters), [""; 0]);
+        cookie = visit(&layer, from(&["192.0.2.1"])).await;
+    }
+    assert_eq!(hints(&counters), ["no_cookie_returned"]);
+    let mut back = from(&["192.0.2.1"]);
+    let value = cookie.expect("it is given one").parse().expect("a value");
+    back.headers_mut().insert(COOKIE, value);
+    assert_eq!(visit(&layer, back).await, None);
+    assert_eq!(hints(&counters), [""; 0]);
+}
+
+#[tokio::test]
+async fn only_a_visitor_whose_cookie_came_back_counts_if_that_is_chosen() {
+    let mut counters = counters();
+    let layer = by(&counters, Identity::issued_cookie("visitor").only_returned());
+    for _ in 0..20 {
+        assert!(visit(&layer, from(&["192.0.2.1"])).await.is_some());
+    }
+    assert_eq!((visitors(&mut counters).await, requests(&counters).unidentified), (0, 20));
+    let cookie = visit(&layer, from(&["192.0.2.1"])).await.expect("a new visitor");
+    for _ in 0..3 {
+        let mut back = from(&["192.0.2.1"]);
+        back.headers_mut().insert(COOKIE, cookie.parse().expect("a value"));
+        assert_eq!(visit(&layer, back).await, None);
+    }
+    assert_eq!((visitors(&mut counters).await, requests(&counters).unidentified), (1, 21));
+}
+
+#[tokio::test]
+async fn an_identity_that_is_never_there_is_noticed() {
+    let counters = counters();
+    let layer = by(&counters, Identity::cookie("session")).fallback(|_| None);
+    for _ in 0..100 {
+        visit(&layer, from(&["192.0.2.1"])).await;
+    }
+    assert_eq!(hints(&counters), ["no_identity"]);
+}
+
+#[tokio::test]
+async fn who_wants_no_visitors_is_told_nothing_and_bots_are_not_unidentified() {
+    let counters = counters();
+    let layer = layer(&counters).identity(Identity::none()).expect("it needs no salt").fallback(|_| None);
+    for _ in 0..1200 {
+        visit(&layer, from(&["192.0.2.1", "10.0.0.1"])).await;
+    }
+    visit(&layer, Request::get("/").header(USER_AGENT, BOT).body(()).expect("a request")).await;
+    assert_eq!(hints(&counters), [""; 0]);
+    let Requests { recorded, bots, unidentified, .. } = requests(&counters);
+    assert_eq!((recorded, bots, unidentified), (1201, 1, 1200));
+}
+
+#[tokio::test]
+async fn names_beyond_the_last_slot_are_said_once() {
+    let (log, _guard) = Log::capture();
+    let counters = Counters::builder(MemoryStore::new()).max_counters(3).build().expect("good settings");
+    let layer = layer(&counters).matched_path(|head| Some(head.uri.path()));
+    for path in ["/a", "/b", "/a"] {
+        visit(&layer, Request::get(path).body(()).expect("a request")).await;
+    }
+    assert_eq!(hints(&counters), [""; 0]);
+    for path in ["/c", "/d", "/c"] {
+        visit(&layer, Request::get(path).body(()).expect("a request")).await;
+    }
+    assert_eq!((hints(&counters), counters.stats().ledger().hits.overflow), (vec!["counters_full"], 3));
+    assert_eq!(log.text().matches("more names of counters").count(), 1, "{}", log.text());
+}
+
+#[test]
+fn watching_allocates_nothing() {
+    let counters = counters();
+    let mut service = by(&counters, Identity::peer())
+        .layer(service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(())))));
+    let mut run = |n: usize| {
+        let requests = (0..n).map(|_| from(&["192.0.2.7", "10.0.0.1"])).collect();
+        crate::support::allocations(&mut service, requests)
+    };
+    // The hints are raised here, which takes a list of them.
+    run(2000);
+    assert_eq!(hints(&counters).len(), 3);
+    assert_eq!(crate::support::fewest(|| run(500)), 0);
+}
