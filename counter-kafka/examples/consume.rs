@@ -1,10 +1,13 @@
 //! Counts the records of a topic into Redis: JSON objects such as
-//! `{"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}`, of which `n` and `visitor` may be missing.
+//! `{"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}`, of which `n` and `visitor` may be missing, and requests
+//! such as `{"path":"/articles/7","status":200,"at":1763700000,"address":"192.0.2.1","user_agent":"curl/8"}`, of which
+//! `path` and `at` have to be there. Requests go through the rules of the layer.
 //!
 //! At the end, or after SIGTERM, it prints its account as one line of JSON.
 
 use std::error::Error;
 use std::io::{Write, stderr, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -14,7 +17,8 @@ use counter_core::stores::Namespace;
 use counter_core::visits::Hit;
 use counter_core::{Counters, Recorder, RedisStore};
 use counter_kafka::{Decision, KafkaConsumer, Start};
-use counter_layer::record;
+use counter_layer::log::{self, LogCounter};
+use counter_layer::{AccessCounterLayer, Rules, RulesBuilder, record};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Counts the records of a Kafka topic into Redis, each exactly once.
@@ -50,6 +54,9 @@ struct Settings {
     /// Seconds after which the group takes the partitions of a silent member.
     #[arg(long, default_value_t = 45)]
     session_timeout: u64,
+    /// File of the rules that requests go through, in JSON; without it they count under `hits` only.
+    #[arg(long)]
+    rules: Option<PathBuf>,
     /// Further settings of librdkafka, such as security.protocol=ssl.
     #[arg(long, value_parser = setting)]
     set: Vec<(String, String)>,
@@ -102,7 +109,13 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         builder = builder.setting(name, value);
     }
     let recorder = counters.recorder();
-    let consumer = builder.build(sources.clone(), move |record, hits| decide(&recorder, record, hits))?;
+    let rules: RulesBuilder = match &settings.rules {
+        Some(file) => serde_json::from_slice(&std::fs::read(file)?)?,
+        None => Rules::builder(),
+    };
+    let mut requests = AccessCounterLayer::new(recorder.clone()).rules(rules.build()?).log_counter();
+    let consumer =
+        builder.build(sources.clone(), move |record, hits| decide(&recorder, &mut requests, record, hits))?;
 
     let (mut interrupted, mut terminated) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -118,15 +131,35 @@ async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     Ok(ended?)
 }
 
-fn decide(recorder: &Recorder, record: &counter_kafka::Record<'_>, hits: &mut Vec<Hit>) -> Decision {
+fn decide(
+    recorder: &Recorder,
+    requests: &mut LogCounter,
+    record: &counter_kafka::Record<'_>,
+    hits: &mut Vec<Hit>,
+) -> Decision {
     let Some(Ok(parsed)) = record.value().map(serde_json::from_slice) else { return Decision::Malformed };
-    let record::Record::Counter(counter) = parsed else { return Decision::Malformed };
-    let key = match (&counter.visitor, record.visitor_key(counter.at)) {
-        (Some(_), None) => return Decision::NeedsKey(counter.at),
-        (_, key) => key,
-    };
-    hits.push(counter.hit(recorder, key));
-    Decision::Counted(counter.at)
+    match parsed {
+        record::Record::Counter(counter) => {
+            let key = record.visitor_key(counter.at);
+            if counter.visitor.is_some() && key.is_none() {
+                return Decision::NeedsKey(counter.at);
+            }
+            hits.push(counter.hit(recorder, key));
+            Decision::Counted(counter.at)
+        }
+        record::Record::Request(request) => {
+            let Some(key) = record.visitor_key(request.at) else { return Decision::NeedsKey(request.at) };
+            match request.decide(requests, key) {
+                log::Decision::Counted { hits: found, .. } => {
+                    hits.extend_from_slice(found);
+                    Decision::Counted(request.at)
+                }
+                log::Decision::Skipped(skip) => Decision::Skipped(skip),
+                log::Decision::Malformed(_) => Decision::Malformed,
+            }
+        }
+        _ => Decision::Malformed,
+    }
 }
 
 /// Returns the sums over all partitions.

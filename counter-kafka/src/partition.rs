@@ -20,8 +20,7 @@ impl Partition {
         Self { source, is_at_end: false, is_dirty: false }
     }
 
-    /// Folds the record at an offset; returns the instant whose visitor key it needs first, or whether a batch is
-    /// full.
+    /// Folds the record at an offset, and returns what became of it.
     pub(crate) fn fold(&mut self, offset: u64, decision: Decision, hits: &[Hit]) -> Folded {
         let range = offset..offset + 1;
         let is_full = match decision {

@@ -82,6 +82,10 @@ impl Brokers {
         assert_eq!(answer, format!("done: {command}"));
     }
 
+    pub(crate) const fn are_in_memory(&self) -> bool {
+        self.control.is_some()
+    }
+
     /// Makes a broker unreachable for a while.
     pub(crate) fn interrupt(&mut self, random: &mut Random) {
         let pause = random.millis(100..1000);

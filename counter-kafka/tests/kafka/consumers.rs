@@ -11,7 +11,7 @@ pub(crate) struct Account {
     pub(crate) read: u64,
     pub(crate) recorded: u64,
     excluded: u64,
-    unmatched: u64,
+    pub(crate) unmatched: u64,
     pub(crate) malformed: u64,
     pub(crate) already_counted: u64,
     pub(crate) lost: u64,
@@ -24,15 +24,19 @@ impl Account {
     }
 }
 
-/// The session timeout, in seconds: brokers in memory take nearly as long for each rebalance.
-const SESSION: &str = "3";
+/// The session timeout, in seconds. Brokers in memory take nearly as long for each rebalance, and 3 s for the first one
+/// of a group, in which members must not time out.
+const SESSION: &str = "4";
+
+/// The time that a broker may wait in a rebalance for members that were killed.
+const POLL: &str = "max.poll.interval.ms=6000";
 
 /// Starts a consumer in a process of its own.
 pub(crate) fn start(brokers: &str, redis: &str, arguments: &[&str]) -> Process {
     Process::start(
         Command::new(example("consume"))
             .args(["--kafka", brokers, "--topic", Topic::NAME])
-            .args(["--redis", redis, "--session-timeout", SESSION])
+            .args(["--redis", redis, "--session-timeout", SESSION, "--set", POLL])
             .args(arguments)
             .env("RUST_LOG", "info"),
     )

@@ -30,10 +30,21 @@ async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
     let mut topic = topic(&brokers, "of one consumer");
     topic.produce(5000);
     topic.send("not a record");
-    topic.send(r#"{"path":"/","at":1}"#);
+    topic.send(r#"{"path":"/","at":-1}"#);
+    let now = counter_core::Timestamp::now().as_unix();
+    topic
+        .send(&format!(r#"{{"path":"/a/7?b","at":{now},"address":"192.0.2.1","user_agent":"Mozilla/5.0"}}"#));
+    topic.send(&format!(r#"{{"path":"/elsewhere","at":{now}}}"#));
     topic.flush();
-    let first = account(start(&brokers.addresses, &server.url(), &["--group", "g", "--until-end"])).await;
-    assert_eq!((first.recorded, first.malformed, first.lost), (topic.records, 2, 0), "{first:?}");
+    let rules = concat!(env!("CARGO_TARGET_TMPDIR"), "/rules.json");
+    std::fs::write(rules, r#"{"rules":[{"counter":"a","patterns":["/a/{id}"]}]}"#).expect("writable");
+    let arguments = ["--group", "g", "--until-end", "--rules", rules];
+    let first = account(start(&brokers.addresses, &server.url(), &arguments)).await;
+    assert_eq!((first.recorded, first.unmatched), (topic.records + 1, 1), "{first:?}");
+    assert_eq!((first.malformed, first.lost), (2, 0), "{first:?}");
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    let names = ["hits", "a"].map(|name| name.parse().expect("a name"));
+    assert_eq!(counters.stats().lifetimes(&names).await.expect("readable"), [1, 1]);
     topic.assert_counted(&redis(&server).await).await;
     topic.produce(100);
     topic.flush();
@@ -92,7 +103,7 @@ async fn a_partition_that_begins_at_its_end_begins_there_for_every_later_consume
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     let consumer = || {
         let builder = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g");
-        builder.session_timeout(Duration::from_secs(2)).start(Start::Latest).until_end()
+        builder.session_timeout(Duration::from_secs(4)).start(Start::Latest).until_end()
     };
     for (produced, seen) in [(0, 0), (7, 7), (3, 3)] {
         topic.produce(produced);

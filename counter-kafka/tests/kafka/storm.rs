@@ -32,14 +32,21 @@ struct Members {
     redis: String,
     random: Random,
     running: Vec<(usize, Process, Option<Instant>)>,
+    /// False where a group may wait for ever for members that were killed: each member has one of its own then.
+    has_groups: bool,
+    started: u32,
 }
 
 impl Members {
     /// Starts the member of this number, in one of two groups: a partition that two groups have is one that two
     /// members believe to have.
     fn start(&mut self, number: usize) {
-        let group = self.random.one_of(&["a", "b"]);
-        self.running.push((number, start(&self.addresses, &self.redis, &["--group", group]), None));
+        self.started += 1;
+        let group = match self.has_groups {
+            true => self.random.one_of(&["a", "b"]).to_owned(),
+            false => self.started.to_string(),
+        };
+        self.running.push((number, start(&self.addresses, &self.redis, &["--group", &group]), None));
     }
 
     fn start_all(&mut self) {
@@ -93,7 +100,9 @@ async fn a_storm_of_kills_and_pauses_leaves_every_total_exact() {
     topic.flush();
 
     let (addresses, redis) = (brokers.addresses.clone(), server.url());
-    let mut members = Members { addresses, redis, random: random.fork(), running: Vec::new() };
+    let (random_of_members, has_groups) = (random.fork(), brokers.are_in_memory());
+    let mut members =
+        Members { addresses, redis, random: random_of_members, running: Vec::new(), has_groups, started: 0 };
     members.start_all();
     let end = Instant::now() + Duration::from_secs(seconds());
     while Instant::now() < end {
