@@ -197,3 +197,32 @@ async fn settings_on_which_exactness_rests_are_refused() {
     let long = long.build(counters.sources(), |_, _| Decision::Malformed);
     assert!(matches!(long, Err(BuildError::Name(_))));
 }
+
+#[tokio::test]
+async fn what_retention_removed_unread_is_lost_and_the_rest_counts() {
+    let brokers = Brokers::start(1);
+    let mut random = Random::storm("of retention");
+    let mut topic = Topic::new(&brokers.addresses, 1, random.fork());
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    // The brokers keep 5 MiB, of what hardly compresses.
+    for records in [10, 120] {
+        for _ in 0..records {
+            topic.send(&(0..12_500).map(|_| format!("{:016x}", random.next())).collect::<String>());
+            topic.flush();
+        }
+        let recorder = counters.recorder();
+        let consumer = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g")
+            .session_timeout(Duration::from_secs(4))
+            .until_end()
+            .build(counters.sources(), move |record, hits| {
+                hits.push(recorder.counter("a").hit());
+                Decision::Counted(record.timestamp().expect("the brokers stamp records"))
+            });
+        consumer.expect("good settings").run(std::future::pending()).await.expect("the log goes on");
+    }
+    let records = counters.sources().statuses()[0].ledger.records;
+    assert!(records.lost > 20, "{records:?}");
+    assert_eq!((records.read + records.lost, records.recorded), (130, records.read), "{records:?}");
+    let counted = counters.stats().lifetimes(&["a".parse().expect("a name")]).await.expect("memory");
+    assert_eq!(counted, [records.read]);
+}
