@@ -1,6 +1,7 @@
 //! Serves the site, and keeps its counts in the process or in Redis.
 
 mod clock;
+mod import;
 mod lines;
 mod serve;
 
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use counter_core::stores::Namespace;
 use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
@@ -39,7 +40,10 @@ const RECOUNTS: &str = "the recounts of the forum";
 
 /// A small site with a forum, which counts its visits, views and likes.
 #[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Settings {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Address to listen on; port 0 chooses a free one.
     #[arg(long, env, default_value = "127.0.0.1:3000")]
     listen: SocketAddr,
@@ -84,9 +88,14 @@ struct Settings {
     demo_traffic: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    Import(import::Settings),
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let settings = Settings::parse();
+    let mut settings = Settings::parse();
     let outputs = Lines::to(stdout()).and_then(|output| Ok((output, Lines::to(stderr())?)));
     let Ok(((output, _last_of_output), (mut log, _last_of_log))) = outputs else {
         return ExitCode::FAILURE;
@@ -95,7 +104,11 @@ async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_ansi(stderr().is_terminal()).with_writer(move || lines.clone()).init();
     // The default hook would wait for the reader of the log.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    let Err(error) = run(settings, output).await else { return ExitCode::SUCCESS };
+    let result = match settings.command.take() {
+        Some(Command::Import(settings)) => import::run(settings).await,
+        None => run(settings, output).await,
+    };
+    let Err(error) = result else { return ExitCode::SUCCESS };
     let mut words = format!("example-app: {error}");
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,5 +1,6 @@
 //! The example as a program, and its forum.
 
+mod import;
 mod minimal;
 mod program;
 mod trouble;

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fred::types::Value;
-use futures_util::future::try_join_all;
 
 use crate::entity::{EntityCache, EntityCopy, EntityFound, EntityId, EntityLease, EntityRow, Versioned};
 use crate::future::Answer;
-use crate::redis::{Call, Client, Group, Script, in_order};
+use crate::redis::{Call, Client, Group, Script, all_at_once, in_order};
 use crate::{Error, ErrorKind};
 
 /// The number of entities, or rows, in one call: a millisecond or two of the server's time.
@@ -59,7 +58,7 @@ impl EntityCache for RedisEntities {
                     without_scripts::read(&self.client, part, fields, lease),
                 )
             });
-            let found = try_join_all(read).await?;
+            let found = all_at_once(read).await?;
             Ok(in_order(&parts, found))
         })
     }
@@ -76,7 +75,7 @@ impl EntityCache for RedisEntities {
                 self.client
                     .scripted(store(self, part, lease), without_scripts::store(&self.client, part, lease))
             });
-            Ok(try_join_all(stored).await?.into_iter().sum())
+            Ok(all_at_once(stored).await?.into_iter().sum())
         })
     }
 
@@ -86,7 +85,7 @@ impl EntityCache for RedisEntities {
             let updated = parts.iter().map(|part| {
                 self.client.scripted(update(self, part), without_scripts::update(&self.client, part))
             });
-            try_join_all(updated).await.map(drop)
+            all_at_once(updated).await.map(drop)
         })
     }
 
@@ -96,7 +95,7 @@ impl EntityCache for RedisEntities {
             let audited = parts.iter().map(|part| {
                 self.client.scripted(audit(self, part), without_scripts::audit(&self.client, part))
             });
-            Ok(try_join_all(audited).await?.into_iter().sum())
+            Ok(all_at_once(audited).await?.into_iter().sum())
         })
     }
 
@@ -107,7 +106,7 @@ impl EntityCache for RedisEntities {
                 let keys = part.items.iter().flat_map(|item| [(&item.lease).into(), (&item.copy).into()]);
                 self.client.call::<Value>("DEL", &self.client.prefix(part.shard).scratch, keys.collect())
             });
-            try_join_all(removed).await.map(drop)
+            all_at_once(removed).await.map(drop)
         })
     }
 

@@ -8,7 +8,8 @@ use super::probed::Probed;
 use super::refusal::Refusal;
 use super::topology::Topology;
 use crate::Error;
-use crate::redis::{Call, Command, Connection, Prefix, Script, has_code};
+use crate::future::Answer;
+use crate::redis::{Call, Command, Connection, Prefix, Script, converted, has_code};
 use crate::shard::{Shard, Shards};
 
 /// A client of one namespace, by which each family of counters sends its commands.
@@ -75,15 +76,21 @@ impl Client {
     }
 
     pub(crate) async fn run<R: FromValue>(&self, script: &Script, call: Call) -> Result<R, Error> {
-        let first = call.keys[0].clone();
-        let mut args = call.args(&script.digest);
-        match self.call("EVALSHA", &first, args.clone()).await {
-            Err(error) if has_code(&error, "NOSCRIPT") => {
-                args[0] = script.source.into();
-                self.call("EVAL", &first, args).await
+        converted(self.evaluate(script, call).await)
+    }
+
+    fn evaluate<'a>(&'a self, script: &'a Script, call: Call) -> Answer<'a, Value> {
+        Box::pin(async move {
+            let first = call.keys[0].clone();
+            let mut args = call.args(&script.digest);
+            match self.ask("EVALSHA", &first, args.clone()).await {
+                Err(error) if has_code(&error, "NOSCRIPT") => {
+                    args[0] = script.source.into();
+                    self.ask("EVAL", &first, args).await
+                }
+                answer => answer,
             }
-            answer => answer,
-        }
+        })
     }
 
     /// Sends one command to the server of this key.
@@ -93,38 +100,40 @@ impl Client {
         key: &str,
         args: Vec<Value>,
     ) -> Result<R, Error> {
-        let send = |server: Arc<Connection>| {
-            let args = args.clone();
-            async move { server.call(command, key, args).await }
-        };
-        self.topology.send(key, send).await
+        converted(self.ask(command, key, args).await)
+    }
+
+    /// Does what [`call`](Self::call) does, and is compiled once: all that depends on the type of the answer comes
+    /// after it.
+    fn ask<'a>(&'a self, command: &'static str, key: &'a str, args: Vec<Value>) -> Answer<'a, Value> {
+        Box::pin(async move {
+            let send = |server: Arc<Connection>| {
+                let args = args.clone();
+                async move { server.call(command, key, args).await }
+            };
+            self.topology.send(key, send).await
+        })
     }
 
     /// Sends several commands at once to the server of this key, and returns the answers in the same order.
-    pub(crate) async fn call_all<R: FromValue>(
-        &self,
-        key: &str,
-        calls: Vec<Command>,
-    ) -> Result<Vec<R>, Error> {
-        let send = |server: Arc<Connection>| {
-            let calls = calls.clone();
-            async move { server.call_all(key, calls).await }
-        };
-        self.topology.send(key, send).await
+    pub(crate) async fn call_all(&self, key: &str, calls: Vec<Command>) -> Result<Vec<Value>, Error> {
+        self.call_each(key, calls).await?.into_iter().collect()
     }
 
     /// Sends several commands at once to the server of this key, and returns the answers in the same order;
     /// for a key that holds something else than the command expects, the error of the server.
-    pub(crate) async fn call_each(
-        &self,
-        key: &str,
+    pub(crate) fn call_each<'a>(
+        &'a self,
+        key: &'a str,
         calls: Vec<Command>,
-    ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let send = |server: Arc<Connection>| {
-            let calls = calls.clone();
-            async move { server.call_each(key, calls).await }
-        };
-        self.topology.send(key, send).await
+    ) -> Answer<'a, Vec<Result<Value, Error>>> {
+        Box::pin(async move {
+            let send = |server: Arc<Connection>| {
+                let calls = calls.clone();
+                async move { server.call_each(key, calls).await }
+            };
+            self.topology.send(key, send).await
+        })
     }
 
     /// Returns the connection that commands for this key take.

@@ -5,13 +5,20 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::interfaces::{ClientLike, EventInterface};
-use fred::types::config::{Config, ConnectionConfig, ReconnectPolicy, Server, TcpConfig, UnresponsiveConfig};
-use fred::types::{Builder, ConnectHandle};
+use fred::types::config::{
+    Config, ConnectionConfig, Options, ReconnectPolicy, Server, TcpConfig, UnresponsiveConfig,
+};
+use fred::types::{Builder, ConnectHandle, CustomCommand, Resp3Frame, Value};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::time::timeout;
 
+use crate::future::BoxFuture;
+
 /// A client of fred, and the events that it reports.
+///
+/// All futures of fred that are not its own task are awaited here, each in one boxed future that is generic over
+/// nothing: they are large, and the compiler copies them into every place that awaits them.
 pub(crate) struct ClientHandle {
     pub(crate) client: Client,
     /// The task of a client that was made here. It is stored before anything is awaited: the caller may be
@@ -57,9 +64,12 @@ impl ClientHandle {
         if let Some(policy) = policy {
             builder.set_policy(policy);
         }
+        // A pool of one, since `connect` of a client is compiled here, with the whole client, and that of a pool is
+        // compiled in fred.
+        let pool = builder.build_pool(1)?;
         // The listener for errors is registered before any error can occur.
-        let mut handle = Self::of(builder.build()?);
-        handle.task = Some(handle.client.connect());
+        let mut handle = Self::of(pool.next().clone());
+        handle.task = pool.connect_pool().pop();
         Ok(handle)
     }
 
@@ -70,30 +80,77 @@ impl ClientHandle {
         Self { client, task: None, ended: AtomicBool::new(false), told, unanswered: AtomicU32::new(0) }
     }
 
+    /// Waits for the connection, for at most this long.
+    pub(crate) fn wait(&self, at_most: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move { drop(timeout(at_most, self.client.wait_for_connect()).await) })
+    }
+
     /// Waits until the client is connected, or cannot be.
-    pub(crate) async fn connected(&self) -> Result<(), FredError> {
-        while !self.has_ended() {
-            // A connection that is made after fred's check of the state and before it listens is not
-            // reported.
-            if let Ok(answer) = timeout(LOOK, self.client.wait_for_connect()).await {
-                return answer;
+    pub(crate) fn connected(&self) -> BoxFuture<'_, Result<(), FredError>> {
+        Box::pin(self.unless_broken(async {
+            while !self.has_ended() {
+                // A connection that is made after fred's check of the state and before it listens is not
+                // reported.
+                if let Ok(answer) = timeout(LOOK, self.client.wait_for_connect()).await {
+                    return answer;
+                }
             }
-        }
-        let trouble = self.latest_trouble();
-        Err(trouble.unwrap_or_else(|| FredError::new(FredKind::IO, "the connection could not be made")))
+            let trouble = self.latest_trouble();
+            Err(trouble.unwrap_or_else(|| FredError::new(FredKind::IO, "the connection could not be made")))
+        }))
+    }
+
+    /// Sends one command.
+    pub(crate) fn call<'a>(
+        &'a self,
+        options: &'a Options,
+        command: CustomCommand,
+        arguments: Vec<Value>,
+    ) -> BoxFuture<'a, Result<Value, FredError>> {
+        Box::pin(
+            self.unless_broken(
+                async move { self.client.with_options(options).custom(command, arguments).await },
+            ),
+        )
+    }
+
+    /// Sends one command, and returns the answer as the server sent it.
+    pub(crate) fn call_raw<'a>(
+        &'a self,
+        options: &'a Options,
+        command: CustomCommand,
+        arguments: Vec<Value>,
+    ) -> BoxFuture<'a, Result<Resp3Frame, FredError>> {
+        Box::pin(self.unless_broken(async move {
+            self.client.with_options(options).custom_raw(command, arguments).await
+        }))
+    }
+
+    /// Sends several commands at once, and returns the answers in the same order.
+    pub(crate) fn call_each<'a>(
+        &'a self,
+        options: &'a Options,
+        calls: Vec<(CustomCommand, Vec<Value>)>,
+    ) -> BoxFuture<'a, Result<Vec<Result<Value, FredError>>, FredError>> {
+        Box::pin(self.unless_broken(async move {
+            let pipeline = self.client.pipeline();
+            let with_options = pipeline.with_options(options);
+            for (command, arguments) in calls {
+                let _queued: Value = with_options.custom(command, arguments).await?;
+            }
+            Ok(pipeline.try_all().await)
+        }))
     }
 
     /// Returns the answer, or an error if the connection broke, or could not be made, before the answer came.
     ///
     /// `fail_fast` alone is not enough: between a break and the first attempt to reconnect, the client still
     /// accepts commands, and only their timeout ends them.
-    pub(crate) async fn unless_broken<T>(
+    async fn unless_broken<T>(
         &self,
         answer: impl Future<Output = Result<T, FredError>>,
     ) -> Result<T, FredError> {
         let mut troubles = self.client.error_rx();
-        // Boxed, since fred's futures are deep, and rustc follows those of one task to a depth of 128.
-        let answer = Box::pin(answer);
         tokio::select! {
             biased;
             answer = answer => answer,

@@ -15,7 +15,8 @@ use fred::types::config::{Config, Server, ServerConfig};
 use fred::util::redis_keyslot;
 use futures_util::future::{join_all, select_ok};
 
-use crate::redis::{Connection, explain, has_code, unavailable};
+use crate::future::{Answer, BoxFuture};
+use crate::redis::{Connection, converted, explain, has_code, unavailable};
 use crate::{Error, ErrorKind};
 
 #[derive(Debug)]
@@ -53,10 +54,12 @@ impl Cluster {
     }
 
     /// Waits for the first map and the masters in it, for at most a few seconds.
-    pub(crate) async fn wait(&self) {
-        drop(self.refresh().await);
-        let nodes: Vec<_> = self.map().nodes.values().cloned().collect();
-        join_all(nodes.iter().map(|node| node.wait())).await;
+    pub(crate) fn wait(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            drop(self.refresh().await);
+            let nodes: Vec<_> = self.map().nodes.values().cloned().collect();
+            join_all(nodes.iter().map(|node| node.wait())).await;
+        })
     }
 
     pub(crate) fn connections(&self) -> u64 {
@@ -83,18 +86,22 @@ impl Cluster {
 
     /// Marks the map as out of date when a node was away or redirected a command.
     pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        if let Err(error) = &answer {
-            let redirected =
-                ["MOVED", "ASK", "CLUSTERDOWN", "READONLY"].iter().any(|word| has_code(error, word));
-            if redirected || *error.kind() == ErrorKind::Unavailable {
-                self.map().stale = true;
-            }
+        answer.inspect_err(|error| self.doubt(error))
+    }
+
+    fn doubt(&self, error: &Error) {
+        let redirected = ["MOVED", "ASK", "CLUSTERDOWN", "READONLY"].iter().any(|word| has_code(error, word));
+        if redirected || *error.kind() == ErrorKind::Unavailable {
+            self.map().stale = true;
         }
-        answer
     }
 
     /// Asks all nodes for the map at once, and takes the first answer.
-    async fn refresh(&self) -> Result<(), Error> {
+    fn refresh(&self) -> Answer<'_, ()> {
+        Box::pin(self.refresh_now())
+    }
+
+    async fn refresh_now(&self) -> Result<(), Error> {
         let asked = self.map().asked;
         let _asking = self.asking.lock().await;
         let nodes: Vec<_> = {
@@ -139,7 +146,7 @@ impl Cluster {
 async fn ask(server: &Server, node: &Connection) -> Result<Vec<(RangeInclusive<u16>, Server)>, Error> {
     // A node that is new to us is given the time to connect.
     node.wait().await;
-    let slots: Vec<Value> = node.call("CLUSTER", "", vec!["SLOTS".into()]).await?;
+    let slots: Vec<Value> = converted(node.call("CLUSTER", "", vec!["SLOTS".into()]).await)?;
     let masters: Option<Vec<_>> = slots.into_iter().map(|range| master(range, server)).collect();
     let masters = masters.filter(|masters| !masters.is_empty());
     masters.ok_or_else(|| unavailable("the cluster does not know its slots"))

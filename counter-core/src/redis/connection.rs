@@ -10,10 +10,10 @@ use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Options};
 use fred::types::{ClusterHash, CustomCommand, FromValue, Value};
 use fred::util::redis_keyslot;
-use tokio::time::timeout;
 
 use super::client_handle::{ClientHandle, is_code};
 use super::queues::Queues;
+use crate::future::BoxFuture;
 use crate::{Error, ErrorKind};
 
 /// The connection to one server, or to the master that sentinels report.
@@ -67,9 +67,8 @@ impl Connection {
 
     /// Waits for the connection, for at most a second, so that a service whose server is there does not start
     /// with failures.
-    pub(crate) async fn wait(&self) {
-        let client = self.handle().client.clone();
-        drop(timeout(FIRST_CONNECTION, client.wait_for_connect()).await);
+    pub(crate) fn wait(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.handle().wait(FIRST_CONNECTION).await })
     }
 
     /// Returns the number of connections made.
@@ -78,33 +77,15 @@ impl Connection {
     }
 
     /// Sends one command; with a user's own client of a cluster, `key` decides which server it goes to.
-    pub(crate) async fn call<R: FromValue>(
+    pub(crate) async fn call(
         &self,
         command: &'static str,
         key: &str,
         arguments: Vec<Value>,
-    ) -> Result<R, Error> {
+    ) -> Result<Value, Error> {
         let handle = self.handle();
-        let client = handle.client.with_options(&self.options);
-        let answer = handle.unless_broken(client.custom(self::command(command, key), arguments)).await;
+        let answer = handle.call(&self.options, self::command(command, key), arguments).await;
         answer.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
-    }
-
-    /// Sends several commands at once, and returns the answers in the same order.
-    pub(crate) async fn call_all<R: FromValue>(
-        &self,
-        key: &str,
-        calls: Vec<Command>,
-    ) -> Result<Vec<R>, Error> {
-        let handle = self.handle();
-        let pipeline = handle.client.pipeline();
-        let with_options = pipeline.with_options(&self.options);
-        for (name, arguments) in calls {
-            let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
-            queued.map_err(|error| self.explain(&handle, error))?;
-        }
-        let answers = handle.unless_broken(pipeline.all()).await;
-        answers.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
     }
 
     /// Sends several commands at once, and returns the answers in the same order; for a key that holds
@@ -115,13 +96,8 @@ impl Connection {
         calls: Vec<Command>,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
         let (handle, asked) = (self.handle(), calls.len());
-        let pipeline = handle.client.pipeline();
-        let with_options = pipeline.with_options(&self.options);
-        for (name, arguments) in calls {
-            let queued: Result<(), _> = with_options.custom(command(name, key), arguments).await;
-            queued.map_err(|error| self.explain(&handle, error))?;
-        }
-        let answers = handle.unless_broken(async { Ok(pipeline.try_all::<Value>().await) }).await;
+        let calls = calls.into_iter().map(|(name, arguments)| (command(name, key), arguments)).collect();
+        let answers = handle.call_each(&self.options, calls).await;
         let answers = answers.map_err(|error| self.explain(&handle, error))?;
         let each = |answer: Result<Value, FredError>| match answer {
             Err(error) if is_of_the_key(&error) => Ok(Err(explain(error))),
@@ -230,6 +206,11 @@ pub(crate) fn explain(error: FredError) -> Error {
     };
     let kind = if unreachable { ErrorKind::Unavailable } else { ErrorKind::Refused };
     Error::new(kind).caused_by(error)
+}
+
+/// Returns what the caller expects as the answer of the server.
+pub(crate) fn converted<R: FromValue>(answer: Result<Value, Error>) -> Result<R, Error> {
+    answer?.convert().map_err(explain)
 }
 
 /// Returns whether a server answered that a key holds something else than the command expects: another

@@ -1,3 +1,7 @@
+use futures_util::future::try_join_all;
+
+use crate::Error;
+use crate::future::Answer;
 use crate::redis::Client;
 use crate::shard::Shard;
 
@@ -48,4 +52,15 @@ pub(crate) fn in_order<T, A>(groups: &[Group<T>], answers: Vec<Vec<A>>) -> Vec<A
     let mut answers: Vec<_> = positions.zip(answers.into_iter().flatten()).collect();
     answers.sort_unstable_by_key(|(position, _)| **position);
     answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Asks for all of these at once, and returns the answers in the same order, or the first error.
+///
+/// Each is boxed, so that the machinery of several futures is compiled for a few types of answers and not for each
+/// place that asks.
+pub(crate) fn all_at_once<'a, T: Send + 'a>(
+    asked: impl IntoIterator<Item = impl Future<Output = Result<T, Error>> + Send + 'a>,
+) -> Answer<'a, Vec<T>> {
+    let asked = asked.into_iter().map(|asked| Box::pin(asked) as Answer<'a, T>);
+    Box::pin(try_join_all(asked))
 }

@@ -9,7 +9,6 @@
 //! future, along with a note of what was begun: the next transaction ends that first.
 
 use fred::error::Error as FredError;
-use fred::interfaces::ClientLike;
 use fred::types::{FromValue, Resp3Frame, Value};
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, timeout};
@@ -17,7 +16,8 @@ use tokio::time::{Instant, timeout};
 use super::client_handle::{ClientHandle, is_code};
 use super::connection::{TIMEOUT, command};
 use super::queues::{Begun, Exclusive};
-use crate::redis::{Command, Connection, answer_of, explain, unavailable};
+use crate::future::Answer;
+use crate::redis::{Command, Connection, answer_of, converted, explain, unavailable};
 use crate::{Error, ErrorKind};
 
 /// The queue that decides which transactions wait for one another.
@@ -49,7 +49,11 @@ impl Connection {
     }
 
     /// Watches nothing: the transaction is executed whatever other clients do.
-    pub(crate) async fn begin_in(&self, queue: Queue) -> Result<Transaction<'_>, Error> {
+    pub(crate) fn begin_in(&self, queue: Queue) -> Answer<'_, Transaction<'_>> {
+        Box::pin(self.begun_in(queue))
+    }
+
+    async fn begun_in(&self, queue: Queue) -> Result<Transaction<'_>, Error> {
         // A connection that hangs ends in bounded time. Transactions behind it do not wait for all that are
         // before them.
         let begun = timeout(TIMEOUT, async {
@@ -68,7 +72,7 @@ impl Connection {
     }
 }
 
-impl Transaction<'_> {
+impl<'a> Transaction<'a> {
     /// Watches one more key.
     pub(crate) async fn watch(&mut self, key: &str) -> Result<(), Error> {
         let _: Value = self.call("WATCH", vec![key.into()]).await?;
@@ -82,8 +86,8 @@ impl Transaction<'_> {
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
         let handle = self.handle()?;
-        let client = handle.client.with_options(&self.server.options);
-        judged(handle, client.custom(command(name, ""), arguments)).await
+        let answer = handle.call(&self.server.options, command(name, ""), arguments).await;
+        converted(judged(handle, answer))
     }
 
     /// Executes the commands at once, and returns for each the error of the server, if any; `None` when a
@@ -108,7 +112,11 @@ impl Transaction<'_> {
         Ok(answers.map(|answers| answers.iter().map(integer).collect()))
     }
 
-    async fn exchange(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
+    fn exchange(self, commands: Vec<Command>) -> Answer<'a, Option<Vec<Resp3Frame>>> {
+        Box::pin(self.exchanged(commands))
+    }
+
+    async fn exchanged(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
         self.set(Begun::Multi);
         // The answer is awaited, and in each transaction, since rights may be revoked at any time: commands
         // sent along with a MULTI that is refused would be executed at once, and only in part if the
@@ -121,9 +129,8 @@ impl Transaction<'_> {
             self.queue(commands).await?;
         }
         let handle = self.handle()?;
-        let client = handle.client.with_options(&self.server.options);
-        let answer = client.custom_raw(command("EXEC", ""), Vec::<Value>::new());
-        let answers = match judged(handle, answer).await? {
+        let answer = handle.call_raw(&self.server.options, command("EXEC", ""), Vec::new()).await;
+        let answers = match judged(handle, answer)? {
             Resp3Frame::Null => None,
             Resp3Frame::Array { data, .. } => Some(data),
             frame => {
@@ -136,13 +143,10 @@ impl Transaction<'_> {
 
     async fn queue(&self, commands: Vec<Command>) -> Result<(), Error> {
         let handle = self.handle()?;
-        let pipeline = handle.client.pipeline();
-        let with_options = pipeline.with_options(&self.server.options);
-        for (name, arguments) in commands {
-            let queued: Result<(), _> = with_options.custom(command(name, ""), arguments).await;
-            queued.map_err(explain)?;
-        }
-        let answers: Vec<Value> = judged(handle, pipeline.all()).await?;
+        let commands = commands.into_iter().map(|(name, arguments)| (command(name, ""), arguments)).collect();
+        let answers = handle.call_each(&self.server.options, commands).await;
+        let answers = answers.and_then(|answers| answers.into_iter().collect::<Result<Vec<_>, _>>());
+        let answers = judged(handle, answers)?;
         if answers.iter().all(|answer| matches!(answer, Value::Queued)) {
             return Ok(());
         }
@@ -166,7 +170,7 @@ impl Transaction<'_> {
             *self.exclusive = Some(Exclusive { handle, begun: Begun::Nothing, since: Instant::now() });
         }
         let handle = self.handle()?;
-        judged(handle, handle.connected()).await
+        judged(handle, handle.connected().await)
     }
 
     /// Returns whether there is a connection with nothing under way on it.
@@ -210,23 +214,21 @@ impl Transaction<'_> {
     }
 }
 
-/// Waits for an answer and explains it. A connection whose answer did not come is of no use any more.
-async fn judged<T>(
-    handle: &ClientHandle,
-    answer: impl Future<Output = Result<T, FredError>>,
-) -> Result<T, Error> {
-    let error = match handle.unless_broken(answer).await {
-        Ok(answer) => return Ok(answer),
-        Err(error) => explain(error),
-    };
+/// Explains the error of an answer. A connection whose answer did not come is of no use any more.
+fn judged<T>(handle: &ClientHandle, answer: Result<T, FredError>) -> Result<T, Error> {
+    answer.map_err(|error| judge(handle, error))
+}
+
+fn judge(handle: &ClientHandle, error: FredError) -> Error {
+    let error = explain(error);
     if *error.kind() != ErrorKind::Unavailable {
-        return Err(error);
+        return error;
     }
     handle.end();
-    Err(match handle.latest_trouble() {
+    match handle.latest_trouble() {
         Some(trouble) => error.caused_by(trouble),
         None => error,
-    })
+    }
 }
 
 /// True if the answer is `OK`, and not `QUEUED`.

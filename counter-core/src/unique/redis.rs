@@ -8,7 +8,8 @@ use fred::types::{FromValue, Value};
 
 use crate::future::Answer;
 use crate::redis::{
-    Call, Client, Connection, Script, answer_of, it_may_pass, nothing_was_done, retried, unavailable,
+    Call, Client, Connection, Script, answer_of, converted, it_may_pass, nothing_was_done, retried,
+    unavailable,
 };
 use crate::sketch::Sketch;
 use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
@@ -193,7 +194,7 @@ impl RedisUnique {
         cursor: &str,
     ) -> Result<(String, Vec<Bytes>), Error> {
         let args = [key, cursor, "COUNT", PAGE].map(Value::from).to_vec();
-        let page = self.client.learn(server.call("SSCAN", key, args).await)?;
+        let page = converted(self.client.learn(server.call("SSCAN", key, args).await))?;
         if server.connections() == made {
             return Ok(page);
         }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use fred::bytes::Bytes;
 use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::types::Value;
-use futures_util::future::{TryFutureExt, join_all, try_join_all};
+use futures_util::future::{TryFutureExt, join_all};
 
 use crate::future::{Answer, BoxFuture};
 use crate::redis::{
-    Call, Client, Group, Prefix, Script, explain, in_order, it_may_pass, nothing_was_done, retried,
+    Call, Client, Group, Prefix, Script, all_at_once, explain, in_order, it_may_pass, nothing_was_done,
+    retried,
 };
 use crate::window::{Addition, WindowKey, WindowStore};
 use crate::{Error, ErrorKind, Timestamp, VisitorId};
@@ -68,7 +69,7 @@ impl WindowStore for RedisWindows {
         Box::pin(async move {
             let groups = self.client.by_shard(keys, |key| key.place());
             let asked = groups.iter().map(|group| counts_of(self, group));
-            Ok(in_order(&groups, try_join_all(asked).await?))
+            Ok(in_order(&groups, all_at_once(asked).await?))
         })
     }
 

@@ -3,7 +3,9 @@
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::automaton::Automaton;
+use aho_corasick::dfa::DFA;
+use aho_corasick::{Input, MatchKind};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Agent;
 use foldhash::quality::RandomState;
@@ -26,7 +28,7 @@ pub(crate) struct Digest(u64);
 /// A cache of recent user agents: to classify and hash one takes twenty times as long as to find it here, and
 /// most requests come with one of a few.
 pub(crate) struct UserAgents {
-    words: AhoCorasick,
+    words: DFA,
     hasher: RandomState,
     places: Box<[Place]>,
 }
@@ -94,7 +96,8 @@ const LOOKED_AT: usize = 1024;
 
 impl Default for UserAgents {
     fn default() -> Self {
-        let words = AhoCorasick::builder()
+        // What `AhoCorasick` would choose for so few words; it has all kinds of automata compiled.
+        let words = DFA::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::LeftmostFirst)
             .build(PROGRAMS.iter().chain(&BROWSERS))
@@ -169,9 +172,10 @@ fn text(headers: &HeaderMap) -> &[u8] {
 }
 
 /// Without a word of either kind it is a program: all browsers name their engine.
-fn agent(words: &AhoCorasick, user_agent: &[u8]) -> Agent {
+fn agent(words: &DFA, user_agent: &[u8]) -> Agent {
     let mut agent = Agent::Bot;
-    for found in words.find_iter(&user_agent[..user_agent.len().min(LOOKED_AT)]) {
+    let looked_at = Input::new(&user_agent[..user_agent.len().min(LOOKED_AT)]);
+    for found in words.try_find_iter(looked_at).into_iter().flatten() {
         if found.pattern().as_usize() < PROGRAMS.len() {
             return Agent::Bot;
         }

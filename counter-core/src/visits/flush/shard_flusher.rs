@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::replay_buffer::ReplayBuffer;
 use crate::backoff::Backoff;
+use crate::future::{Answer, BoxFuture};
 use crate::later::later;
 use crate::shard::Shard;
 use crate::unwind::{caught, tell};
@@ -106,14 +107,20 @@ impl ShardFlusher {
     }
 
     /// Sends everything that was recorded before the call.
-    pub(super) async fn flush(&mut self) -> Result<(), Error> {
-        let sent = caught(self.send()).await;
-        tell(|| self.note(sent.as_ref().err()));
-        sent
+    pub(super) fn flush(&mut self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let sent = caught(self.send()).await;
+            tell(|| self.note(sent.as_ref().err()));
+            sent
+        })
     }
 
     /// Flushes at every interval, and at once when a caller waits for it.
-    pub(super) async fn flush_for_ever(&mut self, interval: Duration) {
+    pub(super) fn flush_for_ever(&mut self, interval: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(self.flushing_for_ever(interval))
+    }
+
+    async fn flushing_for_ever(&mut self, interval: Duration) {
         let mut backoff = Backoff::new();
         loop {
             let began = Instant::now();

@@ -27,7 +27,7 @@ pub(super) async fn forget(
         calls.push(("ZREM", vec![(&keys.due).into(), (&member).into()]));
         calls.push(("DEL", vec![keys.count(kept.precision, counter).into()]));
     }
-    let _: Vec<Value> = store.client.call_all(&keys.total, calls).await?;
+    store.client.call_all(&keys.total, calls).await?;
     // In pieces: there may be millions, if a visitor precision is fine and kept for long.
     for kept in grid.visitors.iter() {
         let precision = kept.precision;
@@ -49,6 +49,6 @@ pub(super) async fn forget(
         ("HINCRBY", vec![(&keys.forgotten).into(), (&**counter).into(), "1".into()]),
         ("EXPIREAT", vec![(&keys.forgotten).into(), now.plus(TOLD).to_string().into()]),
     ];
-    let _: Vec<Value> = store.client.call_all(&keys.total, calls).await?;
+    store.client.call_all(&keys.total, calls).await?;
     Ok(())
 }

@@ -1,9 +1,8 @@
 use std::ops::Range;
 
 use fred::types::Value;
-use futures_util::future::try_join_all;
 
-use crate::redis::{Group, args, in_order};
+use crate::redis::{Group, all_at_once, args, in_order};
 
 use super::RedisVisits;
 use super::junk::{Junk, wrong_key};
@@ -37,7 +36,7 @@ pub(super) async fn samples(
 ) -> Result<Each<Reading>, Error> {
     let groups = by_shard(store, counters);
     let asked = groups.iter().map(|group| samples_of(store, group, precision, &range, kept));
-    Ok(in_order(&groups, try_join_all(asked).await?))
+    Ok(in_order(&groups, all_at_once(asked).await?))
 }
 
 async fn samples_of(
@@ -135,7 +134,7 @@ fn number(value: &Value) -> Option<u64> {
 pub(super) async fn lifetimes(store: &RedisVisits, counters: &[CounterName]) -> Result<Each<u64>, Error> {
     let groups = by_shard(store, counters);
     let asked = groups.iter().map(|group| lifetimes_of(store, group));
-    Ok(in_order(&groups, try_join_all(asked).await?))
+    Ok(in_order(&groups, all_at_once(asked).await?))
 }
 
 async fn lifetimes_of(store: &RedisVisits, group: &Group<&CounterName>) -> Result<Each<u64>, Error> {
@@ -199,7 +198,7 @@ pub(super) async fn visitor_counts(
     }
     let groups = by_shard(store, counters);
     let asked = groups.iter().map(|group| visitor_counts_of(store, group, buckets));
-    Ok(in_order(&groups, try_join_all(asked).await?))
+    Ok(in_order(&groups, all_at_once(asked).await?))
 }
 
 async fn visitor_counts_of(
@@ -250,7 +249,7 @@ pub(super) async fn known(
 ) -> Result<KnownReading, Error> {
     let pages = store.client.shards().iter().map(|shard| page(store, shard, precisions, from, limit));
     let mut all = KnownReading::default();
-    for page in try_join_all(pages).await? {
+    for page in all_at_once(pages).await? {
         all.counters.extend(page.counters);
         all.unreadable.extend(page.unreadable);
     }
@@ -268,7 +267,7 @@ pub(super) async fn contains(
     }
     let groups = by_shard(store, counters);
     let asked = groups.iter().map(|group| contained_of(store, group, precisions));
-    Ok(in_order(&groups, try_join_all(asked).await?))
+    Ok(in_order(&groups, all_at_once(asked).await?))
 }
 
 async fn contained_of(

@@ -52,10 +52,11 @@ async fn apply_at(
     let is_source = batch.fence.kind == FenceKind::Source;
     let mut last = kept;
     if is_source {
-        let copy: Option<u64> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
+        let copy: Option<Bytes> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
             Err(error) if has_code(&error, "WRONGTYPE") => None,
             copy => copy?,
         };
+        let copy = copy.and_then(|copy| str::from_utf8(&copy).ok()?.parse().ok());
         last = last.max(copy.unwrap_or(0));
     }
     let remarks = || Some(remarks).filter(|_| last == kept).and_then(decode).unwrap_or_default();
@@ -181,7 +182,7 @@ pub(super) async fn clean(
                 // No counter has such a name.
                 Err(_) => {
                     let args = vec![(&keys.due).into(), member.clone().into()];
-                    server.call::<Value>("ZREM", &keys.due, args).await.map(drop)
+                    server.call("ZREM", &keys.due, args).await.map(drop)
                 }
             }
         };
@@ -199,8 +200,7 @@ async fn clean_member(
     cleaned: &mut Cleaned,
 ) -> Result<(), Error> {
     let key = format!("{}{member}", keys.counts());
-    let not_ours =
-        async || server.call::<Value>("ZREM", &keys.due, args([&keys.due, member])).await.map(drop);
+    let not_ours = async || server.call("ZREM", &keys.due, args([&keys.due, member])).await.map(drop);
     let precision = member.split_once(':').and_then(|(precision, _)| precision.parse::<Precision>().ok());
     let Some(precision) = precision else {
         return not_ours().await;

@@ -99,7 +99,7 @@ pub(super) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
             calls.push(("HDEL", args.collect()));
         }
         if !calls.is_empty() {
-            let _: Vec<Value> = store.client.call_all(&keys.writers, calls).await?;
+            store.client.call_all(&keys.writers, calls).await?;
         }
         if next == "0" {
             return Ok(());

@@ -88,11 +88,13 @@ impl Source {
     }
 
     /// Folds the hits of a record that lies at `range` and was made at the instant `at`; returns `true` when it
-    /// is time to [`commit`](Self::commit).
+    /// is time to [`commit`](Self::commit). What is recorded stays in memory until a commit succeeds, so where one
+    /// fails, call it again before reading on.
     ///
-    /// Positions may leave gaps, but never go back: a record before [`position`](Self::position) is not
-    /// counted. Hits that no precision keeps any more are `expired` in the ledger. An empty range, and one that
-    /// ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a record, which is `malformed` then.
+    /// All hits of a record go into one call. Positions may leave gaps, but never go back: a record before
+    /// [`position`](Self::position) is not counted. Hits that no precision keeps any more are `expired` in the
+    /// ledger. An empty range, and one that ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a
+    /// record, which is `malformed` then.
     pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
         let before = self.position;
         if !self.advance(&range) {
@@ -266,9 +268,9 @@ impl Source {
 
     /// Asks every shard for its position, and goes to the lowest.
     async fn locate(&mut self) -> Result<(), Error> {
-        // No source is ever there, so every shard answers where it is instead.
+        // No source is ever there, so every shard answers where it is instead. Lua has no odd numbers there.
         let nowhere = |lane: &Lane| {
-            let (after, sequence) = (Self::MAX_POSITION + 1, Self::MAX_POSITION + 2);
+            let (after, sequence) = (Self::MAX_POSITION + 2, Self::MAX_POSITION + 4);
             empty(self.writer, lane.shard, after, sequence, &self.tally.grid)
         };
         let questions: Vec<_> = self.lanes.iter().map(nowhere).collect();

@@ -165,7 +165,7 @@ async fn unless_it_expires(
 ) {
     if let [_, Ok(Some(_)), Ok(Some(-1)), ..] = answers {
         let args = vec![name.into(), expiry.to_string().into()];
-        drop(server.call::<Value>("EXPIREAT", name, args).await);
+        drop(server.call("EXPIREAT", name, args).await);
     }
 }
 

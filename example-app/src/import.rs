@@ -1,0 +1,286 @@
+//! Counts access logs: each line once, however often the program is started and wherever it is killed.
+
+use std::error::Error;
+use std::io::{self, IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use counter_core::source::{SourceName, Sources};
+use counter_core::stores::Namespace;
+use counter_core::visitor::VisitorKey;
+use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
+use counter_layer::log::{Fingerprint, Follower, Format, Grown, Import, Lines, LogFile};
+use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Rule, Rules};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Counts the lines of access logs as requests; lines that were counted before are not counted again.
+#[derive(Debug, Args)]
+pub(crate) struct Settings {
+    /// Files to count, also compressed by gzip; `-` is the standard input, which needs --name.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Format: common, combined, vhost_combined, main, w3c, caddy, nginx, or a pattern in the words of Apache's LogFormat; without it, the first lines decide.
+    #[arg(long, value_name = "F")]
+    format: Option<Format>,
+    /// Go on with what is appended to the files, also over rotations, until the program is told to stop.
+    #[arg(long)]
+    follow: bool,
+    /// File with rules as JSON: the counters of paths.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Template that is a counter, such as /articles/{id}; may be repeated.
+    #[arg(long = "route", value_name = "TEMPLATE")]
+    routes: Vec<String>,
+    /// Number of trusted proxies that have appended to the X-Forwarded-For of the log.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    trust_hops: usize,
+    /// Store of the counts: memory: or a Redis such as redis://127.0.0.1:6379.
+    #[arg(long, env = "REDIS_URL", hide_env_values = true, value_name = "URL", alias = "redis")]
+    store: String,
+    /// Prefix of the keys in Redis.
+    #[arg(long, env, default_value_t)]
+    namespace: Namespace,
+    /// Secret under which visitors are hashed, the same as that of the site.
+    #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
+    secret: Option<Secret>,
+    /// Name of the logs, such as that of the server which wrote them; two servers need two names.
+    #[arg(long, default_value = "log")]
+    name: String,
+}
+
+/// The line at the end.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    read: u64,
+    recorded: u64,
+    excluded: u64,
+    unmatched: u64,
+    ignored: u64,
+    malformed: u64,
+    already_counted: u64,
+    seconds: f64,
+}
+
+/// The time between two looks at files that are followed.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The bytes of which a format is found out.
+const BEGINNING: u64 = 64 * 1024;
+
+pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
+    let began = Instant::now();
+    let store: AnyStore = match &*settings.store {
+        "memory:" => MemoryStore::new().into(),
+        url => RedisStore::connect(url, settings.namespace.clone()).await?.into(),
+    };
+    let mut counters = Counters::builder(store);
+    if let Some(secret) = settings.secret.clone() {
+        counters = counters.secret(secret);
+    }
+    let counters = counters.build()?;
+    let mut logs = Logs::new(&settings, &counters)?;
+    if settings.follow {
+        logs.follow(&settings.files).await?;
+    } else {
+        for file in &settings.files {
+            logs.count(file).await.map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+    }
+    let mut summary = Summary { already_counted: logs.already_counted, ..Summary::default() };
+    for status in counters.sources().statuses() {
+        let records = status.ledger.records;
+        summary.read += records.read;
+        summary.recorded += records.recorded;
+        summary.excluded += records.excluded;
+        summary.unmatched += records.unmatched;
+        summary.ignored += records.ignored.total();
+        summary.malformed += records.malformed;
+        summary.already_counted += records.already_counted;
+    }
+    summary.read += logs.already_counted;
+    summary.seconds = began.elapsed().as_secs_f64();
+    writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
+    Ok(())
+}
+
+/// The logs of one name.
+struct Logs {
+    sources: Sources,
+    layer: AccessCounterLayer,
+    format: Option<Format>,
+    name: String,
+    /// The key of fingerprints, under which logs are known again.
+    key: VisitorKey,
+    already_counted: u64,
+}
+
+impl Logs {
+    fn new(settings: &Settings, counters: &Counters) -> Result<Self, Box<dyn Error>> {
+        let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
+        let mut layer = AccessCounterLayer::new(counters.recorder())
+            .identity(client)?
+            .facets([Facet::Status, Facet::Agent]);
+        if let Some(rules) = rules(settings.rules.as_deref(), &settings.routes)? {
+            layer = layer.rules(rules);
+        }
+        // Not a secret of this process, which another one would not have.
+        let key = settings.secret.as_ref().map_or(VisitorKey::new([0; 16]), |secret| secret.key("log"));
+        let (format, name) = (settings.format.clone(), settings.name.clone());
+        Ok(Self { sources: counters.sources(), layer, format, name, key, already_counted: 0 })
+    }
+
+    async fn count(&mut self, file: &Path) -> Result<(), Box<dyn Error>> {
+        if file == Path::new("-") {
+            return self.count_input().await;
+        }
+        let Some(fingerprint) = Fingerprint::read(LogFile::open(file)?, self.key)? else {
+            return Ok(());
+        };
+        let mut import = self.import(|| LogFile::open(file))?;
+        let name = self.source(&fingerprint.to_string())?;
+        self.skip(&name, LogFile::open(file)?).await?;
+        let is_compressed = LogFile::open(file)?.is_compressed();
+        let bar = progress(file, is_compressed)?;
+        let open = |position| {
+            let mut log = LogFile::open(file)?;
+            bar.set_position(position);
+            let is_there = log.skip_to(position)?;
+            let lines = Lines::new(bar.wrap_read(log), position);
+            Ok(is_there.then(|| if is_compressed { lines.finished() } else { lines }))
+        };
+        let end = import.count(name, open).await?;
+        bar.finish_and_clear();
+        // A server may be about to write the rest of it.
+        if !is_compressed && end < Some(std::fs::metadata(file)?.len()) {
+            tracing::warn!(file = %file.display(), "the last line has no end yet, and is not counted");
+        }
+        Ok(())
+    }
+
+    async fn count_input(&mut self) -> Result<(), Box<dyn Error>> {
+        let format = self.format.clone().ok_or("the standard input needs a --format")?;
+        let mut import = Import::new(self.sources.clone(), format, self.layer.log_counter());
+        let name = self.source("stdin")?;
+        let mut already_counted = 0;
+        let mut is_first = true;
+        let open = |position| {
+            if !std::mem::take(&mut is_first) {
+                return Err(io::Error::other("another import is ahead, and this input cannot be read again"));
+            }
+            already_counted = lines(stdin().take(position))?;
+            Ok(Some(Lines::new(stdin(), position).finished()))
+        };
+        import.count(name, open).await?;
+        self.already_counted += already_counted;
+        Ok(())
+    }
+
+    /// Counts what the files have and what is added to them, until the program is told to stop.
+    async fn follow(&mut self, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let mut followers: Vec<_> = files.iter().map(|file| (Follower::new(file, self.key), None)).collect();
+        loop {
+            for (follower, import) in &mut followers {
+                for grown in follower.poll()? {
+                    let counted = tokio::select! {
+                        counted = self.count_grown(import, &grown) => counted,
+                        _ = interrupt.recv() => return Ok(()),
+                        _ = terminate.recv() => return Ok(()),
+                    };
+                    if let Err(error) = counted {
+                        tracing::warn!(%error, file = %grown.path().display(), "a log waits");
+                        follower.again(grown.fingerprint());
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POLL) => {}
+                _ = interrupt.recv() => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+            }
+        }
+    }
+
+    async fn count_grown(
+        &mut self,
+        import: &mut Option<Import>,
+        grown: &Grown,
+    ) -> Result<(), Box<dyn Error>> {
+        let name = self.source(&grown.fingerprint().to_string())?;
+        let import = match import {
+            Some(import) => import,
+            None => import.insert(self.import(|| LogFile::open(grown.path()))?),
+        };
+        import.count(name, |position| grown.lines(position)).await?;
+        Ok(())
+    }
+
+    fn import<R: Read>(&self, open: impl Fn() -> io::Result<R>) -> Result<Import, Box<dyn Error>> {
+        let format = match &self.format {
+            Some(format) => format.clone(),
+            None => {
+                let mut beginning = Vec::new();
+                open()?.take(BEGINNING).read_to_end(&mut beginning)?;
+                Format::detect(&beginning)?
+            }
+        };
+        Ok(Import::new(self.sources.clone(), format, self.layer.log_counter()))
+    }
+
+    fn source(&self, log: &str) -> Result<SourceName, Box<dyn Error>> {
+        Ok(format!("{}:{log}", self.name).parse()?)
+    }
+
+    /// Counts the lines that the store has before this import begins.
+    async fn skip(&mut self, name: &SourceName, log: impl Read) -> Result<(), Box<dyn Error>> {
+        let position = self.sources.open(name.clone()).await?.position();
+        self.already_counted += lines(log.take(position))?;
+        Ok(())
+    }
+}
+
+fn rules(file: Option<&Path>, routes: &[String]) -> Result<Option<Rules>, Box<dyn Error>> {
+    let mut rules = match file {
+        Some(file) => {
+            let text =
+                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?
+        }
+        None if routes.is_empty() => return Ok(None),
+        None => Rules::builder(),
+    };
+    for route in routes {
+        rules = rules.rule(Rule::counter(route.clone()).pattern(route.clone()));
+    }
+    Ok(Some(rules.build()?))
+}
+
+fn lines(mut log: impl Read) -> io::Result<u64> {
+    let (mut buffer, mut lines) = (vec![0; 64 * 1024], 0);
+    loop {
+        let read = log.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(lines);
+        }
+        lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+    }
+}
+
+/// A bar on the terminal, of bytes; of a compressed file nothing tells how many there are.
+fn progress(file: &Path, is_compressed: bool) -> io::Result<ProgressBar> {
+    if !stderr().is_terminal() {
+        return Ok(ProgressBar::hidden());
+    }
+    let style = |text| ProgressStyle::with_template(text).expect("a template of ours");
+    let bar = if is_compressed {
+        ProgressBar::no_length().with_style(style("{msg} {bytes}, {bytes_per_sec}"))
+    } else {
+        let bar = ProgressBar::new(std::fs::metadata(file)?.len());
+        bar.with_style(style("{msg} {wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left"))
+    };
+    Ok(bar.with_message(file.display().to_string()))
+}
