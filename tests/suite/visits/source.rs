@@ -234,6 +234,24 @@ async fn a_place_where_no_record_can_lie_is_malformed() {
 }
 
 #[tokio::test]
+async fn what_the_log_no_longer_has_is_lost_and_what_was_not_wanted_is_not() {
+    let counters = over(counter_core::MemoryStore::new());
+    let mut source = open(&counters).await;
+    source.advance_to(40);
+    source.advance_to(30);
+    source.lose(20..100);
+    source.lose(50..90);
+    source.lose(0..u64::MAX);
+    assert_eq!(source.position(), 100);
+    assert_eq!(counters.sources().statuses()[0].position, 100);
+    assert_eq!(source.close().await.expect("memory takes all"), Commit::Done);
+    let records = source.ledger().records;
+    assert_eq!((records.lost, records.read), (60, 0));
+    assert!(records.balance());
+    assert_eq!(open(&counters).await.position(), 100);
+}
+
+#[tokio::test]
 async fn hits_that_are_too_old_for_the_grid_are_expired_and_not_read_again() {
     let counters = over(counter_core::MemoryStore::new());
     let mut source = open(&counters).await;

@@ -142,6 +142,24 @@ impl Source {
         records.malformed += 1;
     }
 
+    /// Notes positions that the log no longer has, such as those that retention removed before they were read.
+    ///
+    /// Of positions before [`position`](Self::position) nothing is lost. A range that ends after
+    /// [`MAX_POSITION`](Self::MAX_POSITION) is ignored.
+    pub fn lose(&mut self, range: Range<u64>) {
+        let lost = range.end.saturating_sub(range.start.max(self.position));
+        if self.advance(&range) {
+            self.status.lock().ledger.records.lost += lost;
+        }
+    }
+
+    /// Goes to a later position without reading, such as one from which a new source is to be counted.
+    ///
+    /// An earlier position, and one after [`MAX_POSITION`](Self::MAX_POSITION), change nothing.
+    pub fn advance_to(&mut self, position: u64) {
+        self.advance(&(self.position..position));
+    }
+
     /// Goes to the end of a record; returns whether a record can lie there.
     fn advance(&mut self, range: &Range<u64>) -> bool {
         let is_valid = range.start < range.end && range.end <= Self::MAX_POSITION;
