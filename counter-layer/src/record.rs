@@ -84,7 +84,6 @@ impl CounterRecord<'_> {
     /// [`at`](Self::at) lies.
     ///
     /// A text that is no name of a counter gives `(other)`, as with [`Recorder::counter`].
-    #[must_use]
     pub fn hit(&self, recorder: &Recorder, key: Option<VisitorKey>) -> Hit {
         let visitor = key.zip(self.visitor.as_ref()).map(|(key, visitor)| key.visitor(&[visitor.as_bytes()]));
         recorder.counter(&self.counter).hit().weight(self.count).visitor(visitor)
