@@ -143,7 +143,10 @@ impl RequestRecord<'_> {
 impl std::fmt::Debug for RequestRecord<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Neither address nor user agent belongs in a log.
-        f.debug_struct("RequestRecord").field("status", &self.status).field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("RequestRecord")
+            .field("status", &self.status)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
     }
 }
 
