@@ -15,10 +15,12 @@
 //!
 //! - `redis`: rights, eviction, TLS, Sentinel, clusters, and what is seen when things go wrong.
 //! - [`scale`]: how much memory and time a Redis needs.
+//! - [`sources`]: counting from logs and topics.
 
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod scale;
+pub mod sources;
 #[cfg(feature = "unique")]
 pub mod unique;
 #[cfg(feature = "window")]

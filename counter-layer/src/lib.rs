@@ -37,7 +37,7 @@
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `log`: access logs, whose lines count as the layer counts requests.
-//! - `serde`: rules that can be read from configuration.
+//! - `serde`: rules that can be read from configuration, and [`record`](crate::record)s of other programs.
 
 mod debug;
 mod reserved;
@@ -54,6 +54,8 @@ pub mod grpc;
 mod limit;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(feature = "serde")]
+pub mod record;
 #[cfg(feature = "admin")]
 pub mod admin;
 pub mod guide;

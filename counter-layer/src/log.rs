@@ -55,6 +55,8 @@ pub use follow::{Follower, Grown, LogFile};
 pub use format::{Format, MAX_LINE, Parser};
 pub use import::{Import, ImportError};
 pub use line::Line;
+#[cfg(feature = "serde")]
+pub(crate) use line::{Headers, Piece};
 pub use lines::{Lines, LogLine};
 pub use malformed::{Malformed, MalformedLines};
 pub use pattern::FormatError;

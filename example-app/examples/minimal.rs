@@ -46,11 +46,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let upkeep = counters.spawn(); // sends the counts to Redis once a second
     let listener = TcpListener::bind(var("LISTEN").as_deref().unwrap_or("127.0.0.1:3000")).await?;
     println!("http://{}", listener.local_addr()?);
-    let mut terminate = signal(SignalKind::terminate())?;
-    let terminated = async move {
-        terminate.recv().await;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stopped = async move {
+        tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
     };
-    axum::serve(listener, app).with_graceful_shutdown(terminated).await?;
+    axum::serve(listener, app).with_graceful_shutdown(stopped).await?;
     upkeep.stop().await?; // every hit is in Redis, or the error says how many are not
     Ok(())
 }

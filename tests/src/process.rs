@@ -176,6 +176,11 @@ impl Process {
         self.child.terminate();
     }
 
+    /// Sends SIGINT, as Ctrl-C does; nothing when it has ended.
+    pub fn interrupt(&mut self) {
+        self.child.signal("INT");
+    }
+
     /// Ends it at once, by SIGKILL.
     pub fn kill(&mut self) -> ExitStatus {
         self.child.kill()

@@ -6,5 +6,6 @@ mod unreadable;
 mod fences;
 mod clocks;
 mod histories;
+mod logs;
 mod chaos;
 mod shutdown;

@@ -5,13 +5,17 @@ use std::ops::Range;
 
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
-use counter_core::stores::{Answer, Shard};
+use counter_core::stores::{Answer, Shard, Shards};
 use counter_core::time::{Bucket, Grid};
 use counter_core::visits::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Unreadable, Witness};
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Store, Timestamp};
 
 /// What a test does to the calls of a [`Through`].
 pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
+    fn shards(&self) -> Shards {
+        Shards::ONE
+    }
+
     /// Lets a call that changes something pass, or answers it.
     fn pass(&self) -> Result<(), Error> {
         Ok(())
@@ -44,6 +48,10 @@ impl<H: Hand> Through<H> {
 }
 
 impl<H: Hand> Store for Through<H> {
+    fn shards(&self) -> Shards {
+        self.hand.shards()
+    }
+
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move {
             self.hand.pass()?;

@@ -13,7 +13,7 @@
 //! These are all the rights that are needed, for the namespace `access:` and the user `counter`:
 //!
 //! ```text
-//! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +expireat +time +hincrby +hset +hsetnx +hscan +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
+//! ACL SETUSER counter on >secret ~access:* ~{access:* -@all +eval +evalsha +get +set +mget +del +expireat +time +hincrby +hget +hset +hsetnx +hscan +hgetall +hmget +hlen +hkeys +hdel +zadd +zrem +zscore +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! The second pattern is for shards. In a cluster `+cluster|slots` is needed as well. Where scripts are not allowed,
@@ -21,14 +21,14 @@
 //! cost. Where neither is allowed nothing is written, and [`last_error`](crate::Health::last_error) says so:
 //!
 //! ```text
-//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +get +set +mget +del +expireat +time +hincrby +hset +hsetnx +hscan +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
+//! ACL SETUSER plain on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +get +set +mget +del +expireat +time +hincrby +hget +hset +hsetnx +hscan +hgetall +hmget +hkeys +hdel +zadd +zrem +zrangebyscore +zrangebylex +pfadd +pfcount +pfmerge
 //! ```
 //!
 //! With `+info` as well, a server that lost all its data can be told from one that evicted keys, and only then are the
 //! batches of the last minute sent to it again. Once a server has evicted anything since its start, the two cannot be
 //! told apart any more, and the batches are not sent again.
 //!
-//! Without `+get`, `+set`, `+time` or `+hsetnx` batches are refused, and hits wait. Any other right that is missing
+//! Without `+get`, `+set`, `+time`, `+hsetnx` or, for sources, `+hget` batches are refused, and hits wait. Any other right that is missing
 //! inside of a script drops the hits of that key, with the reason `other` in the ledger and an error in the log.
 //!
 //! # Memory and eviction
@@ -40,7 +40,7 @@
 //! |---|---|---|
 //! | `noeviction`, the default | nothing: writes are refused (`OOM`) | hits wait in the processes and arrive when there is room again; limits do what they do while the store is away; nothing is lost |
 //! | `volatile-lru`, `-lfu`, `-random`, `-ttl` | keys with an expiry: visitors, their salts, and windows | uniques are too low; without its salt an epoch's visitors count twice; a window begins again at 0, so a limit lets more pass than it says; counts, totals and sets of unique counters stay |
-//! | `allkeys-…` | any keys | counts and totals become lower than what was acknowledged; a batch that was in flight when its fence was removed is dropped as in doubt; nothing counts twice |
+//! | `allkeys-…` | any keys | counts and totals become lower than what was acknowledged; a batch that was in flight when its fence was removed is dropped as in doubt; nothing counts twice, but for a [source](crate::source) that lost both keys of its position, whose log counts anew |
 //!
 //! `INFO memory` says whether `maxmemory` is near; [the guide to scale](crate::guide::scale) says how much a counter
 //! takes.

@@ -47,16 +47,22 @@ impl Hint {
     }
 }
 
-/// The hints that hold now: each as often as it was raised, since several layers may have found the same.
+/// The hints that hold now, in the order in which they were raised, and how often each was: several layers may have
+/// found the same.
 #[derive(Debug, Default)]
-pub(crate) struct Hints(Mutex<Vec<Hint>>);
+pub(crate) struct Hints(Mutex<Vec<(Hint, u64)>>);
 
 impl Hints {
     pub(crate) fn raise(&self, hint: Hint) {
         let is_new = {
             let mut raised = self.lock();
-            raised.push(hint);
-            raised.iter().filter(|other| **other == hint).count() == 1
+            let before = raised.iter_mut().find(|(other, _)| *other == hint);
+            let is_new = before.is_none();
+            match before {
+                Some((_, times)) => *times += 1,
+                None => raised.push((hint, 1)),
+            }
+            is_new
         };
         if is_new {
             let Hint { name, seen, remedy } = hint;
@@ -66,23 +72,17 @@ impl Hints {
 
     pub(crate) fn withdraw(&self, hint: Hint) {
         let mut raised = self.lock();
-        if let Some(at) = raised.iter().position(|other| *other == hint) {
-            raised.remove(at);
+        if let Some((_, times)) = raised.iter_mut().find(|(other, _)| *other == hint) {
+            *times -= 1;
         }
+        raised.retain(|(_, times)| *times > 0);
     }
 
-    /// Returns each hint once, in the order in which they were raised.
     pub(crate) fn list(&self) -> Vec<Hint> {
-        let mut list = Vec::new();
-        for hint in &*self.lock() {
-            if !list.contains(hint) {
-                list.push(*hint);
-            }
-        }
-        list
+        self.lock().iter().map(|(hint, _)| *hint).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Hint>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Hint, u64)>> {
         self.0.lock().expect("nothing panics under this lock")
     }
 }
@@ -99,7 +99,7 @@ mod tests {
         }
         assert_eq!(hints.list(), [Hint::COUNTERS_FULL, other]);
         hints.withdraw(Hint::COUNTERS_FULL);
-        assert_eq!(hints.list(), [other, Hint::COUNTERS_FULL]);
+        assert_eq!(hints.list(), [Hint::COUNTERS_FULL, other]);
         hints.withdraw(Hint::COUNTERS_FULL);
         hints.withdraw(Hint::COUNTERS_FULL);
         assert_eq!(hints.list(), [other]);

@@ -85,12 +85,8 @@ impl Mount {
     /// The address of something below the router, by the rest of its path and its query.
     pub(crate) fn address(&self, rest: &str) -> String {
         let address = format!("{}{rest}", self.path);
-        // Two slashes at the beginning would name a host.
-        if address.starts_with("//") || !address.starts_with('/') {
-            format!("/{}", address.trim_start_matches('/'))
-        } else {
-            address
-        }
+        // Two slashes at the beginning would name a host, and browsers take a backslash for one.
+        format!("/{}", address.trim_start_matches(['/', '\\']))
     }
 }
 
@@ -207,6 +203,7 @@ mod tests {
             ("", "", "/"),
             ("", "?a", "/?a"),
             ("", "//host", "/host"),
+            ("", "/\\host", "/host"),
             ("", "/api?a=//b", "/api?a=//b"),
             ("/stats", "", "/stats"),
             ("/stats", "//host", "/stats//host"),

@@ -32,23 +32,23 @@ pub struct Line<'a> {
     pub bytes: Option<u64>,
     /// The time that the request took, where it is logged.
     pub duration: Option<Duration>,
-    pub(super) headers: Headers<'a>,
+    pub(crate) headers: Headers<'a>,
 }
 
 /// A part of a line, or of the text that its escapes stand for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) is_unescaped: bool,
+pub(crate) struct Piece {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) is_unescaped: bool,
 }
 
 /// The headers of the request, as pieces of two texts.
 #[derive(Clone, Copy)]
-pub(super) struct Headers<'a> {
-    pub(super) line: &'a [u8],
-    pub(super) unescaped: &'a [u8],
-    pub(super) pieces: &'a [(HeaderName, Piece)],
+pub(crate) struct Headers<'a> {
+    pub(crate) line: &'a [u8],
+    pub(crate) unescaped: &'a [u8],
+    pub(crate) pieces: &'a [(HeaderName, Piece)],
 }
 
 impl Piece {

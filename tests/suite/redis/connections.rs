@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use counter_core::source::Commit;
 use counter_core::stores::fred::interfaces::ClientLike;
 use counter_core::stores::fred::prelude::{Builder, Config, TlsConnector};
 use counter_core::stores::fred::rustls::pki_types::pem::PemObject;
@@ -27,6 +28,7 @@ async fn assert_it_counts(store: RedisStore) {
     until("the store is connected", LIMIT, there).await;
     let counters = Counters::builder(store.clone()).build().expect("good settings");
     let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
+    let sources = counters.sources();
     let salt = recorder.salt().expect("an hour and a day");
     let (mut flusher, mut cleaner) = counters.into_parts();
     let counter = recorder.counter("hits");
@@ -37,6 +39,11 @@ async fn assert_it_counts(store: RedisStore) {
     flusher.flush().await.expect("it takes batches");
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.dropped.total()), (500, 0), "{hits:?}");
+    let mut source = sources.open("log".parse().expect("a name")).await.expect("it answers");
+    source.record(0..1, Timestamp::now(), &[recorder.counter("of a log").hit()]);
+    assert_eq!(source.close().await.expect("it takes batches"), Commit::Done);
+    let hits = source.ledger().hits;
+    assert_eq!((hits.applied, hits.dropped.total()), (1, 0), "{hits:?}");
     let now = Timestamp::now();
     let range = now.minus(2 * 86_400)..now.plus(1);
     let total = stats.total(&name("hits"), precision(86_400), range.clone()).await;

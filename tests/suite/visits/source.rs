@@ -23,6 +23,7 @@ stores::on! {
         a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled
         sources_of_other_names_and_instances_count_apart
         each_record_counts_once_whatever_its_readers_do
+        a_source_at_the_last_position_is_opened_there
     }
 }
 
@@ -139,7 +140,8 @@ async fn a_source_is_opened_where_the_store_has_counted_it(store: impl Store + C
     assert_eq!((ledger.records.read, ledger.records.recorded, ledger.hits.applied), (52, 50, 100));
     let again = open(&over(store)).await;
     assert_eq!(again.position(), 155);
-    assert_eq!(counters.sources().statuses()[0].counted, 155);
+    let status = &counters.sources().statuses()[0];
+    assert_eq!((status.position, status.counted), (155, 155));
 }
 
 async fn a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled(store: impl Store + Clone) {
@@ -165,6 +167,16 @@ async fn sources_of_other_names_and_instances_count_apart(store: impl Store + Cl
         read_all(log, &counters, &mut source).await;
     }
     assert_eq!(counters.stats().lifetimes(&[name("hits")]).await.expect("readable"), [120]);
+}
+
+async fn a_source_at_the_last_position_is_opened_there(store: impl Store + Clone) {
+    let counters = over(store);
+    let mut source = open(&counters).await;
+    source.record(0..Source::MAX_POSITION, Timestamp::now(), &[counters.recorder().counter("a").hit()]);
+    assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+    for _ in 0..2 {
+        assert_eq!(open(&counters).await.position(), Source::MAX_POSITION);
+    }
 }
 
 async fn each_record_counts_once_whatever_its_readers_do(store: impl Store + Clone) {
@@ -222,6 +234,24 @@ async fn a_place_where_no_record_can_lie_is_malformed() {
 }
 
 #[tokio::test]
+async fn what_the_log_no_longer_has_is_lost_and_what_was_not_wanted_is_not() {
+    let counters = over(counter_core::MemoryStore::new());
+    let mut source = open(&counters).await;
+    source.advance_to(40);
+    source.advance_to(30);
+    source.lose(20..100);
+    source.lose(50..90);
+    source.lose(0..u64::MAX);
+    assert_eq!(source.position(), 100);
+    assert_eq!(counters.sources().statuses()[0].position, 100);
+    assert_eq!(source.close().await.expect("memory takes all"), Commit::Done);
+    let records = source.ledger().records;
+    assert_eq!((records.lost, records.read), (60, 0));
+    assert!(records.balance());
+    assert_eq!(open(&counters).await.position(), 100);
+}
+
+#[tokio::test]
 async fn hits_that_are_too_old_for_the_grid_are_expired_and_not_read_again() {
     let counters = over(counter_core::MemoryStore::new());
     let mut source = open(&counters).await;
@@ -248,6 +278,42 @@ async fn a_fence_that_is_lost_alone_does_not_let_a_source_begin_again() {
     }
     read_all(log, &counters, &mut source).await;
     log.assert_counted(&counters).await;
+}
+
+#[tokio::test]
+async fn a_position_that_was_refused_is_not_taken_for_counted() {
+    let (server, store) = stores::redis().await;
+    let counters = over(store);
+    let mut source = open(&counters).await;
+    source.record(0..1, Timestamp::now(), &[counters.recorder().counter("a").hit()]);
+    for right in ["set", "hget"] {
+        server.command(&["ACL", "SETUSER", "default", &format!("-{right}")]);
+        for _ in 0..2 {
+            assert!(source.commit().await.is_err(), "without {right}");
+        }
+        server.command(&["ACL", "SETUSER", "default", &format!("+{right}")]);
+    }
+    assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+    assert_eq!(counters.stats().lifetimes(&[name("a")]).await.expect("readable"), [1]);
+}
+
+#[tokio::test]
+async fn nonsense_in_the_copy_of_a_position_holds_nothing_up() {
+    for (server, store) in [stores::redis().await, stores::redis_without_scripts().await] {
+        let (log, counters) = (Log::new(60), over(store));
+        let mut source = open(&counters).await;
+        read(log, &counters, &mut source, 30);
+        assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+        let copies = server.strings(&["HKEYS", "access:sources"]);
+        for nonsense in ["x", "-1", "9 9", "\u{e9}"] {
+            server.command(&["HSET", "access:sources", &copies[0], nonsense]);
+            assert_eq!(open(&counters).await.position(), source.position(), "{nonsense}");
+        }
+        server.command(&["DEL", "access:sources"]);
+        server.command(&["SET", "access:sources", "of another type"]);
+        read_all(log, &counters, &mut source).await;
+        log.assert_counted(&counters).await;
+    }
 }
 
 #[tokio::test]

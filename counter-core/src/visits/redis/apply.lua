@@ -44,13 +44,7 @@ end
 if last < after or (last ~= after and is_source) then
   return {'gap', last, time}
 end
-if is_source then
-  -- Before the fence: should the server be out of memory, it refuses the first write, and nothing is done.
-  local reply = redis.pcall('HSET', KEYS[8], ARGV[3], ARGV[1])
-  if type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE', 1, true) then
-    return reply
-  end
-elseif after == 0 then
+if not is_source and after == 0 then
   -- The marks by which a fence that is lost is told from data that are lost.
   for _, mark in ipairs({{KEYS[5], '', ARGV[3]}, {KEYS[6], '', ARGV[3]}, {KEYS[6], ARGV[3], ''}}) do
     local reply = redis.pcall('HSETNX', unpack(mark))
@@ -89,6 +83,11 @@ local function try(part, ...)
   if type(reply) == 'table' and reply.err then
     refuse(part, reply)
   end
+end
+
+if is_source then
+  -- After the fence: a copy that is ahead of a fence that was refused would pass for it.
+  try('i0', 'HSET', KEYS[8], ARGV[3], ARGV[1])
 end
 
 local function precisions()

@@ -52,10 +52,11 @@ async fn apply_at(
     let is_source = batch.fence.kind == FenceKind::Source;
     let mut last = kept;
     if is_source {
-        let copy: Option<u64> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
+        let copy: Option<Bytes> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
             Err(error) if has_code(&error, "WRONGTYPE") => None,
             copy => copy?,
         };
+        let copy = copy.and_then(|copy| str::from_utf8(&copy).ok()?.parse().ok());
         last = last.max(copy.unwrap_or(0));
     }
     let remarks = || Some(remarks).filter(|_| last == kept).and_then(decode).unwrap_or_default();

@@ -38,6 +38,8 @@ pub struct SourceRecords {
     pub ignored: Ignored,
     /// Records that could not be read.
     pub malformed: u64,
+    /// Positions that the log no longer had when the reader came to them; they are not among those `read`.
+    pub lost: u64,
 }
 
 /// Hits of a source by where they are, each counted by its weight.

@@ -88,11 +88,13 @@ impl Source {
     }
 
     /// Folds the hits of a record that lies at `range` and was made at the instant `at`; returns `true` when it
-    /// is time to [`commit`](Self::commit).
+    /// is time to [`commit`](Self::commit). What is recorded stays in memory until a commit succeeds, so where one
+    /// fails, call it again before reading on.
     ///
-    /// Positions may leave gaps, but never go back: a record before [`position`](Self::position) is not
-    /// counted. Hits that no precision keeps any more are `expired` in the ledger. An empty range, and one that
-    /// ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a record, which is `malformed` then.
+    /// All hits of a record go into one call. Positions may leave gaps, but never go back: a record before
+    /// [`position`](Self::position) is not counted. Hits that no precision keeps any more are `expired` in the
+    /// ledger. An empty range, and one that ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a
+    /// record, which is `malformed` then.
     pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
         let before = self.position;
         if !self.advance(&range) {
@@ -123,7 +125,6 @@ impl Source {
         hits.recorded += counted;
         hits.pending += counted;
         hits.overflow += overflow;
-        state.position = self.position;
         is_full
     }
 
@@ -141,11 +142,30 @@ impl Source {
         records.malformed += 1;
     }
 
+    /// Notes positions that the log no longer has, such as those that retention removed before they were read.
+    ///
+    /// Of positions before [`position`](Self::position) nothing is lost. A range that ends after
+    /// [`MAX_POSITION`](Self::MAX_POSITION) is ignored.
+    pub fn lose(&mut self, range: Range<u64>) {
+        let lost = range.end.saturating_sub(range.start.max(self.position));
+        if self.advance(&range) {
+            self.status.lock().ledger.records.lost += lost;
+        }
+    }
+
+    /// Goes to a later position without reading, such as one from which a new source is to be counted.
+    ///
+    /// An earlier position, and one after [`MAX_POSITION`](Self::MAX_POSITION), change nothing.
+    pub fn advance_to(&mut self, position: u64) {
+        self.advance(&(self.position..position));
+    }
+
     /// Goes to the end of a record; returns whether a record can lie there.
     fn advance(&mut self, range: &Range<u64>) -> bool {
         let is_valid = range.start < range.end && range.end <= Self::MAX_POSITION;
         if is_valid {
             self.position = self.position.max(range.end);
+            self.status.lock().position = self.position;
         }
         is_valid
     }
@@ -222,7 +242,8 @@ impl Source {
                     hits.applied += batch.hits();
                     for remark in remarks {
                         if let Remark::Refused { part: Part::Cell(index), reason } = remark {
-                            let count = batch.cells.get(index).map_or(0, |cell| cell.count);
+                            // The remarks may be those on another reader's chunk that ended here as well.
+                            let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(hits.applied);
                             hits.applied -= count;
                             *hits.dropped.of(reason) += count;
                         }
@@ -248,9 +269,9 @@ impl Source {
 
     /// Asks every shard for its position, and goes to the lowest.
     async fn locate(&mut self) -> Result<(), Error> {
-        // No source is ever there, so every shard answers where it is instead.
+        // No source is ever there, so every shard answers where it is instead. Lua has no odd numbers there.
         let nowhere = |lane: &Lane| {
-            let (after, sequence) = (Self::MAX_POSITION + 1, Self::MAX_POSITION + 2);
+            let (after, sequence) = (Self::MAX_POSITION + 2, Self::MAX_POSITION + 4);
             empty(self.writer, lane.shard, after, sequence, &self.tally.grid)
         };
         let questions: Vec<_> = self.lanes.iter().map(nowhere).collect();

@@ -45,8 +45,9 @@ impl Mark {
         oldest: Timestamp,
         counts: impl Iterator<Item = &'a Counts>,
     ) -> Option<Timestamp> {
-        let has_the_rest = oldest <= self.range.start && self.hash == hash(&self.range, counts);
-        has_the_rest.then_some(self.range.end)
+        // The mark is from the client: one that ended before it began would ask for all of time.
+        let is_kept = oldest <= self.range.start && self.range.start <= self.range.end;
+        (is_kept && self.hash == hash(&self.range, counts)).then_some(self.range.end)
     }
 }
 
@@ -120,6 +121,16 @@ mod tests {
             (&moved, 1000, None),
         ] {
             assert_eq!(mark.since(unix(oldest), now.iter()), since, "{now:?} from {oldest}");
+        }
+    }
+
+    #[test]
+    fn no_mark_of_a_client_asks_for_what_is_not_kept() {
+        let all = [counts(&[(1500, 7)])];
+        let of_nothing = Mark::new(unix(5), unix(5), all.iter()).hash;
+        for (start, end) in [(u64::MAX, 0), (1000, 999), (999, 0), (999, 999), (0, u64::MAX)] {
+            let forged = Mark { range: unix(start)..unix(end), hash: of_nothing };
+            assert_eq!(forged.since(unix(1000), all.iter()), None, "{forged}");
         }
     }
 

@@ -103,6 +103,8 @@ impl Page {
         family(COUNTER, "access_counter_source_malformed_total", help, |it| {
             Some(it.ledger.records.malformed)
         });
+        let help = "Positions that the log of a source no longer had when they were to be read";
+        family(COUNTER, "access_counter_source_lost_total", help, |it| Some(it.ledger.records.lost));
         let help = "Hits of a source that the store acknowledged";
         family(COUNTER, "access_counter_source_hits_total", help, |it| Some(it.ledger.hits.applied));
         let help = "Positions of a source that are not counted yet";

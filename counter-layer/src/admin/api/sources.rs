@@ -33,7 +33,7 @@ pub(crate) struct Source {
     hits: SourceHits,
 }
 
-/// `read` is the sum of the others.
+/// `read` is the sum of the others but `lost`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 struct SourceRecords {
@@ -44,6 +44,8 @@ struct SourceRecords {
     unmatched: u64,
     ignored: Ignored,
     malformed: u64,
+    /// Positions that the log no longer had when the reader came to them; no part of `read`.
+    lost: u64,
 }
 
 /// `recorded` is the sum of `applied`, `pending`, `expired`, `returned` and those that were dropped.
@@ -80,6 +82,7 @@ impl From<SourceStatus> for Source {
             unmatched,
             ignored,
             malformed,
+            lost,
             ..
         } = status.ledger.records;
         let source::SourceHits {
@@ -100,6 +103,7 @@ impl From<SourceStatus> for Source {
                 unmatched,
                 ignored: ignored.into(),
                 malformed,
+                lost,
             },
             hits: SourceHits {
                 recorded: hits,

@@ -1,0 +1,36 @@
+//! Counting from logs and topics: what a source is, what it promises, and what its reader has to do.
+//!
+//! A [source](crate::source) is an ordered log that can be read again from a position: a file, a partition of a topic, a
+//! producer that numbers its batches. The store keeps, beside the counts, the position up to which it has counted, and
+//! takes a chunk of records only if it begins exactly there. So each record counts once, however often its readers are
+//! killed, however many of them have the same log, and also when the store went back to an older state.
+//!
+//! | records are in | use |
+//! |---|---|
+//! | access logs | `Import` and `Follower` of `counter-layer`, feature `log` |
+//! | a topic of Kafka | `KafkaConsumer` of `counter-kafka` |
+//! | anything else | [`Sources::open`](crate::source::Sources::open), and the loop in the docs of [`source`](crate::source) |
+//!
+//! # What a reader has to do
+//!
+//! - Give a log one name in all processes, and never the same name to two logs. A log that begins again at 0 is another.
+//! - Read from [`Source::position`](crate::source::Source::position) on. After
+//!   [`Commit::Moved`](crate::source::Commit::Moved) that is another place, before or behind.
+//! - Decide the same about the same record each time.
+//! - Keep the log for longer than the store may be away, and longer than a backup of it is old.
+//!   [`Source::lose`](crate::source::Source::lose) notes what the log no longer has; `lost` in the ledger should be 0.
+//!
+//! # Kafka
+//!
+//! Each partition is a source with the name `kafka:CLUSTER:TOPIC:PARTITION`, and its positions are offsets. The group only
+//! shares the partitions among its members; the offsets that it may have committed are not used. Two members that both
+//! believe to have a partition, as after a long pause, do no harm: the store takes the chunks of one of them.
+//!
+//! | what happens | what follows |
+//! |---|---|
+//! | a consumer is killed | its partitions go to others after the session timeout; nothing is lost or counted twice |
+//! | the store is away | partitions are paused, the membership is kept, and reading goes on when the store is back |
+//! | the store went back | the topic is read again from there |
+//! | retention was faster than the consumer | an error in the log, `lost` in the ledger, and on from the beginning of what there is |
+//! | a topic was created again, and is shorter | `run` fails with `LogReplaced`; nothing is counted |
+//! | a topic was created again, and is longer by now | nothing shows it: its first records are missing. Set another `Builder::cluster` |

@@ -1,0 +1,62 @@
+//! A Kafka consumer for access counters: each record of a topic counts exactly once.
+//!
+//! A [`KafkaConsumer`] is a member of a consumer group. It turns every record of a topic into hits by a closure,
+//! and counts each partition as a [source](counter_core::source) of its own: the position up to which a partition
+//! is counted stands in the store, beside the counts, and moves with them in one step. So every record counts
+//! once, whatever happens to consumers, brokers and the store: a consumer that is killed, one that was paused and
+//! still believes to have a partition that another has taken over, a reply that is lost, a store that went back
+//! to an older state. The offsets that the group commits are not used, and none are committed.
+//!
+//! ```no_run
+//! use std::num::NonZeroU32;
+//!
+//! use counter_core::{Counters, MemoryStore, Timestamp};
+//! use counter_kafka::{Decision, KafkaConsumer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let recorder = counters.recorder();
+//! let consumer = KafkaConsumer::builder("localhost:9092", "orders", "order-counter").build(
+//!     counters.sources(),
+//!     move |record, hits| {
+//!         let (Some(at), Some(_)) = (record.timestamp(), record.value()) else { return Decision::Malformed };
+//!         hits.push(recorder.counter("orders").hit().weight(NonZeroU32::MIN));
+//!         Decision::Counted(at)
+//!     },
+//! )?;
+//! consumer.run(async { _ = tokio::signal::ctrl_c().await }).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is read
+//!
+//! - One consumer reads one topic. For several topics, run several consumers, for example with `tokio::join!`.
+//! - Records of transactions count when they are committed (`read_committed`). Compaction and the markers of
+//!   transactions leave gaps between offsets, which mean nothing.
+//! - What retention removed before it was read is logged, and counted as
+//!   [`lost`](counter_core::source::SourceRecords::lost); then the partition is read on from its beginning. Keep
+//!   records for longer than an outage of the store may last.
+//! - A topic that was deleted and created again under the same name begins at offset 0 again. Where the log ends
+//!   before the position that the store has, `run` fails with [`RunError::LogReplaced`]. Once the new log is as
+//!   long as the old one was, nothing shows the difference: Kafka's ids of topics are not visible to librdkafka's
+//!   consumers. Give a topic that was created again another [name](Builder::cluster).
+//!
+//! # What it costs
+//!
+//! Nothing is spawned: the future of [`run`](KafkaConsumer::run) does all the work, and librdkafka has threads of
+//! its own for the network, one for each broker. At most [`Builder::prefetch`] bytes of records are fetched ahead,
+//! 16 MiB by default. While the store is away, the partitions are paused and membership in the group is kept.
+
+mod error;
+mod membership;
+mod record;
+mod partition;
+mod builder;
+mod consumer;
+
+pub use builder::{Builder, Start};
+pub use consumer::KafkaConsumer;
+pub use error::{BuildError, RunError};
+pub use record::{Decision, Record};

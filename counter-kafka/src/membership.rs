@@ -1,0 +1,107 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{ClientContext, Statistics, TopicPartitionList};
+
+/// A change of the partitions that the group gives to this member. The group waits until it is answered by
+/// `assign` or `unassign`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Assigned(Vec<i32>),
+    Revoked,
+}
+
+/// What librdkafka tells the consumer while it is polled.
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    state: Mutex<State>,
+    /// True when nobody answers changes any more.
+    leaving: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    changes: VecDeque<Change>,
+    /// The ends of the partitions, as far as readers of committed records see them.
+    ends: BTreeMap<i32, u64>,
+}
+
+impl Membership {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics under this lock")
+    }
+
+    pub(crate) fn next_change(&self) -> Option<Change> {
+        self.state().changes.pop_front()
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.state().changes.is_empty()
+    }
+
+    /// Returns the ends that were told since the last call.
+    pub(crate) fn take_ends(&self) -> BTreeMap<i32, u64> {
+        std::mem::take(&mut self.state().ends)
+    }
+
+    /// Lets librdkafka's own shutdown go on without an answer of ours.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+}
+
+impl ClientContext for Membership {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        match level {
+            RDKafkaLogLevel::Emerg
+            | RDKafkaLogLevel::Alert
+            | RDKafkaLogLevel::Critical
+            | RDKafkaLogLevel::Error
+            | RDKafkaLogLevel::Warning => tracing::warn!(facility, "librdkafka: {message}"),
+            RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
+                tracing::info!(facility, "librdkafka: {message}")
+            }
+            RDKafkaLogLevel::Debug => tracing::debug!(facility, "librdkafka: {message}"),
+        }
+    }
+
+    fn stats(&self, statistics: Statistics) {
+        let partitions = statistics.topics.into_values().flat_map(|topic| topic.partitions);
+        let ends = partitions.filter_map(|(number, partition)| {
+            let end = if partition.ls_offset >= 0 { partition.ls_offset } else { partition.hi_offset };
+            Some((number, u64::try_from(end).ok()?))
+        });
+        self.state().ends.extend(ends);
+    }
+
+    /// The same error comes from `poll`, which logs it.
+    fn error(&self, _: KafkaError, reason: &str) {
+        tracing::debug!("librdkafka: {reason}");
+    }
+}
+
+impl ConsumerContext for Membership {
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        error: RDKafkaRespErr,
+        partitions: &mut TopicPartitionList,
+    ) {
+        if self.leaving.load(Ordering::Relaxed) {
+            _ = consumer.unassign();
+            return;
+        }
+        let change = match error {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
+                Change::Assigned(partitions.elements().iter().map(|element| element.partition()).collect())
+            }
+            _ => Change::Revoked,
+        };
+        self.state().changes.push_back(change);
+    }
+}

@@ -1,0 +1,128 @@
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tests::LIMIT;
+
+use crate::random::Random;
+
+/// The example of this name, which was built along with the tests.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    // target/debug/deps/kafka-0123456789abcdef
+    test.ancestors().nth(2).expect("a test lies in a folder of its profile").join("examples").join(name)
+}
+
+/// Brokers in a process of their own, which outlives the consumers and ends with this: three of librdkafka, in
+/// memory, or the one of Tansu that `COUNTER_TANSU` names.
+#[derive(Debug)]
+pub(crate) struct Brokers {
+    child: Child,
+    control: Option<(ChildStdin, Lines<BufReader<ChildStdout>>)>,
+    partitions: i32,
+    pub(crate) addresses: String,
+}
+
+impl Brokers {
+    pub(crate) const TOPIC: &str = "hits";
+
+    pub(crate) fn start(partitions: i32) -> Self {
+        match std::env::var_os("COUNTER_TANSU") {
+            Some(program) => Self::tansu(&program, partitions),
+            None => Self::in_memory(partitions),
+        }
+    }
+
+    fn in_memory(partitions: i32) -> Self {
+        let mut child = Command::new(example("broker"))
+            .args([Self::TOPIC, &partitions.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example `broker` is built");
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let mut output = BufReader::new(output).lines();
+        let addresses = output.next().expect("it tells its addresses").expect("UTF-8");
+        Self { child, control: Some((input, output)), partitions, addresses }
+    }
+
+    fn tansu(program: &OsString, partitions: i32) -> Self {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let addresses = free.local_addr().expect("bound").to_string();
+        drop(free);
+        let url = format!("tcp://{addresses}");
+        let child = Command::new(program)
+            .args(["broker", "--listener-url", &url, "--advertised-listener-url", &url])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("COUNTER_TANSU is a program");
+        let brokers = Self { child, control: None, partitions, addresses };
+        let deadline = Instant::now() + LIMIT;
+        while TcpStream::connect(&brokers.addresses).is_err() {
+            assert!(Instant::now() < deadline, "Tansu does not listen");
+            sleep(Duration::from_millis(20));
+        }
+        let created = Command::new(program)
+            .args(["topic", "create", "--broker", &url, "--partitions", &partitions.to_string(), Self::TOPIC])
+            .status();
+        assert!(created.expect("COUNTER_TANSU is a program").success());
+        brokers
+    }
+
+    fn command(&mut self, command: &str) {
+        let Some((input, output)) = &mut self.control else { return };
+        writeln!(input, "{command}").expect("the brokers run");
+        let answer = output.next().expect("the brokers run").expect("UTF-8");
+        assert_eq!(answer, format!("done: {command}"));
+    }
+
+    pub(crate) const fn are_in_memory(&self) -> bool {
+        self.control.is_some()
+    }
+
+    /// Makes a broker unreachable for a while.
+    pub(crate) fn interrupt(&mut self, random: &mut Random) {
+        let pause = random.millis(100..1000);
+        if self.control.is_some() {
+            let broker = random.among(1..4);
+            self.command(&format!("down {broker}"));
+            sleep(pause);
+            self.command(&format!("up {broker}"));
+        } else {
+            signal(self.child.id(), "STOP");
+            sleep(pause);
+            signal(self.child.id(), "CONT");
+        }
+    }
+
+    /// Returns how long a member may be paused: longer than a session in half of the cases. The brokers in memory use the
+    /// ids of members again, and end at one that is still in use, so there it is less than a session.
+    pub(crate) fn pause(&self, random: &mut Random) -> Duration {
+        random.millis(200..if self.control.is_some() { 1200 } else { 6000 })
+    }
+
+    /// Makes another broker the leader of a partition.
+    pub(crate) fn move_leader(&mut self, random: &mut Random) {
+        let partition = random.among(0..self.partitions.unsigned_abs().into());
+        self.command(&format!("leader {partition} {}", random.among(1..4)));
+    }
+}
+
+impl Drop for Brokers {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Sends a signal, such as STOP, to a process of ours.
+pub(crate) fn signal(id: u32, signal: &str) {
+    let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$0\"", &id.to_string(), signal]).status();
+    assert!(sent.expect("there is a shell").success());
+}

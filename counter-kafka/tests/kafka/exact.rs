@@ -1,0 +1,228 @@
+//! What a consumer promises, one fact at a time.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use counter_core::stores::Namespace;
+use counter_core::{Counters, MemoryStore, RedisStore};
+use counter_kafka::{BuildError, Decision, KafkaConsumer, RunError, Start};
+use tests::{LIMIT, RedisServer, until};
+use tokio::sync::oneshot;
+
+use crate::brokers::Brokers;
+use crate::consumers::{account, start};
+use crate::random::Random;
+use crate::topic::Topic;
+
+const PARTITIONS: i32 = 4;
+
+async fn redis(server: &RedisServer) -> RedisStore {
+    RedisStore::connect(&server.url(), Namespace::default()).await.expect("the server is there")
+}
+
+fn topic(brokers: &Brokers, name: &str) -> Topic {
+    Topic::new(&brokers.addresses, PARTITIONS.cast_unsigned().into(), Random::storm(name))
+}
+
+#[tokio::test]
+async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
+    let (mut brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
+    let mut topic = topic(&brokers, "of one consumer");
+    topic.produce(5000);
+    topic.send("not a record");
+    topic.send(r#"{"path":"/","at":-1}"#);
+    let now = counter_core::Timestamp::now().as_unix();
+    topic
+        .send(&format!(r#"{{"path":"/a/7?b","at":{now},"address":"192.0.2.1","user_agent":"Mozilla/5.0"}}"#));
+    topic.send(&format!(r#"{{"path":"/elsewhere","at":{now}}}"#));
+    topic.flush();
+    let rules = concat!(env!("CARGO_TARGET_TMPDIR"), "/rules.json");
+    std::fs::write(rules, r#"{"rules":[{"counter":"a","patterns":["/a/{id}"]}]}"#).expect("writable");
+    let arguments = ["--group", "g", "--until-end", "--rules", rules];
+    let first = account(start(&brokers.addresses, &server.url(), &arguments)).await;
+    assert_eq!((first.recorded, first.unmatched), (topic.records + 1, 1), "{first:?}");
+    assert_eq!((first.malformed, first.lost), (2, 0), "{first:?}");
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    let names = ["hits", "a"].map(|name| name.parse().expect("a name"));
+    assert_eq!(counters.stats().lifetimes(&names).await.expect("readable"), [1, 1]);
+    topic.assert_counted(&redis(&server).await).await;
+    topic.produce(100);
+    topic.flush();
+    brokers.move_leader(&mut Random::storm("of leaders"));
+    let second = account(start(&brokers.addresses, &server.url(), &["--group", "g", "--until-end"])).await;
+    assert_eq!((second.read, second.recorded), (100, 100), "{second:?}");
+    topic.assert_counted(&redis(&server).await).await;
+}
+
+#[tokio::test]
+async fn two_groups_that_both_have_every_partition_count_each_record_once() {
+    let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
+    let mut topic = topic(&brokers, "of two groups");
+    topic.produce(50_000);
+    topic.flush();
+    let url = server.url();
+    let consumer = |group| account(start(&brokers.addresses, &url, &["--group", group, "--until-end"]));
+    let (first, second) = tokio::join!(consumer("a"), consumer("b"));
+    assert!(first.read > 0 && second.read > 0, "{first:?} {second:?}");
+    topic.assert_counted(&redis(&server).await).await;
+}
+
+#[tokio::test]
+async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
+    let (brokers, mut server) = (Brokers::start(PARTITIONS), RedisServer::start());
+    let mut topic = topic(&brokers, "of an outage");
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    let mut consumer = start(&brokers.addresses, &server.url(), &["--group", "g"]);
+    topic.produce(1000);
+    topic.flush();
+    until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
+    server.command(&["SAVE"]);
+    topic.produce(300);
+    topic.flush();
+    until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
+    // What was counted since is gone with it.
+    server.kill();
+    topic.produce(1000);
+    topic.flush();
+    consumer.wait_error_line(|line| line.contains("reading pauses").then_some(()), LIMIT).await;
+    server.restart();
+    drop(counters);
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
+    consumer.terminate();
+    account(consumer).await;
+    topic.assert_counted(&redis(&server).await).await;
+}
+
+#[tokio::test]
+async fn a_partition_that_begins_at_its_end_begins_there_for_every_later_consumer() {
+    let brokers = Brokers::start(1);
+    let mut topic = Topic::new(&brokers.addresses, 1, Random::storm("of an end"));
+    topic.produce(50);
+    topic.flush();
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    let consumer = || {
+        let builder = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g");
+        builder.session_timeout(Duration::from_secs(4)).start(Start::Latest).until_end()
+    };
+    for (produced, seen) in [(0, 0), (7, 7), (3, 3)] {
+        topic.produce(produced);
+        topic.flush();
+        let read = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&read);
+        let recorder = counters.recorder();
+        let consumer = consumer().build(counters.sources(), move |record, hits| {
+            *count.lock().expect("not poisoned") += 1;
+            hits.push(recorder.counter("a").hit());
+            Decision::Counted(record.timestamp().expect("the brokers stamp records"))
+        });
+        consumer.expect("good settings").run(std::future::pending()).await.expect("the brokers are there");
+        assert_eq!(*read.lock().expect("not poisoned"), seen);
+    }
+    assert_eq!(counters.stats().lifetimes(&["a".parse().expect("a name")]).await.expect("memory"), [10]);
+}
+
+#[tokio::test]
+async fn a_log_that_ends_before_the_position_of_the_store_is_told_and_not_counted() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    for (records, is_shorter) in [(30, false), (10, true)] {
+        // The second is the topic after it was deleted and created again.
+        let brokers = Brokers::start(1);
+        let mut topic = Topic::new(&brokers.addresses, 1, Random::storm("of a new topic"));
+        topic.produce(records);
+        topic.flush();
+        let recorder = counters.recorder();
+        let consumer = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g")
+            .cluster("c")
+            .until_end()
+            .build(counters.sources(), move |record, hits| {
+                hits.push(recorder.counter("a").hit());
+                Decision::Counted(record.timestamp().expect("the brokers stamp records"))
+            });
+        let ended = consumer.expect("good settings").run(std::future::pending()).await;
+        match ended {
+            Err(RunError::LogReplaced { partition: 0, position: 30, end: 10 }) if is_shorter => {}
+            Ok(()) if !is_shorter => {}
+            ended => panic!("{ended:?}"),
+        }
+    }
+    assert_eq!(counters.stats().lifetimes(&["a".parse().expect("a name")]).await.expect("memory"), [30]);
+}
+
+#[tokio::test]
+async fn a_closure_that_panics_makes_a_record_malformed_and_the_next_ones_count() {
+    let brokers = Brokers::start(1);
+    let mut topic = Topic::new(&brokers.addresses, 1, Random::storm("of panics"));
+    topic.produce(20);
+    topic.flush();
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    let recorder = counters.recorder();
+    let consumer = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g").build(
+        counters.sources(),
+        move |record, hits| {
+            hits.push(recorder.counter("a").hit());
+            assert_ne!(record.offset(), 5, "the panic of the test");
+            Decision::Counted(record.timestamp().expect("the brokers stamp records"))
+        },
+    );
+    let (stop, stopped) = oneshot::channel::<()>();
+    let sources = counters.sources();
+    let running = tokio::spawn(consumer.expect("good settings").run(async { _ = stopped.await }));
+    until("all is read", LIMIT, async || {
+        sources.statuses().iter().map(|status| status.ledger.records.read).sum::<u64>() == 20
+    })
+    .await;
+    until("the end is told", LIMIT, async || sources.statuses()[0].end == Some(20)).await;
+    stop.send(()).expect("it runs");
+    running.await.expect("no panic").expect("the store is there");
+    let status = &sources.statuses()[0];
+    assert_eq!((status.ledger.records.recorded, status.ledger.records.malformed), (19, 1));
+    assert_eq!((status.counted, status.lag()), (20, Some(0)));
+}
+
+#[tokio::test]
+async fn settings_on_which_exactness_rests_are_refused() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    let refused = |name: &str, value: &str| {
+        let builder = KafkaConsumer::builder("localhost:1", "t", "g").setting(name, value);
+        builder.build(counters.sources(), |_, _| Decision::Malformed).expect_err("refused")
+    };
+    assert_eq!(
+        refused("isolation.level", "read_uncommitted"),
+        BuildError::Reserved("isolation.level".to_owned())
+    );
+    let shown = refused("no.such.setting", "1").to_string();
+    assert!(shown.contains("no.such.setting"), "{shown}");
+    let long = KafkaConsumer::builder("localhost:1", &"t".repeat(249), "g");
+    let long = long.build(counters.sources(), |_, _| Decision::Malformed);
+    assert!(matches!(long, Err(BuildError::Name(_))));
+}
+
+#[tokio::test]
+async fn what_retention_removed_unread_is_lost_and_the_rest_counts() {
+    let brokers = Brokers::start(1);
+    let mut random = Random::storm("of retention");
+    let mut topic = Topic::new(&brokers.addresses, 1, random.fork());
+    let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
+    // The brokers keep 5 MiB, of what hardly compresses.
+    for records in [10, 120] {
+        for _ in 0..records {
+            topic.send(&(0..12_500).map(|_| format!("{:016x}", random.next())).collect::<String>());
+            topic.flush();
+        }
+        let recorder = counters.recorder();
+        let consumer = KafkaConsumer::builder(&brokers.addresses, Topic::NAME, "g")
+            .session_timeout(Duration::from_secs(4))
+            .until_end()
+            .build(counters.sources(), move |record, hits| {
+                hits.push(recorder.counter("a").hit());
+                Decision::Counted(record.timestamp().expect("the brokers stamp records"))
+            });
+        consumer.expect("good settings").run(std::future::pending()).await.expect("the log goes on");
+    }
+    let records = counters.sources().statuses()[0].ledger.records;
+    assert!(records.lost > 20, "{records:?}");
+    assert_eq!((records.read + records.lost, records.recorded), (130, records.read), "{records:?}");
+    let counted = counters.stats().lifetimes(&["a".parse().expect("a name")]).await.expect("memory");
+    assert_eq!(counted, [records.read]);
+}

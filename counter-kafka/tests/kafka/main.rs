@@ -1,0 +1,11 @@
+//! The consumer, against brokers that speak Kafka's protocol and against Redis.
+
+mod brokers;
+mod consumers;
+#[path = "../../../tests/suite/random.rs"]
+#[expect(dead_code, reason = "the suite uses all of it")]
+mod random;
+mod topic;
+
+mod exact;
+mod storm;

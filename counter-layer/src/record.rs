@@ -1,0 +1,230 @@
+//! Records of hits and requests, as other programs send them: in a topic, in a file, or in a request's body.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::Hit;
+use counter_core::{Recorder, Timestamp};
+#[cfg(feature = "log")]
+use http::{StatusCode, header::USER_AGENT};
+use serde::de::{Deserialize, Deserializer, Error};
+
+#[cfg(feature = "log")]
+use crate::Outcome;
+#[cfg(feature = "log")]
+use crate::log::{Decision, Headers, Line, LogCounter, Malformed, Piece};
+
+/// A record that another program made of something that counts.
+///
+/// It is an object with a `counter` or with a `path`; fields that are not known are ignored.
+///
+/// ```
+/// use counter_core::visitor::VisitorKey;
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::record::Record;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let record = r#"{"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}"#;
+/// let Record::Counter(record) = serde_json::from_str(record)? else { unreachable!() };
+/// let hit = record.hit(&counters.recorder(), Some(VisitorKey::random()));
+///
+/// let record = r#"{"path":"/articles/7","status":200,"at":1763700000,"address":"192.0.2.1"}"#;
+/// assert!(matches!(serde_json::from_str(record)?, Record::Request(request) if request.method == "GET"));
+/// assert!(serde_json::from_str::<Record>(r#"{"at":1763700000}"#).is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Record<'a> {
+    /// Hits of one counter: `{"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}`.
+    Counter(CounterRecord<'a>),
+    /// A request, which feeds the counters that rules find:
+    /// `{"path":"/articles/7","method":"GET","status":200,"at":1763700000,"address":"192.0.2.1","user_agent":"…"}`.
+    Request(RequestRecord<'a>),
+}
+
+/// Hits of one counter at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CounterRecord<'a> {
+    /// The name of the counter, in `counter`.
+    pub counter: Cow<'a, str>,
+    /// The instant, in `at` as Unix seconds.
+    pub at: Timestamp,
+    /// The number of hits, in `n`; 1 if it is missing.
+    pub count: NonZeroU32,
+    /// The visitor, in `visitor`: any text that is the same for the same visitor.
+    pub visitor: Option<Cow<'a, str>>,
+}
+
+/// A request that was answered.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestRecord<'a> {
+    /// The path with the query, in `path`.
+    pub path: Cow<'a, str>,
+    /// The method, in `method`; `GET` if it is missing.
+    pub method: Cow<'a, str>,
+    /// The status of the response, in `status`; 200 if it is missing.
+    pub status: u16,
+    /// The instant, in `at` as Unix seconds.
+    pub at: Timestamp,
+    /// The address of the client, in `address`.
+    pub address: Option<IpAddr>,
+    /// The user agent, in `user_agent`.
+    pub user_agent: Option<Cow<'a, str>>,
+}
+
+impl CounterRecord<'_> {
+    /// Returns the hits, whose visitor is told apart by `key`, that of the salt epoch in which
+    /// [`at`](Self::at) lies.
+    ///
+    /// A text that is no name of a counter gives `(other)`, as with [`Recorder::counter`].
+    pub fn hit(&self, recorder: &Recorder, key: Option<VisitorKey>) -> Hit {
+        let visitor = key.zip(self.visitor.as_ref()).map(|(key, visitor)| key.visitor(&[visitor.as_bytes()]));
+        recorder.counter(&self.counter).hit().weight(self.count).visitor(visitor)
+    }
+}
+
+#[cfg(feature = "log")]
+impl RequestRecord<'_> {
+    /// Decides about the request as the layer did: by its rules, its identity and its facets.
+    ///
+    /// `key` is that of the visitors of the salt epoch in which [`at`](Self::at) lies. What a record does not tell is
+    /// what a log [does not know](LogCounter#what-a-log-does-not-know), and the headers but the user agent.
+    ///
+    /// ```
+    /// use counter_core::visitor::VisitorKey;
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::log::Decision;
+    /// use counter_layer::record::Record;
+    /// use counter_layer::{AccessCounterLayer, Rule, Rules};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let rules = Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).build()?;
+    /// let mut counter = AccessCounterLayer::new(counters.recorder()).rules(rules).log_counter();
+    ///
+    /// let record = r#"{"path":"/articles/7","at":1763700000,"address":"192.0.2.1","user_agent":"curl/8"}"#;
+    /// let Record::Request(request) = serde_json::from_str(record)? else { unreachable!() };
+    /// let decision = request.decide(&mut counter, VisitorKey::random());
+    /// assert!(matches!(decision, Decision::Counted { hits, .. } if hits.len() == 2)); // `hits` and `articles`
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn decide<'a>(&self, counter: &'a mut LogCounter, key: VisitorKey) -> Decision<'a> {
+        let Ok(status) = StatusCode::from_u16(self.status) else {
+            return Decision::Malformed(Malformed::Status);
+        };
+        let agent = self.user_agent.as_deref().unwrap_or_default().as_bytes();
+        let piece = (USER_AGENT, Piece { start: 0, end: agent.len(), is_unescaped: false });
+        let pieces = std::slice::from_ref(&piece);
+        let pieces = if self.user_agent.is_some() { pieces } else { &[] };
+        let line = Line {
+            at: self.at,
+            method: self.method.as_bytes(),
+            target: self.path.as_bytes(),
+            version: None,
+            host: None,
+            outcome: Outcome::Answered(status),
+            peer: self.address,
+            bytes: None,
+            duration: None,
+            headers: Headers { line: agent, unescaped: &[], pieces },
+        };
+        counter.decide(&line, key)
+    }
+}
+
+impl std::fmt::Debug for RequestRecord<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Neither address nor user agent belongs in a log.
+        f.debug_struct("RequestRecord")
+            .field("status", &self.status)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The fields of both forms.
+#[derive(serde::Deserialize)]
+struct Fields<'a> {
+    at: u64,
+    #[serde(borrow)]
+    counter: Option<Cow<'a, str>>,
+    n: Option<NonZeroU32>,
+    #[serde(borrow)]
+    visitor: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    path: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    status: Option<u16>,
+    address: Option<IpAddr>,
+    #[serde(borrow)]
+    user_agent: Option<Cow<'a, str>>,
+}
+
+impl<'de> Deserialize<'de> for Record<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = Fields::deserialize(deserializer)?;
+        let at = Timestamp::from_unix(fields.at);
+        match (fields.counter, fields.path) {
+            (Some(counter), None) => {
+                let count = fields.n.unwrap_or(NonZeroU32::MIN);
+                Ok(Self::Counter(CounterRecord { counter, at, count, visitor: fields.visitor }))
+            }
+            (None, Some(path)) => Ok(Self::Request(RequestRecord {
+                path,
+                method: fields.method.unwrap_or(Cow::Borrowed("GET")),
+                status: fields.status.unwrap_or(200),
+                at,
+                address: fields.address,
+                user_agent: fields.user_agent,
+            })),
+            (Some(_), Some(_)) => Err(D::Error::custom("there is a counter and a path")),
+            (None, None) => Err(D::Error::custom("there is neither a counter nor a path")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_one_form_and_a_positive_count() {
+        for record in [
+            r#"{"counter":"a","at":1}"#,
+            r#"{"counter":"a","at":1,"n":4294967295,"visitor":"","unknown":[]}"#,
+            r#"{"path":"/","at":1,"address":"2001:db8::1","user_agent":"é","method":"PUT"}"#,
+        ] {
+            assert!(serde_json::from_str::<Record<'_>>(record).is_ok(), "{record}");
+        }
+        for record in [
+            r"{}",
+            "null",
+            "",
+            r#"{"counter":"a"}"#,
+            r#"{"counter":"a","at":-1}"#,
+            r#"{"counter":"a","at":1,"n":0}"#,
+            r#"{"counter":"a","at":1,"n":4294967296}"#,
+            r#"{"counter":"a","at":1,"at":2}"#,
+            r#"{"counter":"a","path":"/","at":1}"#,
+            r#"{"path":"/","at":1,"address":"nowhere"}"#,
+        ] {
+            assert!(serde_json::from_str::<Record<'_>>(record).is_err(), "{record}");
+        }
+    }
+
+    #[test]
+    fn a_record_does_not_show_who_it_was() {
+        let record = r#"{"path":"/","at":1,"address":"192.0.2.1","user_agent":"curl"}"#;
+        let shown = format!("{:?}", serde_json::from_str::<Record<'_>>(record).expect("a record"));
+        assert!(!shown.contains("192") && !shown.contains("curl"), "{shown}");
+    }
+}

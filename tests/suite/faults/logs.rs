@@ -1,0 +1,302 @@
+//! Law 1 for sources in any order of events: shards that lose replies, take batches late and go back to older
+//! states, under readers that are dropped half-way, over random histories.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use counter_core::source::{Commit, Source, SourceName};
+use counter_core::stores::{Answer, Shard, Shards};
+use counter_core::visits::{ApplyOutcome, Batch, Skip};
+use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Store, Timestamp};
+use tokio::task::yield_now;
+use tokio::time::advance;
+
+use crate::random::Random;
+use crate::support::name;
+use crate::through::{Hand, Through};
+
+const HISTORIES: u64 = 400;
+const STEPS: u64 = 60;
+const RECORDS: u64 = 40;
+/// Positions have gaps.
+const WIDTH: u64 = 3;
+const READERS: usize = 3;
+/// Of so many records one makes no hit.
+const SILENT: u64 = 7;
+
+/// The servers, all of which lose what they had after a state that they go back to.
+#[derive(Debug)]
+struct Data {
+    random: Random,
+    failing: bool,
+    shards: BTreeMap<Shard, (MemoryStore, Vec<Batch>)>,
+    /// Batches that arrive later, of whose replies nobody hears.
+    late: Vec<Batch>,
+    moved: u64,
+}
+
+impl Data {
+    async fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
+        let (store, applied) = self.shards.get_mut(&batch.shard).expect("a shard");
+        let outcome = MemoryStore::apply(store, batch).await.expect("memory takes all");
+        match outcome {
+            ApplyOutcome::Applied(_) => applied.push(batch.clone()),
+            _ if batch.fence.after <= Source::MAX_POSITION => self.moved += 1,
+            _ => {}
+        }
+        outcome
+    }
+}
+
+/// The way of one reader to the servers.
+#[derive(Clone, Debug)]
+struct Way {
+    data: Arc<tokio::sync::Mutex<Data>>,
+    /// The batches that this reader must not change.
+    unanswered: Arc<Mutex<HashMap<Shard, Batch>>>,
+    shards: Shards,
+}
+
+impl Way {
+    fn unanswered<T>(&self, with: impl FnOnce(&mut HashMap<Shard, Batch>) -> T) -> T {
+        with(&mut self.unanswered.lock().expect("no panic"))
+    }
+}
+
+impl Hand for Way {
+    fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+        Box::pin(async move {
+            let is_question = batch.fence.after > Source::MAX_POSITION;
+            if !is_question {
+                let before = self.unanswered(|all| all.insert(batch.shard, batch.clone()));
+                assert!(before.is_none_or(|before| before == *batch), "a batch has changed");
+            }
+            let away = || Err(Error::new(ErrorKind::Unavailable));
+            let fate = {
+                let data = &mut *self.data.lock().await;
+                let fate = if data.failing { data.random.among(0..9) } else { 8 };
+                if fate == 1 {
+                    data.late.push(batch.clone());
+                }
+                fate
+            };
+            match fate {
+                0 | 1 => return away(),
+                2 => yield_now().await,
+                _ => {}
+            }
+            let outcome = self.data.lock().await.apply(batch).await;
+            match fate {
+                3 => return away(),
+                4 => yield_now().await,
+                _ => {}
+            }
+            if !is_question {
+                self.unanswered(|all| all.remove(&batch.shard));
+            }
+            Ok(outcome)
+        })
+    }
+}
+
+struct Reader {
+    way: Way,
+    counters: Counters,
+    source: Source,
+}
+
+impl Reader {
+    async fn begin(way: Way) -> Self {
+        let counters = Counters::builder(Through::new(way.clone())).build().expect("the defaults are fine");
+        let source = Self::open(&counters).await.expect("nothing fails yet");
+        Self { way, counters, source }
+    }
+
+    async fn open(counters: &Counters) -> Result<Source, Error> {
+        counters.sources().open(SourceName::new("log").expect("a name")).await
+    }
+
+    async fn reopen(&mut self) {
+        if let Ok(source) = Self::open(&self.counters).await {
+            self.source = source;
+            self.way.unanswered(HashMap::clear);
+        }
+    }
+
+    fn next(&self) -> u64 {
+        self.source.position().div_ceil(WIDTH)
+    }
+
+    fn is_at_the_end(&self) -> bool {
+        self.next() >= RECORDS
+    }
+
+    /// Offers a record to the source, which may be one that it has had.
+    fn read(&mut self, number: u64, begun: Timestamp) {
+        let range = number * WIDTH..number * WIDTH + 2;
+        if number.is_multiple_of(SILENT) {
+            return self.source.skip(range, Skip::Excluded);
+        }
+        let recorder = self.counters.recorder();
+        let hits = counters_of(number).map(|counter| recorder.counter(&counter).hit());
+        self.source.record(range, begun.minus(number % 90), &hits);
+    }
+
+    fn check(&self, said: &[String]) {
+        for status in self.counters.sources().statuses() {
+            let ledger = status.ledger;
+            assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}: {said:?}");
+        }
+    }
+}
+
+/// Each record has a counter of its own.
+fn counters_of(number: u64) -> [CounterName; 3] {
+    [name("hits"), name(&format!("/{}", number % 5)), name(&format!("record {number}"))]
+}
+
+struct History {
+    data: Arc<tokio::sync::Mutex<Data>>,
+    readers: Vec<Reader>,
+    begun: Timestamp,
+    said: Vec<String>,
+}
+
+impl History {
+    async fn begin(seed: u64) -> Self {
+        let shards =
+            Shards::try_from([1, 2, 4][usize::try_from(seed % 3).expect("3")]).expect("a good number");
+        let data = Arc::new(tokio::sync::Mutex::new(Data {
+            random: Random::new(seed),
+            failing: false,
+            shards: shards.iter().map(|shard| (shard, (MemoryStore::new(), Vec::new()))).collect(),
+            late: Vec::new(),
+            moved: 0,
+        }));
+        let mut readers = Vec::new();
+        for _ in 0..READERS {
+            readers.push(Reader::begin(Way { data: data.clone(), unanswered: Arc::default(), shards }).await);
+        }
+        Self { data, readers, begun: Timestamp::now(), said: Vec::new() }
+    }
+
+    async fn among(&self, range: std::ops::Range<u64>) -> u64 {
+        self.data.lock().await.random.among(range)
+    }
+
+    async fn step(&mut self) {
+        let (what, which) = (self.among(0..16).await, self.among(0..READERS as u64).await);
+        let some = self.among(1..12).await;
+        let reader = &mut self.readers[usize::try_from(which).expect("few")];
+        self.data.lock().await.failing = true;
+        let what = match what {
+            0..5 => {
+                for _ in 0..some.min(RECORDS.saturating_sub(reader.next())) {
+                    reader.read(reader.next(), self.begun);
+                }
+                format!("reads to {}", reader.source.position())
+            }
+            5 => {
+                reader.read(some.min(reader.next().saturating_sub(1)), self.begun);
+                "reads a record again".to_owned()
+            }
+            6..9 => format!("commits: {:?}", reader.source.commit().await.map_err(|error| error.to_string())),
+            9 => format!("closes: {:?}", reader.source.close().await.map_err(|error| error.to_string())),
+            10 => {
+                let mut commit = pin!(reader.source.commit());
+                let mut context = Context::from_waker(Waker::noop());
+                let _ = (0..some % 3 + 1).any(|_| commit.as_mut().poll(&mut context).is_ready());
+                "drops a commit".to_owned()
+            }
+            11 => {
+                reader.reopen().await;
+                "opens".to_owned()
+            }
+            12 => {
+                advance(Duration::from_secs(some)).await;
+                "waits".to_owned()
+            }
+            13 | 14 => self.arrive().await,
+            _ => self.go_back(some % 4).await,
+        };
+        self.data.lock().await.failing = false;
+        self.said.push(format!("{which} {what}"));
+        self.readers.iter().for_each(|reader| reader.check(&self.said));
+    }
+
+    /// A batch of which a reader knows nothing any more reaches its server.
+    async fn arrive(&self) -> String {
+        let data = &mut *self.data.lock().await;
+        if let Some(batch) = data.late.pop() {
+            data.apply(&batch).await;
+        }
+        "a batch arrives late".to_owned()
+    }
+
+    /// One shard loses its last batches.
+    async fn go_back(&self, batches: u64) -> String {
+        let data = &mut *self.data.lock().await;
+        let which = data.random.among(0..data.shards.len() as u64);
+        let (store, applied) =
+            data.shards.values_mut().nth(usize::try_from(which).expect("few")).expect("one");
+        applied.truncate(applied.len().saturating_sub(usize::try_from(batches).expect("few")));
+        *store = MemoryStore::new();
+        for batch in applied {
+            MemoryStore::apply(store, batch).await.expect("memory takes all");
+        }
+        format!("a shard loses {batches} batches")
+    }
+
+    /// Every record of the log is counted once, by those who were there or by one who comes later.
+    async fn check(mut self) -> u64 {
+        let way = Way { unanswered: Arc::default(), ..self.readers[0].way.clone() };
+        self.readers.push(Reader::begin(way).await);
+        for reader in &mut self.readers {
+            while !reader.is_at_the_end()
+                || reader.source.close().await.expect("nothing fails") != Commit::Done
+            {
+                if !reader.is_at_the_end() {
+                    reader.read(reader.next(), self.begun);
+                }
+            }
+            assert_eq!(reader.source.ledger().hits.pending, 0);
+            reader.check(&self.said);
+        }
+        while !self.data.lock().await.late.is_empty() {
+            self.arrive().await;
+        }
+        let data = self.data.lock().await;
+        let mut expected = BTreeMap::new();
+        let all = (0..RECORDS).filter(|number| !number.is_multiple_of(SILENT)).flat_map(counters_of);
+        all.for_each(|counter| *expected.entry(counter).or_insert(0) += 1);
+        let names: Vec<_> = expected.keys().cloned().collect();
+        let mut totals = vec![0; names.len()];
+        for (store, _) in data.shards.values() {
+            let some = store.lifetimes(&names).await.expect("readable");
+            totals.iter_mut().zip(some).for_each(|(total, count)| *total += count.expect("readable"));
+        }
+        let totals: BTreeMap<_, _> = names.into_iter().zip(totals).collect();
+        assert_eq!(totals, expected, "{:?}", self.said);
+        data.moved
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_any_order_of_events_each_record_of_a_log_counts_once() {
+    let mut moved = 0;
+    for seed in 0..HISTORIES {
+        let mut history = History::begin(seed).await;
+        for _ in 0..STEPS {
+            history.step().await;
+        }
+        moved += history.check().await;
+    }
+    assert!(moved > HISTORIES, "these histories show less than they should: {moved}");
+}
