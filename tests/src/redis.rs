@@ -320,7 +320,11 @@ fn ask(socket: &Path, commands: &[u8], count: usize) -> io::Result<Value> {
     let mut left = count;
     let mut piece = [0; 16 * 1024];
     loop {
-        let length = server.read(&mut piece)?;
+        let length = match server.read(&mut piece) {
+            // A machine that was stopped and goes on interrupts a read that has a time-out.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            length => length?,
+        };
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -83,7 +83,7 @@ fn fits(described: &Value, schema: &Value, value: &Value) -> Result<(), String> 
     let kind = match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_u64() => "integer",
+        Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
         Value::Number(_) => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
