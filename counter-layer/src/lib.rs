@@ -37,7 +37,7 @@
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `log`: access logs, whose lines count as the layer counts requests.
-//! - `serde`: rules that can be read from configuration, and [`record`](crate::record)s of other programs.
+//! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.
 
 mod debug;
 mod reserved;

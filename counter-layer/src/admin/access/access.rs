@@ -239,8 +239,8 @@ impl Access {
     /// Links, redirects and the path of the session cookie then begin with it. Only the proxies that
     /// [`clients`](Self::clients) trusts are believed: those of its networks, or, where it counts hops, any
     /// request with as many entries as there are hops. They have to set the header on every request or to remove
-    /// it, or clients could send their own. A value that is no [path](super::Options::public_path) is ignored, and
-    /// so are several values.
+    /// it, or clients could send their own. A value that is no [path](crate::admin::Options::public_path) is
+    /// ignored, and so are several values.
     ///
     /// ```
     /// use counter_layer::admin::Access;
