@@ -63,7 +63,7 @@ struct Client {
     wake: Arc<Notify>,
 }
 
-/// What reading came to.
+/// The result of a round of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     /// Nothing is there now.

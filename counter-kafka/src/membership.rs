@@ -16,7 +16,7 @@ pub(crate) enum Change {
     Revoked,
 }
 
-/// What librdkafka tells the consumer while it is polled.
+/// The events of librdkafka that arrive while the consumer polls.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     state: Mutex<State>,
@@ -79,7 +79,7 @@ impl ClientContext for Membership {
         self.state().ends.extend(ends);
     }
 
-    /// The same error comes from `poll`, which logs it.
+    /// Ignores the error, which `poll` returns as well and logs.
     fn error(&self, _: KafkaError, reason: &str) {
         tracing::debug!("librdkafka: {reason}");
     }

@@ -50,7 +50,7 @@ impl Partition {
     }
 }
 
-/// What became of a record.
+/// The decision about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Folded {
     /// It was folded, and there is room for more.

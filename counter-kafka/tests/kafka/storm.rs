@@ -15,7 +15,7 @@ use crate::topic::Topic;
 const PARTITIONS: i32 = 6;
 const MEMBERS: usize = 3;
 
-/// What befell them, which is told at the end.
+/// Faults of a storm, which are told at the end.
 #[derive(Debug, Default)]
 struct Events {
     kills: u32,

@@ -9,7 +9,7 @@ pub(crate) enum Kind {
     Page,
     /// The counters of facets and of the statuses of gRPC: each has all requests, in parts.
     Facet,
-    /// Those of both kinds, `hits` and `(other)`.
+    /// Counters of both kinds, `hits` and `(other)`.
     All,
 }
 

@@ -67,7 +67,7 @@ struct Extra {
 #[derive(Debug)]
 struct NewCall {
     method: Box<str>,
-    /// What counts then.
+    /// The decision about the request.
     seen: Seen,
 }
 

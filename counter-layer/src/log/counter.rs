@@ -79,7 +79,7 @@ pub enum Decision<'a> {
 /// A request head, whose room is used for every line.
 struct Head {
     parts: Parts,
-    /// What the target and the headers share. It is there again when they are gone.
+    /// The buffer that the target and the headers share, which is free again when they are dropped.
     text: BytesMut,
 }
 
