@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const LIMIT: Duration = crate::until::LIMIT;
 pub struct Nginx {
     // Before the folder: fields are dropped in this order, and the server writes there.
     _child: OwnedChild,
-    _folder: TempDir,
+    folder: TempDir,
     address: SocketAddr,
 }
 
@@ -33,11 +33,21 @@ impl Nginx {
     /// When it does not answer within two minutes; with its log.
     #[must_use]
     pub fn start(locations: &str) -> Self {
+        Self::start_with("", locations)
+    }
+
+    /// Starts a server with these directives before its `server` block, and these in it.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_with(directives: &str, locations: &str) -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         for _ in 0..PORTS {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-            if let Some(child) = launch(folder.path(), address, locations) {
-                return Self { _child: child, _folder: folder, address };
+            if let Some(child) = launch(folder.path(), address, directives, locations) {
+                return Self { _child: child, folder, address };
             }
         }
         let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
@@ -49,16 +59,22 @@ impl Nginx {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+
+    /// The file of this name, to which its directives let it write.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
 }
 
 /// Starts a server and waits until it listens; `None` when it ends before that.
-fn launch(folder: &Path, address: SocketAddr, locations: &str) -> Option<OwnedChild> {
+fn launch(folder: &Path, address: SocketAddr, directives: &str, locations: &str) -> Option<OwnedChild> {
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {kind};"))
         .concat();
     let configuration = format!(
         "daemon off; master_process off; pid pid; error_log stderr; events {{}}\n\
-         http {{ access_log off; {temporary}\nserver {{ listen {address};\n{locations}\n}} }}\n"
+         http {{ access_log off; {temporary}\n{directives}\nserver {{ listen {address};\n{locations}\n}} }}\n"
     );
     fs::write(folder.join("nginx.conf"), configuration).expect("our folder is writable");
     let log = File::create(folder.join("log")).expect("our folder is writable");

@@ -12,6 +12,7 @@ mod closures;
 mod delivery;
 mod limit;
 mod log;
+mod logged;
 mod follow;
 mod stacks;
 mod scan;

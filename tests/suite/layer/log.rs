@@ -69,7 +69,7 @@ impl Exchange {
 }
 
 /// Writes a text as Apache does.
-fn escape(text: &[u8], line: &mut Vec<u8>) {
+pub(super) fn escape(text: &[u8], line: &mut Vec<u8>) {
     for byte in text {
         match byte {
             b'"' | b'\\' => line.extend([b'\\', *byte]),
@@ -81,7 +81,7 @@ fn escape(text: &[u8], line: &mut Vec<u8>) {
 }
 
 /// A time as the common log format has it, in a zone that is not UTC.
-fn clf(at: Timestamp) -> String {
+pub(super) fn clf(at: Timestamp) -> String {
     let local = at.plus(2 * 3600).as_unix();
     let (mut days, second) = (local / 86_400, local % 86_400);
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
@@ -146,7 +146,7 @@ fn exchanges(count: usize) -> Vec<Exchange> {
     exchanges.new_tree(&mut TestRunner::default()).expect("a strategy").current()
 }
 
-fn forwarded() -> counter_layer::ForwardedAddress {
+pub(super) fn forwarded() -> counter_layer::ForwardedAddress {
     Identity::forwarded(Forwarded::X_FORWARDED_FOR)
 }
 
