@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use counter_core::sketch::{Register, Sketch};
 use counter_core::stores::Namespace;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
@@ -129,4 +130,77 @@ pub(crate) async fn samples_of(
 ) -> Vec<Vec<Sample>> {
     let readings = store.samples(counters, precision, range, 120).await.expect("readable");
     readings.into_iter().map(|reading| reading.expect("a counter").samples).collect()
+}
+
+/// A time as the common log format has it, in a zone that is not UTC.
+pub(crate) fn clf(at: Timestamp) -> String {
+    let local = at.plus(2 * 3600).as_unix();
+    let (mut days, second) = (local / 86_400, local % 86_400);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{:02}/{}/{year}:{hour:02}:{minute:02}:{second:02} +0200", days + 1, months[month])
+}
+
+/// A value in Redis, whatever way it is encoded there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Pairs(BTreeMap<String, String>),
+    Sketch(Vec<Register>),
+    Bytes(Vec<u8>),
+}
+
+/// All that a namespace has but what tells processes and sources apart: keys, when they end in milliseconds, and
+/// values.
+pub(crate) fn contents(redis: &RedisServer, namespace: &str) -> BTreeMap<String, (i64, Content)> {
+    let keys = redis.strings(&["KEYS", &format!("{namespace}*")]);
+    let named = |key: &String| key.strip_prefix(namespace).expect("a prefix").to_owned();
+    let is_count =
+        |name: &str| !["fence:", "source:", "sources", "writers"].iter().any(|kind| name.starts_with(kind));
+    let counts = keys.iter().map(|key| (named(key), key)).filter(|(name, _)| is_count(name));
+    counts.map(|(name, key)| (name, (redis.int(&["PEXPIRETIME", key]), content(redis, key)))).collect()
+}
+
+fn content(redis: &RedisServer, key: &str) -> Content {
+    let pairs = |command: &[&str]| {
+        let values = redis.strings(command);
+        let pairs = values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+        // Without the mark of a process that began.
+        Content::Pairs(pairs.filter(|(field, _)| !field.is_empty()).collect())
+    };
+    match &*redis.command(&["TYPE", key]).text().expect("a type") {
+        "hash" => pairs(&["HGETALL", key]),
+        "zset" => pairs(&["ZRANGE", key, "0", "-1", "WITHSCORES"]),
+        "string" => {
+            let bytes = redis.bytes(&["GET", key]).expect("it is there");
+            let sketch = Sketch::from_redis(&bytes).map(|sketch| sketch.registers().collect());
+            sketch.map_or(Content::Bytes(bytes), Content::Sketch)
+        }
+        other => panic!("{key} is a {other}"),
+    }
+}
+
+/// Fails at the first key that is not the same in both.
+pub(crate) fn assert_same(one: &BTreeMap<String, (i64, Content)>, other: &BTreeMap<String, (i64, Content)>) {
+    for key in one.keys().chain(other.keys()) {
+        assert_eq!(one.get(key), other.get(key), "{key}");
+    }
+}
+
+/// Gives a namespace the salts of another, so that both tell the same visitors apart.
+pub(crate) fn copy_salts(redis: &RedisServer, from: &str, to: &str) {
+    for salt in redis.strings(&["KEYS", &format!("{from}salt:*")]) {
+        redis.int(&["COPY", &salt, &salt.replacen(from, to, 1)]);
+    }
 }

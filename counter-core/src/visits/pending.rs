@@ -4,6 +4,7 @@
 //! outage of any length a counter has at most about two starts for each sample and precision.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use foldhash::fast::RandomState;
 
@@ -47,18 +48,38 @@ struct Cost {
 }
 
 /// With both bounds, no call holds Redis for more than about 5 ms or stalls a slow connection.
-const MOST: Cost = Cost { work: 1000, bytes: 64 * 1024 };
+const MOST: Cost = Cost { work: MAX_WORK, bytes: 64 * 1024 };
+pub(crate) const MAX_WORK: usize = 1000;
 
 impl Pending {
-    pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) {
+    /// Returns the work that it adds to a batch.
+    pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) -> usize {
         let key = Key { counter, finest: 0, start: grid.counts.start(0, start) };
-        *self.cells.entry(key).or_default() += count;
+        match self.cells.entry(key) {
+            Entry::Occupied(mut cell) => {
+                *cell.get_mut() += count;
+                0
+            }
+            Entry::Vacant(cell) => {
+                cell.insert(count);
+                key.precisions(&grid.counts)
+            }
+        }
     }
 
-    /// Returns whether the register was lower before.
-    pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) -> bool {
+    /// Returns about the work that it adds to a batch; more than that where a sketch has many registers.
+    pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) -> usize {
         let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
-        self.sketches.entry(key).or_default().raise(register)
+        let is_raised = self.sketches.entry(key).or_default().raise(register);
+        if is_raised { key.precisions(&grid.visitors).div_ceil(3) } else { 0 }
+    }
+
+    /// Returns the work of a batch of all of it.
+    pub(crate) fn work(&self, grid: &Grid) -> usize {
+        let cells = self.cells.keys().map(|key| key.precisions(&grid.counts));
+        let sketches = self.sketches.iter();
+        let sketches = sketches.map(|(key, raised)| sketch_work(raised) * key.precisions(&grid.visitors));
+        cells.sum::<usize>() + sketches.sum::<usize>()
     }
 
     /// Returns the number of cells and sketches.
@@ -82,7 +103,6 @@ impl Pending {
     /// Takes everything, cut into chunks.
     pub(crate) fn take(&mut self, names: &[CounterName], grid: &Grid) -> Vec<Chunk> {
         let name = |key: Key| names[key.counter as usize].clone();
-        let precisions = |set: &Precisions, key: Key| set.iter().len() - key.finest;
         let mut chunks = vec![Chunk::default()];
         for (key, count) in sorted(&mut self.cells) {
             let cell = Cell {
@@ -92,7 +112,7 @@ impl Pending {
                 count,
             };
             let bytes = cell.counter.len() + 96;
-            room(&mut chunks, Cost { work: precisions(&grid.counts, key), bytes }).cells.push(cell);
+            room(&mut chunks, Cost { work: key.precisions(&grid.counts), bytes }).cells.push(cell);
         }
         for (key, raised) in sorted(&mut self.sketches) {
             let cell = VisitorCell {
@@ -101,8 +121,8 @@ impl Pending {
                 finest: grid.visitors.precision(key.finest),
                 raised,
             };
-            let (work, bytes) = visitor_cost(&cell);
-            let cost = Cost { work: work * precisions(&grid.visitors, key), bytes };
+            let work = sketch_work(&cell.raised) * key.precisions(&grid.visitors);
+            let cost = Cost { work, bytes: visitor_bytes(&cell) };
             room(&mut chunks, cost).sketches.push(cell);
         }
         chunks.retain(|chunk| chunk.cost.work > 0);
@@ -121,24 +141,32 @@ impl Key {
     fn order(self) -> u128 {
         u128::from(self.counter) << 64 | u128::from(self.start.as_unix())
     }
+
+    /// Returns the number of precisions that keep it.
+    fn precisions(self, set: &Precisions) -> usize {
+        set.iter().len() - self.finest
+    }
 }
 
 impl VisitorCell {
-    /// Returns whether to send the registers as one dense value instead of one by one: single elements cost
-    /// 0.3 µs each on a large target, but 4 µs on a small one; a dense value costs 0.3 ms on either.
+    /// Returns whether to send the registers as one dense value instead of one by one.
     pub(crate) fn travels_dense(&self) -> bool {
-        self.raised.registers().nth(300).is_some()
+        travels_dense(&self.raised)
     }
 }
 
-fn visitor_cost(cell: &VisitorCell) -> (usize, usize) {
+/// Single elements cost 0.3 µs each on a large target, but 4 µs on a small one; a dense value costs 0.3 ms on either.
+fn travels_dense(raised: &Sketch) -> bool {
+    raised.registers().nth(300).is_some()
+}
+
+fn sketch_work(raised: &Sketch) -> usize {
+    if travels_dense(raised) { 120 } else { 2 + raised.registers().count() / 3 }
+}
+
+fn visitor_bytes(cell: &VisitorCell) -> usize {
     let name = cell.counter.len() + 96;
-    if cell.travels_dense() {
-        (120, name + 12_400)
-    } else {
-        let raised = cell.raised.registers().count();
-        (2 + raised / 3, name + 16 * raised)
-    }
+    if cell.travels_dense() { name + 12_400 } else { name + 16 * cell.raised.registers().count() }
 }
 
 /// Returns the last chunk if it has room for this cost, or a new one.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use counter_core::Timestamp;
@@ -12,19 +12,12 @@ use tempfile::TempDir;
 use tests::{LIMIT, Process, RedisServer, process, until};
 
 use crate::random::Random;
-use crate::support::BROWSER;
+use crate::support::{BOT, BROWSER, assert_same, clf, contents, copy_salts, storm_seconds};
 
 /// A line in the combined format, of a request made just now.
 fn line(path: &str, status: u16, visitor: u8) -> String {
-    let at = chrono(Timestamp::now());
+    let at = clf(Timestamp::now());
     format!("192.0.2.{visitor} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"-\" \"{BROWSER}\"\n")
-}
-
-/// The time as servers log it: `22/Nov/2026:10:00:00 +0000`.
-fn chrono(at: Timestamp) -> String {
-    let shown =
-        Command::new("date").args(["-u", "-d", &format!("@{at}"), "+%d/%b/%Y:%H:%M:%S +0000"]).output();
-    String::from_utf8(shown.expect("there is a date").stdout).expect("text").trim().to_owned()
 }
 
 async fn import(redis: &RedisServer, arguments: &[&str]) -> Process {
@@ -99,62 +92,140 @@ async fn a_format_that_cannot_be_found_out_is_told_without_the_line() {
     assert!(told.contains("line 1") && told.contains("combined") && !told.contains("secret"), "{told}");
 }
 
-#[tokio::test]
-async fn a_log_that_is_followed_counts_once_over_kills_and_rotations() {
-    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
-    let log = path(&folder, "access.log");
-    let mut random = Random::storm("of an import");
-    let (mut written, mut first) = (0_u64, 0_u32);
-    let mut write = |log: &str, lines: u64| {
-        let mut file = OpenOptions::new().create(true).append(true).open(log).expect("there is space");
-        if file.metadata().expect("a file").len() == 0 {
-            // Rotated logs are told apart by their first lines.
-            first += 1;
-            file.write_all(line(&format!("/articles/first-{first}"), 200, 9).as_bytes())
-                .expect("there is space");
-            written += 1;
-        }
-        for n in 0..lines {
-            // In two parts, as a server may write it.
-            let line = line(&format!("/articles/{n}"), 200, 3);
-            let (begin, end) = line.split_at(line.len() / 2);
-            file.write_all(begin.as_bytes()).expect("there is space");
-            file.write_all(end.as_bytes()).expect("there is space");
-        }
-        written += lines;
-        written
-    };
-    let mut rotated = 0;
-    write(&log, 5);
-    for round in 0..12 {
-        let mut import = import(&redis, &["--follow", &log]).await;
-        write(&log, random.among(1..20));
-        tokio::time::sleep(random.millis(0..300)).await;
-        match round % 4 {
-            0 => rotate(Path::new(&log), &mut rotated, |log, to| fs::rename(log, to).expect("a file")),
-            2 => rotate(Path::new(&log), &mut rotated, |log, to| {
-                fs::copy(log, to).expect("there is space");
-                File::create(log).expect("a file");
-            }),
-            _ => {}
-        }
-        write(&log, 3);
-        tokio::time::sleep(random.millis(0..1500)).await;
-        import.kill();
-    }
-    let mut import = import(&redis, &["--follow", &log]).await;
-    // It can be told to stop once it has counted something.
-    let expected = write(&log, 1);
-    let counted = async || totals(&redis).get("/articles/{id}").is_some_and(|count| *count >= expected);
-    until("all lines are counted", LIMIT, counted).await;
-    import.terminate();
-    let summary = summary(import).await;
-    assert_eq!(summary["malformed"], 0, "{summary}");
-    assert_eq!(totals(&redis)["/articles/{id}"], expected);
+/// A log that grows and is rotated, and all that was ever written to it.
+struct Log {
+    path: PathBuf,
+    /// The latest time in it, at which the finest precisions are over whenever a line is counted.
+    end: Timestamp,
+    random: Random,
+    everything: Vec<u8>,
+    rotated: u32,
 }
 
-/// Moves the log away under the next number.
-fn rotate(log: &Path, rotated: &mut u32, by: impl Fn(&Path, &Path)) {
-    *rotated += 1;
-    by(log, &log.with_extension(format!("log.{rotated}")));
+impl Log {
+    fn new(folder: &TempDir, random: Random) -> Self {
+        let (path, end) = (folder.path().join("access.log"), Timestamp::now().minus(20 * 60));
+        Self { path, end, random, everything: Vec::new(), rotated: 0 }
+    }
+
+    fn line(&mut self) -> String {
+        let (visitor, path) = (self.random.among(0..2000), self.random.among(0..50));
+        let at = clf(self.end.minus(self.random.among(0..40 * 60)));
+        let path = match path {
+            0 => "/favicon.ico".to_owned(),
+            1 => return "nonsense\n".to_owned(),
+            _ => format!("/articles/{path}"),
+        };
+        let (status, agent) =
+            (self.random.one_of(&[200, 200, 304, 404, 499]), self.random.one_of(&[BROWSER, BOT]));
+        let address = format!("192.0.{}.{}", visitor / 250, visitor % 250);
+        format!("{address} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"-\" \"{agent}\"\n")
+    }
+
+    /// Appends lines, all in two parts: as a server may write them.
+    fn write(&mut self, lines: u64) {
+        let mut text = String::new();
+        if fs::metadata(&self.path).map_or(0, |file| file.len()) == 0 {
+            // Rotated logs are told apart by their first lines.
+            text = self.line().replace("/articles/", &format!("/articles/first-{}-", self.rotated));
+            text = text.replace("nonsense", &format!("nonsense {}", self.rotated));
+        }
+        (0..lines).for_each(|_| text += &self.line());
+        let (begin, end) = text.as_bytes().split_at(text.len() - 20);
+        let mut file = OpenOptions::new().create(true).append(true).open(&self.path).expect("the log");
+        for part in [begin, end] {
+            file.write_all(part).expect("there is space");
+        }
+        self.everything.extend_from_slice(text.as_bytes());
+    }
+
+    /// Does what a rotation does, of one kind or another.
+    fn rotate(&mut self) {
+        self.rotated += 1;
+        let (log, number) = (&self.path, self.rotated);
+        let to = log.with_extension(format!("log.{number}"));
+        match self.random.among(0..4) {
+            0 => fs::rename(log, to).expect("a file"),
+            1 => {
+                fs::rename(log, to).expect("a file");
+                File::create(log).expect("a file");
+            }
+            2 => {
+                fs::copy(log, to).expect("there is space");
+                File::create(log).expect("a file");
+            }
+            _ => {
+                fs::rename(log, &to).expect("a file");
+                self.compress(number);
+            }
+        }
+        if self.random.among(0..2) == 0 {
+            let one = self.random.among(0..number.into());
+            self.compress(u32::try_from(one).expect("few") + 1);
+        }
+    }
+
+    fn compress(&self, number: u32) {
+        let log = self.path.with_extension(format!("log.{number}"));
+        if log.exists() {
+            assert!(Command::new("gzip").arg(log).status().expect("there is gzip").success());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_imports_of_a_log_that_are_killed_again_and_again_count_each_line_once() {
+    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let folder = tempfile::tempdir().expect("there is space");
+    let mut random = Random::storm("of imports");
+    let mut log = Log::new(&folder, random.fork());
+    let path = log.path.to_str().expect("text").to_owned();
+    let follow = ["--follow", "--format", "combined", &path];
+    log.write(100);
+    let mut imports = [import(&redis, &follow).await, import(&redis, &follow).await];
+    for _ in 0..2 * storm_seconds() {
+        for _ in 0..random.among(1..4) {
+            let most = random.one_of(&[2, 20, 200, 10_000]);
+            log.write(random.among(1..most));
+            tokio::time::sleep(random.millis(0..100)).await;
+            if random.among(0..4) == 0 {
+                log.rotate();
+            }
+        }
+        tokio::time::sleep(random.millis(0..300)).await;
+        for number in [[0, 1], [1, 0]][usize::from(random.among(0..2) == 0)] {
+            imports[number].kill();
+            if random.among(0..12) == 0 {
+                redis.kill();
+                redis.restart();
+            }
+            imports[number] = import(&redis, &follow).await;
+            tokio::time::sleep(random.millis(0..200)).await;
+        }
+    }
+    // The first line of the last part is the only one of it that may be missing otherwise.
+    log.write(1);
+    let whole = path_of(&folder, "whole", &log.everything);
+    let is_counted = |line: &&[u8]| !line.starts_with(b"nonsense") && !contains(line, "/favicon.ico");
+    let expected = log.everything.split_inclusive(|byte| *byte == b'\n').filter(is_counted).count() as u64;
+    let counted = async || totals(&redis).get("hits").is_some_and(|count| *count >= expected);
+    until("all lines are counted", LIMIT, counted).await;
+    for mut import in imports {
+        import.terminate();
+        summary(import).await;
+    }
+    copy_salts(&redis, "access:", "whole:");
+    let told = summary(import(&redis, &["--namespace", "whole:", &whole]).await).await;
+    assert_eq!((&told["recorded"], &told["already_counted"]), (&json!(expected), &json!(0)), "{told}");
+    assert_same(&contents(&redis, "access:"), &contents(&redis, "whole:"));
+}
+
+fn path_of(folder: &TempDir, name: &str, content: &[u8]) -> String {
+    let path = path(folder, name);
+    fs::write(&path, content).expect("there is space");
+    path
+}
+
+fn contains(line: &[u8], text: &str) -> bool {
+    line.windows(text.len()).any(|window| window == text.as_bytes())
 }

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tests::{RedisServer, noon_offset};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{BOT, BROWSER, fewest, name, store};
+use crate::support::{BOT, BROWSER, clf, fewest, name, store};
 
 const KEY: VisitorKey = VisitorKey::new([7; 16]);
 
@@ -78,27 +78,6 @@ pub(super) fn escape(text: &[u8], line: &mut Vec<u8>) {
             _ => line.extend(format!("\\x{byte:02x}").into_bytes()),
         }
     }
-}
-
-/// A time as the common log format has it, in a zone that is not UTC.
-pub(super) fn clf(at: Timestamp) -> String {
-    let local = at.plus(2 * 3600).as_unix();
-    let (mut days, second) = (local / 86_400, local % 86_400);
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while days >= lengths[month] {
-        days -= lengths[month];
-        month += 1;
-    }
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{:02}/{}/{year}:{hour:02}:{minute:02}:{second:02} +0200", days + 1, months[month])
 }
 
 fn exchange() -> impl Strategy<Value = Exchange> {

@@ -1,7 +1,6 @@
 //! Law 9, key by key: requests that a real server answers, and the logs that it and the nginx before it write of
 //! them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -12,7 +11,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
-use counter_core::sketch::{Register, Sketch};
 use counter_core::{Counters, RedisStore, Timestamp};
 use counter_layer::log::{Format, Import, Lines, LogCounter};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
@@ -24,9 +22,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, block_in_place};
 use tower::ServiceExt;
 
-use super::log::{clf, escape, forwarded};
+use super::log::{escape, forwarded};
 use crate::random::Random;
-use crate::support::{BOT, BROWSER, store_in};
+use crate::support::{BOT, BROWSER, Content, assert_same, clf, contents, copy_salts, store_in};
 
 const REQUESTS: u64 = 10_000;
 
@@ -501,9 +499,7 @@ impl Stack {
         logs: impl IntoIterator<Item = &'a Vec<u8>>,
         counter_of: impl Fn(&AccessCounterLayer) -> LogCounter,
     ) -> u64 {
-        for salt in self.redis.strings(&["KEYS", "served:salt:*"]) {
-            self.redis.int(&["COPY", &salt, &salt.replace("served:", namespace)]);
-        }
+        copy_salts(&self.redis, "served:", namespace);
         let store = store_in(&self.redis.url(), namespace.parse().expect("a namespace")).await;
         let counters = Counters::builder(store).build().expect("the defaults are fine");
         let mut malformed = 0;
@@ -519,49 +515,6 @@ impl Stack {
         }
         malformed
     }
-
-    /// All that a namespace has but what tells processes and sources apart: keys, the times of their ends, and values.
-    fn contents(&self, namespace: &str) -> BTreeMap<String, (i64, Content)> {
-        let keys = self.redis.strings(&["KEYS", &format!("{namespace}*")]);
-        let mut contents = BTreeMap::new();
-        for key in keys {
-            let name = key.strip_prefix(namespace).expect("a prefix");
-            if ["fence:", "source:", "sources", "writers"].iter().any(|kind| name.starts_with(kind)) {
-                continue;
-            }
-            let ends = self.redis.int(&["PEXPIRETIME", &key]);
-            contents.insert(name.to_owned(), (ends, self.content(&key)));
-        }
-        contents
-    }
-
-    fn content(&self, key: &str) -> Content {
-        let is_pairs = |values: Vec<String>| {
-            let pairs = values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
-            // The mark of a process that began.
-            pairs.filter(|(field, _)| !field.is_empty()).collect()
-        };
-        match &*self.redis.command(&["TYPE", key]).text().expect("a type") {
-            "hash" => Content::Pairs(is_pairs(self.redis.strings(&["HGETALL", key]))),
-            "zset" => Content::Pairs(is_pairs(self.redis.strings(&["ZRANGE", key, "0", "-1", "WITHSCORES"]))),
-            "string" => {
-                let bytes = self.redis.bytes(&["GET", key]).expect("it is there");
-                match Sketch::from_redis(&bytes) {
-                    Ok(sketch) => Content::Sketch(sketch.registers().collect()),
-                    Err(_) => Content::Bytes(bytes),
-                }
-            }
-            other => panic!("{key} is a {other}"),
-        }
-    }
-}
-
-/// A value in Redis, whatever way it is encoded there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Content {
-    Pairs(BTreeMap<String, String>),
-    Sketch(Vec<Register>),
-    Bytes(Vec<u8>),
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -580,13 +533,9 @@ async fn what_a_server_counts_and_what_its_logs_count_are_equal_keys_and_values(
     };
     assert_eq!(stack.import("nginx:", of_nginx, behind).await, refused);
 
-    let served = stack.contents("served:");
+    let served = contents(&stack.redis, "served:");
     for log in ["site:", "nginx:"] {
-        let read = stack.contents(log);
-        let keys: BTreeSet<_> = served.keys().chain(read.keys()).collect();
-        for key in keys {
-            assert_eq!(served.get(key), read.get(key), "{key} by {log}");
-        }
+        assert_same(&served, &contents(&stack.redis, log));
     }
     // They show something.
     let Some((_, Content::Pairs(totals))) = served.get("total") else {

@@ -4,7 +4,7 @@ use crate::Timestamp;
 use crate::shard::Shard;
 use crate::sketch::Register;
 use crate::time::Grid;
-use crate::visits::pending::Pending;
+use crate::visits::pending::{MAX_WORK, Pending};
 use crate::visits::tally::Tally;
 use crate::visits::{Batch, Fence, FenceKind};
 use crate::writer::WriterId;
@@ -18,22 +18,21 @@ pub(super) struct Lane {
     /// The position below which records were offered before; they are counted or in the batch under way.
     pub(super) read_to: u64,
     pending: Pending,
-    /// The number of registers that rose.
-    raised: usize,
+    /// The work of a batch of what is pending, or more.
+    work: usize,
+    /// Hits that no precision keeps any more, and that are no longer pending.
+    expired: u64,
     /// True if some of the records were of this shard, which may all be expired.
     touched: bool,
     /// A batch that was sent and is not acknowledged; it never changes.
     pub(super) outgoing: Option<Batch>,
 }
 
-/// Bounds on what one batch may hold, so that it keeps Redis busy for about 5 ms at most.
-const CELLS: usize = 128;
-const RAISED: usize = 1500;
-
 impl Lane {
     pub(super) fn new(shard: Shard) -> Self {
         let pending = Pending::default();
-        Self { shard, counted: 0, read_to: 0, pending, raised: 0, touched: false, outgoing: None }
+        let (counted, read_to, work, expired) = (0, 0, 0, 0);
+        Self { shard, counted, read_to, pending, work, expired, touched: false, outgoing: None }
     }
 
     pub(super) fn add(
@@ -45,15 +44,21 @@ impl Lane {
         grid: &Grid,
     ) {
         self.touched = true;
-        self.pending.add(counter, at, count, grid);
+        self.work += self.pending.add(counter, at, count, grid);
         if let Some(register) = register {
-            self.raised += usize::from(self.pending.raise(counter, at, register, grid));
+            self.work += self.pending.raise(counter, at, register, grid);
         }
     }
 
     /// Returns whether the lane holds as much as one batch should.
-    pub(super) fn is_full(&self) -> bool {
-        self.pending.len() >= CELLS || self.raised >= RAISED
+    pub(super) fn is_full(&mut self, grid: &Grid) -> bool {
+        if self.work < MAX_WORK {
+            return false;
+        }
+        // Of records of long ago little is left once it is folded, so that they need few batches.
+        self.expired += self.pending.coarsen(Timestamp::now(), grid);
+        self.work = self.pending.work(grid);
+        self.work >= MAX_WORK / 2
     }
 
     /// Returns whether there is something to send.
@@ -67,20 +72,21 @@ impl Lane {
         if self.outgoing.is_some() || self.counted >= position {
             return 0;
         }
-        let expired = self.pending.coarsen(Timestamp::now(), &tally.grid);
+        let expired = std::mem::take(&mut self.expired) + self.pending.coarsen(Timestamp::now(), &tally.grid);
         let mut batch = empty(source, self.shard, self.counted, position, &tally.grid);
         for chunk in self.pending.take(&tally.names(), &tally.grid) {
             batch.cells.extend(chunk.cells);
             batch.sketches.extend(chunk.sketches);
         }
         batch.cells.sort_unstable_by_key(|cell| (cell.start, cell.finest));
-        (self.raised, self.touched, self.outgoing) = (0, false, Some(batch));
+        (self.work, self.touched, self.outgoing) = (0, false, Some(batch));
         expired
     }
 
     /// Drops what is not acknowledged, since the shard is at another position; returns its hits.
     pub(super) fn move_to(&mut self, position: u64) -> u64 {
-        let hits = self.outgoing.take().map_or(0, |batch| batch.hits()) + self.pending.hits();
+        let sent = self.outgoing.take().map_or(0, |batch| batch.hits());
+        let hits = sent + self.pending.hits() + self.expired;
         *self = Self { counted: position, read_to: position, ..Self::new(self.shard) };
         hits
     }

@@ -110,7 +110,7 @@ impl Source {
                 lane.add(number, at, count, hit.register, &self.tally.grid);
                 counted += count;
                 overflow += if is_other { count } else { 0 };
-                is_full |= lane.is_full();
+                is_full |= lane.is_full(&self.tally.grid);
             }
         }
         let state = &mut *self.status.lock();

@@ -1,0 +1,176 @@
+//! What an import of access logs costs, beside `wc -l` and GoAccess: seconds, processor time, and memory.
+//!
+//! Logs in the combined format, of so many lines as the second argument says or a million, and of four times as many:
+//! 2,000 routes, 50,000 addresses, 500 user agents, and 3 % of bots, over the last day. The first argument is the
+//! program that imports.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bench::server::Figures;
+use bench::table;
+use tests::RedisServer;
+
+/// How long to rest between two looks at a program.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The ticks of the kernel's account of processor time, in a second.
+const TICKS: f64 = 100.0;
+
+/// What a program took.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    wall: Duration,
+    processor: f64,
+    /// The most memory, in MB.
+    memory: f64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args_os().skip(1);
+    let program = PathBuf::from(arguments.next().ok_or("the program that imports has to be named")?);
+    let lines = match arguments.next() {
+        Some(lines) => lines.to_str().ok_or("a number of lines")?.parse()?,
+        None => 1_000_000,
+    };
+    let folder = std::env::temp_dir().join(format!("import-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let measured = measure_all(&program, &folder, lines);
+    fs::remove_dir_all(&folder)?;
+    measured
+}
+
+fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn Error>> {
+    let mut rows = Vec::new();
+    for lines in [lines, 4 * lines] {
+        let log = folder.join("access.log");
+        write_log(&log, lines)?;
+        let import = |store: &str, log: &Path| {
+            let mut command = Command::new(program);
+            command.args(["import", "--route", "/articles/{id}", "--route", "/", "--store", store]).arg(log);
+            command
+        };
+        let mut wc = Command::new("wc");
+        wc.arg("-l").arg(&log);
+        // So that all of them find the file in memory.
+        measure(&mut wc)?;
+        rows.push(("`wc -l`".to_owned(), lines, measure(&mut wc)?));
+        rows.push(("import to the tally".to_owned(), lines, measure(&mut import("memory:", &log))?));
+        let server = RedisServer::start();
+        let before = Figures::of(&server);
+        let to_redis = measure(&mut import(&server.url(), &log))?;
+        let after = Figures::of(&server).since(&before);
+        let calls = after.commands.get("evalsha").map_or(0, |calls| calls.count);
+        let told = format!("import to Redis: {calls} calls, {:.2} s of its own", after.processor.as_secs_f64());
+        rows.push((told, lines, to_redis));
+        let mut gzip = Command::new("gzip");
+        if gzip.arg("--keep").arg("-1").arg(&log).status()?.success() {
+            let compressed = log.with_extension("log.gz");
+            rows.push(("import of gzip".to_owned(), lines, measure(&mut import("memory:", &compressed))?));
+            fs::remove_file(compressed)?;
+        }
+        let mut goaccess = Command::new("goaccess");
+        goaccess.arg(&log).args(["--log-format=COMBINED", "--no-global-config", "--no-progress", "-o"]);
+        goaccess.arg(folder.join("report.json"));
+        match measure(&mut goaccess) {
+            Ok(taken) => rows.push(("GoAccess".to_owned(), lines, taken)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                eprintln!("without GoAccess: apt-get install goaccess");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let columns = ["program", "lines", "s", "s of processor", "lines a second of processor", "MB at most"];
+    let row = |(name, lines, taken): (String, u64, Taken)| {
+        let a_second = lines as f64 / taken.processor.max(1.0 / TICKS);
+        vec![
+            name,
+            lines.to_string(),
+            format!("{:.2}", taken.wall.as_secs_f64()),
+            format!("{:.2}", taken.processor),
+            format!("{a_second:.0}"),
+            format!("{:.1}", taken.memory),
+        ]
+    };
+    table::print(&columns, &rows.into_iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Runs a program to its end.
+fn measure(command: &mut Command) -> io::Result<Taken> {
+    let begun = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let (mut memory, process) = (0.0, PathBuf::from(format!("/proc/{}", child.id())));
+    let (wall, processor) = loop {
+        let stat = fs::read_to_string(process.join("stat"))?;
+        // Behind the name, which may have spaces: the state, and 11 and 12 fields on the times.
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        // It has ended, and is there until somebody asks how.
+        if fields[0] == "Z" {
+            let ticks = |field: usize| fields[field].parse::<f64>().map_err(io::Error::other);
+            break (begun.elapsed(), (ticks(11)? + ticks(12)?) / TICKS);
+        }
+        let status = fs::read_to_string(process.join("status"))?;
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        memory = most.and_then(|most| most.parse().ok()).unwrap_or(memory);
+        sleep(PAUSE);
+    };
+    succeed(&mut child)?;
+    Ok(Taken { wall, processor, memory: memory / 1024.0 })
+}
+
+fn succeed(child: &mut Child) -> io::Result<()> {
+    let status = child.wait()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+}
+
+/// Writes a log, the same at each call but for its times.
+fn write_log(path: &Path, lines: u64) -> io::Result<()> {
+    const DAY: u64 = 86_400;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
+    // Lines of one day have one date, which `date` knows.
+    let begin = now / DAY * DAY - DAY;
+    let date = Command::new("date").args(["-u", "-d", &format!("@{begin}"), "+%d/%b/%Y"]).output()?.stdout;
+    let date = String::from_utf8(date).map_err(io::Error::other)?;
+    let date = date.trim();
+    let mut log = BufWriter::new(File::create(path)?);
+    let mut seed = 7_u64;
+    for line in 0..lines {
+        let mut random = |below: u64| {
+            // SplitMix64.
+            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = seed;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % below
+        };
+        let second = line * DAY / lines;
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let address = random(50_000);
+        // Of two numbers the smaller: some routes have most of the requests.
+        let route = random(2000).min(random(2000));
+        let path = if route == 0 { "/".to_owned() } else { format!("/articles/{route}") };
+        let status = [200, 200, 200, 200, 200, 200, 200, 304, 301, 404][random(10) as usize];
+        let (size, referer) = (random(50_000), random(3));
+        let referer = ["-", "https://www.example.org/", "https://search.example/?q=a"][referer as usize];
+        let (is_bot, agent) = (random(100) < 3, random(500));
+        let (version, build) = (100 + agent % 40, agent / 3);
+        let agent = match (is_bot, agent % 3) {
+            (true, _) => "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)".to_owned(),
+            (_, 0) => format!("Mozilla/5.0 (X11; Linux x86_64; rv:{version}.{build}) Gecko/20100101 Firefox/{version}.0"),
+            (_, 1) => format!("Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{version}.0.{build}.0 Safari/537.36"),
+            _ => format!("Mozilla/5.0 (iPhone; CPU iPhone OS 18_{build} like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1"),
+        };
+        writeln!(
+            log,
+            "192.{}.{}.{} - - [{date}:{hour:02}:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" {status} {size} \"{referer}\" \"{agent}\"",
+            address / 62_500, address / 250 % 250, address % 250 + 1,
+        )?;
+    }
+    log.flush()
+}
