@@ -30,7 +30,12 @@ use crate::layer::Counting;
 ///   a cookie that the layer [issues](crate::IssuedCookie), lines know only what the client sent back, where `Cookie`
 ///   is logged.
 /// - The authority of HTTP/2: where the name of the site is logged, it is the header `Host`.
-/// - Panics and errors of the service: the server answered with a status in their place.
+/// - Panics and errors of the service: the server answered with a status in their place. An answer of 499 passes for a
+///   client that went away.
+/// - Whether a header of a lone minus was there, and how many of one name there were: servers log these as one, with
+///   commas.
+/// - The part of a second: a hit counts in the second that the server logged, which is the one of its end with nginx and
+///   the one of its beginning with Apache.
 /// - What an action of [`on_count`](AccessCounterLayer::on_count) did: it does not run for lines.
 ///
 /// ```
@@ -104,6 +109,9 @@ impl LogCounter {
     /// The peer in such a log is the client of the proxy. The head of a line is then that of the request as the proxy
     /// passes it on: its peer is the proxy, and the client stands behind what the header had. Without this, the log is
     /// that of a server in the place of the service, which has the peer and the header that the service has.
+    ///
+    /// Requests that the proxy answers itself (a broken path, a body that is too large, a file, a cache) are in its log
+    /// alone, and count from there. One that it passes on and that hyper refuses is a malformed line.
     #[must_use]
     pub fn behind(mut self, header: Forwarded, proxy: IpAddr) -> Self {
         self.behind = Some((header, proxy));

@@ -127,11 +127,10 @@ impl Log {
         let mut text = String::new();
         if fs::metadata(&self.path).map_or(0, |file| file.len()) == 0 {
             // Rotated logs are told apart by their first lines.
-            text = self.line().replace("/articles/", &format!("/articles/first-{}-", self.rotated));
-            text = text.replace("nonsense", &format!("nonsense {}", self.rotated));
+            text = format!("nonsense of part {}\n", self.rotated);
         }
         (0..lines).for_each(|_| text += &self.line());
-        let (begin, end) = text.as_bytes().split_at(text.len() - 20);
+        let (begin, end) = text.as_bytes().split_at(text.len() - 5);
         let mut file = OpenOptions::new().create(true).append(true).open(&self.path).expect("the log");
         for part in [begin, end] {
             file.write_all(part).expect("there is space");

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::process::Command;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Requests};
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::log::{Decision, Follower, Format, Import, Lines, LogCounter, Parser};
+use counter_layer::log::{Decision, Follower, Format, Import, Lines, LogCounter, LogFile, Parser};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use proptest::prelude::*;
@@ -327,4 +327,70 @@ fn a_line_allocates_nothing() {
         lines.iter().filter(|line| fewest(|| allocation_counter::measure(|| read(line)).count_total) > 0);
     let allocating: Vec<_> = allocating.map(|line| String::from_utf8_lossy(line)).collect();
     assert!(allocating.is_empty(), "{allocating:#?}");
+}
+
+/// The most memory that reading a log takes, whatever it has: buffers of some lines of 64 KiB.
+const ROOM: u64 = 1024 * 1024;
+
+/// Reads a log as an import does, decides about every line, and returns how many bytes there are.
+fn read_all(log: impl Read, format: &Format, counter: &mut LogCounter) -> u64 {
+    let (mut lines, mut parser) = (Lines::new(log, 0).finished(), Parser::new(format.clone()));
+    while let Some(line) = lines.next().expect("it can be read") {
+        if let Ok(Some(line)) = parser.parse(line.text) {
+            counter.decide(&line, KEY);
+        }
+    }
+    lines.position()
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let any = prop_oneof![
+        4 => exchange().prop_map(|exchange| exchange.line(Timestamp::now())),
+        4 => prop::collection::vec(any::<u8>(), 0..200),
+        2 => r#"[ "\\\[\]{}:,#a-z0-9%/\t-]{0,80}"#.prop_map(String::into_bytes),
+        1 => (any::<u8>(), 0..300_000_usize).prop_map(|(byte, count)| vec![byte; count]),
+        1 => Just(br#"{"request":{"headers":{"#.to_vec()),
+        1 => (0..40_000_usize).prop_map(|depth| br#"{"a":["#.repeat(depth)),
+        4 => Just(b"\n".to_vec()),
+    ];
+    prop::collection::vec(any, 0..12).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_bytes_in_any_format_panic_or_take_more_than_their_room(
+        log in bytes(),
+        format in prop::sample::select(vec!["common", "combined", "vhost_combined", "main", "w3c", "caddy", "nginx", PATTERN]),
+    ) {
+        let format: Format = format.parse().expect("a format");
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let mut counter = layers(&counters, None).swap_remove(2).log_counter();
+        let mut read = 0;
+        let taken = allocation_counter::measure(|| read = read_all(&log[..], &format, &mut counter));
+        prop_assert_eq!(read, log.len() as u64);
+        prop_assert!(taken.bytes_max < ROOM, "{:?}", taken);
+        _ = Format::detect(&log);
+    }
+}
+
+#[test]
+fn a_compressed_log_is_never_in_memory_as_a_whole() {
+    const SIZE: u64 = 16 * ROOM;
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("access.log");
+    File::create(&path).and_then(|file| file.set_len(SIZE)).expect("room on the disk");
+    assert!(Command::new("gzip").arg("-1").arg(&path).status().expect("gzip").success());
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let mut counter = layers(&counters, None).swap_remove(2).log_counter();
+    let mut read = 0;
+    let taken = allocation_counter::measure(|| {
+        let found = Follower::new(&path, KEY).poll().expect("the folder is there");
+        assert_eq!(found.len(), 1);
+        let log = LogFile::open(found[0].path()).expect("it can be read");
+        read = read_all(log, &Format::combined(), &mut counter);
+    });
+    assert_eq!(read, SIZE);
+    assert!(taken.bytes_max < ROOM, "{taken:?}");
 }

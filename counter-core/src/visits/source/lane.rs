@@ -97,3 +97,30 @@ pub(super) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, g
     let fence = Fence { writer: source, kind: FenceKind::Source, sequence, after };
     Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(grid) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::Shards;
+
+    /// The hits that a batch has when its lane is full, of one in each second from so long ago on.
+    fn hits_of_a_batch(seconds_ago: u64) -> u64 {
+        let (grid, now) = (Grid::default(), Timestamp::now());
+        let mut lane = Lane::new(Shards::ONE.iter().next().expect("one"));
+        for second in 0..10_000_u64 {
+            let register = Register::of(&second.to_le_bytes());
+            lane.add(1, now.minus(seconds_ago).plus(second), 1, Some(register), &grid);
+            if lane.is_full(&grid) {
+                return second + 1;
+            }
+        }
+        10_000
+    }
+
+    #[test]
+    fn records_of_long_ago_need_few_batches_and_those_of_just_now_no_large_ones() {
+        assert_eq!(hits_of_a_batch(4 * 86_400), 10_000);
+        let of_just_now = hits_of_a_batch(0);
+        assert!(of_just_now > 50 && of_just_now < 200, "{of_just_now}");
+    }
+}
