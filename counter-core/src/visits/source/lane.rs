@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn records_of_long_ago_need_few_batches_and_those_of_just_now_no_large_ones() {
-        assert_eq!(hits_of_a_batch(4 * 86_400), 10_000);
+        let of_days_ago = hits_of_a_batch(4 * 86_400);
+        assert!(of_days_ago > 4000, "{of_days_ago}");
         let of_just_now = hits_of_a_batch(0);
         assert!(of_just_now > 50 && of_just_now < 200, "{of_just_now}");
     }
