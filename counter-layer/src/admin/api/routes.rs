@@ -18,6 +18,8 @@ pub(crate) fn routes(
     options: Options,
     catalog: &Catalog,
 ) -> Vec<Route> {
+    #[cfg(feature = "hits")]
+    let producers = options.producers.clone();
     let live = Live::new(stats.clone(), options);
     let pictures = Pictures::new(stats.clone(), |_| true);
     let mut routes = vec![
@@ -41,8 +43,12 @@ pub(crate) fn routes(
         super::openapi::route(&stats, catalog),
         #[cfg(feature = "openapi")]
         super::explore::route(catalog),
-        metrics::route(Source { stats, access: access.clone() }),
+        metrics::route(Source { stats: stats.clone(), access: access.clone() }),
     ];
     routes.extend(badge::routes(&pictures));
+    #[cfg(feature = "hits")]
+    if let Some(producers) = producers {
+        routes.extend(super::hits::routes(&stats, &producers));
+    }
     routes
 }
