@@ -1,4 +1,5 @@
-//! The admin router in an application: where to mount it, behind a proxy, and with the application's own sessions.
+//! The admin router in an application: where to mount it, behind a proxy, with hits of other programs, and with the
+//! application's own sessions.
 //!
 //! # Where to mount it
 //!
@@ -104,6 +105,10 @@
 //! # }
 //! ```
 //!
+//! Behind a proxy two more settings of [`Access`](crate::admin::Access) matter:
+//! [`clients`](crate::admin::Access::clients), without which all clients share one budget of wrong guesses, and
+//! [`secure_cookie`](crate::admin::Access::secure_cookie), where the proxy ends TLS.
+//!
 //! # Hits from other programs
 //!
 //! Programs in other languages send their hits to `api/hits`, where
@@ -112,7 +117,7 @@
 //!
 //! ```sh
 //! curl -H 'Authorization: Bearer a-long-random-token' \
-//!   'http://127.0.0.1:3000/admin/api/hits?producer=shop-1&number=1' --data-binary @- <<END
+//!   'http://127.0.0.1:3000/admin/stats/api/hits?producer=shop-1&number=1' --data-binary @- <<END
 //! {"counter":"signups","at":$(date +%s),"n":3,"visitor":"ann"}
 //! {"path":"/articles/7","status":200,"at":$(date +%s),"address":"192.0.2.1","user_agent":"Mozilla/5.0"}
 //! END
@@ -138,7 +143,7 @@
 //! ```python
 //! import http.client, json, time, urllib.error, urllib.request
 //!
-//! ADMIN, TOKEN = "http://127.0.0.1:3000/admin", "a-long-random-token"
+//! ADMIN, TOKEN = "http://127.0.0.1:3000/admin/stats", "a-long-random-token"
 //!
 //! def send(producer, number, records):
 //!     """Sends records until they are counted."""
@@ -170,12 +175,6 @@
 //! [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. A producer that returns later is told 409 with
 //! `number` 0, and begins at 1. So that a request that was counted and forgotten does not count twice, records that are
 //! older than that time less two days are `expired`.
-//!
-//! # Behind a proxy: what else
-//!
-//! Behind a proxy two more settings of [`Access`](crate::admin::Access) matter:
-//! [`clients`](crate::admin::Access::clients), without which all clients share one budget of wrong guesses, and
-//! [`secure_cookie`](crate::admin::Access::secure_cookie), where the proxy ends TLS.
 //!
 //! # With the application's own session
 //!

@@ -423,7 +423,7 @@ async fn the_client_of_the_guide_repeats_until_it_is_answered() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let server = tokio::spawn(axum::serve(listener, site.router.clone().layer(lossy)).into_future());
-    let program = program.replace("127.0.0.1:3000/admin\"", &format!("{address}/admin/stats\""));
+    let program = program.replace("127.0.0.1:3000", &address.to_string());
     assert!(program.contains(&address.to_string()), "{program}");
     let output = tokio::task::spawn_blocking(move || Command::new("python3").args(["-c", &program]).output());
     let output = output.await.expect("no panic").expect("it is there");
