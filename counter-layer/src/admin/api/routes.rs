@@ -19,7 +19,7 @@ pub(crate) fn routes(
     catalog: &Catalog,
 ) -> Vec<Route> {
     #[cfg(feature = "hits")]
-    let producers = options.producers.clone();
+    let hits = options.producers.as_ref().map(|producers| super::hits::routes(&stats, producers));
     let live = Live::new(stats.clone(), options);
     let pictures = Pictures::new(stats.clone(), |_| true);
     let mut routes = vec![
@@ -43,12 +43,10 @@ pub(crate) fn routes(
         super::openapi::route(&stats, catalog),
         #[cfg(feature = "openapi")]
         super::explore::route(catalog),
-        metrics::route(Source { stats: stats.clone(), access: access.clone() }),
+        metrics::route(Source { stats, access: access.clone() }),
     ];
     routes.extend(badge::routes(&pictures));
     #[cfg(feature = "hits")]
-    if let Some(producers) = producers {
-        routes.extend(super::hits::routes(&stats, &producers));
-    }
+    routes.extend(hits.into_iter().flatten());
     routes
 }
