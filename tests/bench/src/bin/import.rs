@@ -66,7 +66,8 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
         let to_redis = measure(&mut import(&server.url(), &log))?;
         let after = Figures::of(&server).since(&before);
         let calls = after.commands.get("evalsha").map_or(0, |calls| calls.count);
-        let told = format!("import to Redis: {calls} calls, {:.2} s of its own", after.processor.as_secs_f64());
+        let told =
+            format!("import to Redis: {calls} calls, {:.2} s of its own", after.processor.as_secs_f64());
         rows.push((told, lines, to_redis));
         let mut gzip = Command::new("gzip");
         if gzip.arg("--keep").arg("-1").arg(&log).status()?.success() {
@@ -161,15 +162,25 @@ fn write_log(path: &Path, lines: u64) -> io::Result<()> {
         let (is_bot, agent) = (random(100) < 3, random(500));
         let (version, build) = (100 + agent % 40, agent / 3);
         let agent = match (is_bot, agent % 3) {
-            (true, _) => "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)".to_owned(),
-            (_, 0) => format!("Mozilla/5.0 (X11; Linux x86_64; rv:{version}.{build}) Gecko/20100101 Firefox/{version}.0"),
-            (_, 1) => format!("Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{version}.0.{build}.0 Safari/537.36"),
-            _ => format!("Mozilla/5.0 (iPhone; CPU iPhone OS 18_{build} like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1"),
+            (true, _) => {
+                "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)".to_owned()
+            }
+            (_, 0) => format!(
+                "Mozilla/5.0 (X11; Linux x86_64; rv:{version}.{build}) Gecko/20100101 Firefox/{version}.0"
+            ),
+            (_, 1) => format!(
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{version}.0.{build}.0 Safari/537.36"
+            ),
+            _ => format!(
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 18_{build} like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1"
+            ),
         };
         writeln!(
             log,
             "192.{}.{}.{} - - [{date}:{hour:02}:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" {status} {size} \"{referer}\" \"{agent}\"",
-            address / 62_500, address / 250 % 250, address % 250 + 1,
+            address / 62_500,
+            address / 250 % 250,
+            address % 250 + 1,
         )?;
     }
     log.flush()
