@@ -59,7 +59,8 @@ impl Lane {
         // Of records of long ago little is left once it is folded, so that they need few batches.
         self.expired += self.pending.coarsen(Timestamp::now(), grid);
         self.work = self.pending.work(grid);
-        self.work >= MAX_WORK / 2
+        // Not at every record is it worth to look so closely.
+        self.work >= MAX_WORK / 8 * 7
     }
 
     /// Returns whether there is something to send.

@@ -52,7 +52,7 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
         write_log(&log, lines)?;
         let import = |store: &str, log: &Path| {
             let mut command = Command::new(program);
-            command.args(["import", "--route", "/articles/{id}", "--route", "/", "--store", store]).arg(log);
+            command.args(["import", "--route", "/articles/{id}", "--store", store]).arg(log);
             command
         };
         let mut wc = Command::new("wc");
@@ -74,6 +74,10 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
             let compressed = log.with_extension("log.gz");
             rows.push(("import of gzip".to_owned(), lines, measure(&mut import("memory:", &compressed))?));
             fs::remove_file(compressed)?;
+        }
+        if rows.len() > 4 {
+            // It takes long for as many, and is compared by its first.
+            break;
         }
         let mut goaccess = Command::new("goaccess");
         goaccess.arg(&log).args(["--log-format=COMBINED", "--no-global-config", "--no-progress", "-o"]);
@@ -105,7 +109,7 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
 /// Runs a program to its end.
 fn measure(command: &mut Command) -> io::Result<Taken> {
     let begun = Instant::now();
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
     let (mut memory, process) = (0.0, PathBuf::from(format!("/proc/{}", child.id())));
     let (wall, processor) = loop {
         let stat = fs::read_to_string(process.join("stat"))?;
@@ -155,7 +159,7 @@ fn write_log(path: &Path, lines: u64) -> io::Result<()> {
         let address = random(50_000);
         // Of two numbers the smaller: some routes have most of the requests.
         let route = random(2000).min(random(2000));
-        let path = if route == 0 { "/".to_owned() } else { format!("/articles/{route}") };
+        let path = format!("/articles/{route}");
         let status = [200, 200, 200, 200, 200, 200, 200, 304, 301, 404][random(10) as usize];
         let (size, referer) = (random(50_000), random(3));
         let referer = ["-", "https://www.example.org/", "https://search.example/?q=a"][referer as usize];
