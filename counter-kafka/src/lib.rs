@@ -5,7 +5,7 @@
 //! is counted stands in the store, beside the counts, and moves with them in one step. So every record counts
 //! once, whatever happens to consumers, brokers and the store: a consumer that is killed, one that was paused and
 //! still believes to have a partition that another has taken over, a reply that is lost, a store that went back
-//! to an older state. The offsets that the group commits are not used, and none are committed.
+//! to an older state. The offsets that are committed to the group are a hint for displays of its lag; none is ever read.
 //!
 //! ```no_run
 //! use std::num::NonZeroU32;
@@ -51,8 +51,13 @@
 
 mod error;
 mod membership;
+mod client;
+mod keys;
 mod record;
+mod decider;
+mod outage;
 mod partition;
+mod partitions;
 mod builder;
 mod consumer;
 

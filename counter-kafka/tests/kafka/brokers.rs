@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tests::LIMIT;
 
+use crate::consumers::SESSION;
 use crate::random::Random;
 
 /// The example of this name, which was built along with the tests.
@@ -38,7 +39,9 @@ impl Brokers {
     }
 
     fn in_memory(partitions: i32) -> Self {
+        let quarantine = std::env::var_os("COUNTER_QUARANTINE").expect("these tests run by `tests/kafka`");
         let mut child = Command::new(example("broker"))
+            .env("LD_PRELOAD", quarantine)
             .args([Self::TOPIC, &partitions.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -101,10 +104,9 @@ impl Brokers {
         }
     }
 
-    /// Returns how long a member may be paused: longer than a session in half of the cases. The brokers in memory use the
-    /// ids of members again, and end at one that is still in use, so there it is less than a session.
-    pub(crate) fn pause(&self, random: &mut Random) -> Duration {
-        random.millis(200..if self.control.is_some() { 1200 } else { 6000 })
+    /// Returns how long a member is paused: longer than a session in half of the cases.
+    pub(crate) fn pause(random: &mut Random) -> Duration {
+        random.millis(200..2000 * SESSION.as_secs())
     }
 
     /// Makes another broker the leader of a partition.

@@ -69,6 +69,8 @@ pub struct SourceHits {
 pub struct SourceStatus {
     /// The name.
     pub name: SourceName,
+    /// The position at which this process opened the source for the first time: what lies before was counted earlier.
+    pub opened: u64,
     /// The position up to which records were read.
     pub position: u64,
     /// The position up to which the store has counted everything.
@@ -91,6 +93,7 @@ pub(super) struct Status(Mutex<State>);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
+    pub(super) opened: Option<u64>,
     pub(super) position: u64,
     pub(super) counted: u64,
     pub(super) end: Option<u64>,
@@ -114,8 +117,9 @@ impl Statuses {
     pub(crate) fn all(&self) -> Vec<SourceStatus> {
         let statuses = self.0.lock().expect("nothing panics under this lock");
         let status = |(name, status): (&SourceName, &Arc<Status>)| {
-            let State { position, counted, end, latest, ledger } = *status.lock();
-            SourceStatus { name: name.clone(), position, counted, end, latest, ledger }
+            let State { opened, position, counted, end, latest, ledger } = *status.lock();
+            let opened = opened.unwrap_or_default();
+            SourceStatus { name: name.clone(), opened, position, counted, end, latest, ledger }
         };
         statuses.iter().map(status).collect()
     }

@@ -284,6 +284,7 @@ impl Source {
         }
         self.position = self.lanes.iter().map(|lane| lane.counted).min().unwrap_or_default();
         let mut state = self.status.lock();
+        state.opened.get_or_insert(self.position);
         (state.position, state.counted) = (self.position, self.position);
         Ok(())
     }
