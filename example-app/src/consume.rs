@@ -122,7 +122,8 @@ fn consumer(
     settings: &Settings,
     topic: &str,
     counters: &Counters,
-) -> Result<KafkaConsumer<impl FnMut(&counter_kafka::Record<'_>, &mut Vec<Hit>) -> Decision>, Box<dyn Error>> {
+) -> Result<KafkaConsumer<impl FnMut(&counter_kafka::Record<'_>, &mut Vec<Hit>) -> Decision>, Box<dyn Error>>
+{
     let mut builder = KafkaConsumer::builder(&settings.kafka, topic, &settings.group)
         .start(match settings.from {
             Begin::Earliest => Start::Earliest,

@@ -77,7 +77,8 @@ impl Logs {
         let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
         let layer = settings.target.layer(counters, client)?;
         // Not a secret of this process, which another one would not have.
-        let key = settings.target.secret.as_ref().map_or(VisitorKey::new([0; 16]), |secret| secret.key("log"));
+        let key =
+            settings.target.secret.as_ref().map_or(VisitorKey::new([0; 16]), |secret| secret.key("log"));
         let (format, name) = (settings.format.clone(), settings.name.clone());
         Ok(Self { sources: counters.sources(), layer, format, name, key, already_counted: 0 })
     }
