@@ -42,6 +42,8 @@ pub struct KafkaConsumer<F> {
     /// The time of the last commit, and the number of records that were read since.
     committed: Instant,
     uncommitted: u32,
+    /// The time at which the store was last asked about partitions that are quiet.
+    checked: Instant,
     /// The time at which the group last heard what is counted.
     told: Instant,
     joined: bool,
@@ -70,6 +72,10 @@ const REVOKE: Duration = Duration::from_secs(3);
 
 /// The time between two words to the group about what is counted: as often as Kafka's own consumers.
 const TELL: Duration = Duration::from_secs(5);
+
+/// The time between two questions to the store about partitions without new records: what it lost in a failover is to
+/// be read again although nothing comes.
+const CHECK: Duration = Duration::from_secs(5);
 
 /// The number of times that a log is asked again whether it is really so short: a leader that was just elected may
 /// not know its end.
@@ -113,6 +119,7 @@ where
             outage: Outage::default(),
             committed: Instant::now(),
             uncommitted: 0,
+            checked: Instant::now(),
             told: Instant::now(),
             joined: false,
             trouble: None,
@@ -374,8 +381,12 @@ where
     }
 
     async fn commit(&mut self) -> Result<(), RunError> {
-        let commits = self.partitions.commit().await;
+        let checks = self.checked.elapsed() >= CHECK;
+        let commits = self.partitions.commit(checks).await;
         (self.committed, self.uncommitted) = (Instant::now(), 0);
+        if checks && commits.failed.is_none() {
+            self.checked = Instant::now();
+        }
         self.tell_ends();
         if self.told.elapsed() >= TELL {
             self.tell_group();

@@ -63,14 +63,19 @@ impl Partitions {
         }
     }
 
-    /// Sends what was folded to the store, of all partitions at once.
-    pub(crate) async fn commit(&mut self) -> Commits {
-        let dirty = self.0.iter_mut().filter(|(_, partition)| partition.is_dirty);
-        let commits = dirty.map(async |(&number, partition)| {
+    /// Sends what was folded to the store, of all partitions at once; of those without it, asks whether the store is
+    /// where it was if `checks` says so.
+    pub(crate) async fn commit(&mut self, checks: bool) -> Commits {
+        let concerned = self.0.iter_mut().filter(|(_, partition)| partition.is_dirty || checks);
+        let commits = concerned.map(async |(&number, partition)| {
             let read = partition.source.position();
-            let commit = partition.source.commit().await;
+            let commit = if partition.is_dirty {
+                partition.source.commit().await
+            } else {
+                partition.source.check().await
+            };
             // Nothing is read meanwhile.
-            partition.is_dirty = commit.is_err();
+            partition.is_dirty &= commit.is_err();
             (number, read, commit)
         });
         let mut result = Commits::default();

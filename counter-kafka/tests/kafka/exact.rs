@@ -115,6 +115,12 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
     drop(counters);
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
     until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
+    // Once more, and nothing new comes.
+    server.kill();
+    server.restart();
+    drop(counters);
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
     consumer.terminate();
     account(consumer).await;
     topic.assert_counted(&redis(&server).await).await;
