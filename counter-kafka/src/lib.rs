@@ -32,7 +32,8 @@
 //!
 //! # What is read
 //!
-//! - One consumer reads one topic. For several topics, run several consumers, for example with `tokio::join!`.
+//! - One consumer reads one topic. For several topics, run several consumers, of one group or more, for example with
+//!   `tokio::join!`; `example-app consume` does so.
 //! - Records of transactions count when they are committed (`read_committed`). Compaction and the markers of
 //!   transactions leave gaps between offsets, which mean nothing.
 //! - What retention removed before it was read is logged, and counted as
@@ -40,8 +41,10 @@
 //!   records for longer than an outage of the store may last.
 //! - A topic that was deleted and created again under the same name begins at offset 0 again. Where the log ends
 //!   before the position that the store has, `run` fails with [`RunError::LogReplaced`]. Once the new log is as
-//!   long as the old one was, nothing shows the difference: Kafka's ids of topics are not visible to librdkafka's
-//!   consumers. Give a topic that was created again another [name](Builder::cluster).
+//!   long as the old one was, nothing shows the difference: the ids that Kafka gives to topics are not in reach of the
+//!   bindings of librdkafka. Give a topic that was created again another [name](Builder::cluster).
+//! - Where nothing is read, the store is asked every 5 s whether it is still where it was, so that what a failover took
+//!   back is read again also of a topic that is quiet.
 //!
 //! # What it costs
 //!
