@@ -71,11 +71,18 @@ impl Brokers {
             assert!(Instant::now() < deadline, "Tansu does not listen");
             sleep(Duration::from_millis(20));
         }
+        brokers.create(Self::TOPIC);
+        brokers
+    }
+
+    /// Creates a topic, which those in memory do unasked.
+    pub(crate) fn create(&self, topic: &str) {
+        let Some(program) = std::env::var_os("COUNTER_TANSU") else { return };
+        let (url, partitions) = (format!("tcp://{}", self.addresses), self.partitions.to_string());
         let created = Command::new(program)
-            .args(["topic", "create", "--broker", &url, "--partitions", &partitions.to_string(), Self::TOPIC])
+            .args(["topic", "create", "--broker", &url, "--partitions", &partitions, topic])
             .status();
         assert!(created.expect("COUNTER_TANSU is a program").success());
-        brokers
     }
 
     fn command(&mut self, command: &str) {

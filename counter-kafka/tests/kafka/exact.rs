@@ -81,6 +81,29 @@ async fn a_consumer_that_is_killed_again_and_again_counts_each_record_once() {
 }
 
 #[tokio::test]
+async fn a_consumer_of_two_topics_counts_both_and_stops_when_it_is_told_to() {
+    let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
+    brokers.create("more");
+    let mut hits = topic(&brokers, "of hits");
+    let partitions = PARTITIONS.cast_unsigned().into();
+    let mut more = Topic::named("more", &brokers.addresses, partitions, Random::storm("of more"));
+    hits.produce(500);
+    more.produce(700);
+    hits.flush();
+    more.flush();
+    let arguments = ["--topic", "more", "--group", "g"];
+    let mut consumer = start(&brokers.addresses, &server.url(), &arguments);
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    // Both have the same counters.
+    let missing = async || hits.missing(&counters).await + more.counted();
+    until("both are counted", LIMIT, async || missing().await == 0).await;
+    consumer.terminate();
+    let account = account(consumer).await;
+    assert_eq!((account.recorded, account.already_counted), (1200, 0), "{account:?}");
+    assert_eq!((hits.committed("g"), more.committed("g")), (500, 700));
+}
+
+#[tokio::test]
 async fn two_groups_that_both_have_every_partition_count_each_record_once() {
     let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
     let mut topic = topic(&brokers, "of two groups");

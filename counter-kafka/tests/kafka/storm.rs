@@ -23,12 +23,13 @@ use servers::{One, Pair, Servers, Three};
 
 const PARTITIONS: i32 = 6;
 
-/// The namespaces into which the topic is counted, and the number of consumers of each.
+/// The namespaces into which the topic is counted, and the number of consumers.
 const NAMESPACES: [&str; 2] = ["access:", "again:"];
-const MEMBERS: usize = 2;
+const MEMBERS: usize = 4;
 
 /// A consumer of a storm, which is asleep until some time.
 struct Member {
+    number: usize,
     namespace: &'static str,
     process: Process,
     asleep: Option<Instant>,
@@ -47,17 +48,21 @@ struct Members {
 
 impl Members {
     /// Starts a consumer in a group that it shares, or in one of its own: a partition that two groups have is one that
-    /// two members believe to have.
-    fn start(&mut self, namespace: &'static str) {
+    /// two members believe to have. Of a shared group it is a static member, or one that is new to it.
+    fn start(&mut self, number: usize, namespace: &'static str) {
         self.started += 1;
         let group = match self.has_groups && self.random.among(0..3) > 0 {
             true => namespace.to_owned(),
             false => format!("{namespace}{}", self.started),
         };
         let chunk = 10_u64.pow(u32::try_from(self.random.among(0..5)).expect("small")).to_string();
-        let arguments = ["--group", &group, "--namespace", namespace, "--commit-records", &chunk];
+        let mut arguments = vec!["--group", &group, "--namespace", namespace, "--commit-records", &chunk];
+        let instance = format!("member-{number}");
+        if self.random.among(0..2) == 0 {
+            arguments.extend(["--instance-id", &instance]);
+        }
         let process = start(&self.brokers, &self.store, &arguments);
-        self.running.push(Member { namespace, process, asleep: None });
+        self.running.push(Member { number, namespace, process, asleep: None });
     }
 
     /// Takes out one member by chance.
@@ -81,7 +86,7 @@ impl Members {
         match self.random.among(0..10) {
             0..7 => {
                 member.process.kill();
-                self.start(member.namespace);
+                self.start(member.number, member.namespace);
                 "kills"
             }
             7..9 => {
@@ -97,7 +102,7 @@ impl Members {
                 }
                 member.process.terminate();
                 account(member.process).await;
-                self.start(member.namespace);
+                self.start(member.number, member.namespace);
                 "restarts"
             }
         }
@@ -193,8 +198,8 @@ async fn storm<S: Servers>(name: &str, mut servers: S) {
         has_groups: brokers.are_in_memory(),
         started: 0,
     };
-    for namespace in NAMESPACES {
-        (0..MEMBERS).for_each(|_| members.start(namespace));
+    for number in 0..MEMBERS {
+        members.start(number, NAMESPACES[number % NAMESPACES.len()]);
     }
     let end = Instant::now() + Duration::from_secs(seconds());
     while Instant::now() < end {

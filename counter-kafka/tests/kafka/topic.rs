@@ -15,6 +15,7 @@ use tests::LIMIT;
 /// A topic, with what its records should count.
 pub(crate) struct Topic {
     brokers: String,
+    name: &'static str,
     producer: ThreadedProducer<DefaultProducerContext>,
     partitions: u64,
     random: Random,
@@ -32,6 +33,10 @@ impl Topic {
     pub(crate) const OLDEST: u64 = 600;
 
     pub(crate) fn new(brokers: &str, partitions: u64, random: Random) -> Self {
+        Self::named(Self::NAME, brokers, partitions, random)
+    }
+
+    pub(crate) fn named(name: &'static str, brokers: &str, partitions: u64, random: Random) -> Self {
         let producer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("enable.idempotence", "true")
@@ -42,6 +47,7 @@ impl Topic {
         let brokers = brokers.to_owned();
         Self {
             brokers,
+            name,
             producer,
             partitions,
             random,
@@ -70,7 +76,7 @@ impl Topic {
     /// Sends a record of which nothing is expected.
     pub(crate) fn send(&mut self, value: &str) {
         let partition = i32::try_from(self.random.among(0..self.partitions)).expect("few partitions");
-        let mut record = BaseRecord::<(), str>::to(Self::NAME).partition(partition).payload(value);
+        let mut record = BaseRecord::<(), str>::to(self.name).partition(partition).payload(value);
         while let Err((error, again)) = self.producer.send(record) {
             assert_eq!(error.rdkafka_error_code(), Some(QueueFull), "{error}");
             std::thread::sleep(Duration::from_millis(10));
@@ -92,7 +98,7 @@ impl Topic {
             .expect("good settings");
         let mut list = TopicPartitionList::new();
         for partition in 0..self.partitions {
-            list.add_partition(Self::NAME, i32::try_from(partition).expect("few partitions"));
+            list.add_partition(self.name, i32::try_from(partition).expect("few partitions"));
         }
         let committed = consumer.committed_offsets(list, LIMIT).expect("the brokers are there");
         let offset = |offset| match offset {
@@ -106,11 +112,15 @@ impl Topic {
         self.counts.keys().cloned().collect()
     }
 
+    /// Returns the number of hits that the records should count.
+    pub(crate) fn counted(&self) -> i64 {
+        self.counts.values().flat_map(BTreeMap::values).sum::<u64>().cast_signed()
+    }
+
     /// Returns the number of hits that are missing, which is negative if there are too many.
     pub(crate) async fn missing(&self, counters: &Counters) -> i64 {
         let totals = counters.stats().lifetimes(&self.names()).await.expect("readable");
-        let expected = self.counts.values().flat_map(BTreeMap::values).sum::<u64>();
-        expected.cast_signed() - totals.iter().sum::<u64>().cast_signed()
+        self.counted() - totals.iter().sum::<u64>().cast_signed()
     }
 
     /// Compares every total, every sample that is kept, and every bucket of visitors.
