@@ -100,7 +100,6 @@ async fn a_consumer_of_two_topics_counts_both_and_stops_when_it_is_told_to() {
     consumer.terminate();
     let account = account(consumer).await;
     assert_eq!((account.recorded, account.already_counted), (1200, 0), "{account:?}");
-    assert_eq!((hits.committed("g"), more.committed("g")), (500, 700));
 }
 
 #[tokio::test]
