@@ -84,10 +84,10 @@ impl Client {
     /// Tells the group what is counted, for displays of its lag. It is never read, and whether it arrives means
     /// nothing.
     pub(crate) fn tell_group(&self, positions: impl Iterator<Item = (i32, u64)>) {
-        if let Ok(list) = self.list(positions, offset) {
-            if list.count() > 0 {
-                _ = self.consumer.commit(&list, CommitMode::Async);
-            }
+        if let Ok(list) = self.list(positions, offset)
+            && list.count() > 0
+        {
+            _ = self.consumer.commit(&list, CommitMode::Async);
         }
     }
 

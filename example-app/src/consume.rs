@@ -118,12 +118,13 @@ fn counted_before(sources: &Sources) -> u64 {
     sources.statuses().iter().map(|status| status.opened).sum()
 }
 
+type Decide = Box<dyn FnMut(&counter_kafka::Record<'_>, &mut Vec<Hit>) -> Decision>;
+
 fn consumer(
     settings: &Settings,
     topic: &str,
     counters: &Counters,
-) -> Result<KafkaConsumer<impl FnMut(&counter_kafka::Record<'_>, &mut Vec<Hit>) -> Decision>, Box<dyn Error>>
-{
+) -> Result<KafkaConsumer<Decide>, Box<dyn Error>> {
     let mut builder = KafkaConsumer::builder(&settings.kafka, topic, &settings.group)
         .start(match settings.from {
             Begin::Earliest => Start::Earliest,
@@ -148,9 +149,7 @@ fn consumer(
     let client = Identity::peer();
     let mut requests = settings.target.layer(counters, client)?.log_counter();
     let recorder = counters.recorder();
-    let decide = move |record: &counter_kafka::Record<'_>, hits: &mut Vec<Hit>| {
-        decide(&recorder, &mut requests, record, hits)
-    };
+    let decide: Decide = Box::new(move |record, hits| decide(&recorder, &mut requests, record, hits));
     Ok(builder.build(counters.sources(), decide)?)
 }
 
