@@ -1,4 +1,4 @@
-//! Where the requests of logs and topics are counted, and under what.
+//! The store and the rules by which the requests of logs and topics are counted.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
