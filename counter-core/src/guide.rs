@@ -19,6 +19,8 @@
 
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub mod sql;
 pub mod scale;
 pub mod sources;
 #[cfg(feature = "unique")]

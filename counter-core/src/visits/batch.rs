@@ -129,6 +129,11 @@ pub enum Part {
     Index,
 }
 
+/// The bound on a clock that is ahead of the store's, in seconds (25 hours): a process further ahead would count in
+/// buckets still to come.
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+pub(crate) const AHEAD: u64 = 90_000;
+
 impl Fence {
     /// Returns the answer to a batch that is not to be applied, of a store that keeps this number; `remarks`
     /// are those on the last batch that it applied.

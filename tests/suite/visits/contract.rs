@@ -16,7 +16,7 @@ use crate::stores;
 use crate::support::{always, name, precision, samples_of, unix};
 
 stores::on! {
-    [memory redis redis_without_scripts]
+    [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
     {
         a_batch_counts_in_every_precision_from_its_finest_on
         a_batch_sent_again_counts_once

@@ -1,0 +1,1 @@
+//! How to run the store in a SQL database.
