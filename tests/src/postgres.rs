@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -92,6 +93,12 @@ impl Postgres {
             .expect("createdb comes with the server");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         self.url_of(&name)
+    }
+
+    /// Where the server listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     fn url_of(&self, database: &str) -> String {
