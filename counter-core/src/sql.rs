@@ -16,6 +16,7 @@ mod statement;
 mod session;
 mod schema;
 mod database;
+mod expired;
 
 pub(crate) use database::Database;
 pub(crate) use dialect::Dialect;

@@ -13,12 +13,16 @@ pub(crate) struct Dialect {
     pub(crate) pairs: &'static str,
     /// Locks the rows of a `SELECT` until the transaction ends.
     pub(crate) for_update: &'static str,
+    /// What follows the `SELECT` of rows to delete: those that another transaction holds are left out.
+    pub(super) skip_locked: &'static str,
     /// The larger of two numbers: the name of the function.
     pub(crate) greatest: &'static str,
     /// True where an `UPDATE` names a second table after `FROM`, and not before `SET`.
     pub(super) updates_from: bool,
     /// True where an `INSERT` says what to do with rows that are there after `ON CONFLICT`.
     pub(super) on_conflict: bool,
+    /// True where a `DELETE` itself takes a `LIMIT`.
+    pub(super) limits_delete: bool,
 }
 
 impl Dialect {
@@ -50,6 +54,18 @@ impl Dialect {
             write!(text, "{comma}{column} = {value}").expect("memory takes everything");
         }
         text
+    }
+
+    /// Writes a `DELETE` of no more than so many rows; `keys` are the columns by which they are known.
+    pub(crate) fn delete_some(&self, table: &str, keys: &str, such: &str, most: i64) -> String {
+        if self.limits_delete {
+            return format!("DELETE FROM {table} WHERE {such} LIMIT {most}");
+        }
+        let skip_locked = self.skip_locked;
+        format!(
+            "DELETE FROM {table} WHERE ({keys}) IN \
+             (SELECT {keys} FROM {table} WHERE {such} LIMIT {most}{skip_locked})"
+        )
     }
 
     /// Writes an `UPDATE` of a table, as `kept`, by pairs: `set` may name `pair.n`, and `such` names the rows.

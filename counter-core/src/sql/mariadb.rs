@@ -9,9 +9,11 @@ pub(super) const DIALECT: Dialect = Dialect {
     in_list: "IN (?)",
     pairs: "JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', n BIGINT PATH '$[1]')) AS pair",
     for_update: " FOR UPDATE",
+    skip_locked: "",
     greatest: "GREATEST",
     updates_from: false,
     on_conflict: false,
+    limits_delete: true,
 };
 
 /// The settings of every connection. What another transaction has committed is seen, and no gap between rows is

@@ -8,9 +8,11 @@ pub(super) const DIALECT: Dialect = Dialect {
     in_list: "= ANY(?)",
     pairs: "unnest(?) AS pair(id, n)",
     for_update: " FOR UPDATE",
+    skip_locked: " FOR UPDATE SKIP LOCKED",
     greatest: "GREATEST",
     updates_from: true,
     on_conflict: true,
+    limits_delete: false,
 };
 
 /// The settings of every connection: a process that stops in the middle of a transaction holds up the others for

@@ -238,6 +238,11 @@ impl Row {
     pub(crate) fn bytes(&self, column: usize) -> Result<Vec<u8>, Failure> {
         on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
     }
+
+    /// Returns bytes, or `None` for NULL.
+    pub(crate) fn optional_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, Failure> {
+        on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
+    }
 }
 
 fn failure(error: SqlError, classify: fn(&dyn DatabaseError) -> Class) -> Failure {

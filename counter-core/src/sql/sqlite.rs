@@ -15,9 +15,11 @@ pub(super) const DIALECT: Dialect = Dialect {
     in_list: "IN (SELECT value FROM json_each(?))",
     pairs: "(SELECT CAST(key AS INTEGER) AS id, value AS n FROM json_each(?)) AS pair",
     for_update: "",
+    skip_locked: "",
     greatest: "max",
     updates_from: true,
     on_conflict: true,
+    limits_delete: false,
 };
 
 /// The time that a statement waits for another process to finish writing.

@@ -6,7 +6,15 @@ pub use builder::{SqlBuilder, SqlConnectError};
 
 use crate::Store;
 use crate::sql::Database;
+#[cfg(feature = "unique")]
+use crate::unique::UniqueStore;
+#[cfg(feature = "unique")]
+use crate::unique::sql::SqlUnique;
 use crate::visits::sql::SqlVisits;
+#[cfg(feature = "window")]
+use crate::window::WindowStore;
+#[cfg(feature = "window")]
+use crate::window::sql::SqlWindows;
 
 /// A store in a SQL database: SQLite 3.37 or later, PostgreSQL 12 or later, MariaDB 10.6 or later.
 ///
@@ -44,6 +52,10 @@ pub struct SqlStore(Arc<Families>);
 #[derive(Debug)]
 struct Families {
     visits: SqlVisits,
+    #[cfg(feature = "unique")]
+    unique: SqlUnique,
+    #[cfg(feature = "window")]
+    windows: SqlWindows,
 }
 
 impl SqlStore {
@@ -67,8 +79,18 @@ impl SqlStore {
 
     fn new(database: Database) -> Self {
         let database = Arc::new(database);
-        Self(Arc::new(Families { visits: SqlVisits::new(database) }))
+        Self(Arc::new(Families {
+            #[cfg(feature = "unique")]
+            unique: SqlUnique::new(Arc::clone(&database)),
+            #[cfg(feature = "window")]
+            windows: SqlWindows::new(Arc::clone(&database)),
+            visits: SqlVisits::new(database),
+        }))
     }
 }
 
 shows!(SqlStore: Store, visits);
+#[cfg(feature = "unique")]
+shows!(SqlStore: UniqueStore, unique);
+#[cfg(feature = "window")]
+shows!(SqlStore: WindowStore, windows);

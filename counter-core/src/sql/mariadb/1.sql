@@ -68,4 +68,42 @@ CREATE TABLE IF NOT EXISTS access_salt (
     PRIMARY KEY (width, bucket)
 ) ENGINE = InnoDB;
 
+-- A window of a counter: it begins at `start` and counts until `expiry`, from when on the row is as good as deleted.
+CREATE TABLE IF NOT EXISTS access_window (
+    id      BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    counter VARBINARY(2000) NOT NULL,
+    width   BIGINT NOT NULL,
+    start   BIGINT NOT NULL,
+    hits    BIGINT NOT NULL,
+    expiry  BIGINT NOT NULL,
+    UNIQUE (counter, width, start)
+) ENGINE = InnoDB;
+
+CREATE INDEX IF NOT EXISTS access_window_expiry ON access_window (expiry);
+
+-- What was counted once in a window, until the same expiry.
+CREATE TABLE IF NOT EXISTS access_window_token (
+    window_id BIGINT NOT NULL,
+    token     BINARY(16) NOT NULL,
+    expiry    BIGINT NOT NULL,
+    PRIMARY KEY (window_id, token)
+) ENGINE = InnoDB;
+
+CREATE INDEX IF NOT EXISTS access_window_token_expiry ON access_window_token (expiry);
+
+-- A counter of distinct items: `registers` is NULL while the items are kept, and `items` is how many these are.
+-- The name begins with the kind.
+CREATE TABLE IF NOT EXISTS access_unique (
+    id        BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    name      VARBINARY(220) NOT NULL UNIQUE,
+    items     BIGINT NOT NULL,
+    registers BLOB
+) ENGINE = InnoDB;
+
+CREATE TABLE IF NOT EXISTS access_unique_item (
+    counter BIGINT NOT NULL,
+    item    VARBINARY(256) NOT NULL,
+    PRIMARY KEY (counter, item)
+) ENGINE = InnoDB;
+
 INSERT IGNORE INTO access_meta (name, value) VALUES ('version', '1');

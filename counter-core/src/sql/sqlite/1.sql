@@ -67,4 +67,42 @@ CREATE TABLE IF NOT EXISTS access_salt (
     PRIMARY KEY (width, bucket)
 ) STRICT, WITHOUT ROWID;
 
+-- A window of a counter: it begins at `start` and counts until `expiry`, from when on the row is as good as deleted.
+CREATE TABLE IF NOT EXISTS access_window (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    counter TEXT NOT NULL,
+    width   INTEGER NOT NULL,
+    start   INTEGER NOT NULL,
+    hits    INTEGER NOT NULL,
+    expiry  INTEGER NOT NULL,
+    UNIQUE (counter, width, start)
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS access_window_expiry ON access_window (expiry);
+
+-- What was counted once in a window, until the same expiry.
+CREATE TABLE IF NOT EXISTS access_window_token (
+    window_id INTEGER NOT NULL,
+    token     BLOB NOT NULL,
+    expiry    INTEGER NOT NULL,
+    PRIMARY KEY (window_id, token)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS access_window_token_expiry ON access_window_token (expiry);
+
+-- A counter of distinct items: `registers` is NULL while the items are kept, and `items` is how many these are.
+-- The name begins with the kind.
+CREATE TABLE IF NOT EXISTS access_unique (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    name      TEXT NOT NULL UNIQUE,
+    items     INTEGER NOT NULL,
+    registers BLOB
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS access_unique_item (
+    counter INTEGER NOT NULL,
+    item    BLOB NOT NULL,
+    PRIMARY KEY (counter, item)
+) STRICT, WITHOUT ROWID;
+
 INSERT INTO access_meta (name, value) VALUES ('version', '1') ON CONFLICT DO NOTHING;
