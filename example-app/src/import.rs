@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use counter_core::source::{SourceName, Sources};
-use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
-use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
+use counter_core::{Counters, Secret};
 use counter_layer::log::{Fingerprint, Follower, Format, Grown, Import, Lines, LogFile};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Rule, Rules};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::store;
 
 /// Counts the lines of access logs as requests; lines that were counted before are not counted again.
 #[derive(Debug, Args)]
@@ -37,12 +38,8 @@ pub(crate) struct Settings {
     /// Number of trusted proxies that have appended to the X-Forwarded-For of the log.
     #[arg(long, default_value_t = 0, value_name = "N")]
     trust_hops: usize,
-    /// Store of the counts: memory: or a Redis such as redis://127.0.0.1:6379.
-    #[arg(long, env = "REDIS_URL", hide_env_values = true, value_name = "URL", alias = "redis")]
-    store: String,
-    /// Prefix of the keys in Redis.
-    #[arg(long, env, default_value_t)]
-    namespace: Namespace,
+    #[command(flatten)]
+    store: store::Settings,
     /// Secret under which visitors are hashed, the same as that of the site.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     secret: Option<Secret>,
@@ -72,10 +69,7 @@ const BEGINNING: u64 = 64 * 1024;
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
-    let store: AnyStore = match &*settings.store {
-        "memory:" => MemoryStore::new().into(),
-        url => RedisStore::connect(url, settings.namespace.clone()).await?.into(),
-    };
+    let store = settings.store.open().await?.store;
     let mut counters = Counters::builder(store);
     if let Some(secret) = settings.secret.clone() {
         counters = counters.secret(secret);

@@ -91,6 +91,15 @@ pub(crate) async fn sql(url: &str) -> SqlStore {
     SqlStore::builder().create_tables().connect(url).await.expect("a database")
 }
 
+/// An empty database in each of the servers, and in a file; they are there as long as the first of both is kept.
+pub(crate) fn databases() -> (impl Sized, [String; 3]) {
+    let (folder, postgres, mariadb) =
+        (tempfile::tempdir().expect("a folder"), Postgres::shared(), MariaDb::shared());
+    let file = format!("sqlite:{}", folder.path().join("counts.db").display());
+    let all = [file, postgres.database(), mariadb.database()];
+    ((folder, postgres, mariadb), all)
+}
+
 /// What a store lives on.
 pub(crate) trait Servers {
     fn each(&self) -> &[RedisServer];

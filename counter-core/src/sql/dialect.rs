@@ -38,7 +38,14 @@ impl Dialect {
 
     /// Writes an `INSERT` that changes one column of rows which are there already. In `value`, `{new}` is
     /// the value of the new row, and `{old}` that of the row which is there.
-    pub(crate) fn upsert(&self, table: &str, columns: &str, rows: &str, keys: &str, set: &[(&str, &str)]) -> String {
+    pub(crate) fn upsert(
+        &self,
+        table: &str,
+        columns: &str,
+        rows: &str,
+        keys: &str,
+        set: &[(&str, &str)],
+    ) -> String {
         let mut text = format!("INSERT INTO {table} ({columns}) {rows} ");
         match self.on_conflict {
             true => write!(text, "ON CONFLICT ({keys}) DO UPDATE SET ").expect("memory takes everything"),

@@ -171,17 +171,11 @@ impl Session {
     pub(super) async fn execute_text(&mut self, text: &'static str) -> Result<(), Failure> {
         let done = match self.connection() {
             #[cfg(feature = "sqlite")]
-            Connection::Sqlite(connection) => {
-                connection.execute(text).await.map(drop).map_err(sqlite)
-            }
+            Connection::Sqlite(connection) => connection.execute(text).await.map(drop).map_err(sqlite),
             #[cfg(feature = "postgres")]
-            Connection::Postgres(connection) => {
-                connection.execute(text).await.map(drop).map_err(postgres)
-            }
+            Connection::Postgres(connection) => connection.execute(text).await.map(drop).map_err(postgres),
             #[cfg(feature = "mariadb")]
-            Connection::Maria(connection) => {
-                connection.execute(text).await.map(drop).map_err(mariadb)
-            }
+            Connection::Maria(connection) => connection.execute(text).await.map(drop).map_err(mariadb),
         };
         done
     }

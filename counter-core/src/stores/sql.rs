@@ -5,6 +5,8 @@ use std::sync::Arc;
 pub use builder::{SqlBuilder, SqlConnectError};
 
 use crate::Store;
+use crate::entity::EntityCache;
+use crate::entity::uncached::Uncached;
 use crate::sql::Database;
 #[cfg(feature = "unique")]
 use crate::unique::UniqueStore;
@@ -20,7 +22,8 @@ use crate::window::sql::SqlWindows;
 ///
 /// SQLite in a file is the store without a server: counts survive the process. A batch is one transaction, with the
 /// fence of its writer in it, so it counts once however often it is sent, and what was acknowledged is on the disk.
-/// Any number of processes share a database, and several of one machine share a file of SQLite. The
+/// Any number of processes share a database, and several of one machine share a file of SQLite. Unique counters and
+/// windows are transactions in the same way. Copies of entities are not kept: their database is as near. The
 /// [guide](crate::guide::sql) has the schema, what to choose where, and what survives what.
 ///
 /// ```
@@ -56,6 +59,7 @@ struct Families {
     unique: SqlUnique,
     #[cfg(feature = "window")]
     windows: SqlWindows,
+    entities: Uncached,
 }
 
 impl SqlStore {
@@ -84,6 +88,7 @@ impl SqlStore {
             unique: SqlUnique::new(Arc::clone(&database)),
             #[cfg(feature = "window")]
             windows: SqlWindows::new(Arc::clone(&database)),
+            entities: Uncached,
             visits: SqlVisits::new(database),
         }))
     }
@@ -94,3 +99,4 @@ shows!(SqlStore: Store, visits);
 shows!(SqlStore: UniqueStore, unique);
 #[cfg(feature = "window")]
 shows!(SqlStore: WindowStore, windows);
+shows!(SqlStore: EntityCache, entities);

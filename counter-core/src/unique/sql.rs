@@ -77,7 +77,10 @@ impl UniqueStore for SqlUnique {
     }
 
     fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()> {
-        Box::pin(async move { while self.database.attempt(|| remove(&self.database, counter)).await? {} Ok(()) })
+        Box::pin(async move {
+            while self.database.attempt(|| remove(&self.database, counter)).await? {}
+            Ok(())
+        })
     }
 }
 
@@ -113,7 +116,11 @@ async fn include(database: &Database, counter: &UniqueKey, items: &[Vec<u8>]) ->
 
 /// Commits what there is to commit.
 async fn end(session: Session, new: u64, exact: bool) -> Result<Included, Failure> {
-    if new > 0 { session.commit().await? } else { session.roll_back().await? }
+    if new > 0 {
+        session.commit().await?
+    } else {
+        session.roll_back().await?
+    }
     Ok(Included { new, exact })
 }
 
@@ -215,7 +222,8 @@ async fn hold_or_make(session: &mut Session, dialect: &Dialect, name: &str) -> R
 
 fn found(row: &crate::sql::Row, name: &str) -> Result<Counter, Failure> {
     let registers = row.optional_bytes(2)?.map(|bytes| Sketch::from_redis(&bytes));
-    let registers = registers.transpose().map_err(|error| Failure::Malformed(malformed(name).caused_by(error)))?;
+    let registers =
+        registers.transpose().map_err(|error| Failure::Malformed(malformed(name).caused_by(error)))?;
     Ok(Counter { id: row.int(0)?, items: row.int(1)?, registers })
 }
 

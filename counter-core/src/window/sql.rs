@@ -110,7 +110,8 @@ impl WindowStore for SqlWindows {
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
         Box::pin(async move {
             let mut counts = Vec::with_capacity(keys.len());
-            for keys in keys.chunk_by(|one, other| (&one.counter, one.width) == (&other.counter, other.width)) {
+            for keys in keys.chunk_by(|one, other| (&one.counter, one.width) == (&other.counter, other.width))
+            {
                 counts.extend(counts_of(self, keys).await?);
             }
             Ok(counts)
