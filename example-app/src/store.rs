@@ -13,6 +13,7 @@ const DEFAULT: &str = "sqlite:access-counter.db";
 
 /// Where the counts are kept.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Settings {
     /// Store of the counts: a SQLite file such as sqlite:counts.db, redis://127.0.0.1:6379, redis-cluster://127.0.0.1:7000, postgres://user@127.0.0.1/site, mysql://user@127.0.0.1/site, or memory: for counts that end with the process. Default: sqlite:access-counter.db, which is created in the working directory.
     #[arg(long, visible_alias = "redis", env = "STORE_URL", hide_env_values = true, value_name = "URL")]

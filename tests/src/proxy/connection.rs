@@ -93,7 +93,9 @@ async fn pass_statements(
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = client.read(&mut bytes).await {
         faults.count_request();
-        let is_commit = bytes[..read].windows(6).any(|word| word == b"COMMIT");
+        // And not `READ COMMITTED`.
+        let is_word = |word: &[u8]| word.starts_with(b"COMMIT") && word.get(6) != Some(&b'T');
+        let is_commit = (0..read).any(|place| is_word(&bytes[place..read]));
         if is_commit && faults.to_drop.spend() {
             return;
         }
