@@ -8,4 +8,5 @@ mod clocks;
 mod histories;
 mod logs;
 mod chaos;
+mod sql;
 mod shutdown;
