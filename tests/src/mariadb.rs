@@ -97,6 +97,18 @@ impl MariaDb {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
+    /// The id of the server's process.
+    #[must_use]
+    pub fn id(&mut self) -> u32 {
+        self.child.process().id()
+    }
+
+    /// The folder with the server's data.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     fn url_of(&self, database: &str) -> String {
         format!("mysql://root@127.0.0.1:{}/{database}", self.port)
     }
