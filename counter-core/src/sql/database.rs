@@ -73,7 +73,8 @@ impl Database {
     /// Creates a database in memory, which is gone with this value.
     #[cfg(feature = "sqlite")]
     pub(crate) async fn in_memory() -> Result<Self, Error> {
-        let pool = super::sqlite::in_memory().await.map_err(|error| Error::from(super::session::sqlite(error)))?;
+        let pool =
+            super::sqlite::in_memory().await.map_err(|error| Error::from(super::session::sqlite(error)))?;
         let pool = Pool::Sqlite(pool);
         let dialect = pool.dialect();
         Ok(Self { write: pool.clone(), read: pool, dialect, connections: Arc::default() })

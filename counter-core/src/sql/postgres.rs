@@ -8,6 +8,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     in_list: "= ANY(?)",
     pairs: "unnest(?) AS pair(id, n)",
     for_update: " FOR UPDATE",
+    lines: ("string_agg({}, '\n')", ["CAST(", " || ' ' || ", " AS TEXT)"]),
     greatest: "GREATEST",
     updates_from: true,
     on_conflict: true,

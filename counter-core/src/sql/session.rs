@@ -171,17 +171,11 @@ impl Session {
     pub(super) async fn execute_text(&mut self, text: &'static str) -> Result<(), Failure> {
         let done = match self.connection() {
             #[cfg(feature = "sqlite")]
-            Connection::Sqlite(connection) => {
-                connection.execute(text).await.map(drop).map_err(sqlite)
-            }
+            Connection::Sqlite(connection) => connection.execute(text).await.map(drop).map_err(sqlite),
             #[cfg(feature = "postgres")]
-            Connection::Postgres(connection) => {
-                connection.execute(text).await.map(drop).map_err(postgres)
-            }
+            Connection::Postgres(connection) => connection.execute(text).await.map(drop).map_err(postgres),
             #[cfg(feature = "mariadb")]
-            Connection::Maria(connection) => {
-                connection.execute(text).await.map(drop).map_err(mariadb)
-            }
+            Connection::Maria(connection) => connection.execute(text).await.map(drop).map_err(mariadb),
         };
         done
     }
@@ -232,6 +226,11 @@ impl Row {
 
     pub(crate) fn text(&self, column: usize) -> Result<String, Failure> {
         // Unchecked, since MariaDB does not report a text that is compared byte by byte as text.
+        on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
+    }
+
+    /// Returns a text, or `None` for NULL.
+    pub(crate) fn optional_text(&self, column: usize) -> Result<Option<String>, Failure> {
         on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
     }
 

@@ -15,6 +15,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     in_list: "IN (SELECT value FROM json_each(?))",
     pairs: "(SELECT CAST(key AS INTEGER) AS id, value AS n FROM json_each(?)) AS pair",
     for_update: "",
+    lines: ("group_concat({}, char(10))", ["", " || ' ' || ", ""]),
     greatest: "max",
     updates_from: true,
     on_conflict: true,
@@ -28,10 +29,7 @@ const BUSY: Duration = Duration::from_secs(4);
 /// With a write-ahead log readers and the writer do not wait for each other. `FULL` writes the log to the disk at
 /// each commit, so that what was acknowledged survives the loss of power too; that is one write a flush.
 pub(super) fn settled(options: SqliteConnectOptions) -> SqliteConnectOptions {
-    options
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(BUSY)
+    options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full).busy_timeout(BUSY)
 }
 
 /// The texts that lead from one version of the schema to the next; the first makes all.

@@ -186,8 +186,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::visits::store::SAMPLES;
     use crate::Precision;
+    use crate::visits::store::SAMPLES;
 
     fn names() -> Vec<CounterName> {
         ["(other)", "a", "b"].map(|name| CounterName::new(name).expect("a name")).to_vec()

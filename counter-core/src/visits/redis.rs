@@ -10,12 +10,10 @@ mod junk;
 mod read;
 mod salt;
 
-
 use std::ops::Range;
 use std::sync::Arc;
 
 use keys::Keys;
-
 
 use super::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
 use crate::future::Answer;

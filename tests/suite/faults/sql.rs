@@ -4,7 +4,6 @@ use std::env;
 use std::process::Command;
 use std::sync::Arc;
 
-
 use counter_core::entity::sqlx;
 use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::{Shard, WriterId};
@@ -372,7 +371,8 @@ async fn redis_counts_the_visitors_of_an_export() {
         redis.command(&[b"SET".to_vec(), counter.into(), registers]);
         let now = Timestamp::now();
         let range = now.minus(86_400)..now.plus(86_400);
-        let ours = counters.stats().uniques(&[name(counter)], precision(86_400), range).await.expect("readable");
+        let ours =
+            counters.stats().uniques(&[name(counter)], precision(86_400), range).await.expect("readable");
         assert_eq!(u64::try_from(redis.int(&["PFCOUNT", counter])), Ok(ours.visitors), "{counter}");
         redis.command(&["PFMERGE", "union", counter]);
         assert!(redis.int(&["PFCOUNT", "union"]) >= redis.int(&["PFCOUNT", counter]), "{counter}");
@@ -414,11 +414,15 @@ async fn remarks(store: SqlStore) {
     ];
     for (batch, remarks) in [(&full, began), (&next, told)] {
         for _ in 0..2 {
-            assert_eq!(store.apply(batch).await.expect("it is there"), ApplyOutcome::Applied(remarks.clone()));
+            assert_eq!(
+                store.apply(batch).await.expect("it is there"),
+                ApplyOutcome::Applied(remarks.clone())
+            );
         }
     }
     let names = ["a", "b", "c", "d"].map(name);
-    let totals = store.lifetimes(&names).await.expect("readable").into_iter().map(|total| total.expect("a total"));
+    let totals =
+        store.lifetimes(&names).await.expect("readable").into_iter().map(|total| total.expect("a total"));
     assert_eq!(totals.collect::<Vec<_>>(), [most, 2, 0, most]);
 }
 
@@ -448,7 +452,8 @@ async fn cleaning_goes_by_the_clock_of_the_database_and_ends() {
     let all = old.chain([cell("a", now, 1)]).collect();
     store.apply(&batch(WriterId::random(), 1, all)).await.expect("it is there");
     // A clock that is far ahead.
-    let clean = async || store.clean(Shard::default(), now.plus(10 * year), &kept).await.expect("it is there");
+    let clean =
+        async || store.clean(Shard::default(), now.plus(10 * year), &kept).await.expect("it is there");
     let first = clean().await;
     assert!(first.more && first.samples <= 10_001, "{first:?}");
     let mut samples = first.samples;
@@ -521,7 +526,9 @@ async fn mariadb_tables_of_another_version_are_told_and_left_alone() {
 
 #[tokio::test]
 async fn an_address_of_nothing_is_refused_and_its_password_told_to_nobody() {
-    for address in ["", "counts.db", "redis://127.0.0.1", "postgres://u:secret@127.0.0.1:x/", "sqlite:x?mode=no"] {
+    for address in
+        ["", "counts.db", "redis://127.0.0.1", "postgres://u:secret@127.0.0.1:x/", "sqlite:x?mode=no"]
+    {
         let error = SqlStore::connect(address).await.expect_err(address);
         assert!(error.to_string().starts_with("not the address of a database"), "{error}");
     }

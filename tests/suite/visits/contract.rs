@@ -424,7 +424,8 @@ async fn several_counters_are_read_in_their_order_however_wide_the_range(store: 
 }
 
 async fn names_that_differ_in_a_byte_are_different_counters(store: impl Store + Clone) {
-    let names = ["a", "A", "a ", " a", "\u{e1}", "a\u{301}", "\u{ff41}", "%", "_", "'", "\"", "\\", "?", "\u{1f600}"];
+    let names =
+        ["a", "A", "a ", " a", "\u{e1}", "a\u{301}", "\u{ff41}", "%", "_", "'", "\"", "\\", "?", "\u{1f600}"];
     let cells = (1..).zip(names).map(|(count, counter)| cell(counter, T, 60, count)).collect();
     send(&store, &batch(WriterId::random(), 1, cells)).await;
     let counts: Vec<_> = (1..=names.len() as u64).collect();

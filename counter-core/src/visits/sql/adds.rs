@@ -23,10 +23,16 @@ pub(super) struct Adds {
 
 impl Adds {
     /// Adds up the cells of a batch; `None` where a sum alone is beyond the range.
-    pub(super) fn fold(batch: &Batch, cells: &[(usize, &Cell)], known: &HashMap<&str, Known>) -> Option<Self> {
+    pub(super) fn fold(
+        batch: &Batch,
+        cells: &[(usize, &Cell)],
+        known: &HashMap<&str, Known>,
+    ) -> Option<Self> {
         let mut adds = Self::default();
         for group in cells.chunk_by(|(_, a), (_, b)| (a.start, a.finest) == (b.start, b.finest)) {
-            let pair = |(_, cell): &(usize, &Cell)| Some((known[&*cell.counter].id, i64::try_from(cell.count).ok()?));
+            let pair = |(_, cell): &(usize, &Cell)| {
+                Some((known[&*cell.counter].id, i64::try_from(cell.count).ok()?))
+            };
             let pairs = group.iter().map(pair).collect::<Option<Pairs>>()?;
             for (bucket, _) in batch.buckets(group[0].1) {
                 let place = (width(bucket.precision), unix(bucket.start));
@@ -72,7 +78,8 @@ impl Adds {
                 remarks.push(Remark::Refused { part: Part::Cell(*index), reason: DropReason::OutOfRange });
             }
         }
-        let buckets = buckets.into_iter().map(|(place, pairs)| (place, pairs.into_iter().collect())).collect();
+        let buckets =
+            buckets.into_iter().map(|(place, pairs)| (place, pairs.into_iter().collect())).collect();
         let mut adds = Self { buckets, totals: totals.into_iter().collect() };
         adds.clamp(known);
         adds
@@ -95,7 +102,8 @@ impl Adds {
         if self.totals.is_empty() {
             return Ok(());
         }
-        let text = dialect.update_by_pairs("access_counter", "total", "kept.total + pair.n", "kept.id = pair.id");
+        let text =
+            dialect.update_by_pairs("access_counter", "total", "kept.total + pair.n", "kept.id = pair.id");
         session.execute(&text, &[Value::Pairs(&self.totals)]).await?;
         let such = "kept.width = ? AND kept.bucket = ? AND kept.counter = pair.id";
         let update = dialect.update_by_pairs("access_sample", "hits", "kept.hits + pair.n", such);

@@ -108,7 +108,8 @@ async fn tell(
     let forgotten: Vec<_> = forgotten.map(|counter| counter.id).filter(|id| counted.contains(id)).collect();
     let mut untold: HashSet<i64> = forgotten.iter().copied().collect();
     if !forgotten.is_empty() {
-        let text = format!("SELECT counter FROM access_told WHERE writer = ? AND counter {}", dialect.in_list);
+        let text =
+            format!("SELECT counter FROM access_told WHERE writer = ? AND counter {}", dialect.in_list);
         for row in session.fetch(&text, &[Value::Text(&writer), Value::Ints(&forgotten)]).await? {
             untold.remove(&row.int(0)?);
         }

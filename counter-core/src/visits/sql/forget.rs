@@ -57,7 +57,8 @@ async fn delete(
     let precision = kept.precision;
     let place = Value::Int(width(precision));
     // No more than there are, of a precision that is kept for long.
-    let first = single(session, &format!("SELECT MIN(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
+    let first =
+        single(session, &format!("SELECT MIN(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
     let last = single(session, &format!("SELECT MAX(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
     let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
     let from = kept.oldest(now).max(at(first));

@@ -93,8 +93,8 @@ async fn merge(
         "width, bucket, counter",
         &[("registers", "{new}"), ("expiry", &format!("{}({{old}}, {{new}})", dialect.greatest))],
     );
-    let values = changed.iter().flat_map(|(id, registers)| {
-        [width, bucket, Value::Int(*id), expiry, Value::Bytes(registers)]
-    });
+    let values = changed
+        .iter()
+        .flat_map(|(id, registers)| [width, bucket, Value::Int(*id), expiry, Value::Bytes(registers)]);
     session.execute(&text, &values.collect::<Vec<_>>()).await.map(drop)
 }

@@ -42,7 +42,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (url, id) = (server.database(), server.id());
         let folder = server.data();
         let bytes = || size(&folder.join("base"));
-        runtime.block_on(measure("PostgreSQL", &url, counters, Some(id), bytes, (&mut flushes, &mut reads)))?;
+        runtime.block_on(measure(
+            "PostgreSQL",
+            &url,
+            counters,
+            Some(id),
+            bytes,
+            (&mut flushes, &mut reads),
+        ))?;
 
         let mut server = MariaDb::start();
         let (url, id) = (server.database(), server.id());
@@ -65,7 +72,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("\nReading (medians), and the size:\n");
     table::print(
-        &["database", "counters", "the dashboard's table, ms", "1,000 series of 120 buckets, ms", "bytes a sample"],
+        &[
+            "database",
+            "counters",
+            "the dashboard's table, ms",
+            "1,000 series of 120 buckets, ms",
+            "bytes a sample",
+        ],
         &reads,
     );
     Ok(())
@@ -120,12 +133,18 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
     for &finest in &precisions {
         for back in (0..SAMPLES).rev() {
             let start = finest.bucket(now).start.minus(back * u64::from(finest.as_seconds()));
-            let cell = |name: &CounterName| Cell { counter: name.clone(), start, finest, count: 1 + back % 5000 };
+            let cell =
+                |name: &CounterName| Cell { counter: name.clone(), start, finest, count: 1 + back % 5000 };
             let fence = Fence { writer, kind: FenceKind::Process, sequence: sequence + 1, after: sequence };
             sequence += 1;
             let cells = names.iter().map(cell).collect();
-            let batch =
-                Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid: Arc::clone(&grid) };
+            let batch = Batch {
+                shard: Shard::default(),
+                fence,
+                cells,
+                sketches: Vec::new(),
+                grid: Arc::clone(&grid),
+            };
             store.apply(&batch).await?;
         }
     }

@@ -72,7 +72,9 @@ impl Server {
                 let ids: Vec<i64> = sqlx::query_scalar(all).fetch_all(&mut connection).await?;
                 for id in ids {
                     // It may have ended by itself.
-                    drop(sqlx::QueryBuilder::new(format!("KILL {id}")).build().execute(&mut connection).await);
+                    drop(
+                        sqlx::QueryBuilder::new(format!("KILL {id}")).build().execute(&mut connection).await,
+                    );
                 }
                 Ok(())
             }

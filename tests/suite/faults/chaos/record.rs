@@ -1,12 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Skip};
-use counter_core::{CounterName, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
 use super::servers::Servers;
 use crate::random::Random;
 use crate::support::{always, name, precision, samples_of};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Skip};
+use counter_core::{CounterName, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
 
 /// So many that each of 16 shards has some.
 const PAGES: usize = 40;

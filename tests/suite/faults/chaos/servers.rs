@@ -93,7 +93,8 @@ fn reference(servers: &impl Keys, counter: &CounterName, bucket: Bucket, visitor
     let ours = servers.key(counter, &format!("unique:{precision}:{counter}:{start}"));
     let count = |key: &str| servers.command(key, &[b"PFCOUNT".to_vec(), key.into()]);
     assert_eq!(count(&ours), count(&reference), "visitors of {counter} by {precision} s");
-    let Value::Bulk(reference) = servers.command(&reference, &[b"GET".to_vec(), reference.clone().into()]) else {
+    let Value::Bulk(reference) = servers.command(&reference, &[b"GET".to_vec(), reference.clone().into()])
+    else {
         panic!("the reference is there");
     };
     Sketch::from_redis(&reference).expect("a HyperLogLog")
@@ -214,7 +215,8 @@ impl Servers for One {
         self.proxy.swallow_replies(0);
         self.proxy.drop_requests(0);
         self.proxy.reply_with(0, "");
-    }}
+    }
+}
 
 impl Keys for One {
     fn url(&self) -> String {
@@ -335,7 +337,8 @@ impl Servers for Pair {
             self.servers.other_server().bytes(&["GET", "copied"]) == Some(copy.clone().into())
         })
         .await;
-    }}
+    }
+}
 
 impl Keys for Pair {
     fn url(&self) -> String {
@@ -443,7 +446,8 @@ impl Servers for Three {
 
     async fn heal(&mut self) {
         block_in_place(|| self.0.until_whole());
-    }}
+    }
+}
 
 impl Keys for Three {
     fn url(&self) -> String {
