@@ -95,7 +95,7 @@ impl Postgres {
         self.url_of(&name)
     }
 
-    /// Where the server listens.
+    /// The address where the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
