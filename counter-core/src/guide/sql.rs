@@ -53,7 +53,7 @@
 //! Every call is bounded by 5 s, with everything that is tried again.
 //!
 //! The clock of the database decides what has left retention, what is too far ahead (25 hours), and when the fence of a
-//! process is forgotten: after seven days of silence. Fences of sources are kept for ever.
+//! process is forgotten: after seven days of silence. A source is forgotten when its life is over, if it was given one.
 //!
 //! # SQLite
 //!

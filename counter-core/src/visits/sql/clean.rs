@@ -1,4 +1,4 @@
-use super::{SqlVisits, at, precision, unix};
+use super::{SqlVisits, at, fence, precision, unix};
 use crate::sql::{Failure, Session, Value};
 use crate::visits::Cleaned;
 use crate::{Error, Precisions, Timestamp};
@@ -47,6 +47,7 @@ async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Res
     session.execute("DELETE FROM access_visitors WHERE expiry <= ?", &[until]).await?;
     cleaned.more |= last.is_some_and(|last| last < now);
     session.execute("DELETE FROM access_salt WHERE expiry <= ?", &[Value::Int(now)]).await?;
+    cleaned.more |= fence::forget_over(&mut session, store.database.dialect()).await?;
     session.commit().await?;
     Ok(cleaned)
 }
