@@ -14,6 +14,7 @@
 //! # How to run it
 //!
 //! - `redis`: rights, eviction, TLS, Sentinel, clusters, and what is seen when things go wrong.
+//! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval, the schema.
 //! - [`scale`]: how much memory and time a Redis needs.
 //! - [`sources`]: counting from logs and topics.
 

@@ -81,7 +81,7 @@
 //! | `unique` | the module [`unique`] |
 //! | `window` | the module [`window`] |
 //! | `entity` | the module [`entity`](mod@entity), without a database |
-//! | `sqlite`, `mariadb`, `postgres` | `entity`, and a database for it |
+//! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
 //! | `metrics` | metrics through the `metrics` facade: see below |
 //! | `rustls`, `native-tls` | `rediss://` addresses |

@@ -14,13 +14,13 @@ pub(crate) mod postgres;
 pub(crate) mod mariadb;
 mod statement;
 mod session;
-mod schema;
 mod database;
 mod expired;
+mod schema;
 
 pub(crate) use database::Database;
 pub(crate) use dialect::Dialect;
 pub(crate) use failure::{Class, Failure};
-pub(crate) use schema::SchemaError;
+pub(crate) use schema::{SchemaError, check_tables, create_tables};
 pub(crate) use session::{Options, Row, Session};
 pub(crate) use statement::Value;

@@ -91,10 +91,22 @@ impl MariaDb {
         self.url_of(&name)
     }
 
-    /// Where the server listens.
+    /// The address where the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The id of the server's process.
+    #[must_use]
+    pub fn id(&mut self) -> u32 {
+        self.child.process().id()
+    }
+
+    /// The folder with the server's data.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     fn url_of(&self, database: &str) -> String {

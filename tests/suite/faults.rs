@@ -7,5 +7,7 @@ mod fences;
 mod clocks;
 mod histories;
 mod logs;
+mod producers;
 mod chaos;
+mod sql;
 mod shutdown;

@@ -8,7 +8,7 @@ use sqlx::pool::PoolOptions;
 use tokio::time::{sleep, timeout};
 
 use super::session::Pool;
-use super::{Class, Dialect, Failure, Options, Row, SchemaError, Session, Value, schema};
+use super::{Class, Dialect, Failure, Options, Row, Session, Value};
 use crate::backoff::Backoff;
 use crate::{Error, ErrorKind};
 
@@ -87,16 +87,6 @@ impl Database {
     /// Returns the number of connections that were made.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Makes the tables, or brings them to this version.
-    pub(crate) async fn create_tables(&self) -> Result<(), SchemaError> {
-        schema::create(self).await
-    }
-
-    /// Checks that the tables are there and of this version.
-    pub(crate) async fn check_tables(&self) -> Result<(), SchemaError> {
-        schema::check(self).await
     }
 
     /// Returns the result of an attempt, of which there are several while the database gives way to other

@@ -10,6 +10,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs: "JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$[0]', n BIGINT PATH '$[1]')) AS pair",
     for_update: " FOR UPDATE",
     skip_locked: "",
+    lines: ("GROUP_CONCAT({} SEPARATOR '\n')", ["CONCAT(", ", ' ', ", ")"]),
     greatest: "GREATEST",
     updates_from: false,
     on_conflict: false,
@@ -19,7 +20,7 @@ pub(super) const DIALECT: Dialect = Dialect {
 /// The settings of every connection. What another transaction has committed is seen, and no gap between rows is
 /// locked; a process that stops in the middle of a transaction holds up the others for ten seconds at most.
 pub(super) const SETTINGS: &str = "SET SESSION tx_isolation = 'READ-COMMITTED', \
-    innodb_lock_wait_timeout = 4, idle_transaction_timeout = 10";
+    innodb_lock_wait_timeout = 4, idle_transaction_timeout = 10, group_concat_max_len = 16777216";
 
 /// The texts that lead from one version of the schema to the next; the first makes all.
 pub(super) const STEPS: [&str; 1] = [include_str!("mariadb/1.sql")];

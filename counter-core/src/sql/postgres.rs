@@ -9,6 +9,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs: "unnest(?) AS pair(id, n)",
     for_update: " FOR UPDATE",
     skip_locked: " FOR UPDATE SKIP LOCKED",
+    lines: ("string_agg({}, '\n')", ["CAST(", " || ' ' || ", " AS TEXT)"]),
     greatest: "GREATEST",
     updates_from: true,
     on_conflict: true,

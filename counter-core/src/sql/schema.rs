@@ -4,7 +4,7 @@ use super::{Class, Database, Failure, Session};
 use crate::Error;
 
 /// The version of the schema that this version of the crate works with.
-pub(crate) const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 
 /// An error of a database whose tables are not those that are needed.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) enum SchemaError {
 }
 
 /// Checks that the tables are there and of the right version.
-pub(super) async fn check(database: &Database) -> Result<(), SchemaError> {
+pub(crate) async fn check_tables(database: &Database) -> Result<(), SchemaError> {
     let version = database.attempt(|| async {
         let mut session = database.reader().await?;
         let version = version(&mut session).await?;
@@ -39,7 +39,7 @@ pub(super) async fn check(database: &Database) -> Result<(), SchemaError> {
 }
 
 /// Makes the tables, or brings them from an older version to this one.
-pub(super) async fn create(database: &Database) -> Result<(), SchemaError> {
+pub(crate) async fn create_tables(database: &Database) -> Result<(), SchemaError> {
     database.attempt_for_schema(|| create_once(database)).await.map_err(SchemaError::Unknown)
 }
 

@@ -229,6 +229,11 @@ impl Row {
         on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
     }
 
+    /// Returns a text, or `None` for NULL.
+    pub(crate) fn optional_text(&self, column: usize) -> Result<Option<String>, Failure> {
+        on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
+    }
+
     pub(crate) fn bytes(&self, column: usize) -> Result<Vec<u8>, Failure> {
         on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
     }

@@ -16,6 +16,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs: "(SELECT CAST(key AS INTEGER) AS id, value AS n FROM json_each(?)) AS pair",
     for_update: "",
     skip_locked: "",
+    lines: ("group_concat({}, char(10))", ["", " || ' ' || ", ""]),
     greatest: "max",
     updates_from: true,
     on_conflict: true,

@@ -23,6 +23,10 @@ use crate::time::{Bucket, Grid};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precision, Precisions, Timestamp};
 
+/// The number of samples that one batch may change: those of some 1,400 counts, so that a flush is nearly always one
+/// transaction.
+const BATCH: usize = 20_000;
+
 /// The visits of one database.
 #[derive(Debug)]
 pub(crate) struct SqlVisits {
@@ -39,6 +43,10 @@ impl SqlVisits {
 impl Store for SqlVisits {
     fn connections(&self) -> u64 {
         self.database.connections()
+    }
+
+    fn batch_samples(&self) -> usize {
+        BATCH
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {

@@ -44,13 +44,14 @@ CREATE TABLE IF NOT EXISTS access_visitors (
 CREATE INDEX IF NOT EXISTS access_visitors_expiry ON access_visitors (expiry);
 
 -- The last batch of each process (`kind` 0), or the position up to which a source is counted (1), with the remarks
--- on that batch and when it was written.
+-- on that batch and when it was written; `expiry` is when a source is forgotten, if it is.
 CREATE TABLE IF NOT EXISTS access_fence (
     writer   VARBINARY(32) NOT NULL PRIMARY KEY,
     kind     BIGINT        NOT NULL,
     sequence BIGINT        NOT NULL,
     remarks  MEDIUMBLOB    NOT NULL,
-    written  BIGINT        NOT NULL
+    written  BIGINT        NOT NULL,
+    expiry   BIGINT
 ) ENGINE = InnoDB;
 
 -- The processes that know that a counter was forgotten.

@@ -43,13 +43,14 @@ CREATE TABLE IF NOT EXISTS access_visitors (
 CREATE INDEX IF NOT EXISTS access_visitors_expiry ON access_visitors (expiry);
 
 -- The last batch of each process (`kind` 0), or the position up to which a source is counted (1), with the remarks
--- on that batch and when it was written.
+-- on that batch and when it was written; `expiry` is when a source is forgotten, if it is.
 CREATE TABLE IF NOT EXISTS access_fence (
     writer   TEXT    NOT NULL PRIMARY KEY,
     kind     INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
     remarks  TEXT    NOT NULL,
-    written  INTEGER NOT NULL
+    written  INTEGER NOT NULL,
+    expiry   INTEGER
 ) STRICT, WITHOUT ROWID;
 
 -- The processes that know that a counter was forgotten.

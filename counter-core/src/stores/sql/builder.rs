@@ -3,7 +3,7 @@ use std::fmt;
 
 use super::SqlStore;
 use crate::future::BoxFuture;
-use crate::sql::{Database, Options, SchemaError};
+use crate::sql::{Database, Options, SchemaError, check_tables, create_tables};
 
 /// A builder of [`SqlStore`], with the settings and the address of its database.
 ///
@@ -146,9 +146,9 @@ impl SqlBuilder {
         Box::pin(async move {
             let schema = |error| SqlConnectError(Kind::Schema(error));
             if self.create_tables {
-                database.create_tables().await.map_err(schema)?;
+                create_tables(&database).await.map_err(schema)?;
             }
-            database.check_tables().await.map_err(schema)?;
+            check_tables(&database).await.map_err(schema)?;
             Ok(SqlStore::new(database))
         })
     }

@@ -1,4 +1,4 @@
-//! What a batch adds, by bucket.
+//! Additions of a batch to the buckets and to the lifetimes of its counters.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -7,7 +7,7 @@ use super::names::Known;
 use super::{SqlVisits, fence, names, raised, unix};
 use crate::sql::{Class, Dialect, Failure, Session, Value};
 use crate::visits::batch::AHEAD;
-use crate::visits::{ApplyOutcome, Batch, Cell, DropReason, FenceKind, Part, Remark};
+use crate::visits::{ApplyOutcome, Batch, Cell, DropReason, Part, Remark};
 use crate::{Error, Timestamp};
 
 /// The time for which writers are told of a forgotten counter, in seconds (40 days): longer than a bucket of
@@ -37,7 +37,7 @@ async fn apply_once(store: &SqlVisits, batch: &Batch, fits: bool) -> Result<Appl
         session.roll_back().await?;
         return Ok(outcome);
     }
-    if batch.fence.kind == FenceKind::Process && batch.fence.after == 0 {
+    if !batch.fence.is_source() && batch.fence.after == 0 {
         fence::mark(&mut session, dialect, batch.fence.writer).await?;
     }
     let mut remarks = Vec::new();

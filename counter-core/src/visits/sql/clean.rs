@@ -1,4 +1,4 @@
-use super::{SqlVisits, at, precision, unix};
+use super::{SqlVisits, at, fence, precision, unix};
 use crate::sql::{Failure, Session, Value};
 use crate::visits::Cleaned;
 use crate::{Error, Precisions, Timestamp};
@@ -9,7 +9,10 @@ const SAMPLES: i64 = 10_000;
 const SKETCHES: i64 = 1000;
 
 pub(super) async fn clean(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
-    store.database.attempt(|| clean_once(store, now, kept)).await
+    let mut cleaned = store.database.attempt(|| clean_once(store, now, kept)).await?;
+    // What other families have left, perhaps a program that counts in them no more.
+    cleaned.more |= store.database.delete_expired().await?;
+    Ok(cleaned)
 }
 
 /// Buckets lie in the order of their starts, so what has left retention comes first.
@@ -47,6 +50,7 @@ async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Res
     session.execute("DELETE FROM access_visitors WHERE expiry <= ?", &[until]).await?;
     cleaned.more |= last.is_some_and(|last| last < now);
     session.execute("DELETE FROM access_salt WHERE expiry <= ?", &[Value::Int(now)]).await?;
+    cleaned.more |= fence::forget_over(&mut session, store.database.dialect()).await?;
     session.commit().await?;
     Ok(cleaned)
 }

@@ -9,6 +9,9 @@ use crate::{Error, Timestamp};
 /// The number of writers that are forgotten at once.
 const PAGE: i64 = 1000;
 
+/// The longest life of a source that is not kept for ever, in seconds: longer than there are instants.
+const FAR: i64 = 1 << 40;
+
 /// A fence as it was found.
 pub(super) struct Found {
     pub(super) sequence: u64,
@@ -20,7 +23,7 @@ pub(super) struct Found {
 /// Finds a fence and holds it until the transaction ends: another attempt with the same batch waits here.
 pub(super) async fn hold(session: &mut Session, dialect: &Dialect, fence: Fence) -> Result<Found, Failure> {
     let writer = fence.writer.to_string();
-    let kind = i64::from(fence.kind == FenceKind::Source);
+    let kind = i64::from(fence.is_source());
     let text = dialect.upsert(
         "access_fence",
         "writer, kind, sequence, remarks, written",
@@ -46,11 +49,18 @@ pub(super) async fn mark(session: &mut Session, dialect: &Dialect, writer: Write
 }
 
 pub(super) async fn advance(session: &mut Session, fence: Fence, remarks: &[Remark]) -> Result<(), Failure> {
-    let text = "UPDATE access_fence SET sequence = ?, remarks = ? WHERE writer = ?";
+    let life = match fence.kind {
+        FenceKind::Source { life: Some(life) } => i64::try_from(life.as_secs()).ok(),
+        _ => None,
+    };
+    // As far as an instant can be away; NULL is for ever.
+    let expiry = life.map_or_else(|| "NULL".to_owned(), |life| format!("written + {}", life.min(FAR)));
+    let text =
+        format!("UPDATE access_fence SET sequence = ?, remarks = ?, expiry = {expiry} WHERE writer = ?");
     let sequence = i64::try_from(fence.sequence).unwrap_or(i64::MAX);
     let (remarks, writer) = (encode(remarks), fence.writer.to_string());
     let values = [Value::Int(sequence), Value::Text(&remarks), Value::Text(&writer)];
-    session.execute(text, &values).await.map(drop)
+    session.execute(&text, &values).await.map(drop)
 }
 
 /// Returns the marks, as they are at one moment.
@@ -68,6 +78,22 @@ pub(super) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witne
         }
     }
     Ok(witness)
+}
+
+/// Forgets some of the sources whose life is over by the database's clock; returns whether there may be more.
+pub(super) async fn forget_over(session: &mut Session, dialect: &Dialect) -> Result<bool, Failure> {
+    let over = format!("kind = 1 AND expiry <= {}", dialect.now);
+    let text = format!("SELECT writer FROM access_fence WHERE {over} LIMIT ?");
+    let rows = session.fetch(&text, &[Value::Int(PAGE)]).await?;
+    let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+    if writers.is_empty() {
+        return Ok(false);
+    }
+    // Each by its key, and only if it was not written meanwhile.
+    let writers: Vec<_> = writers.iter().map(String::as_str).collect();
+    let text = format!("DELETE FROM access_fence WHERE writer {} AND {over}", dialect.in_list);
+    session.execute(&text, &[Value::Texts(&writers)]).await?;
+    Ok(i64::try_from(writers.len()) == Ok(PAGE))
 }
 
 /// Forgets processes that were silent for seven days by the database's clock, but no sources.

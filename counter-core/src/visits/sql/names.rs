@@ -4,13 +4,15 @@ use std::collections::HashMap;
 
 use sqlx::Error as SqlError;
 
-use super::SqlVisits;
-use crate::sql::{Class, Dialect, Failure, Row, Session, Value};
+use super::{SqlVisits, malformed};
+use crate::sql::{Class, Dialect, Failure, Session, Value};
 use crate::{CounterName, Error};
 
 /// The number of names that are asked for, and of those that are new and written, by one statement.
 const ASKED: usize = 5000;
 const NEW: usize = 500;
+/// The number of names that are read as one text, of 500 KB at most.
+const READ: usize = 2000;
 
 /// A counter, whose row the transaction holds.
 #[derive(Clone, Copy, Debug)]
@@ -72,20 +74,24 @@ async fn held<'a>(
     Ok(known)
 }
 
-/// Returns what a table has of each of these counters: the columns that are asked for, by name.
-pub(super) async fn rows_of(
+/// Returns a number of each of these counters that are there, by name.
+pub(super) async fn numbers(
     store: &SqlVisits,
     counters: &[CounterName],
-    columns: &str,
-) -> Result<HashMap<String, Row>, Error> {
-    let in_list = store.database.dialect().in_list;
-    let text = format!("SELECT name, {columns} FROM access_counter WHERE name {in_list}");
+    column: &str,
+) -> Result<HashMap<String, i64>, Error> {
+    let dialect = store.database.dialect();
+    let (lines, in_list) = (dialect.lines(&[column, "name"]), dialect.in_list);
+    let text = format!("SELECT {lines} FROM access_counter WHERE name {in_list}");
     let names: Vec<&str> = counters.iter().map(|name| &**name).collect();
-    let mut rows = HashMap::with_capacity(names.len());
-    for some in names.chunks(ASKED) {
+    let mut numbers = HashMap::with_capacity(names.len());
+    for some in names.chunks(READ) {
         for row in store.database.fetch(&text, &[Value::Texts(some)]).await? {
-            rows.insert(row.text(0)?, row);
+            for line in row.optional_text(0)?.unwrap_or_default().lines() {
+                let (number, name) = line.split_once(' ').ok_or_else(|| malformed("access_counter"))?;
+                numbers.insert(name.to_owned(), number.parse().map_err(|_| malformed("access_counter"))?);
+            }
         }
     }
-    Ok(rows)
+    Ok(numbers)
 }

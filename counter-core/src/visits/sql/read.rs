@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::{SqlVisits, at, names, unix, width};
+use super::{SqlVisits, at, malformed, names, unix, width};
 use crate::sketch::Sketch;
 use crate::sql::Value;
 use crate::time::Bucket;
@@ -21,8 +21,9 @@ pub(super) async fn samples(
     precision: Precision,
     range: Range<Timestamp>,
 ) -> Result<Each<Reading>, Error> {
-    let known = ids(store, counters).await?;
-    let in_list = store.database.dialect().in_list;
+    let known = names::numbers(store, counters, "id").await?;
+    let dialect = store.database.dialect();
+    let in_list = dialect.in_list;
     let mut found = HashMap::<i64, Reading>::new();
     let all: Vec<_> = known.values().copied().collect();
     let range = existing(store, precision, range).await?;
@@ -31,28 +32,34 @@ pub(super) async fn samples(
         let buckets = usize::try_from(seconds / u64::from(precision.as_seconds())).unwrap_or(usize::MAX);
         let place = Value::Int(width(precision));
         let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
+        // A row for each bucket, since rows lie in this order, and a line for each counter in it.
+        let lines = dialect.lines(&["counter", "hits"]);
         let rows = if buckets.saturating_add(1).saturating_mul(all.len()) <= SEARCHED {
             let starts: Vec<_> = precision.starts(range.clone()).map(unix).collect();
             let text = format!(
-                "SELECT counter, bucket, hits FROM access_sample \
-                 WHERE width = ? AND bucket {in_list} AND counter {in_list}"
+                "SELECT bucket, {lines} FROM access_sample \
+                 WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
             );
             store.database.fetch(&text, &[place, Value::Ints(&starts), Value::Ints(&all)]).await?
         } else {
             let text = format!(
-                "SELECT counter, bucket, hits FROM access_sample \
-                 WHERE width = ? AND bucket >= ? AND bucket < ? AND counter {in_list}"
+                "SELECT bucket, {lines} FROM access_sample \
+                 WHERE width = ? AND bucket >= ? AND bucket < ? AND counter {in_list} GROUP BY bucket"
             );
             store.database.fetch(&text, &[place, from, to, Value::Ints(&all)]).await?
         };
         for row in rows {
-            let (counter, start) = (row.int(0)?, at(row.int(1)?));
-            let reading = found.entry(counter).or_default();
-            match u64::try_from(row.int(2)?) {
-                Ok(count) => reading.samples.push(Sample { start, count }),
-                Err(_) => {
-                    let none = || Unreadable::new(key("access_sample", counter), "a count is negative");
-                    reading.unreadable.get_or_insert_with(none).buckets.push(start);
+            let start = at(row.int(0)?);
+            for line in row.text(1)?.lines() {
+                let (counter, count) = line.split_once(' ').unwrap_or_default();
+                let counter = counter.parse().map_err(|_| malformed("access_sample"))?;
+                let reading = found.entry(counter).or_default();
+                match count.parse() {
+                    Ok(count) => reading.samples.push(Sample { start, count }),
+                    Err(_) => {
+                        let none = || Unreadable::new(key("access_sample", counter), "a count is negative");
+                        reading.unreadable.get_or_insert_with(none).buckets.push(start);
+                    }
                 }
             }
         }
@@ -87,13 +94,12 @@ async fn existing(
 }
 
 pub(super) async fn lifetimes(store: &SqlVisits, counters: &[CounterName]) -> Result<Each<u64>, Error> {
-    let rows = names::rows_of(store, counters, "total").await?;
+    let totals = names::numbers(store, counters, "total").await?;
     let total = |counter: &CounterName| {
-        let Some(row) = rows.get(&**counter) else { return Ok(Ok(0)) };
-        let total = u64::try_from(row.int(1)?);
-        Ok(total.map_err(|_| Unreadable::new(format!("access_counter {counter}"), "the total is negative")))
+        let total = u64::try_from(totals.get(&**counter).copied().unwrap_or(0));
+        total.map_err(|_| Unreadable::new(format!("access_counter {counter}"), "the total is negative"))
     };
-    counters.iter().map(total).collect()
+    Ok(counters.iter().map(total).collect())
 }
 
 pub(super) async fn visitors(
@@ -139,7 +145,7 @@ async fn each_sketch(
     buckets: &[Bucket],
     mut with: impl FnMut(i64, String, Result<Sketch, String>) -> Result<(), Error>,
 ) -> Result<HashMap<String, i64>, Error> {
-    let known = ids(store, counters).await?;
+    let known = names::numbers(store, counters, "id").await?;
     let in_list = store.database.dialect().in_list;
     let text = format!(
         "SELECT counter, bucket, registers FROM access_visitors \
@@ -175,18 +181,26 @@ pub(super) async fn known(
         None => (from, ">="),
     };
     let text = format!(
-        "SELECT name FROM access_counter JOIN access_known ON access_known.counter = access_counter.id \
-         WHERE width = ? AND name {after} ? ORDER BY name LIMIT ?"
+        "SELECT {} FROM (SELECT name FROM access_counter \
+         JOIN access_known ON access_known.counter = access_counter.id \
+         WHERE width = ? AND name {after} ? ORDER BY name LIMIT ?) AS page",
+        store.database.dialect().lines(&["name"])
     );
     let mut all = KnownReading::default();
     for &precision in precisions {
         let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
         let values = [Value::Int(width(precision)), Value::Text(from), limit];
         for row in store.database.fetch(&text, &values).await? {
-            let name = row.text(0)?;
-            match CounterName::new(&name) {
-                Ok(name) => all.counters.push((name, precision)),
-                Err(error) => all.unreadable.push(Unreadable::new("access_counter", error.to_string())),
+            let page = row.optional_text(0)?.unwrap_or_default();
+            let mut names: Vec<_> = page.lines().collect();
+            names.sort_unstable();
+            for name in names {
+                match CounterName::new(name) {
+                    Ok(name) => all.counters.push((name, precision)),
+                    Err(error) => {
+                        all.unreadable.push(Unreadable::new("access_counter", error.to_string()));
+                    }
+                }
             }
         }
     }
@@ -198,7 +212,7 @@ pub(super) async fn contains(
     counters: &[CounterName],
     precisions: &[Precision],
 ) -> Result<Each<bool>, Error> {
-    let known = ids(store, counters).await?;
+    let known = names::numbers(store, counters, "id").await?;
     let (all, widths): (Vec<_>, Vec<_>) =
         (known.values().copied().collect(), precisions.iter().copied().map(width).collect());
     let mut contained = std::collections::HashSet::new();
@@ -212,11 +226,6 @@ pub(super) async fn contains(
     }
     let is_there = |counter: &CounterName| known.get(&**counter).is_some_and(|id| contained.contains(id));
     Ok(counters.iter().map(|counter| Ok(is_there(counter))).collect())
-}
-
-async fn ids(store: &SqlVisits, counters: &[CounterName]) -> Result<HashMap<String, i64>, Error> {
-    let rows = names::rows_of(store, counters, "id").await?;
-    rows.into_iter().map(|(name, row)| Ok((name, row.int(1)?))).collect()
 }
 
 fn key(table: &str, counter: i64) -> String {

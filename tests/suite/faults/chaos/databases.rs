@@ -67,10 +67,14 @@ impl Server {
             }
             Kind::MariaDb(server) => {
                 let mut connection = sqlx::MySqlConnection::connect(&server.url()).await?;
-                let all = "EXECUTE IMMEDIATE (SELECT COALESCE(CONCAT('KILL ', MIN(id)), 'DO 0') \
-                    FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE())";
-                for _ in 0..5 {
-                    sqlx::raw_sql(all).execute(&mut connection).await?;
+                let all = "SELECT id FROM information_schema.processlist \
+                    WHERE id <> CONNECTION_ID() AND db = DATABASE()";
+                let ids: Vec<i64> = sqlx::query_scalar(all).fetch_all(&mut connection).await?;
+                for id in ids {
+                    // It may have ended by itself.
+                    drop(
+                        sqlx::QueryBuilder::new(format!("KILL {id}")).build().execute(&mut connection).await,
+                    );
                 }
                 Ok(())
             }
