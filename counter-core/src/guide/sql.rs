@@ -1,7 +1,7 @@
 //! Counting in a SQL database: which one, which grid and interval, what survives what, and the schema.
 //!
-//! [`SqlStore`](crate::SqlStore) keeps visits in SQLite, PostgreSQL or MariaDB, with the features `sqlite`, `postgres` and
-//! `mariadb`. It keeps every promise of the other stores; what differs is what a flush costs, and what survives.
+//! [`SqlStore`](crate::SqlStore) keeps visits, unique counters and windows in SQLite, PostgreSQL or MariaDB, with the features
+//! `sqlite`, `postgres` and `mariadb`. It keeps every promise of the other stores; what differs is what a flush costs, and what survives.
 //!
 //! # Which store
 //!
