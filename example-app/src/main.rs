@@ -120,6 +120,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let Opened { store, place, file } = settings.store.open().await?;
     let owners = settings.secret.map(|secret| secret.parse::<Secret>()).transpose()?;
     let secret = owners.clone().unwrap_or_else(Secret::of_this_process);
+    // One file may have both: their tables have different names, and each waits for the other's commits.
     let database = settings.database.or(file);
     let forum = Forum::open(database.as_deref(), store.clone()).await?.secret(&secret);
     let mut counters = Counters::builder(store.clone())
