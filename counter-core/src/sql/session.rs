@@ -169,15 +169,14 @@ impl Session {
 
     /// Executes one or more statements without values, as they are.
     pub(super) async fn execute_text(&mut self, text: &'static str) -> Result<(), Failure> {
-        let done = match self.connection() {
+        match self.connection() {
             #[cfg(feature = "sqlite")]
             Connection::Sqlite(connection) => connection.execute(text).await.map(drop).map_err(sqlite),
             #[cfg(feature = "postgres")]
             Connection::Postgres(connection) => connection.execute(text).await.map(drop).map_err(postgres),
             #[cfg(feature = "mariadb")]
             Connection::Maria(connection) => connection.execute(text).await.map(drop).map_err(mariadb),
-        };
-        done
+        }
     }
 
     /// Commits the transaction. When this fails, it is not known whether it was committed, unless the database

@@ -1,3 +1,4 @@
+#[cfg(any(feature = "mariadb", feature = "sqlite"))]
 use std::fmt::Write;
 
 /// A value of a statement.
@@ -54,6 +55,7 @@ macro_rules! query {
 pub(super) use query;
 
 /// Writes the pieces of a list with commas between them.
+#[cfg(any(feature = "mariadb", feature = "sqlite"))]
 fn listed<T>(all: &[T], [open, close]: [char; 2], mut write: impl FnMut(&mut String, &T)) -> String {
     let mut text = String::with_capacity(16 * all.len() + 2);
     text.push(open);
@@ -67,6 +69,7 @@ fn listed<T>(all: &[T], [open, close]: [char; 2], mut write: impl FnMut(&mut Str
     text
 }
 
+#[cfg(any(feature = "mariadb", feature = "sqlite"))]
 const NO_END: &str = "memory takes everything";
 
 #[cfg(feature = "sqlite")]

@@ -14,7 +14,7 @@ use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Batch, Cell, Fence, FenceKind};
-use counter_core::{CounterName, Counters, Precision, SqlStore, Stats, Store, Timestamp};
+use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Stats, Store, Timestamp};
 use tests::{MariaDb, Postgres};
 
 /// Flushes that come first, and those that are measured.
@@ -102,7 +102,9 @@ async fn measure(
     store.clean(Shard::default(), start, &Grid::default().counts).await?;
     let size = (bytes() - empty) as f64 / samples as f64;
     for visitors in [0, 1] {
-        flushes.push(flush(database, &store, &names, server, visitors).await?);
+        let row = flush(database, &store, &names, server, visitors).await?;
+        eprintln!("{}", row.join(" | "));
+        flushes.push(row);
     }
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     let stats = Counters::builder(store).build()?.stats();
@@ -118,7 +120,9 @@ async fn measure(
         series.push(began.elapsed().as_secs_f64() * 1e3);
     }
     let [table, series] = [&mut tables, &mut series].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
-    reads.push(vec![database.to_owned(), count.to_string(), table, series, format!("{size:.0}")]);
+    let row = vec![database.to_owned(), count.to_string(), table, series, format!("{size:.0}")];
+    eprintln!("{}", row.join(" | "));
+    reads.push(row);
     Ok(())
 }
 
@@ -126,29 +130,28 @@ async fn measure(
 async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64, Box<dyn Error>> {
     let (writer, grid) = (WriterId::random(), Arc::new(Grid::default()));
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-    let mut sequence = 0;
-    // The coarse ones first: what is finer adds to them.
-    let mut precisions: Vec<_> = grid.counts.iter().map(|kept| kept.precision).collect();
-    precisions.reverse();
-    for &finest in &precisions {
-        for back in (0..SAMPLES).rev() {
-            let start = finest.bucket(now).start.minus(back * u64::from(finest.as_seconds()));
+    let (mut sequence, precisions) = (0, grid.counts.iter().map(|kept| kept.precision));
+    for finest in precisions.clone() {
+        let only = Precisions::new([finest]).expect("one precision");
+        let grid = Arc::new(Grid { counts: only, ..Grid::default() });
+        let backs: Vec<u64> = (0..SAMPLES).rev().collect();
+        for backs in backs.chunks(10) {
+            let starts = backs.iter().map(|back| {
+                let start = finest.bucket(now).start.minus(back * u64::from(finest.as_seconds()));
+                (start, 1 + back % 5000)
+            });
             let cell =
-                |name: &CounterName| Cell { counter: name.clone(), start, finest, count: 1 + back % 5000 };
+                |name: &CounterName, start, count| Cell { counter: name.clone(), start, finest, count };
+            let cells =
+                starts.flat_map(|(start, count)| names.iter().map(move |name| cell(name, start, count)));
             let fence = Fence { writer, kind: FenceKind::Process, sequence: sequence + 1, after: sequence };
             sequence += 1;
-            let cells = names.iter().map(cell).collect();
-            let batch = Batch {
-                shard: Shard::default(),
-                fence,
-                cells,
-                sketches: Vec::new(),
-                grid: Arc::clone(&grid),
-            };
+            let (cells, grid) = (cells.collect(), Arc::clone(&grid));
+            let batch = Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid };
             store.apply(&batch).await?;
         }
     }
-    Ok(SAMPLES * names.len() as u64 * precisions.len() as u64)
+    Ok(SAMPLES * names.len() as u64 * precisions.count() as u64)
 }
 
 async fn flush(
