@@ -4,6 +4,10 @@ mod clock;
 mod lines;
 mod serve;
 mod store;
+mod summary;
+mod target;
+#[cfg(feature = "kafka")]
+mod consume;
 mod import;
 
 use std::error::Error;
@@ -88,6 +92,8 @@ struct Settings {
 #[derive(Debug, Subcommand)]
 enum Command {
     Import(import::Settings),
+    #[cfg(feature = "kafka")]
+    Consume(consume::Settings),
 }
 
 #[tokio::main]
@@ -103,6 +109,8 @@ async fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let result = match settings.command.take() {
         Some(Command::Import(settings)) => import::run(settings).await,
+        #[cfg(feature = "kafka")]
+        Some(Command::Consume(settings)) => consume::run(settings).await,
         None => serve(settings, output).await,
     };
     let Err(error) = result else { return ExitCode::SUCCESS };
