@@ -117,9 +117,9 @@ async fn include(database: &Database, counter: &UniqueKey, items: &[Vec<u8>]) ->
 /// Commits what there is to commit.
 async fn end(session: Session, new: u64, exact: bool) -> Result<Included, Failure> {
     if new > 0 {
-        session.commit().await?
+        session.commit().await?;
     } else {
-        session.roll_back().await?
+        session.roll_back().await?;
     }
     Ok(Included { new, exact })
 }
