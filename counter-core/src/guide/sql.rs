@@ -63,13 +63,15 @@
 //! - Several processes may share the file on a local disk; each transaction begins by taking the place of the writer and
 //!   waits for it up to 4 s. On a network drive SQLite cannot lock: use a server there.
 //! - Copy a file that is in use by `VACUUM INTO` or the backup command of SQLite, not by `cp`.
+//! - A flush of 1,000 active counters at the default grid takes 17 ms of the process and writes 0.4 MB; a sample takes 17 to
+//!   19 bytes, and the dashboard's table of 2,000 counters is read in 21 ms.
 //! - The file does not shrink after cleaning; its free pages are used again.
 //!
 //! # PostgreSQL and MariaDB
 //!
 //! - Counters of a batch are locked in the order of their names, so flushes of several processes follow one another where
-//!   they count the same. A flush of 1,000 counters takes 30 to 100 ms, so more than some ten processes with the same counters
-//!   need a longer interval.
+//!   they count the same. A flush of 1,000 counters takes 30 ms of PostgreSQL's processor and 56 of MariaDB's, so more than some
+//!   ten processes with the same counters need a longer interval.
 //! - Rows of the current buckets change at every flush. PostgreSQL's autovacuum keeps up with the defaults; let it run
 //!   often on `access_sample` and `access_counter`.
 //! - A pooler in front of PostgreSQL has to keep sessions (`pool_mode = session`), since statements are prepared.
