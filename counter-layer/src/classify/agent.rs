@@ -1,8 +1,8 @@
 //! Agents told by their user agent: bots, and people with browsers and apps.
 
-use aho_corasick::automaton::Automaton;
+use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::dfa::DFA;
-use aho_corasick::{Input, MatchKind};
+use aho_corasick::{Anchored, MatchKind};
 use counter_core::visits::Agent;
 
 /// No more of a user agent is looked at.
@@ -11,7 +11,16 @@ const LOOKED_AT: usize = 1024;
 /// The words that tell bots from people, ready to be found in one pass over a user agent.
 pub(crate) struct Signs {
     words: DFA,
+    start: StateID,
+    /// Of each word.
     signs: Box<[Sign]>,
+}
+
+/// A word in a user agent.
+struct Found {
+    sign: Sign,
+    start: usize,
+    end: usize,
 }
 
 /// What a word in a user agent says.
@@ -19,9 +28,9 @@ pub(crate) struct Signs {
 enum Sign {
     /// A browser or an app, or a device that only people use.
     Person,
-    /// A bot that says where to read about it, or whom to write to.
+    /// A bot that says where to read about it, or whom to write to, even in the place of a device.
     Address,
-    /// The same, if it is the end of the name of a host.
+    /// The same, if the name of a host ends here.
     Host,
     /// A bot, unless the word is in the name of a device.
     Bot,
@@ -71,15 +80,17 @@ const WORDS: [(Sign, &str); 12] = [
     (Sign::Android, "; android |; adr "),
     (Sign::Mobile, "mobile"),
     (Sign::Safari, "safari/"),
-    // Other engines and browsers; what apps are built on; phones, televisions and consoles, and what runs on them;
-    // and the strength of its encryption, which a browser of the nineties had to say.
+    // Other engines and browsers; what apps are built on; phones, televisions and consoles, what runs on them, and
+    // who makes them; and the strength of its encryption, which a browser of the nineties had to say.
     (
         Sign::Person,
-        "amiga|android|appletv|blackberry|brew/|browser/|ce-html|cfnetwork|cldc|dalvik|dillo|docomo|elinks|exoplayer\
-        |fban/|hbbtv|icab|ipad|iphone|ipod| ios/|; ios |j-phone|kddi|konqueror|links (|lynx|maui|midp|mmp/|mosaic\
-        |msie|netcast|netfront|netsurf|nintendo|nokia|obigo|omniweb|opera|palm|playstation|polaris|presto|risc os\
-        |roku|samsung|smart-tv|smarttv|softbank|sonos|sonyericsson|symbian|tizen|trident|ucweb|up.link|viera|vodafone\
-        |w3m|wap browser|wap-browser|wap1.|wap2.|wap_browser|watch os|watchos|willcom|windows phone|xbox|; i)|; u)",
+        "alcatel|amiga|android|appletv|asus|blackberry|brew/|browser/|ce-html|cfnetwork|cldc|dalvik|dillo\
+        |docomo|elinks|exoplayer|fban/|hbbtv|htc|huawei|icab|ipad|iphone|ipod| ios/|; ios |j-phone|kddi\
+        |konqueror|lg-|lge|links (|lynx|maui|midp|mmp/|mosaic|mot-|motorola|msie|netcast|netfront\
+        |netsurf|nintendo|nokia|obigo|omniweb|opera|palm|panasonic|pantech|philips|playstation|polaris\
+        |presto|risc os|roku|samsung|sie-|smart-tv|smarttv|softbank|sonos|sony|symbian|tizen|trident\
+        |ucweb|up.link|viera|vodafone|w3m|wap browser|wap-browser|wap1.|wap2.|wap_browser|watch os\
+        |watchos|willcom|windows phone|xbox|; i)|; u)",
     ),
 ];
 
@@ -92,7 +103,8 @@ impl Default for Signs {
             .match_kind(MatchKind::LeftmostFirst)
             .build(words().map(|(_, word)| word))
             .expect("an automaton of a few short words is small");
-        Self { words: automaton, signs: words().map(|(sign, _)| sign).collect() }
+        let start = automaton.start_state(Anchored::No).expect("it may begin anywhere");
+        Self { words: automaton, start, signs: words().map(|(sign, _)| sign).collect() }
     }
 }
 
@@ -101,14 +113,13 @@ impl Signs {
     pub(crate) fn agent(&self, user_agent: &[u8]) -> Agent {
         let text = &user_agent[..user_agent.len().min(LOOKED_AT)];
         let (mut agent, mut engine, mut mobile) = (Agent::Bot, false, false);
-        let (mut device, mut safari) = (0, text.len());
-        let mut found_until = 0;
-        while let Ok(Some(found)) = self.words.try_find(&Input::new(text).span(found_until..text.len())) {
-            found_until = found.end();
-            match self.signs[found.pattern().as_usize()] {
+        let (mut device, mut safari, mut at) = (0, text.len(), 0);
+        while let Some(found) = self.next(text, at) {
+            at = found.end;
+            match found.sign {
                 Sign::Address => return Agent::Bot,
-                Sign::Host if ends_host(text, found.start(), found.end()) => return Agent::Bot,
-                Sign::Bot if found.end() > device => return Agent::Bot,
+                Sign::Host if ends_host(text, found.start, at) => return Agent::Bot,
+                Sign::Bot if at > device => return Agent::Bot,
                 Sign::Compatible if engine => return Agent::Bot,
                 Sign::Host | Sign::Bot | Sign::Compatible => {}
                 Sign::Person => agent = Agent::Human,
@@ -116,15 +127,35 @@ impl Signs {
                 Sign::Android => {
                     (agent, mobile) = (Agent::Human, true);
                     // A second one in the same comment changes nothing, and would be looked through again.
-                    if found.end() > device {
-                        device = comment_end(text, found.end());
+                    if at > device {
+                        device = comment_end(text, at);
                     }
                 }
                 Sign::Mobile => mobile = true,
-                Sign::Safari => safari = found.end(),
+                Sign::Safari => safari = at,
             }
         }
         if !mobile && adds_no_version(&text[safari..]) { Agent::Bot } else { agent }
+    }
+
+    /// The next word from here on. It does what `try_find` of the automaton does, which is made for more than this,
+    /// and takes 1.7 times the instructions.
+    fn next(&self, text: &[u8], from: usize) -> Option<Found> {
+        let (mut state, mut found) = (self.start, None);
+        for (place, byte) in text.iter().enumerate().skip(from) {
+            state = self.words.next_state(Anchored::No, state, *byte);
+            if self.words.is_special(state) {
+                if self.words.is_dead(state) {
+                    break;
+                }
+                if self.words.is_match(state) {
+                    // A longer word may follow that begins at the same place, and was listed before.
+                    found = Some((self.words.match_pattern(state, 0), place + 1));
+                }
+            }
+        }
+        let (word, end) = found?;
+        Some(Found { sign: self.signs[word.as_usize()], start: end - self.words.pattern_len(word), end })
     }
 }
 
