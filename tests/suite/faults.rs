@@ -7,5 +7,6 @@ mod fences;
 mod clocks;
 mod histories;
 mod logs;
+mod producers;
 mod chaos;
 mod shutdown;
