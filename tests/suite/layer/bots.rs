@@ -266,6 +266,7 @@ const BOTS: [(&str, &[&str]); 9] = [
         &[
             "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.7204.168 Safari/537.36 DatadogSynthetics",
             "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 (Wakeful)",
+            "Mozilla/5.0 (Linux; Android 11; G Power (2022)) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/109.0.0.0 Mobile Safari/537.36 WakefulObservatory/1.0",
             "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0; Uptime) Gecko/20100101 Firefox/140.0",
             "kube-probe/1.30",
         ],
@@ -304,6 +305,7 @@ const BOTS: [(&str, &[&str]); 9] = [
         &[
             "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko; Gatherer) Chrome/138.0.0.0 Safari/537.36",
             "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 (compatible; Gatherer)",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1 (compatible; Gatherer)",
             "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Gatherer",
         ],
     ),
