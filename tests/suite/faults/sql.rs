@@ -498,7 +498,9 @@ async fn sqlite_tables_of_another_version_are_told_and_left_alone() {
     let missing = SqlStore::connect(&url).await.expect_err("there is no file");
     assert_eq!(missing.to_string(), "the database does not answer, or refuses");
     drop(sqlx::SqlitePool::connect(&format!("{url}?mode=rwc")).await.expect("a file"));
-    let run = async |text| drop(sqlx::raw_sql(text).execute(&mut open_file(&url).await).await.expect("done"));
+    let run = async |text| {
+        sqlx::raw_sql(text).execute(&mut open_file(&url).await).await.expect("done");
+    };
     versions(&url, run).await;
 }
 
