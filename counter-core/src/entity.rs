@@ -21,6 +21,8 @@ mod sql;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod uncached;
 
 pub use cache::{EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 pub use database::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityTransactions};

@@ -14,11 +14,14 @@
 //! # How to run it
 //!
 //! - `redis`: rights, eviction, TLS, Sentinel, clusters, and what is seen when things go wrong.
+//! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval, the schema.
 //! - [`scale`]: how much memory and time a Redis needs.
 //! - [`sources`]: counting from logs and topics.
 
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub mod sql;
 pub mod scale;
 pub mod sources;
 #[cfg(feature = "unique")]

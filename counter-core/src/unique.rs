@@ -10,6 +10,8 @@ mod adaptive;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod sql;
 
 pub use adaptive::AdaptiveUniqueCounter;
 pub use counter::{ExcludingCounter, UniqueCounter};

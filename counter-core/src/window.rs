@@ -11,6 +11,8 @@ mod counters;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod sql;
 
 pub use counters::{Inserted, LimitDecision, WindowCounters};
 pub use dimensions::Dimensions;

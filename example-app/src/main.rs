@@ -1,13 +1,14 @@
-//! Serves the site, and keeps its counts in the process or in Redis.
+//! Serves the site, and keeps its counts in a file, in Redis or in a database.
 
 mod clock;
+mod lines;
+mod serve;
+mod store;
+mod summary;
+mod target;
 #[cfg(feature = "kafka")]
 mod consume;
 mod import;
-mod lines;
-mod serve;
-mod summary;
-mod target;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -17,9 +18,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use counter_core::stores::Namespace;
 use counter_core::window::{Window, WindowCounters};
-use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
+use counter_core::{AnyStore, Counters, Secret};
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{
     AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
@@ -34,6 +34,7 @@ use tokio::task::JoinHandle;
 
 use lines::Lines;
 use serve::{Timeouts, serve_until};
+use store::Opened;
 
 /// The number of texts that one visitor may add to the forum in a minute.
 const TEXTS: u32 = 5;
@@ -51,13 +52,9 @@ struct Settings {
     /// Address to listen on; port 0 chooses a free one.
     #[arg(long, env, default_value = "127.0.0.1:3000")]
     listen: SocketAddr,
-    /// Redis to keep the counts in, such as redis://127.0.0.1:6379 or redis-cluster://127.0.0.1:7000; without it, they are kept in the process.
-    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
-    redis: Option<String>,
-    /// Prefix of the keys in Redis.
-    #[arg(long, env, default_value_t)]
-    namespace: Namespace,
-    /// SQLite file of the forum, such as sqlite:forum.db, created if it is missing; without it, the forum is kept in the process. Set it together with --redis, which keeps copies of the forum's counts.
+    #[command(flatten)]
+    store: store::Settings,
+    /// SQLite file of the forum, such as sqlite:forum.db, created if it is missing; without it, the forum is in the file of the counts, or in the process where these are in none. Set it together with --redis, which keeps copies of the forum's counts.
     #[arg(long, env = "DATABASE_URL")]
     database: Option<String>,
     /// Time of day, by the site's clock, at which the forum's counts are recounted.
@@ -114,7 +111,7 @@ async fn main() -> ExitCode {
         Some(Command::Import(settings)) => import::run(settings).await,
         #[cfg(feature = "kafka")]
         Some(Command::Consume(settings)) => consume::run(settings).await,
-        None => run(settings, output).await,
+        None => serve(settings, output).await,
     };
     let Err(error) = result else { return ExitCode::SUCCESS };
     let mut words = format!("example-app: {error}");
@@ -127,23 +124,13 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-async fn run(settings: Settings, output: Lines) -> Result<(), Box<dyn Error>> {
-    let (store, place): (AnyStore, _) = match &settings.redis {
-        None => (MemoryStore::new().into(), "in this process; see --redis"),
-        Some(url) => (RedisStore::connect(url, settings.namespace.clone()).await?.into(), "in Redis"),
-    };
-    serve(settings, output, store, place).await
-}
-
-async fn serve(
-    settings: Settings,
-    mut output: Lines,
-    store: AnyStore,
-    place: &str,
-) -> Result<(), Box<dyn Error>> {
+async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Error>> {
+    let Opened { store, place, file } = settings.store.open().await?;
     let owners = settings.secret.map(|secret| secret.parse::<Secret>()).transpose()?;
     let secret = owners.clone().unwrap_or_else(Secret::of_this_process);
-    let forum = Forum::open(settings.database.as_deref(), store.clone()).await?.secret(&secret);
+    // One file may have both: their tables have different names, and each waits for the other's commits.
+    let database = settings.database.or(file);
+    let forum = Forum::open(database.as_deref(), store.clone()).await?.secret(&secret);
     let mut counters = Counters::builder(store.clone())
         .flush_interval(settings.flush_interval)
         .utc_offset(settings.utc_offset);
@@ -177,7 +164,7 @@ async fn serve(
     let listener = TcpListener::bind(settings.listen).await?;
     let address = listener.local_addr()?;
     let token = (!given).then_some(&*token);
-    output.write_all(announcement(address, place, token, settings.demo_traffic).as_bytes())?;
+    output.write_all(announcement(address, &place, token, settings.demo_traffic).as_bytes())?;
     tracing::info!(%address, "listening");
 
     // The server ends first and the counters after it, so that its last requests are counted.

@@ -4,9 +4,10 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use counter_core::stores::Namespace;
-use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
+use counter_core::{Counters, Secret};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
+
+use crate::store;
 
 /// The flags that `import` and `consume` share.
 #[derive(Debug, Args)]
@@ -17,12 +18,8 @@ pub(crate) struct Target {
     /// Template that is a counter, such as /articles/{id}; may be repeated.
     #[arg(long = "route", value_name = "TEMPLATE")]
     routes: Vec<String>,
-    /// Store of the counts: memory: or a Redis such as redis://127.0.0.1:6379.
-    #[arg(long, env = "REDIS_URL", hide_env_values = true, value_name = "URL", alias = "redis")]
-    store: String,
-    /// Prefix of the keys in Redis.
-    #[arg(long, env, default_value_t)]
-    namespace: Namespace,
+    #[command(flatten)]
+    store: store::Settings,
     /// Secret under which visitors are hashed, the same as that of the site.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     pub(crate) secret: Option<Secret>,
@@ -30,10 +27,7 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) async fn counters(&self) -> Result<Counters, Box<dyn Error>> {
-        let store: AnyStore = match &*self.store {
-            "memory:" => MemoryStore::new().into(),
-            url => RedisStore::connect(url, self.namespace.clone()).await?.into(),
-        };
+        let store = self.store.open().await?.store;
         let mut counters = Counters::builder(store);
         if let Some(secret) = self.secret.clone() {
             counters = counters.secret(secret);

@@ -117,6 +117,7 @@ async fn start_example(demo: bool) -> (Process, String) {
     for variable in ["REDIS_URL", "NAMESPACE", "TRUST_HOPS", "CONFIRM", "DEMO_TRAFFIC"] {
         command.env_remove(variable);
     }
+    command.env("STORE_URL", "memory:");
     if demo {
         command.arg("--demo-traffic");
     }

@@ -7,3 +7,4 @@ mod trouble;
 mod forum;
 mod aborts;
 mod hyper;
+mod store;

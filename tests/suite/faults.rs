@@ -9,4 +9,5 @@ mod histories;
 mod logs;
 mod producers;
 mod chaos;
+mod sql;
 mod shutdown;

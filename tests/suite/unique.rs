@@ -4,3 +4,4 @@ mod contract;
 mod model;
 mod edges;
 mod nodes;
+mod sql;

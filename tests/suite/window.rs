@@ -3,3 +3,4 @@
 mod contract;
 mod keys;
 mod outage;
+mod sql;

@@ -129,6 +129,12 @@
 //! ACL SETUSER plain +type +sadd +srem +scard +smembers +smismember +sscan +pfcount
 //! ```
 //!
+//! # In a SQL database
+//!
+//! A counter is a row, which a transaction that changes it holds, and each item of a set is a row beside it. Registers are
+//! stored as Redis stores them. A counter that many clients add to is faster in Redis, and a large set is cheaper on a
+//! disk. There is no expiry: an application removes a counter by [`forget`](crate::unique::UniqueCounter::forget).
+//!
 //! # Several servers
 //!
 //! A counter lies in the shard of its name. Union, intersection and merge read each counter where it is and combine

@@ -113,3 +113,14 @@
 //!
 //! Where scripts are not allowed, a client that counts within a limit watches the key, and tries again when another
 //! client was faster: up to 100 times, and then the call is `Refused`.
+//!
+//! # In a SQL database
+//!
+//! Each window of a counter is a row, which is locked from the increment to the commit: callers of the same counter follow
+//! one another, and a commit waits for the disk. That is enough for quotas and trials; a limit on every request belongs
+//! into Redis. What is beyond a limit already, and a token that was counted, are found without a write.
+//!
+//! The clock is the database's. A row that has expired counts for nothing; it is deleted within about a minute while
+//! anything counts in windows or a [`Cleaner`](crate::Cleaner) runs. A deadlock or a lock that takes long is tried again
+//! for up to 5 s. After a connection that breaks nothing is tried again, since the pool makes another one for the next call.
+//! Dimensions may have 2,000 bytes together; with more, the call is `Refused`.

@@ -1,5 +1,7 @@
 #[cfg(feature = "redis")]
 use crate::RedisStore;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+use crate::SqlStore;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
 #[cfg(feature = "unique")]
@@ -32,6 +34,9 @@ pub enum AnyStore {
     /// A store in Redis.
     #[cfg(feature = "redis")]
     Redis(RedisStore),
+    /// A store in a SQL database.
+    #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+    Sql(SqlStore),
 }
 
 macro_rules! offers {
@@ -42,6 +47,8 @@ macro_rules! offers {
                     Self::Memory(store) => store.as_ref(),
                     #[cfg(feature = "redis")]
                     Self::Redis(store) => store.as_ref(),
+                    #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+                    Self::Sql(store) => store.as_ref(),
                 }
             }
         }
@@ -66,5 +73,12 @@ impl From<MemoryStore> for AnyStore {
 impl From<RedisStore> for AnyStore {
     fn from(store: RedisStore) -> Self {
         Self::Redis(store)
+    }
+}
+
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+impl From<SqlStore> for AnyStore {
+    fn from(store: SqlStore) -> Self {
+        Self::Sql(store)
     }
 }

@@ -15,10 +15,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{BROWSER, storm_seconds};
 
-const TOKEN: &str = "a-token";
+pub(super) const TOKEN: &str = "a-token";
 
 /// The time that anything here may take that needs no waiting for a dead server.
-const LIMIT: Duration = tests::LIMIT;
+pub(super) const LIMIT: Duration = tests::LIMIT;
 
 /// The pages that a load goes round.
 const PAGES: &[&str] = &["/", "/articles", "/articles/1", "/articles/2", "/search?q=once", "/nowhere"];
@@ -467,11 +467,13 @@ pub(crate) async fn command() -> Command {
     ] {
         command.env_remove(variable);
     }
+    // It leaves no file where a test is run.
+    command.env("STORE_URL", "memory:");
     command
 }
 
 /// Starts it, and waits until it listens.
-async fn start(command: &mut Command) -> (Process, SocketAddr) {
+pub(super) async fn start(command: &mut Command) -> (Process, SocketAddr) {
     let process = Process::start(command);
     let home = |line: &str| line.trim().strip_prefix("http://")?.strip_suffix('/')?.parse().ok();
     let address = process.wait_line(home, LIMIT).await;

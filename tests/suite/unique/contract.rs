@@ -12,7 +12,7 @@ use crate::stores;
 use crate::support::name;
 
 stores::on! {
-    [memory redis redis_in_shards redis_without_scripts]
+    [memory redis redis_in_shards redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
     {
         an_item_is_new_once
         many_items_in_one_call_count_each_once

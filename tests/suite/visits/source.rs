@@ -21,7 +21,7 @@ use crate::stores;
 use crate::support::{name, precision, store, storm_seconds};
 
 stores::on! {
-    [memory redis redis_without_scripts redis_in_shards cluster]
+    [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
     {
         a_source_is_opened_where_the_store_has_counted_it
         a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled

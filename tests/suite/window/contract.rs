@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::stores::{self, Servers};
 
 stores::on! {
-    [memory redis redis_without_scripts cluster]
+    [memory redis redis_without_scripts cluster sqlite postgres mariadb]
     then super::assert_that_all_expires;
     {
         an_increment_answers_what_the_counter_counts_then

@@ -146,7 +146,7 @@ impl ShardFlusher {
         let flush = self.tally.commits.begin(self.shard);
         loop {
             self.lost = false;
-            for chunk in self.tally.take(self.shard, Timestamp::now()) {
+            for chunk in self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples()) {
                 let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
                 self.enqueue(batch, false);
             }

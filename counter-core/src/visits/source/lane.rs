@@ -5,7 +5,8 @@ use crate::Timestamp;
 use crate::shard::Shard;
 use crate::sketch::Register;
 use crate::time::Grid;
-use crate::visits::pending::{MAX_WORK, Pending};
+use crate::visits::pending::Pending;
+use crate::visits::store::SAMPLES;
 use crate::visits::tally::Tally;
 use crate::visits::{Batch, Fence, FenceKind};
 use crate::writer::WriterId;
@@ -53,14 +54,14 @@ impl Lane {
 
     /// Returns whether the lane holds as much as one batch should.
     pub(super) fn is_full(&mut self, grid: &Grid) -> bool {
-        if self.work < MAX_WORK {
+        if self.work < SAMPLES {
             return false;
         }
         // Of records of long ago little is left once it is folded, so that they need few batches.
         self.expired += self.pending.coarsen(Timestamp::now(), grid);
         self.work = self.pending.work(grid);
         // Not at every record is it worth to look so closely.
-        self.work >= MAX_WORK / 8 * 7
+        self.work >= SAMPLES / 8 * 7
     }
 
     /// Returns whether there is something to send.
@@ -83,7 +84,7 @@ impl Lane {
         let expired = std::mem::take(&mut self.expired) + self.pending.coarsen(Timestamp::now(), &tally.grid);
         let mut batch = empty(source, self.shard, self.counted, position, &tally.grid);
         batch.fence.kind = FenceKind::Source { life };
-        for chunk in self.pending.take(&tally.names(), &tally.grid) {
+        for chunk in self.pending.take(&tally.names(), &tally.grid, SAMPLES) {
             batch.cells.extend(chunk.cells);
             batch.sketches.extend(chunk.sketches);
         }

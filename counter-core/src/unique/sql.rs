@@ -1,0 +1,280 @@
+//! Unique counters in a SQL database: a row for each counter, which a transaction that changes the counter holds, and
+//! a row for each of its items.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use sqlx::Error as SqlError;
+
+use crate::future::Answer;
+use crate::sketch::Sketch;
+use crate::sql::{Class, Database, Dialect, Failure, Session, Value};
+use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
+use crate::{CounterName, Error, ErrorKind};
+
+/// The number of items that one transaction removes with a counter.
+const PAGE: i64 = 10_000;
+
+/// The unique counters of one database.
+#[derive(Debug)]
+pub(crate) struct SqlUnique {
+    database: Arc<Database>,
+}
+
+/// The row of a counter.
+#[derive(Debug)]
+struct Counter {
+    id: i64,
+    /// The number of items that are kept.
+    items: i64,
+    registers: Option<Sketch>,
+}
+
+impl SqlUnique {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        Self { database }
+    }
+}
+
+impl UniqueStore for SqlUnique {
+    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included> {
+        Box::pin(self.database.attempt(move || include(&self.database, counter, items)))
+    }
+
+    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64> {
+        Box::pin(self.database.attempt(move || exclude(&self.database, set, items)))
+    }
+
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct> {
+        Box::pin(async move {
+            let name = counter.to_string();
+            let text = format!("SELECT {COLUMNS} {OF_NAME}");
+            let rows = self.database.fetch(&text, &[Value::Text(&name)]).await?;
+            Ok(match rows.first().map(|row| found(row, &name)).transpose()? {
+                Some(Counter { registers: Some(sketch), .. }) => Distinct::estimated(sketch.estimate()),
+                Some(Counter { items, .. }) if counter.kind != UniqueKind::Sketch => {
+                    Distinct::Exact(u64::try_from(items).map_err(|_| malformed(&name))?)
+                }
+                _ => empty(counter.kind).count(),
+            })
+        })
+    }
+
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents> {
+        Box::pin(async move { contents(&self.database, counter, most).await })
+    }
+
+    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {
+        Box::pin(async move {
+            if counter.kind == UniqueKind::Set {
+                return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
+            }
+            if sketch.is_empty() {
+                return Ok(());
+            }
+            self.database.attempt(|| absorb(&self.database, counter, sketch)).await
+        })
+    }
+
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()> {
+        Box::pin(async move {
+            while self.database.attempt(|| remove(&self.database, counter)).await? {}
+            Ok(())
+        })
+    }
+}
+
+async fn include(database: &Database, counter: &UniqueKey, items: &[Vec<u8>]) -> Result<Included, Failure> {
+    let (dialect, name) = (database.dialect(), counter.to_string());
+    let mut session = database.begin().await?;
+    let row = hold_or_make(&mut session, dialect, &name).await?;
+    let most = match counter.kind {
+        UniqueKind::Set => i64::MAX,
+        UniqueKind::Sketch => 0,
+        UniqueKind::Adaptive(threshold) => threshold.items().into(),
+    };
+    let is_sketch = row.registers.is_some() || most == 0;
+    let new = if is_sketch {
+        let mut sketch = row.registers.unwrap_or_default();
+        let new = items.iter().filter(|item| sketch.insert_element(item)).count() as u64;
+        if new > 0 {
+            write_registers(&mut session, row.id, &sketch).await?;
+        }
+        new
+    } else {
+        let new = insert(&mut session, dialect, row.id, items).await?;
+        let held = row.items.saturating_add_unsigned(new);
+        if held > most {
+            convert(&mut session, row.id, Sketch::new()).await?;
+        } else if new > 0 {
+            write_items(&mut session, row.id, held).await?;
+        }
+        return end(session, new, held <= most).await;
+    };
+    end(session, new, false).await
+}
+
+/// Commits what there is to commit.
+async fn end(session: Session, new: u64, exact: bool) -> Result<Included, Failure> {
+    if new > 0 {
+        session.commit().await?;
+    } else {
+        session.roll_back().await?;
+    }
+    Ok(Included { new, exact })
+}
+
+async fn exclude(database: &Database, set: &CounterName, items: &[Vec<u8>]) -> Result<u64, Failure> {
+    if items.is_empty() {
+        return Ok(0);
+    }
+    let name = UniqueKey { name: set.clone(), kind: UniqueKind::Set }.to_string();
+    let mut session = database.begin().await?;
+    let Some(row) = hold(&mut session, database.dialect(), &name).await? else {
+        session.roll_back().await?;
+        return Ok(0);
+    };
+    let marks = format!("?{}", ", ?".repeat(items.len() - 1));
+    let text = format!("DELETE FROM access_unique_item WHERE counter = ? AND item IN ({marks})");
+    let mut values = vec![Value::Int(row.id)];
+    values.extend(items.iter().map(|item| Value::Bytes(item)));
+    let excluded = session.execute(&text, &values).await?;
+    match row.items.saturating_sub_unsigned(excluded) {
+        left if left > 0 => write_items(&mut session, row.id, left).await?,
+        _ => delete(&mut session, row.id).await?,
+    }
+    session.commit().await?;
+    Ok(excluded)
+}
+
+/// Reads a counter by one statement, and so as it is at one moment: an adaptive one has items, or registers.
+async fn contents(database: &Database, counter: &UniqueKey, most: usize) -> Result<Contents, Error> {
+    let name = counter.to_string();
+    let text = "SELECT id, items, registers, item FROM access_unique \
+        LEFT JOIN access_unique_item ON counter = id WHERE name = ? LIMIT ?";
+    let limit = i64::try_from(most).map_or(i64::MAX, |most| most.saturating_add(1));
+    let rows = database.fetch(text, &[Value::Text(&name), Value::Int(limit)]).await?;
+    let Some(first) = rows.first() else { return Ok(empty(counter.kind)) };
+    if let Some(sketch) = found(first, &name)?.registers {
+        return Ok(Contents::Registers(sketch));
+    }
+    if counter.kind == UniqueKind::Sketch {
+        return Ok(empty(counter.kind));
+    }
+    if rows.len() > most {
+        return Err(Error::new(ErrorKind::TooManyItems { most: most as u64 }));
+    }
+    let items = rows.iter().filter_map(|row| row.optional_bytes(3).transpose());
+    Ok(Contents::Items(items.collect::<Result<HashSet<_>, _>>()?))
+}
+
+async fn absorb(database: &Database, counter: &UniqueKey, sketch: &Sketch) -> Result<(), Failure> {
+    let mut session = database.begin().await?;
+    let row = hold_or_make(&mut session, database.dialect(), &counter.to_string()).await?;
+    match row.registers {
+        None => convert(&mut session, row.id, sketch.clone()).await?,
+        Some(mut registers) => {
+            registers.merge(sketch);
+            write_registers(&mut session, row.id, &registers).await?;
+        }
+    }
+    session.commit().await
+}
+
+/// Removes a counter, or some of its items; returns whether there is more.
+async fn remove(database: &Database, counter: &UniqueKey) -> Result<bool, Failure> {
+    let mut session = database.begin().await?;
+    let Some(row) = hold(&mut session, database.dialect(), &counter.to_string()).await? else {
+        session.roll_back().await?;
+        return Ok(false);
+    };
+    let text = database.dialect().delete_some("access_unique_item", "counter, item", "counter = ?", PAGE);
+    let removed = session.execute(&text, &[Value::Int(row.id)]).await?;
+    let more = removed >= PAGE.unsigned_abs();
+    match more {
+        true => write_items(&mut session, row.id, row.items.saturating_sub_unsigned(removed)).await?,
+        false => delete(&mut session, row.id).await?,
+    }
+    session.commit().await?;
+    Ok(more)
+}
+
+const COLUMNS: &str = "id, items, registers";
+const OF_NAME: &str = "FROM access_unique WHERE name = ?";
+
+/// Holds the row of a counter until the transaction ends, if there is one.
+async fn hold(session: &mut Session, dialect: &Dialect, name: &str) -> Result<Option<Counter>, Failure> {
+    let text = format!("SELECT {COLUMNS} {OF_NAME}{}", dialect.for_update);
+    let rows = session.fetch(&text, &[Value::Text(name)]).await?;
+    rows.first().map(|row| found(row, name)).transpose()
+}
+
+async fn hold_or_make(session: &mut Session, dialect: &Dialect, name: &str) -> Result<Counter, Failure> {
+    if let Some(row) = hold(session, dialect, name).await? {
+        return Ok(row);
+    }
+    let text = dialect.insert_new("access_unique (name, items)", "VALUES (?, 0)");
+    session.execute(&text, &[Value::Text(name)]).await?;
+    // Another transaction may have made it first, and a third one removed it.
+    let row = hold(session, dialect, name).await?;
+    row.ok_or(Failure::Answer(Class::Busy, SqlError::RowNotFound))
+}
+
+fn found(row: &crate::sql::Row, name: &str) -> Result<Counter, Failure> {
+    let registers = row.optional_bytes(2)?.map(|bytes| Sketch::from_redis(&bytes));
+    let registers =
+        registers.transpose().map_err(|error| Failure::Malformed(malformed(name).caused_by(error)))?;
+    Ok(Counter { id: row.int(0)?, items: row.int(1)?, registers })
+}
+
+/// Adds items to a set; returns how many were not in it.
+async fn insert(
+    session: &mut Session,
+    dialect: &Dialect,
+    id: i64,
+    items: &[Vec<u8>],
+) -> Result<u64, Failure> {
+    if items.is_empty() {
+        return Ok(0);
+    }
+    let rows = format!("VALUES (?, ?){}", ", (?, ?)".repeat(items.len() - 1));
+    let text = dialect.insert_new("access_unique_item (counter, item)", &rows);
+    let values: Vec<_> = items.iter().flat_map(|item| [Value::Int(id), Value::Bytes(item)]).collect();
+    session.execute(&text, &values).await
+}
+
+/// Turns the items of a counter into registers, beside these.
+async fn convert(session: &mut Session, id: i64, mut sketch: Sketch) -> Result<(), Failure> {
+    let id_of = [Value::Int(id)];
+    for row in session.fetch("SELECT item FROM access_unique_item WHERE counter = ?", &id_of).await? {
+        sketch.insert_element(&row.bytes(0)?);
+    }
+    session.execute("DELETE FROM access_unique_item WHERE counter = ?", &id_of).await?;
+    write_registers(session, id, &sketch).await
+}
+
+async fn write_registers(session: &mut Session, id: i64, sketch: &Sketch) -> Result<(), Failure> {
+    let text = "UPDATE access_unique SET items = 0, registers = ? WHERE id = ?";
+    let registers = sketch.to_redis_short();
+    session.execute(text, &[Value::Bytes(&registers), Value::Int(id)]).await.map(drop)
+}
+
+async fn write_items(session: &mut Session, id: i64, items: i64) -> Result<(), Failure> {
+    let text = "UPDATE access_unique SET items = ? WHERE id = ?";
+    session.execute(text, &[Value::Int(items), Value::Int(id)]).await.map(drop)
+}
+
+async fn delete(session: &mut Session, id: i64) -> Result<(), Failure> {
+    session.execute("DELETE FROM access_unique WHERE id = ?", &[Value::Int(id)]).await.map(drop)
+}
+
+fn empty(kind: UniqueKind) -> Contents {
+    match kind {
+        UniqueKind::Set | UniqueKind::Adaptive(_) => Contents::Items(HashSet::new()),
+        UniqueKind::Sketch => Contents::Registers(Sketch::new()),
+    }
+}
+
+fn malformed(name: &str) -> Error {
+    Error::new(ErrorKind::Malformed { key: format!("access_unique {name}") })
+}

@@ -1,0 +1,406 @@
+//! Window counters in a SQL database: each window of a counter is a row, with an expiry.
+//!
+//! The clock is the database's, in every statement. A row that has expired is as good as deleted: what reads leaves it
+//! out, and what writes begins it anew.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::future::{Answer, BoxFuture};
+use crate::sql::{Class, Database, Dialect, Failure, Session, Value};
+use crate::window::{Addition, WindowKey, WindowStore};
+use crate::{Error, ErrorKind, Timestamp, VisitorId};
+
+/// The number of counters that one transaction adds to.
+const KEYS: usize = 1000;
+
+/// The longest text of a counter, in bytes: what an index takes.
+const LONGEST: usize = 2000;
+
+/// The seconds between two looks for rows that have expired.
+const PAUSE: u64 = 60;
+
+/// The condition that names a row, except for its expiry.
+const ROW: &str = "counter = ? AND width = ? AND start = ?";
+
+/// The windows of one database.
+#[derive(Debug)]
+pub(crate) struct SqlWindows {
+    database: Arc<Database>,
+    /// The time from which on a call also removes what has expired.
+    clean_at: AtomicU64,
+}
+
+/// An addition that the database can take.
+#[derive(Clone, Copy, Debug)]
+struct Add<'a> {
+    key: &'a WindowKey,
+    amount: i64,
+}
+
+/// A row as an addition left it.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    id: i64,
+    count: u64,
+    expiry: i64,
+    /// The time of the database's clock.
+    now: Timestamp,
+}
+
+/// The result of adding to one counter once or within a limit: nothing where its window is closed.
+type Decided = Result<(bool, u64), Error>;
+
+impl SqlWindows {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        Self { database, clean_at: AtomicU64::new(0) }
+    }
+
+    /// Removes what has expired, once a minute, and at once as long as there is more. What fails is left to a later
+    /// call.
+    async fn clean(&self) {
+        let now = Timestamp::now().as_unix();
+        let due = self.clean_at.load(Ordering::Relaxed);
+        let next = now + PAUSE;
+        // A clock that was set back makes nobody wait.
+        if now < due && due <= next
+            || self.clean_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        match self.database.delete_expired().await {
+            Ok(false) => {}
+            Ok(true) => self.clean_at.store(0, Ordering::Relaxed),
+            Err(error) => tracing::debug!(%error, "expired windows are not removed yet"),
+        }
+    }
+}
+
+impl WindowStore for SqlWindows {
+    fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(additions.len());
+            for some in additions.chunks(KEYS) {
+                answers.extend(add_some(self, some).await);
+            }
+            self.clean().await;
+            answers
+        })
+    }
+
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
+        Box::pin(async move {
+            let add = Add::new(key, 1)?;
+            let added = self.database.attempt(|| add_once(self, add, token)).await?;
+            self.clean().await;
+            added
+        })
+    }
+
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, (bool, u64)> {
+        Box::pin(async move {
+            let add = Add::new(&addition.key, addition.amount)?;
+            let added = self.database.attempt(|| add_within(self, add, limit)).await?;
+            self.clean().await;
+            added
+        })
+    }
+
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+        Box::pin(async move {
+            let mut counts = Vec::with_capacity(keys.len());
+            for keys in keys.chunk_by(|one, other| (&one.counter, one.width) == (&other.counter, other.width))
+            {
+                counts.extend(counts_of(self, keys).await?);
+            }
+            Ok(counts)
+        })
+    }
+
+    fn time<'a>(&'a self, _: &'a WindowKey) -> Answer<'a, Timestamp> {
+        Box::pin(async move {
+            let rows = self.database.fetch(&format!("SELECT {}", self.database.dialect().now), &[]).await?;
+            Ok(rows.first().map_or_else(|| Ok(Timestamp::now()), |row| row.int(0).map(at))?)
+        })
+    }
+}
+
+async fn add_some(store: &SqlWindows, some: &[Addition]) -> Vec<Result<u64, Error>> {
+    let mut answers: Vec<Option<Result<u64, Error>>> = vec![None; some.len()];
+    let mut adds = Vec::with_capacity(some.len());
+    for (place, Addition { key, amount }) in some.iter().enumerate() {
+        match Add::new(key, *amount) {
+            Ok(add) => adds.push((place, add)),
+            Err(error) => answers[place] = Some(Err(error)),
+        }
+    }
+    // In one order, so that two transactions cannot wait for each other in a circle.
+    adds.sort_by_key(|(_, add)| row_of(add.key));
+    let together = || async {
+        match add_all(store, &adds).await {
+            // One sum leaves the range, and the statement does not tell which.
+            Err(failure) if failure.class() == Some(Class::OutOfRange) && adds.len() > 1 => Ok(None),
+            added => added.map(Some),
+        }
+    };
+    let added = match store.database.attempt(together).await {
+        Ok(Some(added)) => added,
+        Ok(None) => {
+            let mut added = Vec::with_capacity(adds.len());
+            for alone in adds.chunks(1) {
+                let answer = store.database.attempt(|| add_all(store, alone)).await;
+                added.extend(answer.unwrap_or_else(|error| vec![(alone[0].0, Err(error))]));
+            }
+            added
+        }
+        Err(error) => adds.iter().map(|(place, _)| (*place, Err(error.clone()))).collect(),
+    };
+    for (place, answer) in added {
+        answers[place] = Some(answer);
+    }
+    let missing = || Err(Error::new(ErrorKind::Unavailable).caused_by("the database left out a row"));
+    answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
+}
+
+/// Adds in one transaction to all counters whose window is open; returns an answer for each.
+async fn add_all(
+    store: &SqlWindows,
+    adds: &[(usize, Add<'_>)],
+) -> Result<Vec<(usize, Result<u64, Error>)>, Failure> {
+    let dialect = store.database.dialect();
+    let mut answers = Vec::with_capacity(adds.len());
+    let mut open = adds.to_vec();
+    while !open.is_empty() {
+        let mut session = store.database.begin().await?;
+        let (mut counts, mut now) = (Vec::with_capacity(open.len()), Timestamp::MIN);
+        // A statement changes a row once, so each of several additions to one row has a statement of its own.
+        let mut left = open.clone();
+        while !left.is_empty() {
+            let mut later = Vec::new();
+            let mut last = None;
+            left.retain(|(place, add)| {
+                let row = Some(row_of(add.key));
+                let is_first = last != row;
+                last = row;
+                if !is_first {
+                    later.push((*place, *add));
+                }
+                is_first
+            });
+            let all: Vec<_> = left.iter().map(|(_, add)| *add).collect();
+            let rows = upsert(&mut session, dialect, &all).await?;
+            now = rows.iter().map(|row| row.now).max().unwrap_or(now);
+            counts.extend(left.iter().zip(&rows).map(|((place, _), row)| (*place, Ok(row.count))));
+            left = later;
+        }
+        let before = open.len();
+        open.retain(|(place, add)| match add.key.check(now) {
+            Ok(()) => true,
+            Err(closed) => {
+                answers.push((*place, Err(closed)));
+                false
+            }
+        });
+        if open.len() < before {
+            // Once more, without what is closed.
+            session.roll_back().await?;
+            continue;
+        }
+        session.commit().await?;
+        answers.extend(counts);
+        break;
+    }
+    Ok(answers)
+}
+
+async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Decided, Failure> {
+    // What is beyond the limit already is told without a write: a window's count does not fall.
+    let mut session = store.database.reader().await?;
+    let (now, found) = look(&mut session, store.database.dialect(), add.key).await?;
+    session.end();
+    if let Err(closed) = add.key.check(now) {
+        return Ok(Err(closed));
+    }
+    let count = found.map_or(0, |(_, count)| count);
+    if count.saturating_add(add.amount.unsigned_abs()) > limit {
+        return Ok(Ok((false, count)));
+    }
+    let mut session = store.database.begin().await?;
+    let row = upsert_one(&mut session, store.database.dialect(), add).await?;
+    if let Err(closed) = add.key.check(row.now) {
+        session.roll_back().await?;
+        return Ok(Err(closed));
+    }
+    if row.count > limit {
+        session.roll_back().await?;
+        return Ok(Ok((false, row.count.saturating_sub(add.amount.unsigned_abs()))));
+    }
+    session.commit().await?;
+    Ok(Ok((true, row.count)))
+}
+
+async fn add_once(store: &SqlWindows, add: Add<'_>, token: VisitorId) -> Result<Decided, Failure> {
+    let dialect = store.database.dialect();
+    let mut session = store.database.reader().await?;
+    let (now, found) = look(&mut session, dialect, add.key).await?;
+    if let Err(closed) = add.key.check(now) {
+        session.end();
+        return Ok(Err(closed));
+    }
+    if let Some((id, count)) = found
+        && is_known(&mut session, dialect, id, token).await?
+    {
+        session.end();
+        return Ok(Ok((false, count)));
+    }
+    session.end();
+    let mut session = store.database.begin().await?;
+    let row = upsert_one(&mut session, dialect, add).await?;
+    if let Err(closed) = add.key.check(row.now) {
+        session.roll_back().await?;
+        return Ok(Err(closed));
+    }
+    // The transaction holds the row, so nobody else adds a token to this window.
+    if is_known(&mut session, dialect, row.id, token).await? {
+        session.roll_back().await?;
+        return Ok(Ok((false, row.count.saturating_sub(1))));
+    }
+    let text = dialect.upsert(
+        "access_window_token",
+        "window_id, token, expiry",
+        "VALUES (?, ?, ?)",
+        "window_id, token",
+        &[("expiry", "{new}")],
+    );
+    // The expiry of the row, which another instance may have made, that keeps its windows for another time.
+    let values = [Value::Int(row.id), Value::Bytes(token.as_bytes()), Value::Int(row.expiry)];
+    session.execute(&text, &values).await?;
+    session.commit().await?;
+    Ok(Ok((true, row.count)))
+}
+
+/// Reads the time of the database's clock, and the number of a row with its count.
+async fn look(
+    session: &mut Session,
+    dialect: &Dialect,
+    key: &WindowKey,
+) -> Result<(Timestamp, Option<(i64, u64)>), Failure> {
+    let now = dialect.now;
+    let text = format!(
+        "SELECT {now}, kept.id, kept.hits FROM (SELECT 1 AS one) AS one \
+         LEFT JOIN access_window AS kept ON {ROW} AND expiry > {now}"
+    );
+    let rows = session.fetch(&text, &named(key)).await?;
+    let Some(row) = rows.first() else { return Ok((Timestamp::now(), None)) };
+    let found = match (row.optional_int(1)?, row.optional_int(2)?) {
+        (Some(id), Some(count)) => Some((id, counted(count)?)),
+        _ => None,
+    };
+    Ok((at(row.int(0)?), found))
+}
+
+async fn is_known(
+    session: &mut Session,
+    dialect: &Dialect,
+    id: i64,
+    token: VisitorId,
+) -> Result<bool, Failure> {
+    let text = format!(
+        "SELECT window_id FROM access_window_token WHERE window_id = ? AND token = ? AND expiry > {}",
+        dialect.now
+    );
+    let rows = session.fetch(&text, &[Value::Int(id), Value::Bytes(token.as_bytes())]).await?;
+    Ok(!rows.is_empty())
+}
+
+async fn upsert_one(session: &mut Session, dialect: &Dialect, add: Add<'_>) -> Result<Row, Failure> {
+    let rows = upsert(session, dialect, &[add]).await?;
+    Ok(rows[0])
+}
+
+/// Adds to different rows, and holds them until the transaction ends; returns them in their order. A row that has
+/// expired begins anew, and any other keeps its expiry.
+async fn upsert(session: &mut Session, dialect: &Dialect, adds: &[Add<'_>]) -> Result<Vec<Row>, Failure> {
+    let now = dialect.now;
+    let if_kept = |kept: &str| format!("CASE WHEN access_window.expiry > {now} THEN {kept} ELSE {{new}} END");
+    let text = dialect.upsert(
+        "access_window",
+        "counter, width, start, hits, expiry",
+        &format!("VALUES {}(?, ?, ?, ?, ?)", "(?, ?, ?, ?, ?), ".repeat(adds.len() - 1)),
+        "counter, width, start",
+        // In this order, for MariaDB compares the second with what the first has left.
+        &[("hits", &if_kept("{old} + {new}")), ("expiry", &if_kept("{old}"))],
+    );
+    let text = format!("{text} RETURNING counter, width, start, id, hits, expiry, {now}");
+    let mut values = Vec::with_capacity(5 * adds.len());
+    for Add { key, amount } in adds {
+        values.extend(named(key));
+        values.extend([*amount, unix(key.expiry)].map(Value::Int));
+    }
+    let mut rows = HashMap::with_capacity(adds.len());
+    for row in session.fetch(&text, &values).await? {
+        let found =
+            Row { id: row.int(3)?, count: counted(row.int(4)?)?, expiry: row.int(5)?, now: at(row.int(6)?) };
+        rows.insert((row.text(0)?, row.int(1)?, row.int(2)?), found);
+    }
+    let row = |add: &Add<'_>| {
+        let (counter, width, start) = row_of(add.key);
+        rows.get(&(counter.to_owned(), width, start)).copied().ok_or_else(malformed)
+    };
+    adds.iter().map(row).collect()
+}
+
+/// Reads the counts of several windows of one counter.
+async fn counts_of(store: &SqlWindows, keys: &[WindowKey]) -> Result<Vec<u64>, Error> {
+    let dialect = store.database.dialect();
+    let text = format!(
+        "SELECT start, hits FROM access_window WHERE counter = ? AND width = ? AND start {} AND expiry > {}",
+        dialect.in_list, dialect.now
+    );
+    let starts: Vec<_> = keys.iter().map(|key| unix(key.start)).collect();
+    let [counter, width, _] = named(&keys[0]);
+    let mut counts = HashMap::with_capacity(keys.len());
+    for row in store.database.fetch(&text, &[counter, width, Value::Ints(&starts)]).await? {
+        counts.insert(row.int(0)?, counted(row.int(1)?)?);
+    }
+    Ok(starts.iter().map(|start| counts.get(start).copied().unwrap_or(0)).collect())
+}
+
+impl<'a> Add<'a> {
+    fn new(key: &'a WindowKey, amount: u64) -> Result<Self, Error> {
+        let refused = |cause: &str| Error::new(ErrorKind::Refused).caused_by(cause);
+        if key.counter.len() > LONGEST {
+            return Err(refused("the dimensions have more than 2,000 bytes"));
+        }
+        let amount = i64::try_from(amount).map_err(|_| refused("the count overflows"))?;
+        Ok(Self { key, amount })
+    }
+}
+
+/// Returns what is different for each row.
+fn row_of(key: &WindowKey) -> (&str, i64, i64) {
+    (&key.counter, key.width.into(), unix(key.start))
+}
+
+/// Returns the values of [`ROW`].
+fn named(key: &WindowKey) -> [Value<'_>; 3] {
+    let (counter, width, start) = row_of(key);
+    [Value::Text(counter), Value::Int(width), Value::Int(start)]
+}
+
+fn counted(hits: i64) -> Result<u64, Failure> {
+    u64::try_from(hits).map_err(|_| malformed())
+}
+
+fn malformed() -> Failure {
+    Failure::Malformed(Error::new(ErrorKind::Malformed { key: "access_window".to_owned() }))
+}
+
+fn unix(at: Timestamp) -> i64 {
+    i64::try_from(at.as_unix()).unwrap_or(i64::MAX)
+}
+
+fn at(unix: i64) -> Timestamp {
+    Timestamp::from_unix(u64::try_from(unix).unwrap_or(0))
+}

@@ -1,0 +1,111 @@
+//! The file that the example keeps its counts in unless it is told otherwise.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use tests::http::{get, post};
+use tests::{MariaDb, Postgres, Process, until};
+
+use super::program::{LIMIT, Site, TOKEN, command, start};
+use crate::support::BROWSER;
+
+/// The program as it is started without settings, in this folder.
+async fn start_in(folder: &Path, arguments: &[&str]) -> Site {
+    let mut command = command().await;
+    command.env_remove("STORE_URL").current_dir(folder);
+    command
+        .args(["--listen", "127.0.0.1:0", "--admin-token", TOKEN, "--flush-interval", "0.05"])
+        .args(arguments);
+    let (process, address) = start(&mut command).await;
+    Site { process, address }
+}
+
+/// Visits a page.
+async fn visit(site: &Site, times: u64) {
+    for _ in 0..times {
+        assert_eq!(get(site.address, "/articles/1", &[("User-Agent", BROWSER)]).await.status, 200);
+    }
+}
+
+async fn total(site: &Site, counter: &str) -> u64 {
+    site.ask(&format!("total?counter={counter}&precision=86400")).await["total"].as_u64().unwrap_or_default()
+}
+
+async fn until_counted(site: &Site, hits: u64) {
+    until("the hits are in the file", LIMIT, async || total(site, "hits").await >= hits).await;
+}
+
+#[tokio::test]
+async fn the_numbers_of_before_are_there_after_a_stop_and_after_a_kill() {
+    let folder = TempDir::new().expect("a folder");
+    let mut site = start_in(folder.path(), &[]).await;
+    visit(&site, 3).await;
+    assert_eq!(post(site.address, "/posts/1/like", &[], "member=4").await.status, 303);
+    // It says where they are.
+    let file = folder.path().join("access-counter.db");
+    let named = |line: &str| line.contains(&format!("kept in {}", file.display())).then_some(());
+    site.process.wait_line(named, LIMIT).await;
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+
+    let mut site = start_in(folder.path(), &[]).await;
+    assert_eq!((total(&site, "hits").await, total(&site, "/articles/{id}").await), (4, 3));
+    assert!(get(site.address, "/posts/1", &[]).await.body.contains("Likes: 1."));
+    visit(&site, 2).await;
+    until_counted(&site, 7).await;
+    site.process.kill();
+
+    let site = start_in(folder.path(), &[]).await;
+    assert_eq!((total(&site, "hits").await, total(&site, "/articles/{id}").await), (7, 5));
+    assert_eq!(site.ask("uniques?counter=hits&precision=86400").await["uniques"], 1);
+}
+
+#[tokio::test]
+async fn two_processes_share_a_file() {
+    let folder = TempDir::new().expect("a folder");
+    let sites = [start_in(folder.path(), &[]).await, start_in(folder.path(), &[]).await];
+    for _ in 0..20 {
+        tokio::join!(visit(&sites[0], 1), visit(&sites[1], 1));
+    }
+    for site in &sites {
+        until_counted(site, 40).await;
+        assert_eq!(total(site, "hits").await, 40);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_made_is_named() {
+    let folder = TempDir::new().expect("a folder");
+    let mut command = command().await;
+    command
+        .args(["--listen", "127.0.0.1:0", "--store", "sqlite:missing/counts.db"])
+        .current_dir(folder.path());
+    let mut process = Process::start(&mut command);
+    assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
+    let words = format!("{} cannot be opened", folder.path().join("missing/counts.db").display());
+    until("it says so", LIMIT, async || process.to_string().contains(&words)).await;
+}
+
+#[tokio::test]
+async fn in_memory_it_leaves_no_file() {
+    let folder = TempDir::new().expect("a folder");
+    let mut site = start_in(folder.path(), &["--store", "memory:"]).await;
+    visit(&site, 1).await;
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+}
+
+#[tokio::test]
+async fn the_counts_may_be_in_a_database_server() {
+    let (postgres, mariadb) = (Postgres::shared(), MariaDb::shared());
+    for url in [postgres.database(), mariadb.database().replace("mariadb://", "mysql://")] {
+        for hits in [2, 4] {
+            let mut site = Site::start(&["--store", &url]).await;
+            visit(&site, 2).await;
+            until_counted(&site, hits).await;
+            site.process.terminate();
+            assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Unique counters in SQL databases, where others are at work on the same counter.
+
+use counter_core::SqlStore;
+use counter_core::entity::sqlx::{SqlitePool, query};
+use counter_core::unique::{Distinct, ExcludingCounter, UniqueCounter};
+use counter_core::{ErrorKind, sketch::Sketch};
+use tokio::task::JoinSet;
+
+use super::contract::{adaptive, count, hll, include, set, sketch_of, visitor};
+use crate::stores::{databases, sql};
+
+#[tokio::test]
+async fn processes_that_take_a_counter_over_its_threshold_at_once_lose_nothing() {
+    let (_servers, urls) = databases();
+    for url in urls {
+        let store = sql(&url).await;
+        let mut clients = JoinSet::new();
+        for client in 0..4 {
+            let store = SqlStore::connect(&url).await.expect("a database");
+            clients.spawn(async move {
+                let (guests, voters) = (adaptive(&store, "guests", 300), set(&store, "voters"));
+                let mut new = 0;
+                // Half of them are those of the next client, too.
+                for some in 0..5 {
+                    let first = 50 * client + 250 * some;
+                    include(&guests, first..first + 100).await;
+                    new += include(&voters, first..first + 100).await;
+                }
+                new
+            });
+        }
+        let new: u64 = clients.join_all().await.into_iter().sum();
+        let guests = adaptive(&store, "guests", 300);
+        assert_eq!(count(&guests).await.items(), sketch_of(0..1250).estimate(), "{url}");
+        assert_eq!((new, count(&set(&store, "voters")).await), (1250, Distinct::Exact(1250)));
+    }
+}
+
+#[tokio::test]
+async fn a_set_of_many_pages_is_removed_and_one_that_is_emptied_begins_anew() {
+    let (_servers, urls) = databases();
+    for url in urls {
+        let store = sql(&url).await;
+        let voters = set(&store, "voters");
+        assert_eq!(include(&voters, 0..20_500).await, 20_500);
+        voters.forget().await.expect("the store is there");
+        assert_eq!(count(&voters).await, Distinct::Exact(0), "{url}");
+        assert_eq!(include(&voters, 0..2).await, 2);
+        for of in 0..2 {
+            assert!(voters.exclude(visitor(of)).await.expect("the store is there"));
+        }
+        assert!(!voters.exclude(visitor(0)).await.expect("the store is there"));
+        assert_eq!(include(&voters, 0..3).await, 3);
+    }
+}
+
+#[tokio::test]
+async fn registers_lie_there_as_redis_has_them_and_what_is_none_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("counts.db").display());
+    let (store, file) = (sql(&url).await, SqlitePool::connect(&url).await.expect("a file"));
+    let readers = hll(&store, "readers");
+    for (last, bytes) in [(20, 10..3000), (5000, 12_304..12_305)] {
+        include(&readers, 0..last).await;
+        let text = "SELECT registers FROM access_unique WHERE name = 'hll:readers'";
+        let (registers,): (Vec<u8>,) =
+            counter_core::entity::sqlx::query_as(text).fetch_one(&file).await.expect("a row");
+        assert!(bytes.contains(&registers.len()), "{}", registers.len());
+        assert_eq!(Sketch::from_redis(&registers), Ok(sketch_of(0..last)));
+    }
+    query("UPDATE access_unique SET registers = 'none'")
+        .execute(&file)
+        .await
+        .expect_err("the column is strict");
+    query("UPDATE access_unique SET registers = X'00'").execute(&file).await.expect("a row");
+    let malformed = ErrorKind::Malformed { key: "access_unique hll:readers".to_owned() };
+    assert_eq!(readers.include("ann").await.expect_err("these are no registers").kind(), &malformed);
+    assert_eq!(readers.count().await.expect_err("these are no registers").kind(), &malformed);
+}
