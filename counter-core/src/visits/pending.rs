@@ -12,7 +12,7 @@ use crate::time::Grid;
 use crate::visits::{Cell, VisitorCell};
 use crate::{CounterName, Precisions, Timestamp};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     cells: Map<u64>,
     sketches: Map<Sketch>,
@@ -59,6 +59,19 @@ impl Pending {
     pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) -> bool {
         let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
         self.sketches.entry(key).or_default().raise(register)
+    }
+
+    /// Adds a cell whose start and finest precision, by its index, are those of a chunk.
+    #[cfg(feature = "spool")]
+    pub(crate) fn restore(&mut self, counter: u32, finest: usize, start: Timestamp, count: u64) {
+        let sum = self.cells.entry(Key { counter, finest, start }).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
+    /// Adds visitors whose start and finest precision, by its index, are those of a chunk.
+    #[cfg(feature = "spool")]
+    pub(crate) fn restore_visitors(&mut self, counter: u32, finest: usize, start: Timestamp, raised: &Sketch) {
+        self.sketches.entry(Key { counter, finest, start }).or_default().merge(raised);
     }
 
     /// Returns the number of cells and sketches.
