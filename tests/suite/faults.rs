@@ -9,3 +9,4 @@ mod histories;
 mod logs;
 mod chaos;
 mod shutdown;
+mod spool;
