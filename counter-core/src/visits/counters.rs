@@ -258,7 +258,7 @@ impl Builder {
     /// after `kill -9` at any instant, the next process sends what is older than 100 ms. Default: none.
     ///
     /// Processes may share a directory, and each has a file of its own in it. What a process left there is sent by
-    /// the next one that starts, or by another one that runs within a minute, exactly once. All of them need the
+    /// the next one that starts, or by another one that runs within ten seconds, exactly once. All of them need the
     /// same store. See [the guide](crate::guide::spool) for what is in the files, and what happens when the disk is
     /// full.
     ///

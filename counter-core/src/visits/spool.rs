@@ -39,9 +39,14 @@ pub(crate) struct Spool {
 #[derive(Debug, Default)]
 struct Own {
     place: Option<Place>,
+    /// Places whose files were removed. Their locks are kept, in case somebody puts such a file back: what is in it
+    /// belongs to this process while that lives.
+    removed: Vec<Place>,
     /// It is taken out while something is written: whatever ends that early, an error or a future that is dropped,
     /// leaves none, and the next write opens the file again.
     connection: Option<SqliteConnection>,
+    /// Set once the file at that place exists.
+    is_written: bool,
     /// The size of what waits, by shard.
     sizes: HashMap<Shard, Size>,
 }
@@ -123,10 +128,11 @@ impl Spool {
             drop(connection.close().await);
         }
         if let Some(place) = &own.place {
-            // It stays locked until it is gone.
+            // It stays locked until it is gone. A directory that is gone may come back, with the file.
             place.remove().await?;
+            tokio::fs::metadata(&self.folder).await?;
         }
-        own.place = None;
+        (own.place, own.is_written) = (None, false);
         Ok(())
     }
 
@@ -147,15 +153,10 @@ impl Spool {
                 rows.push(Rows::of(entry, &self.tally.grid).await);
             }
             file::write(&mut connection, &rows).await?;
+            own.is_written = true;
             let place = own.place.as_ref().ok_or("it has no name")?;
-            let bytes = match place.bytes().await {
-                // SQLite goes on writing to a file that has no name any more.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    own.place = None;
-                    return Err(format!("the file of the spool was removed: {error}").into());
-                }
-                bytes => bytes?,
-            };
+            // SQLite goes on writing to a file that has no name any more.
+            let bytes = place.bytes().await.map_err(|error| format!("the file of the spool is gone: {error}"))?;
             for rows in &rows {
                 let is_large = own.sizes.entry(rows.entry.shard).or_default().add(rows);
                 self.tally.journal(rows.entry.shard, |journal| {
@@ -173,16 +174,22 @@ impl Spool {
 
     /// Opens the file of this process. Whatever it has may be outdated, so everything is written anew.
     async fn open(&self, own: &mut Own) -> Result<SqliteConnection, Failure> {
-        let place = match &mut own.place {
-            Some(place) => place,
-            none => none.insert(Place::new(&self.folder).await.map_err(|error| {
-                format!("no file can be made in {}: {error}", self.folder.display())
-            })?),
+        let is_removed = match &own.place {
+            Some(place) => own.is_written && !place.exists().await?,
+            None => true,
         };
+        if is_removed {
+            let place = Place::new(&self.folder).await;
+            let place = place
+                .map_err(|error| format!("no file can be made in {}: {error}", self.folder.display()))?;
+            own.removed.extend(own.place.replace(place));
+            own.is_written = false;
+        }
+        let place = own.place.as_ref().ok_or("it has no name")?;
         let opened = file::open(place.path(), self.tally.shards, &self.tally.grid, self.most).await;
         if opened.as_ref().is_err_and(|error| file::is_damage(&**error)) {
             let aside = place.set_aside().await?;
-            own.place = None;
+            (own.place, own.is_written) = (None, false);
             tell(|| tracing::error!(file = %aside.display(), "the file of the spool is damaged; it was renamed"));
         }
         for shard in self.tally.shards.iter() {

@@ -306,7 +306,7 @@ async fn the_ledger_has_every_number_by_its_name() {
         "hits": {
             "recorded": 8, "applied": 1, "pending": 7, "expired": 0,
             "dropped": {"wrong_type": 0, "not_a_number": 0, "out_of_range": 0, "ahead": 0, "in_doubt": 0, "other": 0},
-            "overflow": 1, "lost_by_server": 0,
+            "overflow": 1, "recovered": 0, "lost_by_server": 0,
         },
     });
     check(&site.router, "ledger", expected).await;
@@ -321,7 +321,8 @@ async fn health_is_what_is_pending_and_since_when() {
     site.recorder().record(site.recorder().counter("hits"), None);
     let expected = json!({
         "status": "ok", "pending": 1, "pending_cells": 1, "retained_bytes": 0, "connections": 0, "seconds_since_acknowledged": null,
-        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null, "hints": [],
+        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null, "spool": null,
+        "hints": [],
     });
     check(&site.router, "health", expected).await;
     site.counters.flush().await.expect("memory takes all");

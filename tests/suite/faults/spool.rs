@@ -1,27 +1,62 @@
-//! Law 1 when a process is killed: what waits is in a spool, and another process sends it, once.
+//! Law 1 when a process ends before its hits are stored: they are in a spool, and another process sends them, once.
 
 mod disk;
 mod kills;
+mod lives;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Hits, SpoolHealth};
-use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
+use counter_core::{Counters, Error, ErrorKind, MemoryStore, Stats, Store, Timestamp};
 use tempfile::TempDir;
 use tests::until;
 
-use crate::support::{name, precision, unix};
+use crate::support::{name, precision};
+use crate::through::{Hand, Through};
 
 const LIMIT: Duration = tests::LIMIT;
+
+/// A store that may be away.
+#[derive(Clone, Debug)]
+struct Switch {
+    is_away: Arc<AtomicBool>,
+    shards: Shards,
+}
+
+impl Switch {
+    fn store() -> Through<Self> {
+        Through::new(Self { is_away: Arc::default(), shards: Shards::ONE })
+    }
+
+    fn away(&self, away: bool) {
+        self.is_away.store(away, Ordering::Relaxed);
+    }
+}
+
+impl Hand for Switch {
+    fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    fn pass(&self) -> Result<(), Error> {
+        match self.is_away.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Unavailable)),
+            false => Ok(()),
+        }
+    }
+}
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("the folder for temporary files is writable")
 }
 
-fn over(store: impl Store, folder: &Path) -> Counters {
-    Counters::builder(store).spool(folder).build().expect("the folder is writable")
+fn over(store: &(impl Store + Clone), folder: &Path) -> Counters {
+    Counters::builder(store.clone()).spool(folder).build().expect("the folder is writable")
 }
 
 fn record(counters: &Counters, hits: u64) {
@@ -30,8 +65,8 @@ fn record(counters: &Counters, hits: u64) {
     (0..hits).for_each(|_| recorder.record(counter, None));
 }
 
-fn spool(counters: &Counters) -> SpoolHealth {
-    counters.stats().health().spool.expect("there is a spool")
+fn spool(stats: &Stats) -> SpoolHealth {
+    stats.health().spool.expect("there is a spool")
 }
 
 async fn total(stats: &Stats) -> u64 {
@@ -40,61 +75,144 @@ async fn total(stats: &Stats) -> u64 {
     stats.total(&name("a"), precision(86_400), range).await.expect("readable")
 }
 
-/// The files in the directory, by suffix.
-fn files(folder: &Path, suffix: &str) -> usize {
+/// The names of the files in a directory, in order.
+fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
     let names = entries.map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8"));
-    names.filter(|name| name.ends_with(suffix)).count()
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names
 }
 
-fn settled(hits: Hits) -> (u64, u64, u64, bool) {
-    (hits.recorded, hits.recovered, hits.applied, hits.balance())
+fn sums(hits: Hits) -> (u64, u64, u64) {
+    assert!(hits.balance(), "{hits:?}");
+    (hits.recorded, hits.recovered, hits.applied)
 }
 
-/// Polls counters without end, as a process does, until they are written, and drops them: all that a kill leaves.
-async fn killed_once_written(mut counters: Counters) {
+/// Runs counters until a condition holds.
+async fn run_until(counters: &mut Counters, what: &str, mut holds: impl AsyncFnMut(&Stats) -> bool) {
     let stats = counters.stats();
-    let written = async {
-        until("all is written", LIMIT, async || {
-            let spool = stats.health().spool.expect("there is a spool");
-            spool.since_written.is_some() && spool.unwritten == 0
-        })
-        .await;
-    };
     tokio::select! {
         ended = counters.run(std::future::pending()) => panic!("{ended:?}"),
-        () = written => {}
+        () = until(what, LIMIT, async || holds(&stats).await) => {}
     }
 }
 
-#[tokio::test]
-async fn what_was_written_by_a_process_that_is_killed_before_its_first_flush_is_sent_by_the_next() {
-    let (store, folder) = (MemoryStore::new(), folder());
-    let away = crate::through::Through::<disk::Away>::default();
-    let counters = over(away, folder.path());
-    record(&counters, 123);
-    killed_once_written(counters).await;
-    let mut next = over(store, folder.path());
-    record(&next, 7);
-    next.flush().await.expect("memory takes all");
-    assert_eq!(total(&next.stats()).await, 130);
-    assert_eq!(settled(next.stats().ledger().hits), (130, 123, 130, true));
-    next.run(async {}).await.expect("all is sent");
-    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder is there").count(), 0, "nothing is left");
-    let _ = (unix(0), VisitorKey::new([7; 16]), files(folder.path(), ""), spool(&next));
+/// Runs counters until the spool has everything, and ends them as a process ends that is killed.
+async fn write_and_end(mut counters: Counters) {
+    run_until(&mut counters, "all is written", async |stats| {
+        let spool = spool(stats);
+        spool.since_written.is_some() && spool.unwritten == 0
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn what_the_store_had_is_not_sent_again_and_is_not_recovered() {
+async fn what_waited_for_a_store_that_was_away_for_two_lives_is_sent_in_the_third() {
+    let (store, folder) = (Switch::store(), folder());
+    store.hand.away(true);
+    for hits in [100, 20] {
+        let counters = over(&store, folder.path());
+        record(&counters, hits);
+        write_and_end(counters).await;
+    }
+    store.hand.away(false);
+    let mut counters = over(&store, folder.path());
+    record(&counters, 3);
+    counters.flush().await.expect("the store is back");
+    assert_eq!(total(&counters.stats()).await, 123);
+    assert_eq!(sums(counters.stats().ledger().hits), (123, 120, 123));
+    assert_eq!(spool(&counters.stats()).leftovers, 0);
+    counters.run(async {}).await.expect("all is sent");
+    assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+}
+
+#[tokio::test]
+async fn what_the_store_had_is_neither_sent_again_nor_recovered() {
     let (store, folder) = (MemoryStore::new(), folder());
-    let mut counters = over(store.clone(), folder.path());
+    let mut counters = over(&store, folder.path());
     record(&counters, 50);
     counters.flush().await.expect("memory takes all");
-    record(&counters, 5);
-    killed_once_written(counters).await;
-    let mut next = over(store, folder.path());
+    drop(counters);
+    let mut next = over(&store, folder.path());
     next.flush().await.expect("memory takes all");
-    assert_eq!(total(&next.stats()).await, 55);
+    assert_eq!(total(&next.stats()).await, 50);
+    assert_eq!(sums(next.stats().ledger().hits), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn visitors_are_recovered_and_are_the_same_visitors() {
+    let (store, folder) = (Switch::store(), folder());
+    store.hand.away(true);
+    let key = VisitorKey::new([7; 16]);
+    for visitors in [0..40_u8, 20..60] {
+        let counters = over(&store, folder.path());
+        let recorder = counters.recorder();
+        for visitor in visitors {
+            recorder.record(recorder.counter("a"), Some(key.visitor(&[&[visitor]])));
+        }
+        write_and_end(counters).await;
+    }
+    store.hand.away(false);
+    let mut counters = over(&store, folder.path());
+    counters.flush().await.expect("the store is back");
+    let now = Timestamp::now();
+    let range = now.minus(2 * 86_400)..now.plus(1);
+    let uniques = counters.stats().uniques(&[name("a")], precision(86_400), range).await.expect("readable");
+    assert_eq!((uniques.visitors, total(&counters.stats()).await), (60, 80));
+}
+
+#[tokio::test]
+async fn of_two_processes_that_share_a_directory_the_one_that_lives_sends_what_the_other_left() {
+    let (store, folder) = (Switch::store(), folder());
+    let mut living = over(&store, folder.path());
+    living.flush().await.expect("the store is there");
+    store.hand.away(true);
+    let ended = over(&store, folder.path());
+    record(&ended, 100);
+    record(&living, 20);
+    write_and_end(ended).await;
+    store.hand.away(false);
+    run_until(&mut living, "all is recovered", async |stats| stats.ledger().hits.recovered == 100).await;
+    living.run(async {}).await.expect("all is sent");
+    assert_eq!(total(&living.stats()).await, 120);
+    assert_eq!(sums(living.stats().ledger().hits), (120, 100, 120));
+    assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+}
+
+#[tokio::test]
+async fn a_shutdown_without_the_store_leaves_the_rest_in_the_spool() {
+    let (store, folder) = (Switch::store(), folder());
+    let counters = Counters::builder(store.clone()).spool(folder.path());
+    let mut counters = counters.shutdown_timeout(Duration::from_millis(50)).build().expect("the folder is writable");
+    store.hand.away(true);
+    record(&counters, 100);
+    let error = counters.run(async {}).await.expect_err("the store is away");
+    assert_eq!(*error.kind(), ErrorKind::Unflushed { hits: 100 });
+    assert_eq!(spool(&counters.stats()).unwritten, 0);
+    drop(counters);
+    store.hand.away(false);
+    let mut next = over(&store, folder.path());
+    next.run(async {}).await.expect("the store is back");
+    next.flush().await.expect("the store is back");
+    assert_eq!(total(&next.stats()).await, 100);
+}
+
+#[tokio::test]
+async fn what_nothing_keeps_any_more_is_told_as_expired() {
+    let (store, folder) = (Switch::store(), folder());
+    store.hand.away(true);
+    let mut counters = over(&store, folder.path());
+    record(&counters, 5);
+    counters.flush().await.expect_err("the store is away");
+    // It waits behind the batch of those.
+    let recorder = counters.recorder();
+    let year = Timestamp::now().minus(366 * 86_400);
+    recorder.record_at(recorder.counter("a"), None, year, std::num::NonZeroU32::MIN);
+    write_and_end(counters).await;
+    store.hand.away(false);
+    let mut next = over(&store, folder.path());
+    next.flush().await.expect("the store is back");
     let hits = next.stats().ledger().hits;
-    assert!(hits.recovered <= 5 && hits.balance(), "{hits:?}");
+    assert_eq!((sums(hits), hits.expired), ((6, 6, 5), 1));
 }

@@ -34,7 +34,7 @@ pub(super) struct Recovery {
 }
 
 /// The pause between two looks at the directory.
-const PAUSE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(10);
 /// The time for which a file that was sent is kept, in case a failover loses what the store has acknowledged.
 const GRACE: Duration = Duration::from_secs(60);
 

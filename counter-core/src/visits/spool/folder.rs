@@ -85,6 +85,11 @@ impl Place {
         &self.path
     }
 
+    /// Returns whether the file is there.
+    pub(crate) async fn exists(&self) -> io::Result<bool> {
+        fs::try_exists(&self.path).await
+    }
+
     /// Returns the bytes on the disk.
     ///
     /// # Errors

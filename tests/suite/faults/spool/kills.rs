@@ -4,7 +4,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use counter_core::{Counters, RedisStore};
 use tests::sentinel::RedisSentinel;
