@@ -16,11 +16,14 @@
 //! - `redis`: rights, eviction, TLS, Sentinel, clusters, and what is seen when things go wrong.
 //! - [`scale`]: how much memory and time a Redis needs.
 //! - [`sources`]: counting from logs and topics.
+//! - `spool`, with the feature of that name: a directory in which what waits survives the process.
 
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod scale;
 pub mod sources;
+#[cfg(feature = "spool")]
+pub mod spool;
 #[cfg(feature = "unique")]
 pub mod unique;
 #[cfg(feature = "window")]

@@ -236,7 +236,7 @@ impl Builder {
         self
     }
 
-    /// Sets the pause between two flushes, which is what a process that is killed can lose. Default: 1 s.
+    /// Sets the pause between two flushes, which is what a process that is killed can lose without a `spool`. Default: 1 s.
     pub const fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;
         self

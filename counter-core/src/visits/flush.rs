@@ -97,8 +97,8 @@ impl Flusher {
     /// pauses, and only `shutdown` ends the loop.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`. They stay here
-    /// and in the ledger: among the `pending`, and those that the store had acknowledged and lost among the
+    /// Returns [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`. They stay here, in the
+    /// [spool](crate::guide::spool) if there is one, and in the ledger: among the `pending`, and those that the store had acknowledged and lost among the
     /// `applied`.
     ///
     /// # Cancel safety
@@ -132,8 +132,8 @@ impl Flusher {
         Box::pin(async move {
             let mut backoff = Backoff::new();
             let (mut cause, mut asked) = (None, false);
-            // Whatever becomes of the store until the deadline.
-            drop(timeout_at(deadline, self.durability.save()).await);
+            // Whatever becomes of the store, or of this process, until the deadline.
+            self.durability.save().await;
             loop {
                 // In the ledger, what is sent again is among the applied.
                 let replaying = self.shards.iter().map(ShardFlusher::replaying).sum::<u64>();
@@ -148,6 +148,7 @@ impl Flusher {
                 }
                 // A timer alone would not do: it never fires beside a store whose calls are always ready.
                 if Instant::now() >= deadline {
+                    self.durability.save().await;
                     let unflushed = Error::new(ErrorKind::Unflushed { hits });
                     return Err(cause.into_iter().fold(unflushed, Error::caused_by));
                 }

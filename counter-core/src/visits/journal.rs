@@ -8,11 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::shard::Shard;
-use crate::time::Grid;
-use crate::visits::pending::{Chunk, Pending};
+use crate::visits::pending::Pending;
 use crate::visits::{Batch, Witness};
 use crate::writer::WriterId;
-use crate::CounterName;
 
 /// The journal of one shard. Everything in it changes under the lock of the tally's backlog, together with
 /// what it describes.
@@ -53,7 +51,7 @@ pub(crate) struct Entry {
     pub(crate) batches: Vec<Arc<Batch>>,
     /// The sequence of what waits; what waited under a lower one is in batches now.
     pub(crate) next: u64,
-    pub(crate) waiting: Vec<Chunk>,
+    pub(crate) waiting: Pending,
 }
 
 impl Journal {
@@ -123,21 +121,15 @@ impl Journal {
     }
 
     /// Takes what is to be written; until it is [`written`](Self::written), the file is not relied on.
-    pub(crate) fn entry(
-        &mut self,
-        shard: Shard,
-        pending: &Pending,
-        names: &[CounterName],
-        grid: &Grid,
-    ) -> Option<Entry> {
+    pub(crate) fn entry(&mut self, shard: Shard, pending: &Pending) -> Option<Entry> {
         let next = self.next?;
         let is_whole = self.is_stale;
         if !is_whole && !self.is_changed && self.added.len() == 0 {
             return None;
         }
         self.taken += std::mem::take(&mut self.cut) + self.added.hits();
-        let mut added = std::mem::take(&mut self.added);
-        let waiting = if is_whole { pending.clone().take(names, grid) } else { added.take(names, grid) };
+        let added = std::mem::take(&mut self.added);
+        let waiting = if is_whole { pending.clone() } else { added };
         let is_new = |batch: &&Arc<Batch>| is_whole || batch.fence.sequence > self.written;
         let batches = self.batches.iter().filter(is_new).cloned().collect();
         (self.is_stale, self.is_changed) = (true, false);

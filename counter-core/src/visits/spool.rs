@@ -149,8 +149,10 @@ impl Spool {
         let entries = self.tally.entries(of, Timestamp::now());
         if !entries.is_empty() {
             let mut rows = Vec::with_capacity(entries.len());
-            for entry in &entries {
-                rows.push(Rows::of(entry, &self.tally.grid).await);
+            // After the entries: no counter of theirs is missing.
+            let names = self.tally.names();
+            for entry in entries {
+                rows.push(Rows::of(entry, &names, &self.tally.grid).await);
             }
             file::write(&mut connection, &rows).await?;
             own.is_written = true;
@@ -160,7 +162,7 @@ impl Spool {
             for rows in &rows {
                 let is_large = own.sizes.entry(rows.entry.shard).or_default().add(rows);
                 self.tally.journal(rows.entry.shard, |journal| {
-                    journal.written(rows.entry);
+                    journal.written(&rows.entry);
                     if is_large {
                         journal.spoil();
                     }
@@ -220,8 +222,8 @@ impl Spool {
 
 impl Size {
     /// Returns whether what was added has grown so large that what waits is to be written as a whole.
-    fn add(&mut self, rows: &Rows<'_>) -> bool {
-        let &Entry { next, is_whole, .. } = rows.entry;
+    fn add(&mut self, rows: &Rows) -> bool {
+        let Entry { next, is_whole, .. } = rows.entry;
         let bytes = rows.waiting_bytes();
         if is_whole {
             *self = Self { next, whole: bytes, added: 0 };

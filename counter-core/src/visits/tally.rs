@@ -396,17 +396,18 @@ impl Tally {
         backlog.waiting.iter_mut().for_each(|waiting| waiting.journal = Some(Journal::new()));
     }
 
-    /// Takes what a spool has to write, of one shard or of all.
+    /// Takes what a spool has to write: of all shards, or of one what was cut into batches.
     pub(crate) fn entries(&self, of: Option<Shard>, now: Timestamp) -> Vec<Entry> {
         let backlog = &mut *self.backlog();
-        self.fold_into(backlog, now);
-        let names = self.registry.names();
+        if of.is_none() {
+            self.fold_into(backlog, now);
+        }
         let shards = self.shards.iter().zip(&mut backlog.waiting);
-        let entry = |(shard, waiting): (Shard, &mut Waiting)| {
-            let Waiting { pending, journal, .. } = waiting;
-            journal.as_mut()?.entry(shard, pending, &names, &self.grid)
+        let shards = shards.filter(|(shard, _)| of.is_none_or(|of| of == *shard));
+        let entry = |(shard, Waiting { pending, journal, .. }): (Shard, &mut Waiting)| {
+            journal.as_mut()?.entry(shard, pending)
         };
-        shards.filter(|(shard, _)| of.is_none_or(|of| of == *shard)).filter_map(entry).collect()
+        shards.filter_map(entry).collect()
     }
 
     /// Updates the account of the spool.

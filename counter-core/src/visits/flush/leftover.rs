@@ -126,8 +126,8 @@ impl Leftover {
             None => file::reopen(self.place.path()).await?,
         };
         let mut rows = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            rows.push(Rows::of(entry, &self.grid).await);
+        for entry in entries {
+            rows.push(Rows::of(entry, &[], &self.grid).await);
         }
         file::write(&mut connection, &rows).await?;
         self.connection = Some(connection);
@@ -191,7 +191,7 @@ impl Lane {
             oldest: 0,
             batches: batches.cloned().collect(),
             next: 0,
-            waiting: Vec::new(),
+            waiting: Pending::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::leftover::Leftover;
 use crate::backoff::Backoff;
@@ -33,6 +33,8 @@ pub(super) struct Recovery {
     is_failing: bool,
 }
 
+/// The time after which a file or the directory counts as out of reach.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two looks at the directory.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The time for which a file that was sent is kept, in case a failover loses what the store has acknowledged.
@@ -89,17 +91,18 @@ impl Recovery {
     /// Looks whether the store still has what it was sent from files, and removes those.
     pub(super) async fn finish(&mut self, deadline: Instant) {
         let finish = async {
-            self.current = None;
             while let Some((_, place)) = self.sent.pop_front() {
-                self.current = self.open(place, true).await?;
-                self.send().await?;
+                if let Some(mut leftover) = self.open(place, true).await? {
+                    leftover.send(&self.tally, &*self.store).await?;
+                    in_time(leftover.close().await.remove()).await?;
+                }
             }
             Ok::<_, Error>(())
         };
         // What is not done is done by the next process.
         drop(timeout_at(deadline, caught(finish)).await);
-        (self.current, self.looked) = (None, None);
         self.sent.clear();
+        self.looked = None;
     }
 
     async fn recover_all(&mut self) -> Result<(), Error> {
@@ -123,7 +126,7 @@ impl Recovery {
         let is_spent = leftover.is_spent();
         let place = leftover.close().await;
         if is_spent {
-            place.remove().await.map_err(failed)
+            in_time(place.remove()).await
         } else {
             self.sent.push_back((Instant::now() + GRACE, place));
             Ok(())
@@ -139,14 +142,14 @@ impl Recovery {
             return self.open(place, true).await;
         }
         if self.queue.is_empty() && self.looked.is_none_or(|at| at + PAUSE <= now) {
-            self.queue = folder::list(self.spool.folder()).await.map_err(failed)?.into();
+            self.queue = in_time(folder::list(self.spool.folder())).await?.into();
             self.looked = Some(now);
         }
         while let Some(path) = self.queue.pop_front() {
             if self.foreign.contains(&path) {
                 continue;
             }
-            if let Some(place) = Place::of(&path).await.map_err(failed)?
+            if let Some(place) = in_time(Place::of(&path)).await?
                 && let Some(leftover) = self.open(place, false).await?
             {
                 return Ok(Some(leftover));
@@ -157,9 +160,11 @@ impl Recovery {
 
     /// Opens a file; `None` where it is not for this process, which is said once.
     async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
-        let (place, unread) = match Leftover::open(place, self.tally.shards, has_counted).await {
-            Ok(leftover) => return Ok(Some(leftover)),
-            Err(unread) => unread,
+        let opened = timeout(PATIENCE, Leftover::open(place, self.tally.shards, has_counted)).await;
+        let (place, unread) = match opened {
+            Ok(Ok(leftover)) => return Ok(Some(leftover)),
+            Ok(Err(unread)) => unread,
+            Err(_) => return Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
         };
         let file = place.path().display().to_string();
         match unread {
@@ -168,7 +173,7 @@ impl Recovery {
                 self.foreign.insert(place.path().to_owned());
             }
             Unread::Damaged { reason, hits } => {
-                let aside = place.set_aside().await.map_err(failed)?;
+                let aside = in_time(place.set_aside()).await?;
                 let aside = aside.display();
                 tell(|| {
                     tracing::error!(
@@ -185,6 +190,10 @@ impl Recovery {
     }
 }
 
-fn failed(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable).caused_by(error)
+/// Bounds what a disk may take that hangs.
+async fn in_time<T>(work: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
+    match timeout(PATIENCE, work).await {
+        Ok(done) => done.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
+        Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
+    }
 }

@@ -157,6 +157,10 @@ impl ShardFlusher {
     async fn send(&mut self) -> Result<(), Error> {
         self.tally.account(self.shard, Account::attempt);
         self.missed = false;
+        if !self.outgoing.is_empty() {
+            // A flush that was dropped may have cut them and not have written them.
+            self.durability.save().await;
+        }
         self.send_outgoing().await?;
         let flush = self.tally.commits.begin(self.shard);
         loop {

@@ -17,7 +17,7 @@ use crate::time::Grid;
 use crate::visits::journal::Entry;
 use crate::visits::{Cell, VisitorCell, Witness};
 use crate::writer::WriterId;
-use crate::Timestamp;
+use crate::{CounterName, Timestamp};
 
 /// Errors of the disk, of SQLite, and of what a file contains.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -49,8 +49,8 @@ const CREATE: [&str; 6] = [
 ];
 
 /// The rows to write for one shard, as bytes.
-pub(crate) struct Rows<'a> {
-    pub(crate) entry: &'a Entry,
+pub(crate) struct Rows {
+    pub(crate) entry: Entry,
     parts: Vec<Part>,
 }
 
@@ -97,28 +97,28 @@ pub(crate) enum Unread {
     Failed(Failure),
 }
 
-impl<'a> Rows<'a> {
-    /// Returns the rows of an entry. It lets other tasks run in between: after an outage there may be many.
-    pub(crate) fn of(entry: &'a Entry, grid: &'a Grid) -> BoxFuture<'a, Self> {
-        Box::pin(Self::of_entry(entry, grid))
-    }
-
-    async fn of_entry(entry: &'a Entry, grid: &'a Grid) -> Self {
-        let mut parts = Vec::new();
-        for batch in &entry.batches {
-            let content = encode(batch.cells.iter(), batch.sketches.iter(), grid);
-            let (sequence, hits) = (batch.fence.sequence, batch.hits());
-            parts.push(Part { sequence, is_waiting: false, hits, content });
-            yield_now().await;
-        }
-        for chunks in entry.waiting.chunks(SHARED) {
-            let cells = chunks.iter().flat_map(|chunk| &chunk.cells);
-            let hits = cells.clone().map(|cell| cell.count).sum();
-            let content = encode(cells, chunks.iter().flat_map(|chunk| &chunk.sketches), grid);
-            parts.push(Part { sequence: entry.next, is_waiting: true, hits, content });
-            yield_now().await;
-        }
-        Self { entry, parts }
+impl Rows {
+    /// Makes the rows of an entry; `names` are those of the counters that wait, by number. It lets other tasks run in
+    /// between: after an outage there may be many.
+    pub(crate) fn of<'a>(mut entry: Entry, names: &'a [CounterName], grid: &'a Grid) -> BoxFuture<'a, Self> {
+        Box::pin(async move {
+            let mut parts = Vec::new();
+            for batch in &entry.batches {
+                let content = encode(batch.cells.iter(), batch.sketches.iter(), grid);
+                let (sequence, hits) = (batch.fence.sequence, batch.hits());
+                parts.push(Part { sequence, is_waiting: false, hits, content });
+                yield_now().await;
+            }
+            let chunks = std::mem::take(&mut entry.waiting).take(names, grid);
+            for chunks in chunks.chunks(SHARED) {
+                let cells = chunks.iter().flat_map(|chunk| &chunk.cells);
+                let hits = cells.clone().map(|cell| cell.count).sum();
+                let content = encode(cells, chunks.iter().flat_map(|chunk| &chunk.sketches), grid);
+                parts.push(Part { sequence: entry.next, is_waiting: true, hits, content });
+                yield_now().await;
+            }
+            Self { entry, parts }
+        })
     }
 
     /// Returns the bytes of what waits.
@@ -185,12 +185,12 @@ pub(crate) async fn reopen(path: &Path) -> Result<SqliteConnection, Failure> {
 /// Writes the rows of some shards: all of them or none.
 pub(crate) fn write<'a>(
     connection: &'a mut SqliteConnection,
-    rows: &'a [Rows<'a>],
+    rows: &'a [Rows],
 ) -> BoxFuture<'a, Result<(), Failure>> {
     Box::pin(write_all(connection, rows))
 }
 
-async fn write_all(connection: &mut SqliteConnection, rows: &[Rows<'_>]) -> Result<(), Failure> {
+async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(), Failure> {
     let mut transaction = connection.begin().await?;
     for Rows { entry, parts } in rows {
         let shard = index(entry.shard);
