@@ -123,7 +123,7 @@ impl Process {
         self.output.read(|lines| lines.to_vec())
     }
 
-    /// Whether the standard output has ended, and all of its lines are there.
+    /// Returns whether the standard output has ended, and all of its lines are there.
     #[must_use]
     pub fn has_said_all(&self) -> bool {
         self.output.have_ended()

@@ -328,9 +328,11 @@ impl Builder {
         let sources = Sources::new(Arc::clone(&tally), Arc::clone(&self.store), salting.clone());
         #[cfg(feature = "spool")]
         let durability = match self.spool {
-            Some(folder) => Durability::on(&folder, self.spool_limit, &tally, &self.store).map_err(|error| {
-                BuildError::Spool { folder, kind: error.kind(), reason: error.to_string() }
-            })?,
+            Some(folder) => {
+                Durability::on(&folder, self.spool_limit, &tally, &self.store).map_err(|error| {
+                    BuildError::Spool { folder, kind: error.kind(), reason: error.to_string() }
+                })?
+            }
             None => Durability::default(),
         };
         #[cfg(not(feature = "spool"))]

@@ -61,9 +61,8 @@ impl Flusher {
         interval: Duration,
         shutdown_timeout: Duration,
     ) -> Self {
-        let flusher = |shard| {
-            ShardFlusher::new(Arc::clone(&tally), Arc::clone(&store), shard, durability.of(shard))
-        };
+        let flusher =
+            |shard| ShardFlusher::new(Arc::clone(&tally), Arc::clone(&store), shard, durability.of(shard));
         let shards = store.shards().iter().map(flusher).collect();
         #[cfg(feature = "metrics")]
         export::describe();

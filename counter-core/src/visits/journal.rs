@@ -1,4 +1,4 @@
-//! What a spool has to write: the difference between its file and what waits in the process, for each shard.
+//! The rows that a spool has to write: the difference between its file and what waits in the process, for each shard.
 //!
 //! The file of a spool has rows by the sequence under which the store is, or will be, sent their content: the
 //! batches that were cut, and after them what was added since, whose sequence is that of the batch that will
@@ -95,7 +95,12 @@ impl Journal {
     }
 
     /// Notes that a writer takes over, with these batches.
-    pub(crate) fn begin(&mut self, writer: WriterId, batches: impl IntoIterator<Item = Arc<Batch>>, next: u64) {
+    pub(crate) fn begin(
+        &mut self,
+        writer: WriterId,
+        batches: impl IntoIterator<Item = Arc<Batch>>,
+        next: u64,
+    ) {
         (self.writer, self.witness) = (writer, None);
         self.batches.clear();
         (self.oldest, self.written, self.is_stale) = (0, 0, true);

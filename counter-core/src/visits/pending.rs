@@ -70,7 +70,13 @@ impl Pending {
 
     /// Adds visitors whose start and finest precision, by its index, are those of a chunk.
     #[cfg(feature = "spool")]
-    pub(crate) fn restore_visitors(&mut self, counter: u32, finest: usize, start: Timestamp, raised: &Sketch) {
+    pub(crate) fn restore_visitors(
+        &mut self,
+        counter: u32,
+        finest: usize,
+        start: Timestamp,
+        raised: &Sketch,
+    ) {
         self.sketches.entry(Key { counter, finest, start }).or_default().merge(raised);
     }
 

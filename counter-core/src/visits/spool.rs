@@ -116,7 +116,9 @@ impl Spool {
             Ok(()) => Ok(()),
             Err(_) => match timeout(PATIENCE, self.remove()).await {
                 Ok(removed) => removed.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
-                Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s")),
+                Err(_) => {
+                    Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s"))
+                }
             },
         }
     }
@@ -158,7 +160,8 @@ impl Spool {
             own.is_written = true;
             let place = own.place.as_ref().ok_or("it has no name")?;
             // SQLite goes on writing to a file that has no name any more.
-            let bytes = place.bytes().await.map_err(|error| format!("the file of the spool is gone: {error}"))?;
+            let bytes =
+                place.bytes().await.map_err(|error| format!("the file of the spool is gone: {error}"))?;
             for rows in &rows {
                 let is_large = own.sizes.entry(rows.entry.shard).or_default().add(rows);
                 self.tally.journal(rows.entry.shard, |journal| {
@@ -192,7 +195,9 @@ impl Spool {
         if opened.as_ref().is_err_and(|error| file::is_damage(&**error)) {
             let aside = place.set_aside().await?;
             (own.place, own.is_written) = (None, false);
-            tell(|| tracing::error!(file = %aside.display(), "the file of the spool is damaged; it was renamed"));
+            tell(
+                || tracing::error!(file = %aside.display(), "the file of the spool is damaged; it was renamed"),
+            );
         }
         for shard in self.tally.shards.iter() {
             self.tally.journal(shard, Journal::spoil);

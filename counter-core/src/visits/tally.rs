@@ -19,9 +19,9 @@ use crate::visits::delivery::{Account, Delivery};
 use crate::visits::group_commit::{CommitTicket, GroupCommit};
 use crate::visits::health::SpoolHealth;
 use crate::visits::hint::Hints;
-use crate::visits::journal::Journal;
 #[cfg(feature = "spool")]
 use crate::visits::journal::Entry;
+use crate::visits::journal::Journal;
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};

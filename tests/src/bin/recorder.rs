@@ -7,14 +7,15 @@ use std::error::Error;
 use std::io::{Write, stdout};
 use std::time::Duration;
 
+use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, RedisStore};
-use counter_core::stores::Namespace;
 use tokio::time::sleep;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let [redis, folder, seed, millis] = std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage")?;
+    let [redis, folder, seed, millis] =
+        std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage")?;
     let (seed, millis): (u64, u64) = (seed.parse()?, millis.parse()?);
     let store = RedisStore::connect(&redis, Namespace::default()).await?;
     let interval = Duration::from_millis(millis);

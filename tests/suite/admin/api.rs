@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use counter_core::sketch::STANDARD_ERROR;
 use counter_core::visits::{Agent, Hint, Skip};
-use counter_core::{MemoryStore, Timestamp};
+use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::Access;
 use http::{Method, StatusCode, header};
 use serde_json::json;
@@ -330,6 +330,28 @@ async fn health_is_what_is_pending_and_since_when() {
     assert_eq!((&health["pending"], &health["pending_cells"]), (&json!(0), &json!(0)));
     assert!(health["retained_bytes"].as_u64().is_some_and(|bytes| (100..1000).contains(&bytes)), "{health}");
     assert!(health["seconds_since_acknowledged"].as_f64().is_some_and(|seconds| seconds < 60.0), "{health}");
+}
+
+#[tokio::test]
+async fn health_tells_the_state_of_the_spool() {
+    let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+    let path = folder.path().join("spool");
+    let counters = Counters::builder(MemoryStore::new()).spool(&path).build();
+    let mut site = Site::of(counters.expect("the folder is writable"), Access::open());
+    site.recorder().record(site.recorder().counter("hits"), None);
+    let spool = ask(&site.router, "health").await.json()["spool"].clone();
+    assert_eq!((&spool["unwritten"], &spool["seconds_since_written"]), (&json!(1), &json!(null)), "{spool}");
+    site.counters.flush().await.expect("memory takes all");
+    let spool = ask(&site.router, "health").await.json()["spool"].clone();
+    assert_eq!((&spool["unwritten"], &spool["leftovers"]), (&json!(0), &json!(0)), "{spool}");
+    assert!(spool["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{spool}");
+    std::fs::remove_dir_all(&path).expect("ours");
+    site.recorder().record(site.recorder().counter("hits"), None);
+    site.counters.flush().await.expect("memory takes all");
+    let health = ask(&site.router, "health").await.json();
+    assert_eq!(health["status"], "ok", "hits are stored as ever: {health}");
+    assert!(health["spool"]["failing_for_seconds"].as_f64().is_some(), "{health}");
+    assert!(health["spool"]["last_error"].as_str().is_some(), "{health}");
 }
 
 #[tokio::test]

@@ -184,7 +184,8 @@ async fn of_two_processes_that_share_a_directory_the_one_that_lives_sends_what_t
 async fn a_shutdown_without_the_store_leaves_the_rest_in_the_spool() {
     let (store, folder) = (Switch::store(), folder());
     let counters = Counters::builder(store.clone()).spool(folder.path());
-    let mut counters = counters.shutdown_timeout(Duration::from_millis(50)).build().expect("the folder is writable");
+    let mut counters =
+        counters.shutdown_timeout(Duration::from_millis(50)).build().expect("the folder is writable");
     store.hand.away(true);
     record(&counters, 100);
     let error = counters.run(async {}).await.expect_err("the store is away");

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 #[cfg(feature = "spool")]
 use super::recovery::Recovery;
 use crate::Error;
+#[cfg(feature = "spool")]
+use crate::Store;
 use crate::shard::Shard;
 #[cfg(feature = "spool")]
 use crate::visits::spool::{Spool, folder};
 #[cfg(feature = "spool")]
 use crate::visits::tally::Tally;
-#[cfg(feature = "spool")]
-use crate::Store;
 
 /// What a spool does for a flusher.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::visits::{MetricValue, SpoolHealth};
 use crate::visits::metrics::metrics;
+use crate::visits::{MetricValue, SpoolHealth};
 use crate::{Health, Ledger};
 
 /// Describes all metrics to the current recorder.

@@ -1,7 +1,7 @@
-//! What one ended process left for the store, and how it is sent exactly once.
+//! The hits that one ended process left for the store, and how they are sent exactly once.
 //!
 //! The store is asked for the fence of the process's writer: what lies up to it is applied, and the rest is sent in
-//! order, under the sequences that it has in the file. So it does not matter who sends it, how often, or what ends in
+//! order, under the sequences that it has in the file. So it does not matter which process sends it, how often, or what ends in
 //! between.
 
 use std::collections::HashMap;
@@ -72,7 +72,11 @@ const ATTEMPTS: usize = 3;
 impl Leftover {
     /// Opens a file. `has_counted` tells whether this process has sent it before: what the store lost since is then
     /// known to the ledger.
-    pub(super) async fn open(place: Place, shards: Shards, has_counted: bool) -> Result<Self, (Place, Unread)> {
+    pub(super) async fn open(
+        place: Place,
+        shards: Shards,
+        has_counted: bool,
+    ) -> Result<Self, (Place, Unread)> {
         let (connection, found) = match file::open_left(place.path(), shards).await {
             Ok(opened) => opened,
             Err(unread) => return Err((place, unread)),
@@ -174,7 +178,12 @@ impl Lane {
     fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Arc<Grid>) {
         let fence = self.fence(sequence - 1, sequence);
         let batch = Batch { shard: self.shard, fence, cells, sketches, grid: Arc::clone(grid) };
-        self.items.push(Item { batch: Arc::new(batch), is_replay: false, is_known: false, may_be_applied: true });
+        self.items.push(Item {
+            batch: Arc::new(batch),
+            is_replay: false,
+            is_known: false,
+            may_be_applied: true,
+        });
     }
 
     const fn fence(&self, after: u64, sequence: u64) -> Fence {
@@ -286,7 +295,8 @@ impl Lane {
         let Some(first) = self.items.first() else { return Ok(()) };
         let nothing = Batch { cells: Vec::new(), sketches: Vec::new(), ..(*first.batch).clone() };
         self.items.retain(|item| item.batch.len() > 0);
-        let begin = Item { batch: Arc::new(nothing), is_replay: false, is_known: true, may_be_applied: false };
+        let begin =
+            Item { batch: Arc::new(nothing), is_replay: false, is_known: true, may_be_applied: false };
         self.items.insert(0, begin);
         for (sequence, item) in (1..).zip(&mut self.items) {
             let after = sequence - 1;

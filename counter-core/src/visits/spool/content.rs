@@ -40,9 +40,10 @@ pub(super) fn encode<'a>(
     let cells = cells.map(cell).collect();
     let sketch = |cell: &'a VisitorCell| {
         let mut last = 0;
-        let registers = cell.raised.registers().map(|Register { index, rank }| {
-            (index - std::mem::replace(&mut last, index), rank)
-        });
+        let registers = cell
+            .raised
+            .registers()
+            .map(|Register { index, rank }| (index - std::mem::replace(&mut last, index), rank));
         let registers = registers.collect();
         (number(&cell.counter), after(cell.start), place(&grid.visitors, cell.finest), registers)
     };
@@ -78,7 +79,8 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<(Vec<Cell>, Vec<Visito
 /// Returns the bytes of a grid.
 pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
     let kept = |set: &Precisions| -> Vec<Kept> {
-        let kept = |kept: Retention| (kept.precision.as_seconds(), kept.precision.offset(), kept.samples.get());
+        let kept =
+            |kept: Retention| (kept.precision.as_seconds(), kept.precision.offset(), kept.samples.get());
         set.iter().map(kept).collect()
     };
     postcard::to_allocvec(&(kept(&grid.counts), kept(&grid.visitors))).expect("a vector takes it")
@@ -178,6 +180,12 @@ mod tests {
     fn a_grid_is_read_with_its_offsets_and_retention() {
         assert_eq!(decode_grid(&encode_grid(&grid())), Some(grid()));
         assert_eq!(decode_grid(&[]), None);
-        assert_eq!(decode_grid(&postcard::to_allocvec(&(vec![(0_u32, 0_u32, 1_u32)], vec![(1_u32, 0_u32, 1_u32)])).expect("bytes")), None);
+        assert_eq!(
+            decode_grid(
+                &postcard::to_allocvec(&(vec![(0_u32, 0_u32, 1_u32)], vec![(1_u32, 0_u32, 1_u32)]))
+                    .expect("bytes")
+            ),
+            None
+        );
     }
 }

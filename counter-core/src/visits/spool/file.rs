@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous,
+};
 use sqlx::{ConnectOptions, Connection, QueryBuilder, Row, Sqlite, SqliteConnection};
 use tokio::task::yield_now;
 
@@ -197,7 +199,8 @@ async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(
         let delete = match entry.is_whole {
             true => sqlx::query("DELETE FROM part WHERE shard = ?").bind(shard),
             false => {
-                let passed = "DELETE FROM part WHERE shard = ? AND (sequence < ? OR is_waiting AND sequence < ?)";
+                let passed =
+                    "DELETE FROM part WHERE shard = ? AND (sequence < ? OR is_waiting AND sequence < ?)";
                 sqlx::query(passed).bind(shard).bind(signed(entry.oldest)).bind(signed(entry.next))
             }
         };
@@ -274,15 +277,25 @@ async fn read(connection: &mut SqliteConnection, shards: Shards) -> Result<Found
             if checksum(number, sequence, content) != row.get::<i64, _>(2) || content.len() as i64 > LONGEST {
                 return Err(Unread::damaged("a row that is not what was written"));
             }
-            let decoded = decode(content, &grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
+            let decoded =
+                decode(content, &grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
             let (cells, sketches) = decoded;
-            parts.push(FoundPart { sequence: sequence.cast_unsigned(), is_waiting: row.get(1), cells, sketches });
+            parts.push(FoundPart {
+                sequence: sequence.cast_unsigned(),
+                is_waiting: row.get(1),
+                cells,
+                sketches,
+            });
             yield_now().await;
         }
         let witness = Some(witness).filter(|_| row.get(4));
         lanes.push(FoundLane { shard, writer: WriterId::of(writer), witness, parts });
     }
-    Ok(Found { grid: Arc::new(grid), silence: Duration::from_secs(silence.try_into().unwrap_or_default()), lanes })
+    Ok(Found {
+        grid: Arc::new(grid),
+        silence: Duration::from_secs(silence.try_into().unwrap_or_default()),
+        lanes,
+    })
 }
 
 /// Returns whether an error says that the file is not what was written.

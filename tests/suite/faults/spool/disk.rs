@@ -20,7 +20,8 @@ async fn left_in(folder: &Path, hits: u64) -> PathBuf {
     record(&counters, hits);
     write_and_end(counters).await;
     // Unlike a process that is killed, one that lives on closes the file.
-    until("the file is closed", LIMIT, async || !files(folder).iter().any(|name| name.ends_with("-wal"))).await;
+    until("the file is closed", LIMIT, async || !files(folder).iter().any(|name| name.ends_with("-wal")))
+        .await;
     let names = files(folder);
     let name = names.iter().find(|name| name.ends_with(".spool")).expect("a file was left");
     folder.join(name)

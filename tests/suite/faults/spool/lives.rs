@@ -202,5 +202,8 @@ async fn in_any_order_of_events_nothing_is_doubled_and_nothing_that_was_written_
         let (lost, doubt) = lives.check(seed).await;
         (unwritten, doubtful) = (unwritten + lost, doubtful + doubt);
     }
-    assert!(unwritten > 0 && doubtful > 0, "these histories show less than they should: {unwritten} {doubtful}");
+    assert!(
+        unwritten > 0 && doubtful > 0,
+        "these histories show less than they should: {unwritten} {doubtful}"
+    );
 }
