@@ -143,6 +143,8 @@ mod status;
 mod problem;
 mod escape;
 mod mount;
+#[cfg(feature = "hits")]
+mod producers;
 mod options;
 mod access;
 mod digits;

@@ -35,6 +35,7 @@
 //! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
 //! - `dashboard`: the pages of that router for people.
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
+//! - `hits`: hits from other programs over HTTP, each of them once, at `api/hits` of that router.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
 //! - `log`: access logs, whose lines count as the layer counts requests.
 //! - `serde`: rules that can be read from configuration, and [`record`]s of other programs.

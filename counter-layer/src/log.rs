@@ -46,6 +46,7 @@ mod counter;
 mod lines;
 mod fingerprint;
 mod follow;
+mod keys;
 mod import;
 
 pub use counter::{Decision, LogCounter};
@@ -54,6 +55,8 @@ pub use fingerprint::Fingerprint;
 pub use follow::{Follower, Grown, LogFile};
 pub use format::{Format, MAX_LINE, Parser};
 pub use import::{Import, ImportError};
+#[cfg(feature = "hits")]
+pub(crate) use keys::Keys;
 pub use line::Line;
 #[cfg(feature = "serde")]
 pub(crate) use line::{Headers, Piece};

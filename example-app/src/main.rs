@@ -154,7 +154,7 @@ async fn serve(
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-    let access = Access::bearer(&token)?.clients(client.clone());
+    let access = Access::bearer(&token)?.clients(client.clone()).may_record();
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
@@ -163,11 +163,13 @@ async fn serve(
         .identity(client)?
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
+    let told_of = layer.log_counter();
     let (layer, feed) = forum.fed_by(layer);
     let limit = limit(store, &secret, settings.trust_hops)?;
     // A client that listens to live events would hold up the shutdown of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
-    let options = Options::new().live_until(async { drop(live_ended.await) });
+    let options =
+        Options::new().live_until(async { drop(live_ended.await) }).hits(counters.sources(), told_of);
     let admin = admin::router_with(counters.stats(), access, options);
     let site = app(layer, forum.clone(), limit, settings.request_timeout, admin);
 

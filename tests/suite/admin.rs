@@ -13,6 +13,7 @@ mod access;
 mod guesses;
 mod sessions;
 mod sources;
+mod hits;
 mod login;
 mod closures;
 mod proxied;

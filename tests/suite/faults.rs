@@ -7,6 +7,7 @@ mod fences;
 mod clocks;
 mod histories;
 mod logs;
+mod producers;
 mod chaos;
 mod shutdown;
 mod spool;

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | access logs | `Import` and `Follower` of `counter-layer`, feature `log` |
 //! | a topic of Kafka | `KafkaConsumer` of `counter-kafka` |
+//! | another program, which sends them over HTTP | `api/hits` of `counter-layer`, feature `hits` |
 //! | anything else | [`Sources::open`](crate::source::Sources::open), and the loop in the docs of [`source`](crate::source) |
 //!
 //! # What a reader has to do
@@ -19,6 +20,22 @@
 //! - Decide the same about the same record each time.
 //! - Keep the log for longer than the store may be away, and longer than a backup of it is old.
 //!   [`Source::lose`](crate::source::Source::lose) notes what the log no longer has; `lost` in the ledger should be 0.
+//!
+//! # The life of a position
+//!
+//! The store keeps the position of a source for ever, some 200 bytes in each shard, unless it is told otherwise:
+//!
+//! | what | by |
+//! |---|---|
+//! | a source is deleted, such as a topic | [`Sources::forget`](crate::source::Sources::forget), when its readers have ended |
+//! | there are ever new ones, such as files that are rotated | [`Sources::keep_for`](crate::source::Sources::keep_for), for longer than a log is kept |
+//! | producers of `api/hits` | 90 days, or what `keep_for` says |
+//!
+//! The time begins with each commit, and the clock of the store ends it; the cleaner removes what is over. A source that
+//! comes back later begins at position 0. What was counted before it was forgotten is so old by then that it is told by
+//! its time: with `keep_for`, hits that are older than that less two days are `expired` and never counted. So the price of
+//! a short life is that late records are not counted. Without `keep_for` nothing expires for that, and
+//! after `forget` a log that is read again counts again.
 //!
 //! # Kafka
 //!

@@ -97,6 +97,8 @@ pub(crate) struct Offer {
 }
 
 /// A day in UTC.
+/// The time by which the clock of a process may be ahead of the store's, in seconds, for its hits to count: 25 hours.
+const AHEAD: u64 = 90_000;
 const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is not 0"));
 
 /// An epoch that lasts to the year 2106.
@@ -207,7 +209,10 @@ impl Salts {
     /// Returns the salt to offer for the epoch in which `at` lies, whether it is the current one or not.
     pub(crate) fn offer(&self, at: Timestamp, now: Timestamp) -> Offer {
         let epoch = self.epoch.bucket(at);
-        let expiry = epoch.end().max(now).plus(self.epoch.as_seconds().into());
+        let width = self.epoch.as_seconds().into();
+        // The instant may be anything that a record says; further ahead nothing counts.
+        let end = epoch.end().max(now).min(now.plus(width).plus(AHEAD));
+        let expiry = end.plus(width);
         Offer { epoch, candidate: random(), expiry }
     }
 

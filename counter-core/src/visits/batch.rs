@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -52,8 +53,12 @@ pub enum FenceKind {
     /// A [source](crate::source), whose numbers are positions, at most 2^53.
     ///
     /// The batch holds what lies between `after` and `sequence`, and the store must be at `after` exactly:
-    /// several readers may cut the same records at different positions.
-    Source,
+    /// several readers may cut the same records at different positions. A source that is forgotten goes back to 0.
+    Source {
+        /// The time for which the store keeps the position after this batch, by its own clock, in whole seconds;
+        /// `None` is for ever. The cleaner removes it then, and the store is at 0 again.
+        life: Option<Duration>,
+    },
 }
 
 /// The count of one counter, from which each precision finds its bucket: the unit of folding.
@@ -130,10 +135,16 @@ pub enum Part {
 }
 
 impl Fence {
+    /// Returns whether the writer is a source.
+    #[must_use]
+    pub const fn is_source(&self) -> bool {
+        matches!(self.kind, FenceKind::Source { .. })
+    }
+
     /// Returns the answer to a batch that is not to be applied, of a store that keeps this number; `remarks`
     /// are those on the last batch that it applied.
     pub(crate) fn outcome(&self, last: u64, remarks: impl FnOnce() -> Vec<Remark>) -> Option<ApplyOutcome> {
-        let is_source = self.kind == FenceKind::Source;
+        let is_source = self.is_source();
         if last == self.sequence {
             Some(ApplyOutcome::Applied(remarks()))
         } else if last > self.sequence && !is_source {

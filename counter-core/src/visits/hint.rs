@@ -40,6 +40,19 @@ impl Hint {
         "Let rules name fewer counters, or raise `Builder::max_counters`.",
     );
 
+    /// The hint that nothing of a source was counted for a minute, although its log goes on.
+    pub const SOURCE_STANDS_STILL: Self = Self::new(
+        "source_stands_still",
+        "Nothing of a source was counted for a minute, although its log goes on.",
+        "See which source it is, and whether its reader runs and the store takes its chunks.",
+    );
+    /// The hint that a log no longer had what was to be counted next.
+    pub const RECORDS_LOST: Self = Self::new(
+        "records_lost",
+        "A log no longer had the records that were to be counted next, and these are missing.",
+        "Keep logs for longer than their readers and the store may be away.",
+    );
+
     /// Creates a hint.
     #[must_use]
     pub const fn new(name: &'static str, seen: &'static str, remedy: &'static str) -> Self {

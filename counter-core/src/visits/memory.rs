@@ -8,7 +8,7 @@ use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{ApplyOutcome, Batch, DropReason, Part, Remark};
+use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
@@ -29,6 +29,8 @@ struct Kept {
 struct Applied {
     sequence: u64,
     remarks: Vec<Remark>,
+    /// The end of a source that is not kept for ever.
+    expiry: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -153,6 +155,10 @@ impl Kept {
             return outcome;
         }
         applied.sequence = fence.sequence;
+        applied.expiry = match fence.kind {
+            FenceKind::Source { life: Some(life) } => Some(Timestamp::now().plus(life.as_secs())),
+            _ => None,
+        };
         applied.remarks.clear();
         for (index, cell) in batch.cells.iter().enumerate() {
             let (mut fit, mut wanted) = (0, 0);
@@ -198,6 +204,8 @@ impl Kept {
             !buckets.is_empty()
         });
         self.visitors.retain(|_, visitors| visitors.expiry > now);
+        let time = Timestamp::now();
+        self.fences.retain(|_, applied| applied.expiry.is_none_or(|expiry| expiry > time));
         cleaned
     }
 }

@@ -7,7 +7,7 @@ use crate::time::{Bucket, Grid};
 use crate::visits::metrics::{Metric, metrics};
 use crate::visits::source::{SourceStatus, Sources};
 use crate::visits::tally::Tally;
-use crate::visits::{KnownReading, Reading, Unreadable};
+use crate::visits::{Hint, KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, ErrorKind, Health, Ledger, Precision, Precisions, Sample, Store, Timestamp};
 
 /// A handle that reads what the store has, which lags behind what was recorded by one flush.
@@ -397,7 +397,15 @@ impl Stats {
     /// Returns the state of this process's connection to the store.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.tally.health(self.store.connections(), self.store.clock_skew())
+        let mut health = self.tally.health(self.store.connections(), self.store.clock_skew());
+        let sources = self.sources();
+        if sources.iter().any(SourceStatus::stands_still) {
+            health.hints.push(Hint::SOURCE_STANDS_STILL);
+        }
+        if sources.iter().any(|source| source.ledger.records.lost > 0) {
+            health.hints.push(Hint::RECORDS_LOST);
+        }
+        health
     }
 
     /// Returns the [ledger](Self::ledger) and the [health](Self::health) as metrics, for an exporter.

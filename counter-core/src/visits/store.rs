@@ -61,6 +61,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// that is earlier, and the counters that are left without samples. A precision that is not among `kept`
     /// keeps as many samples as the one of its width, or 120.
     ///
+    /// Also removes some of the positions of sources whose [life](crate::visits::FenceKind::Source) is over by the
+    /// store's own clock, whatever `now` is.
+    ///
     /// # Errors
     /// Fails when the store cannot do it now.
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;

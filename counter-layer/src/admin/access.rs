@@ -10,6 +10,8 @@ mod page;
 mod access;
 mod entry;
 
+#[cfg(feature = "hits")]
+pub(crate) use access::HITS;
 pub use access::{Access, AccessError};
 #[cfg(feature = "dashboard")]
 pub(crate) use session::LoggedIn;

@@ -9,6 +9,8 @@ pub(crate) mod route;
 pub(crate) mod index;
 mod read;
 mod counters;
+#[cfg(feature = "hits")]
+mod hits;
 mod series;
 mod sources;
 mod total;

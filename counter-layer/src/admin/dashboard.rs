@@ -9,6 +9,7 @@ mod assets;
 mod controls;
 mod summary;
 mod table;
+mod sources;
 mod forecast;
 mod plot;
 mod page;

@@ -4,7 +4,14 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
+#[cfg(feature = "hits")]
+use counter_core::source::Sources;
+
 use super::mount::{PublicPath, PublicPathError};
+#[cfg(feature = "hits")]
+use super::producers::Producers;
+#[cfg(feature = "hits")]
+use crate::log::LogCounter;
 
 /// Options of the admin router.
 ///
@@ -20,13 +27,21 @@ pub struct Options {
     pub(crate) listeners: usize,
     pub(crate) live_until: Option<Shared<BoxFuture<'static, ()>>>,
     pub(crate) public_path: Option<PublicPath>,
+    #[cfg(feature = "hits")]
+    pub(crate) producers: Option<Producers>,
 }
 
 impl Options {
     /// Returns the defaults: 64 listeners, whose answers end after 5 s.
     #[must_use]
     pub fn new() -> Self {
-        Self { listeners: 64, live_until: None, public_path: None }
+        Self {
+            listeners: 64,
+            live_until: None,
+            public_path: None,
+            #[cfg(feature = "hits")]
+            producers: None,
+        }
     }
 
     /// Sets how many clients may listen to live events at the same time.
@@ -45,6 +60,35 @@ impl Options {
     pub fn live_until(mut self, stopped: impl Future<Output = ()> + Send + 'static) -> Self {
         // It is asked by the answers that it is to end, and its panic would be that of the connection.
         self.live_until = Some(AssertUnwindSafe(stopped).catch_unwind().map(drop).boxed().shared());
+        self
+    }
+
+    /// Takes hits from other programs, at `api/hits`, from clients that
+    /// [may record](crate::admin::Access::may_record). Default: there is no such path.
+    ///
+    /// Requests that are told of are decided about by `counter`, as those of an access log are; where the identity is
+    /// behind a proxy, say so by [`LogCounter::behind`]. Each producer is a
+    /// [source](counter_core::source) with the name `producer:` and its own. Its position is kept for 90 days after its
+    /// last request, or for as long as [`Sources::keep_for`] says. The [guide](crate::guide::admin#hits-from-other-programs)
+    /// shows clients.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::AccessCounterLayer;
+    /// use counter_layer::admin::{self, Access, Options};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let layer = AccessCounterLayer::new(counters.recorder());
+    /// let options = Options::new().hits(counters.sources(), layer.log_counter());
+    /// let access = Access::bearer("a-long-random-token")?.may_record();
+    /// let admin = admin::router_with(counters.stats(), access, options);
+    /// # drop(admin);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "hits")]
+    #[must_use]
+    pub fn hits(mut self, sources: Sources, counter: LogCounter) -> Self {
+        self.producers = Some(Producers::new(sources, counter));
         self
     }
 

@@ -37,6 +37,9 @@ pub(crate) struct Details {
     /// The values that are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<String>,
+    /// The number of the last request of the producer that is counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
     /// The health of this process when the store cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
@@ -55,6 +58,7 @@ impl Problem {
             parameter: None,
             value: None,
             allowed: None,
+            number: None,
             health: None,
             ledger: None,
         };
@@ -69,8 +73,8 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "you may not read the statistics")
     }
 
-    pub(crate) fn out_of_scope() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "you may read the statistics, but not forget counters")
+    pub(crate) fn out_of_scope(what: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, format!("you may read the statistics, but not {what}"))
     }
 
     pub(crate) fn another_origin() -> Self {
@@ -140,6 +144,42 @@ impl Problem {
                 Self::without_the_store(error, stats)
             }
         }
+    }
+
+    /// A request of a producer whose earlier ones are not counted.
+    #[cfg(feature = "hits")]
+    pub(crate) fn number_gap(number: u64, counted: u64) -> Self {
+        let detail = format!(
+            "the last request of this producer that is counted has the number {counted}, and {number} does not follow: \
+             send {} next",
+            counted + 1
+        );
+        let mut problem = Self::new(StatusCode::CONFLICT, detail);
+        problem.details.number = Some(counted);
+        problem
+    }
+
+    #[cfg(feature = "hits")]
+    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+
+    #[cfg(feature = "hits")]
+    pub(crate) fn unread_body() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "the body of the request did not arrive")
+    }
+
+    #[cfg(feature = "hits")]
+    pub(crate) fn encoded_body() -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has an encoding: send it without one")
+    }
+
+    /// Hits that the store did not take now. To send them again is safe.
+    #[cfg(feature = "hits")]
+    pub(crate) fn not_counted_yet(error: &Error, stats: &Stats) -> Self {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, cause, "hits of a producer are not counted, until it repeats them");
+        Self { retry_after: Some(1), ..Self::without_the_store(error, stats) }
     }
 
     /// The problem of a forecast that was refused.

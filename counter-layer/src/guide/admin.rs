@@ -1,4 +1,5 @@
-//! The admin router in an application: where to mount it, behind a proxy, and with the application's own sessions.
+//! The admin router in an application: where to mount it, behind a proxy, with hits of other programs, and with the
+//! application's own sessions.
 //!
 //! # Where to mount it
 //!
@@ -107,6 +108,73 @@
 //! Behind a proxy two more settings of [`Access`](crate::admin::Access) matter:
 //! [`clients`](crate::admin::Access::clients), without which all clients share one budget of wrong guesses, and
 //! [`secure_cookie`](crate::admin::Access::secure_cookie), where the proxy ends TLS.
+//!
+//! # Hits from other programs
+//!
+//! Programs in other languages send their hits to `api/hits`, where
+//! [`Options::hits`](crate::admin::Options::hits) (feature `hits`) has opened it and
+//! [`Access::may_record`](crate::admin::Access::may_record) grants the right:
+//!
+//! ```sh
+//! curl -H 'Authorization: Bearer a-long-random-token' \
+//!   'http://127.0.0.1:3000/admin/stats/api/hits?producer=shop-1&number=1' --data-binary @- <<END
+//! {"counter":"signups","at":$(date +%s),"n":3,"visitor":"ann"}
+//! {"path":"/articles/7","status":200,"at":$(date +%s),"address":"192.0.2.1","user_agent":"Mozilla/5.0"}
+//! END
+//! ```
+//!
+//! The body is NDJSON: a record in each line, 1,000 and 1 MiB at most. A line that is no record spoils no other, and what
+//! goes into a topic of Kafka goes in here as it is. A record names a counter, or tells of a request, which goes through
+//! the rules, the identity and the facets of the layer. Producer and number are in the address, so that the body need not
+//! be read to know which request it is.
+//!
+//! A producer numbers its requests: 1, 2, 3 and so on. The answer comes when the store has the hits. A client that gets
+//! none repeats the request, to any instance, until it is answered: it counts once.
+//!
+//! | answer | what it says | what the client does |
+//! |---|---|---|
+//! | 200 | the request is counted, by this attempt or an earlier one | sends the next |
+//! | 409 | an earlier one is not counted; `number` is that of the last that is | goes on with `number` + 1 |
+//! | 413, 415, 400 | it has too many bytes or records, an encoding, or a wrong parameter | changes it |
+//! | 503, another, none | it may be counted or not | repeats it, with the same records |
+//!
+//! A client in Python, without packages:
+//!
+//! ```python
+//! import http.client, json, time, urllib.error, urllib.request
+//!
+//! ADMIN, TOKEN = "http://127.0.0.1:3000/admin/stats", "a-long-random-token"
+//!
+//! def send(producer, number, records):
+//!     """Sends records until they are counted."""
+//!     address = f"{ADMIN}/api/hits?producer={producer}&number={number}"
+//!     body = "\n".join(json.dumps(record) for record in records).encode()
+//!     request = urllib.request.Request(address, body, {"Authorization": f"Bearer {TOKEN}"})
+//!     while True:
+//!         try:
+//!             with urllib.request.urlopen(request, timeout=10) as answer:
+//!                 return json.load(answer)
+//!         except urllib.error.HTTPError as error:
+//!             if error.code < 500:
+//!                 raise
+//!         except (OSError, http.client.HTTPException):
+//!             pass
+//!         time.sleep(1)
+//!
+//! print(send("shop-1", 1, [{"counter": "signups", "at": int(time.time())}]))
+//! ```
+//!
+//! A producer is one program at a time, which has its number and what is not answered yet in memory, or on a disk. One that
+//! keeps nothing over a restart begins at 1 under another name each time, such as its host with the time of its start.
+//! `GET api/hits?producer=shop-1` tells the number of the last request that is counted.
+//!
+//! When the store has gone back, as after a failover, a producer is told an older number. One that keeps what was answered
+//! in the last minute sends it again, and nothing is missing; another sends the numbers that are missing without records.
+//!
+//! The store keeps the number for 90 days after the last request that was counted, by its own clock, or as long as
+//! [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. A producer that returns later is told 409 with
+//! `number` 0, and begins at 1. So that a request that was counted and forgotten does not count twice, records that are
+//! older than that time less two days are `expired`.
 //!
 //! # With the application's own session
 //!

@@ -2,6 +2,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::BytesMut;
+#[cfg(feature = "hits")]
+use counter_core::Recorder;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Skip};
 use http::request::Parts;
@@ -114,6 +116,12 @@ impl LogCounter {
     #[must_use]
     pub fn needs_key(&self) -> bool {
         self.counting.needs_key()
+    }
+
+    /// Returns the recorder that the hits of lines are of.
+    #[cfg(feature = "hits")]
+    pub(crate) const fn recorder(&self) -> &Recorder {
+        &self.counting.recorder
     }
 
     /// Decides about a line; `key` is that of the visitors of the salt epoch in which the line's instant lies.

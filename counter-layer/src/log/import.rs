@@ -2,13 +2,13 @@ use std::fmt;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
+use counter_core::Error;
 use counter_core::source::{Commit, Source, SourceName, Sources};
-use counter_core::time::Bucket;
 use counter_core::visitor::VisitorKey;
-use counter_core::{Error, Timestamp};
 
 use super::counter::{Decision, LogCounter};
 use super::format::{Format, Parser};
+use super::keys::Keys;
 use super::lines::Lines;
 use super::malformed::MalformedLines;
 
@@ -48,10 +48,6 @@ pub struct Import {
     malformed: MalformedLines,
 }
 
-/// The keys of the visitors of the epochs that lines were of, the latest last.
-#[derive(Default)]
-struct Keys(Vec<(Bucket, VisitorKey)>);
-
 /// The reason why an import cannot go on now. Nothing is lost: it goes on where the store says that it ended.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -61,9 +57,6 @@ pub enum ImportError {
     /// The store does not take what was counted, or does not say where to begin.
     Store(Error),
 }
-
-/// The epochs whose keys are known at once: lines of an old log that is not in order are of some days.
-const EPOCHS: usize = 16;
 
 /// What was counted leaves for the store at least as often.
 const COMMIT: Duration = Duration::from_secs(1);
@@ -164,28 +157,6 @@ impl Import {
             }
         }
         Ok(Commit::Done)
-    }
-}
-
-impl Keys {
-    /// Returns the key of the visitors of the epoch in which `at` lies.
-    async fn of(&mut self, sources: &Sources, at: Timestamp) -> Result<VisitorKey, Error> {
-        let is_of = |(epoch, _): &&(Bucket, VisitorKey)| (epoch.start..epoch.end()).contains(&at);
-        if let Some((_, key)) = self.0.iter().rev().find(is_of) {
-            return Ok(*key);
-        }
-        let (key, epoch) = sources.visitor_key(at).await?;
-        if self.0.len() >= EPOCHS {
-            self.0.remove(0);
-        }
-        self.0.push((epoch, key));
-        Ok(key)
-    }
-}
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(epoch, _)| epoch)).finish()
     }
 }
 

@@ -272,8 +272,8 @@ async fn every_answer_tells_browsers_what_they_may_not_do() {
 #[tokio::test]
 async fn no_secret_is_in_what_debug_shows() {
     let all = Access::bearer(TOKEN).expect("a token").may_forget();
-    let all = all.or(Access::basic("user", "secret").expect("a name and a password"));
-    assert_eq!(format!("{all:?}"), "Access::bearer(..).may_forget() or Access::basic(..)");
+    let all = all.or(Access::basic("user", "secret").expect("a name and a password").may_record());
+    assert_eq!(format!("{all:?}"), "Access::bearer(..).may_forget() or Access::basic(..).may_record()");
 }
 
 #[tokio::test]

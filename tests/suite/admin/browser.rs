@@ -216,6 +216,13 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
         [("light", false, 1180, 1300), ("dark", true, 1180, 1300), ("phone", false, 390, 844)]
     {
         browse(Wanted { demo: true, dark, width, height, ..Wanted::default() }, move |page| async move {
+            // A session of its own site may record, and then there is a table of sources.
+            page.open("").await;
+            let sent = "return fetch('/admin/stats/api/hits?producer=shop&number=1', { method: 'POST', body: '{}' })
+                .then((answer) => answer.status)";
+            assert_eq!(page.run(sent).await, 200);
+            page.open("").await;
+            page.until_text("#sources th", |source| source == "producer:shop").await;
             for state in [
                 "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
                 "/counter?counter=%2Farticles",

@@ -5,17 +5,21 @@ use std::collections::BTreeSet;
 use axum::Router;
 use axum::body::Body;
 use counter_core::{Counters, MemoryStore};
-use counter_layer::admin::{self, Access};
+use counter_layer::AccessCounterLayer;
+use counter_layer::admin::{self, Access, Options};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::site::site;
+use super::site::{Site, site};
 
 pub(crate) async fn description() -> Value {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()));
+    let options =
+        Options::new().hits(counters.sources(), AccessCounterLayer::new(counters.recorder()).log_counter());
+    let admin = admin::router_with(counters.stats(), Access::open(), options);
+    let router = Router::new().nest("/admin/stats", admin);
     let request = Request::get("/admin/stats/api/openapi.json").body(Body::empty()).expect("a path");
     let response = router.oneshot(request).await.expect("a router answers");
     assert_eq!(response.status(), StatusCode::OK);
@@ -114,9 +118,7 @@ fn fits(described: &Value, schema: &Value, value: &Value) -> Result<(), String> 
 #[tokio::test]
 async fn every_path_of_the_index_is_described_and_every_described_method_is_served() {
     let described = description().await;
-    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let access = Access::open().may_forget();
-    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+    let router = Site::with(MemoryStore::new(), Access::open().may_forget().may_record()).router;
     let index = super::site::request(&router, Method::GET, "/admin/stats/api", None).await.json();
     let pages = index["pages"].as_array().expect("a list").iter().map(|page| page.as_str().expect("a path"));
     let mut pages: BTreeSet<_> = pages.map(|page| page.replace("/admin/stats", "")).collect();

@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use counter_core::source::Commit;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Hint};
+use counter_core::visits::{Agent, Hint, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{HeaderMap, StatusCode, header};
@@ -37,6 +38,35 @@ async fn the_page_says_what_was_counted() {
     for part in ["<h1>/a b&#38;c</h1>", ">234<", "18 %"] {
         assert!(own.contains(part), "{part} in {own}");
     }
+}
+
+#[tokio::test]
+async fn sources_have_a_table_where_there_are_any() {
+    let site = Site::new();
+    assert!(!site.page("").await.contains("sources-title"));
+    let sources = site.counters.sources();
+    let hit = [site.counters.recorder().counter("a").hit()];
+    let mut first = sources.open(format!("log {SCRIPT}").parse().expect("a name")).await.expect("memory");
+    first.set_end(5000);
+    for position in 0..1234 {
+        first.record(position..position + 1, Timestamp::now().minus(600), &hit);
+    }
+    first.malformed(1234..1235);
+    assert_eq!(first.commit().await.expect("memory takes all"), Commit::Done);
+    let page = site.page("").await;
+    let (_, table) = page.split_once("<tbody id=\"sources\"").expect("a table");
+    let (rows, _) = table.split_once("</tbody>").expect("the end of a table");
+    for cell in [">1,235<", ">1,234<", ">3,765, 10 min<", "log &#60;script"] {
+        assert!(rows.contains(cell), "{cell} in {rows}");
+    }
+    for number in 0..30 {
+        let mut source =
+            sources.open(format!("log {number}").parse().expect("a name")).await.expect("memory");
+        source.skip(0..1, Skip::Excluded);
+        assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+    }
+    let page = site.page("").await;
+    assert!(page.contains("6 more are at api/sources"), "{page}");
 }
 
 #[tokio::test]

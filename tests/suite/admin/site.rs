@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
+use counter_layer::AccessCounterLayer;
 use counter_layer::admin::{self, Access, Options};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::BodyExt;
@@ -41,7 +42,8 @@ impl Site {
 
     pub(crate) fn of(counters: Counters, access: Access) -> Self {
         // A listener that is to hear of everything need not come again for that.
-        let endless = Options::new().live_until(pending());
+        let layer = AccessCounterLayer::new(counters.recorder());
+        let endless = Options::new().live_until(pending()).hits(counters.sources(), layer.log_counter());
         let admin = admin::router_with(counters.stats(), access, endless);
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
@@ -114,17 +116,22 @@ pub(crate) async fn request(
     path: &str,
     shown: Option<(&str, &str)>,
 ) -> Answer {
-    let mut request = Request::builder().method(method.clone()).uri(path);
+    let mut request = Request::builder().method(method).uri(path);
     if let Some((name, value)) = shown {
         request = request.header(name, value);
     }
-    let request = request.body(Body::empty()).expect("a path and a header");
+    answer(router, request.body(Body::empty()).expect("a path and a header")).await
+}
+
+/// The answer to a request, which is as it is described.
+pub(crate) async fn answer(router: &Router, request: Request) -> Answer {
+    let (method, path) = (request.method().clone(), request.uri().to_string());
     let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
     let body = String::from_utf8(body.into()).expect("text");
     let described = DESCRIPTION.get_or_init(conforms::description).await;
     if method != Method::HEAD {
-        conforms::check(described, &method, path, (head.status, &head.headers, &body));
+        conforms::check(described, &method, &path, (head.status, &head.headers, &body));
     }
     Answer { status: head.status, headers: head.headers, body }
 }

@@ -31,6 +31,9 @@ async fn a_source_is_told_with_its_position_ledger_and_lag() {
         ["position", "counted", "end", "lag"].map(|name| source[name].as_u64().expect("a number"));
     assert_eq!((source["name"].as_str(), positions), (Some("access.log"), [50, 40, 100, 60]));
     assert_eq!(source["latest"], at.as_unix());
+    assert!(source["committed"].as_u64() >= Some(at.as_unix()) && source["lag_seconds"].is_u64(), "{source}");
+    assert_eq!(source["stands_still"], false);
+    assert!(source["records_per_second"].as_f64() > Some(0.0), "{source}");
     let (records, hits) = (&source["records"], &source["hits"]);
     let counted =
         [&records["read"], &records["recorded"], &records["malformed"], &hits["applied"], &hits["pending"]];

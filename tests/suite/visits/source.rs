@@ -1,12 +1,16 @@
 //! Sources: each record of a log counts once, whatever its readers and the store go through.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::sketch::Sketch;
 use counter_core::source::{Commit, Source, SourceName};
+use counter_core::stores::WriterId;
+use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::Skip;
+use counter_core::visits::{ApplyOutcome, Batch, Fence, FenceKind, Skip};
 use counter_core::{CounterName, Counters, RedisStore, Store, Timestamp, VisitorId};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
 use tokio::task::JoinSet;
@@ -24,6 +28,10 @@ stores::on! {
         sources_of_other_names_and_instances_count_apart
         each_record_counts_once_whatever_its_readers_do
         a_source_at_the_last_position_is_opened_there
+        a_position_goes_when_its_life_is_over_by_the_clock_of_the_store_and_not_before
+        the_last_commit_says_how_long_a_position_is_kept
+        more_sources_than_one_call_forgets_are_all_forgotten
+        a_source_that_is_forgotten_begins_anew_and_its_counts_stay
     }
 }
 
@@ -179,6 +187,99 @@ async fn a_source_at_the_last_position_is_opened_there(store: impl Store + Clone
     }
 }
 
+/// A batch of a source that holds nothing.
+fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<Duration>) -> Vec<Batch> {
+    let kind = FenceKind::Source { life };
+    let fence = Fence { writer, kind, sequence: range.end, after: range.start };
+    let grid = Arc::new(Grid::default());
+    let batch =
+        |shard| Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(&grid) };
+    store.shards().iter().map(batch).collect()
+}
+
+async fn apply(store: &impl Store, batches: &[Batch]) {
+    for batch in batches {
+        assert_eq!(store.apply(batch).await.expect("the store is there"), ApplyOutcome::Applied(Vec::new()));
+    }
+}
+
+async fn position(store: &impl Store, writer: WriterId) -> Vec<u64> {
+    let nowhere = Source::MAX_POSITION + 2..Source::MAX_POSITION + 4;
+    let mut positions = Vec::new();
+    for batch in commit(store, writer, nowhere, None) {
+        let answer = store.apply(&batch).await.expect("the store is there");
+        let ApplyOutcome::SequenceGap { last } = answer else { panic!("nobody is there: {answer:?}") };
+        positions.push(last);
+    }
+    positions.dedup();
+    positions
+}
+
+/// Cleans all shards, with the clock of a process that may be anywhere.
+async fn clean(store: &impl Store, now: Timestamp) {
+    for shard in store.shards().iter() {
+        while store.clean(shard, now, &Grid::default().counts).await.expect("the store is there").more {}
+    }
+}
+
+async fn a_position_goes_when_its_life_is_over_by_the_clock_of_the_store_and_not_before(store: impl Store) {
+    let [short, long, ever] = [WriterId::random(), WriterId::random(), WriterId::random()];
+    apply(&store, &commit(&store, short, 0..7, Some(Duration::ZERO))).await;
+    apply(&store, &commit(&store, long, 0..7, Some(Duration::from_secs(86_400)))).await;
+    apply(&store, &commit(&store, ever, 0..7, None)).await;
+    for writer in [short, long, ever] {
+        assert_eq!(position(&store, writer).await, [7], "before it is cleaned");
+    }
+    clean(&store, Timestamp::now().plus(30 * 86_400)).await;
+    clean(&store, Timestamp::MIN).await;
+    assert_eq!(position(&store, short).await, [0]);
+    for writer in [long, ever] {
+        assert_eq!(position(&store, writer).await, [7]);
+    }
+}
+
+async fn the_last_commit_says_how_long_a_position_is_kept(store: impl Store) {
+    let [longer, shorter] = [WriterId::random(), WriterId::random()];
+    apply(&store, &commit(&store, longer, 0..7, Some(Duration::ZERO))).await;
+    apply(&store, &commit(&store, longer, 7..9, None)).await;
+    apply(&store, &commit(&store, shorter, 0..7, None)).await;
+    apply(&store, &commit(&store, shorter, 7..9, Some(Duration::ZERO))).await;
+    clean(&store, Timestamp::now()).await;
+    assert_eq!((position(&store, longer).await, position(&store, shorter).await), (vec![9], vec![0]));
+}
+
+async fn more_sources_than_one_call_forgets_are_all_forgotten(store: impl Store) {
+    let writers: Vec<_> = (0..230).map(|_| WriterId::random()).collect();
+    for writer in &writers {
+        apply(&store, &commit(&store, *writer, 0..7, Some(Duration::ZERO))).await;
+    }
+    clean(&store, Timestamp::now()).await;
+    for writer in writers {
+        assert_eq!(position(&store, writer).await, [0]);
+    }
+}
+
+async fn a_source_that_is_forgotten_begins_anew_and_its_counts_stay(store: impl Store + Clone) {
+    let (log, counters) = (Log::new(60), over(store.clone()));
+    let mut source = open(&counters).await;
+    read_all(log, &counters, &mut source).await;
+    let other = SourceName::new("another").expect("a name");
+    let mut another = counters.sources().open(other.clone()).await.expect("the store is there");
+    read_all(log, &counters, &mut another).await;
+    counters.sources().forget(visits()).await.expect("the store is there");
+    // Twice does no harm, nor does what was never there.
+    counters.sources().forget(visits()).await.expect("the store is there");
+    clean(&store, Timestamp::now()).await;
+    assert_eq!(open(&counters).await.position(), 0);
+    assert!(log.is_read(&counters.sources().open(other).await.expect("the store is there")));
+    // A reader that has it open all the same reads from the beginning.
+    source.skip(log.records * Log::WIDTH..log.records * Log::WIDTH + 1, Skip::Excluded);
+    assert_eq!(source.close().await.expect("the store is there"), Commit::Moved);
+    assert_eq!(source.position(), 0);
+    read_all(log, &counters, &mut source).await;
+    assert_eq!(counters.stats().lifetimes(&[name("hits")]).await.expect("readable"), [180]);
+}
+
 async fn each_record_counts_once_whatever_its_readers_do(store: impl Store + Clone) {
     let (log, mut random) = (Log::new(4000), Random::storm("of pauses"));
     let mut readers = JoinSet::new();
@@ -260,6 +361,94 @@ async fn hits_that_are_too_old_for_the_grid_are_expired_and_not_read_again() {
     assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
     assert_eq!((source.ledger().hits.expired, source.ledger().hits.pending), (1, 0));
     assert_eq!(open(&counters).await.position(), 1);
+}
+
+#[tokio::test]
+async fn hits_that_may_have_been_counted_before_their_source_was_forgotten_are_expired() {
+    let (counters, week) = (over(counter_core::MemoryStore::new()), Duration::from_secs(7 * 86_400));
+    let sources = counters.sources().keep_for(Duration::ZERO);
+    assert_eq!(sources.kept_for(), Some(week), "a week at least");
+    let mut source = sources.open(visits()).await.expect("memory is there");
+    let (now, hit) = (Timestamp::now(), [counters.recorder().counter("a").hit()]);
+    for (position, days) in [(0, 6), (1, 4), (2, 0)] {
+        source.record(position..position + 1, now.minus(days * 86_400), &hit);
+    }
+    assert_eq!((source.ledger().hits.pending, source.ledger().hits.expired), (2, 1));
+    assert_eq!(source.close().await.expect("memory takes all"), Commit::Done);
+    let ledger = source.ledger();
+    assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}");
+    assert_eq!(counters.stats().lifetimes(&[name("a")]).await.expect("readable"), [2]);
+}
+
+#[tokio::test]
+async fn the_list_of_what_is_to_be_forgotten_may_be_lost_or_of_another_type() {
+    for (server, store) in [stores::redis().await, stores::redis_without_scripts().await] {
+        let counters = over(store.clone());
+        let mut source =
+            counters.sources().keep_for(Duration::ZERO).open(visits()).await.expect("the store is there");
+        source.skip(0..7, Skip::Excluded);
+        assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+        let until: u64 = server.strings(&["ZRANGE", "access:sources-due", "0", "-1", "WITHSCORES"])[1]
+            .parse()
+            .expect("a time");
+        assert!(until > Timestamp::now().as_unix() + 6 * 86_400, "{until}");
+        server.command(&["DEL", "access:sources-due"]);
+        clean(&store, Timestamp::now()).await;
+        server.command(&["SET", "access:sources-due", "of another type"]);
+        clean(&store, Timestamp::now()).await;
+        source.skip(7..9, Skip::Excluded);
+        assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+        assert_eq!(open(&counters).await.position(), 9);
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_stands_still_or_has_lost_records_is_a_hint() {
+    tokio::time::pause();
+    let counters = over(counter_core::MemoryStore::new());
+    let hints = || counters.stats().health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
+    let mut source = open(&counters).await;
+    source.set_end(20);
+    source.record(0..10, Timestamp::now(), &[counters.recorder().counter("a").hit()]);
+    assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert_eq!(hints(), [""; 0]);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(hints(), ["source_stands_still"]);
+    let status = &counters.sources().statuses()[0];
+    assert_eq!(status.lag_time(status.latest.expect("a hit").plus(7)), Some(Duration::from_secs(7)));
+    source.lose(10..15);
+    source.skip(15..20, Skip::Excluded);
+    assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+    assert_eq!(hints(), ["records_lost"]);
+    let status = &counters.sources().statuses()[0];
+    assert_eq!((status.lag(), status.lag_time(Timestamp::MAX)), (Some(0), Some(Duration::ZERO)));
+    assert!(status.committed.is_some() && status.standing_for.is_none());
+    // A log that is closed is another reader's.
+    source.set_end(100);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    assert_eq!(hints(), ["source_stands_still", "records_lost"]);
+    drop(source);
+    assert_eq!(hints(), ["records_lost"]);
+}
+
+#[tokio::test]
+async fn the_speed_of_a_source_is_that_of_the_last_seconds() {
+    tokio::time::pause();
+    let counters = over(counter_core::MemoryStore::new());
+    let mut source = open(&counters).await;
+    for second in 0..60 {
+        for record in 0..if second < 30 { 100 } else { 7 } {
+            let position = second * 100 + record;
+            source.skip(position..position + 1, Skip::Excluded);
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+    }
+    let speed = || counters.sources().statuses()[0].records_per_second();
+    assert!((6.0..8.0).contains(&speed()), "{}", speed());
+    tokio::time::advance(Duration::from_secs(6000)).await;
+    assert!(speed() < 0.1, "{}", speed());
 }
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 --
 -- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
 --       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total,
---       writers, forgotten, sources
--- ARGV  sequence, after, writer, 1 if that is a source, prefix of counts, prefix of visitors,
+--       writers, forgotten, sources, sources-due
+-- ARGV  sequence, after, writer, "process" or the seconds for which a source is kept or "ever", prefix of counts,
+--       prefix of visitors,
 --       in one word: precision and samples, a line for each           (counts)
 --       in one word: precision and samples, a line for each           (visitors)
 --       n, then n times: start, finest, in one word the cells: counter and count, a line for each
@@ -30,7 +31,7 @@ if type(stored) == 'table' then
   stored = '0'
 end
 local last = tonumber(string.match(stored, '^%d+')) or 0
-local sequence, after, is_source = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4] == '1'
+local sequence, after, is_source = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4] ~= 'process'
 if is_source then
   local copy = redis.pcall('HGET', KEYS[8], ARGV[3])
   if type(copy) == 'table' and not string.find(copy.err, 'WRONGTYPE', 1, true) then
@@ -88,6 +89,11 @@ end
 if is_source then
   -- After the fence: a copy that is ahead of a fence that was refused would pass for it.
   try('i0', 'HSET', KEYS[8], ARGV[3], ARGV[1])
+  if ARGV[4] == 'ever' then
+    try('i0', 'ZREM', KEYS[9], ARGV[3])
+  else
+    try('i0', 'ZADD', KEYS[9], string.format('%.0f', time + tonumber(ARGV[4])), ARGV[3])
+  end
 end
 
 local function precisions()

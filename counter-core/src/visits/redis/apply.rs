@@ -35,11 +35,16 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         &keys.writers,
         &keys.forgotten,
         &keys.sources,
+        &keys.sources_due,
     ]);
     call.number(batch.fence.sequence);
     call.number(batch.fence.after);
     call.number(batch.fence.writer);
-    call.number(u8::from(batch.fence.kind == FenceKind::Source));
+    match batch.fence.kind {
+        FenceKind::Process => call.push("process"),
+        FenceKind::Source { life: None } => call.push("ever"),
+        FenceKind::Source { life: Some(life) } => call.number(life.as_secs()),
+    }
     call.push(keys.counts());
     call.push(keys.uniques());
     precisions(&mut call, &batch.grid.counts);

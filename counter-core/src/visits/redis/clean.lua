@@ -1,7 +1,7 @@
 -- Removes samples that left retention, of the counters whose turn it is, up to a budget of work.
 --
--- KEYS  known, due, scratch (see apply.lua)
--- ARGV  now, budget, prefix of counts, samples of other widths, then pairs: width, samples
+-- KEYS  known, due, scratch (see apply.lua), sources, sources-due
+-- ARGV  now, budget, prefix of counts, prefix of sources, samples of other widths, then pairs: width, samples
 --
 -- Returns {samples removed, counters removed, 1 if more is due}.
 --
@@ -12,15 +12,29 @@
 -- looked at again before it has something to lose.
 
 -- The clock of one instance may be ahead, and must not take from the others what they keep.
-local now, budget = math.min(tonumber(ARGV[1]), tonumber(redis.call('TIME')[1])), tonumber(ARGV[2])
+local time = tonumber(redis.call('TIME')[1])
+local now, budget = math.min(tonumber(ARGV[1]), time), tonumber(ARGV[2])
 local samples = {}
-for at = 5, #ARGV, 2 do
+for at = 6, #ARGV, 2 do
   samples[tonumber(ARGV[at])] = tonumber(ARGV[at + 1])
 end
 local removed, forgotten = 0, 0
 
 local function number(value)
   return string.format('%.0f', value)
+end
+
+-- Sources whose life is over, by this clock alone: 100 in a call.
+local ended = redis.pcall('ZRANGEBYSCORE', KEYS[5], '-inf', number(time), 'LIMIT', 0, 100)
+if #ended > 0 then
+  local positions = {}
+  for _, source in ipairs(ended) do
+    positions[#positions + 1] = ARGV[4] .. source
+  end
+  redis.call('DEL', unpack(positions))
+  redis.pcall('HDEL', KEYS[4], unpack(ended))
+  redis.call('ZREM', KEYS[5], unpack(ended))
+  budget = budget - 3 * #ended
 end
 
 -- By precision, found once for all of its counters: starts up to `last` go. Buckets begin by `offset` seconds
@@ -31,7 +45,7 @@ local function limit_of(precision)
     local width, offset = string.match(precision, '^(%d+)@?(%d*)$')
     width, offset = tonumber(width), tonumber(offset) or 0
     if offset < width then
-      local kept = (samples[width] or tonumber(ARGV[4])) * width
+      local kept = (samples[width] or tonumber(ARGV[5])) * width
       local last = math.floor((now - kept - offset) / width) * width + offset
       limits[precision] = {width = width, offset = offset, kept = kept, last = last}
     end
@@ -106,7 +120,7 @@ end
 while budget > 0 do
   local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'WITHSCORES', 'LIMIT', 0, 40)
   if #due == 0 then
-    return {removed, forgotten, 0}
+    return {removed, forgotten, #ended == 100 and 1 or 0}
   end
   -- Entered together: one command is cheaper than forty.
   local scores = {}

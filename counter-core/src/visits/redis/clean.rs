@@ -20,10 +20,11 @@ pub(super) async fn clean(
     kept: &Precisions,
 ) -> Result<Cleaned, Error> {
     let keys = store.keys(shard);
-    let mut call = Call::new([&keys.known, &keys.due, &keys.scratch]);
+    let mut call = Call::new([&keys.known, &keys.due, &keys.scratch, &keys.sources, &keys.sources_due]);
     call.number(now);
     call.number(BUDGET);
     call.push(keys.counts());
+    call.push(keys.source());
     retention(&mut call, kept);
     let (samples, counters, more): (u64, u64, u64) = store.client.run(&store.clean, call).await?;
     Ok(Cleaned { samples, counters, more: more == 1 })

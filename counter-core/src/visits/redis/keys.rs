@@ -24,6 +24,8 @@ pub(super) struct Keys {
     /// Hash: source to position: a copy of each fence, so that no key that is evicted or deleted alone makes a
     /// source begin again.
     pub(super) sources: String,
+    /// Sorted set: the sources that are not kept for ever, with the time at which each is forgotten.
+    pub(super) sources_due: String,
     /// A key that holds a dense sketch within one script, for PFMERGE to read.
     pub(super) scratch: String,
     prefix: String,
@@ -38,6 +40,7 @@ impl Keys {
             writers: format!("{prefix}writers"),
             forgotten: format!("{prefix}forgotten"),
             sources: format!("{prefix}sources"),
+            sources_due: format!("{prefix}sources-due"),
             scratch: prefix.scratch.clone(),
             prefix: prefix.to_string(),
         }
@@ -47,8 +50,18 @@ impl Keys {
     pub(super) fn fence(&self, Fence { writer, kind, .. }: Fence) -> String {
         match kind {
             FenceKind::Process => self.fence_of(writer),
-            FenceKind::Source => format!("{}source:{writer}", self.prefix),
+            FenceKind::Source { .. } => self.source_of(writer),
         }
+    }
+
+    /// The position of a source.
+    pub(super) fn source_of(&self, source: impl fmt::Display) -> String {
+        format!("{}{source}", self.source())
+    }
+
+    /// The prefix of the positions of sources.
+    pub(super) fn source(&self) -> String {
+        format!("{}source:", self.prefix)
     }
 
     /// The fence of a process.

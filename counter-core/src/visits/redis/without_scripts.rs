@@ -24,6 +24,8 @@ use crate::{Error, Precision, Precisions, Timestamp};
 const AHEAD: u64 = 90_000;
 /// The number of counters that are cleaned in one call.
 const MEMBERS: usize = 20;
+/// The number of sources that are forgotten in one call.
+const SOURCES: usize = 20;
 
 pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);
@@ -49,7 +51,7 @@ async fn apply_at(
     let (last, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
     let kept = last.parse::<u64>().unwrap_or(0);
     let writer = batch.fence.writer.to_string();
-    let is_source = batch.fence.kind == FenceKind::Source;
+    let is_source = batch.fence.is_source();
     let mut last = kept;
     if is_source {
         let copy: Option<Bytes> = match transaction.call("HGET", args([&keys.sources, &writer])).await {
@@ -71,8 +73,15 @@ async fn apply_at(
     // and nothing is done here.
     let sequence = batch.fence.sequence.to_string();
     let mut commands = vec![(Of::Index, ("SET", args([fence, &sequence])))];
-    if is_source {
+    if let FenceKind::Source { life } = batch.fence.kind {
         commands.push((Of::Index, ("HSET", args([&keys.sources, &writer, &sequence]))));
+        commands.push(match life {
+            Some(life) => {
+                let end = time.plus(life.as_secs()).to_string();
+                (Of::Index, ("ZADD", args([&keys.sources_due, &end, &writer])))
+            }
+            None => (Of::Index, ("ZREM", args([&keys.sources_due, &writer]))),
+        });
     } else if batch.fence.after == 0 {
         commands.push((Of::Index, ("HSETNX", args([&keys.total, MARK, &writer]))));
         commands.push((Of::Index, ("HSETNX", args([&keys.writers, MARK, &writer]))));
@@ -188,7 +197,38 @@ pub(super) async fn clean(
         };
         store.client.learn(cleaning.await)?;
     }
+    let ended = store.client.learn(clean_sources(store, &server, keys).await)?;
+    cleaned.more |= ended == SOURCES;
     Ok(cleaned)
+}
+
+/// Forgets some of the sources whose life is over; returns how many were.
+async fn clean_sources(store: &RedisVisits, server: &Connection, keys: &Keys) -> Result<usize, Error> {
+    let now = store.client.time(&keys.sources_due).await?.to_string();
+    let bounds = [&keys.sources_due, "-inf", &now, "LIMIT", "0", &SOURCES.to_string()];
+    let ended = store.client.call("ZRANGEBYSCORE", &keys.sources_due, args(bounds)).await;
+    let ended: Vec<Bytes> = match ended {
+        Err(error) if has_code(&error, "WRONGTYPE") => return Ok(0),
+        ended => ended?,
+    };
+    for source in &ended {
+        let source = String::from_utf8_lossy(source);
+        let fence = keys.source_of(&source);
+        // A commit in between changes the fence, and then nothing is removed.
+        let transaction = server.watch(&fence).await?;
+        let end: Option<f64> = transaction.call("ZSCORE", args([&keys.sources_due, &source])).await?;
+        if end.is_none_or(|end| now.parse().is_ok_and(|now: f64| end > now)) {
+            transaction.abandon().await?;
+            continue;
+        }
+        let commands = vec![
+            ("DEL", args([&*fence])),
+            ("HDEL", args([&keys.sources, &*source])),
+            ("ZREM", args([&keys.sources_due, &*source])),
+        ];
+        transaction.execute(commands).await?;
+    }
+    Ok(ended.len())
 }
 
 async fn clean_member(

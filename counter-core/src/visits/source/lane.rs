@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Timestamp;
 use crate::shard::Shard;
@@ -63,12 +64,19 @@ impl Lane {
 
     /// Makes a batch of everything up to `position`, if none is under way; returns the hits that no precision
     /// keeps any more.
-    pub(super) fn cut(&mut self, source: WriterId, position: u64, tally: &Tally) -> u64 {
+    pub(super) fn cut(
+        &mut self,
+        source: WriterId,
+        life: Option<Duration>,
+        position: u64,
+        tally: &Tally,
+    ) -> u64 {
         if self.outgoing.is_some() || self.counted >= position {
             return 0;
         }
         let expired = self.pending.coarsen(Timestamp::now(), &tally.grid);
         let mut batch = empty(source, self.shard, self.counted, position, &tally.grid);
+        batch.fence.kind = FenceKind::Source { life };
         for chunk in self.pending.take(&tally.names(), &tally.grid) {
             batch.cells.extend(chunk.cells);
             batch.sketches.extend(chunk.sketches);
@@ -88,6 +96,6 @@ impl Lane {
 
 /// Returns a batch without counts.
 pub(super) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
-    let fence = Fence { writer: source, kind: FenceKind::Source, sequence, after };
+    let fence = Fence { writer: source, kind: FenceKind::Source { life: None }, sequence, after };
     Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(grid) }
 }

@@ -1,5 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::SourceName;
 use crate::Timestamp;
@@ -77,8 +80,15 @@ pub struct SourceStatus {
     pub end: Option<u64>,
     /// The instant of the latest record that made a hit.
     pub latest: Option<Timestamp>,
+    /// The instant of the last commit of this process that the store acknowledged.
+    pub committed: Option<Timestamp>,
+    /// Time for which the store has counted nothing more, although the log goes on; `None` where it does not, where
+    /// its end is not known, and when the source was closed.
+    pub standing_for: Option<Duration>,
     /// The account.
     pub ledger: SourceLedger,
+    /// Records that were read lately, and in which time.
+    recent: (u64, Duration),
 }
 
 /// The sources of a process.
@@ -89,14 +99,25 @@ pub(crate) struct Statuses(Mutex<BTreeMap<SourceName, Arc<Status>>>);
 #[derive(Debug, Default)]
 pub(super) struct Status(Mutex<State>);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) position: u64,
     pub(super) counted: u64,
     pub(super) end: Option<u64>,
     pub(super) latest: Option<Timestamp>,
     pub(super) ledger: SourceLedger,
+    committed: Option<Timestamp>,
+    /// The time of the last commit that counted something more.
+    moved: Instant,
+    /// Times that are some seconds apart, with the records that were read until then.
+    marks: [(Instant, u64); 2],
 }
+
+/// The time over which the speed of a source is measured, at least.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// The time after which a source that does not go on stands still.
+const STILL: Duration = Duration::from_secs(60);
 
 /// The number of sources whose state is kept after they were closed.
 const CLOSED: usize = 1000;
@@ -114,10 +135,53 @@ impl Statuses {
     pub(crate) fn all(&self) -> Vec<SourceStatus> {
         let statuses = self.0.lock().expect("nothing panics under this lock");
         let status = |(name, status): (&SourceName, &Arc<Status>)| {
-            let State { position, counted, end, latest, ledger } = *status.lock();
-            SourceStatus { name: name.clone(), position, counted, end, latest, ledger }
+            let is_open = Arc::strong_count(status) > 1;
+            let State { position, counted, end, latest, ledger, committed, moved, marks } = *status.lock();
+            let name = name.clone();
+            let standing_for =
+                Some(moved.elapsed()).filter(|_| is_open && end.is_some_and(|end| end > counted));
+            let recent = (ledger.records.read.saturating_sub(marks[0].1), marks[0].0.elapsed());
+            SourceStatus { name, position, counted, end, latest, committed, standing_for, ledger, recent }
         };
         statuses.iter().map(status).collect()
+    }
+
+    /// Forgets the state of a source that is not open.
+    pub(super) fn forget(&self, name: &SourceName) {
+        let mut statuses = self.0.lock().expect("nothing panics under this lock");
+        if statuses.get(name).is_some_and(|status| Arc::strong_count(status) == 1) {
+            statuses.remove(name);
+        }
+    }
+}
+
+impl State {
+    /// Notes that the store has counted everything up to a position.
+    pub(super) fn commit(&mut self, counted: u64) {
+        let now = Instant::now();
+        if counted > self.counted {
+            self.moved = now;
+        }
+        if now.duration_since(self.marks[1].0) >= RECENT {
+            self.marks = [self.marks[1], (now, self.ledger.records.read)];
+        }
+        (self.counted, self.committed) = (counted, Some(Timestamp::now()));
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            position: 0,
+            counted: 0,
+            end: None,
+            latest: None,
+            ledger: SourceLedger::default(),
+            committed: None,
+            moved: now,
+            marks: [(now, 0); 2],
+        }
     }
 }
 
@@ -160,5 +224,28 @@ impl SourceStatus {
     #[must_use]
     pub fn lag(&self) -> Option<u64> {
         self.end.map(|end| end.saturating_sub(self.counted))
+    }
+
+    /// Returns the age at `now` of the latest record that counted, or 0 if that is the end of the log; `None` where
+    /// either is not known.
+    #[must_use]
+    pub fn lag_time(&self, now: Timestamp) -> Option<Duration> {
+        match self.lag()? {
+            0 => Some(Duration::ZERO),
+            _ => Some(Duration::from_secs(now.as_unix().saturating_sub(self.latest?.as_unix()))),
+        }
+    }
+
+    /// Returns whether the store has counted nothing more for a minute, although the log goes on.
+    #[must_use]
+    pub fn stands_still(&self) -> bool {
+        self.standing_for.is_some_and(|standing| standing >= STILL)
+    }
+
+    /// Returns the number of records that were read in a second, over the last ten seconds or a little more.
+    #[must_use]
+    pub fn records_per_second(&self) -> f64 {
+        let (records, time) = self.recent;
+        if records == 0 { 0.0 } else { records as f64 / time.as_secs_f64().max(1.0) }
     }
 }

@@ -9,7 +9,7 @@ use super::lane::{Lane, empty};
 use super::ledger::Status;
 use super::{SourceLedger, SourceName};
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Hit, Part, Remark, Skip};
+use crate::visits::{ApplyOutcome, FenceKind, Hit, Part, Remark, Skip};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -26,6 +26,8 @@ pub struct Source {
     store: Arc<dyn Store>,
     lanes: Vec<Lane>,
     position: u64,
+    /// The time for which the store keeps the position after a commit; `None` is for ever.
+    life: Option<Duration>,
     status: Arc<Status>,
     /// The time at which all shards were last brought to one position.
     aligned: Instant,
@@ -46,6 +48,19 @@ pub enum Commit {
 /// next reader begins there.
 const ALIGN: Duration = Duration::from_secs(5);
 
+/// The number of attempts to forget a source that a reader still counts.
+const ATTEMPTS: usize = 10;
+
+/// The margin by which hits have to be younger than what the store has forgotten: those of an instant up to 25 hours
+/// ahead of its clock are counted, and the clocks of readers may differ from it by the rest of two days.
+const MARGIN: Duration = Duration::from_secs(2 * 86_400);
+
+/// Returns the oldest instant of which a source with this life counts hits: whatever the store may have counted and
+/// forgotten is older.
+fn oldest(now: Timestamp, life: Duration) -> Timestamp {
+    now.minus(life.saturating_sub(MARGIN).as_secs())
+}
+
 impl Source {
     /// The largest position: 2^53, up to which Lua's numbers are exact.
     pub const MAX_POSITION: u64 = 1 << 53;
@@ -54,12 +69,13 @@ impl Source {
         tally: Arc<Tally>,
         store: Arc<dyn Store>,
         name: SourceName,
+        life: Option<Duration>,
         status: Arc<Status>,
     ) -> Result<Self, Error> {
         let writer = name.writer();
         let lanes = store.shards().iter().map(Lane::new).collect();
         let aligned = Instant::now();
-        let mut source = Self { name, writer, tally, store, lanes, position: 0, status, aligned };
+        let mut source = Self { name, writer, tally, store, lanes, position: 0, life, status, aligned };
         source.locate().await?;
         Ok(source)
     }
@@ -92,7 +108,8 @@ impl Source {
     /// fails, call it again before reading on.
     ///
     /// All hits of a record go into one call. Positions may leave gaps, but never go back: a record before
-    /// [`position`](Self::position) is not counted. Hits that no precision keeps any more are `expired` in the
+    /// [`position`](Self::position) is not counted. Hits that no precision keeps any more, and those that are older
+    /// than the source's [life](super::Sources::keep_for) allows, are `expired` in the
     /// ledger. An empty range, and one that ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a
     /// record, which is `malformed` then.
     pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
@@ -101,13 +118,16 @@ impl Source {
             self.malformed(range);
             return false;
         }
+        let is_expired = self.life.is_some_and(|life| at < oldest(Timestamp::now(), life));
         let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
         for hit in hits {
             let (number, shard, is_other) = self.tally.slot(hit.counter);
             let lane = &mut self.lanes[shard.index()];
             if range.start >= lane.read_to.max(before) {
                 let count = u64::from(hit.weight.get());
-                lane.add(number, at, count, hit.register, &self.tally.grid);
+                if !is_expired {
+                    lane.add(number, at, count, hit.register, &self.tally.grid);
+                }
                 counted += count;
                 overflow += if is_other { count } else { 0 };
                 is_full |= lane.is_full();
@@ -123,7 +143,7 @@ impl Source {
             state.latest = state.latest.max(Some(at));
         }
         hits.recorded += counted;
-        hits.pending += counted;
+        *(if is_expired { &mut hits.expired } else { &mut hits.pending }) += counted;
         hits.overflow += overflow;
         is_full
     }
@@ -200,7 +220,7 @@ impl Source {
             let mut expired = 0;
             for lane in &mut self.lanes {
                 if align || lane.is_due() {
-                    expired += lane.cut(self.writer, self.position.max(lane.read_to), &self.tally);
+                    expired += lane.cut(self.writer, self.life, self.position.max(lane.read_to), &self.tally);
                 }
             }
             self.expire(expired);
@@ -213,7 +233,7 @@ impl Source {
         if align {
             self.aligned = Instant::now();
         }
-        self.status.lock().counted = self.position;
+        self.status.lock().commit(self.position);
         Ok(Commit::Done)
     }
 
@@ -265,6 +285,27 @@ impl Source {
             return Ok(commit);
         }
         failed.map_or(Ok(commit), Err)
+    }
+
+    /// Takes every shard back to 0, to be forgotten at once.
+    pub(super) async fn forget(mut self) -> Result<(), Error> {
+        for lane in &mut self.lanes {
+            for _ in 0..ATTEMPTS {
+                if lane.counted == 0 {
+                    break;
+                }
+                let mut batch = empty(self.writer, lane.shard, lane.counted, 0, &self.tally.grid);
+                batch.fence.kind = FenceKind::Source { life: Some(Duration::ZERO) };
+                lane.counted = match self.store.apply(&batch).await? {
+                    ApplyOutcome::Applied(_) => 0,
+                    ApplyOutcome::SequenceGap { last } => last,
+                };
+            }
+            if lane.counted > 0 {
+                return Err(Error::new(ErrorKind::Unavailable));
+            }
+        }
+        Ok(())
     }
 
     /// Asks every shard for its position, and goes to the lowest.

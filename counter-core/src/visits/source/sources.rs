@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ledger::Statuses;
 use super::{Source, SourceName, SourceStatus};
@@ -14,11 +15,60 @@ pub struct Sources {
     store: Arc<dyn Store>,
     salting: Salting,
     statuses: Arc<Statuses>,
+    life: Option<Duration>,
 }
+
+/// The shortest life of a source: two days are taken off it for clocks, and the rest is for late records.
+const SHORTEST: Duration = Duration::from_secs(7 * 86_400);
 
 impl Sources {
     pub(crate) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, salting: Salting) -> Self {
-        Self { tally, store, salting, statuses: Arc::default() }
+        Self { tally, store, salting, statuses: Arc::default(), life: None }
+    }
+
+    /// Returns a handle whose sources are forgotten when nothing was committed for this time, at least a week, by the
+    /// clock of the store. Default: never.
+    ///
+    /// It is for sources of which there are ever new ones, such as producers that are named anew at each start; a
+    /// position that is kept takes some 200 bytes of each shard. A source that returns after its life is a new one,
+    /// at position 0. So that nothing counts twice that was counted before it was forgotten, hits that are older than
+    /// the life less two days are `expired` in its ledger. The last commit of a source says how long it is kept.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let month = Duration::from_secs(30 * 86_400);
+    /// let producers = counters.sources().keep_for(month);
+    /// assert_eq!((producers.kept_for(), counters.sources().kept_for()), (Some(month), None));
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn keep_for(self, life: Duration) -> Self {
+        Self { life: Some(life.max(SHORTEST)), ..self }
+    }
+
+    /// Returns the time for which positions are kept after the last commit; `None` is for ever.
+    #[must_use]
+    pub const fn kept_for(&self) -> Option<Duration> {
+        self.life
+    }
+
+    /// Forgets the position of a source in the store, such as one whose log is deleted.
+    ///
+    /// Its counts stay. A log of this name is a new one then, at position 0: a reader that still has it open, or
+    /// opens it again, reads it from the beginning and counts it once more. So end the readers first.
+    ///
+    /// # Errors
+    /// Fails when a shard of the store cannot do it now, or readers are faster all the time; call again.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped may have forgotten the position in some shards; call again.
+    pub async fn forget(&self, name: SourceName) -> Result<(), Error> {
+        self.open(name.clone()).await?.forget().await?;
+        self.statuses.forget(&name);
+        Ok(())
     }
 
     /// Returns the state of every source that was opened by this handle and its clones, by name.
@@ -35,7 +85,7 @@ impl Sources {
     /// Fails when the store cannot be read.
     pub async fn open(&self, name: SourceName) -> Result<Source, Error> {
         let status = self.statuses.of(&name);
-        Source::open(Arc::clone(&self.tally), Arc::clone(&self.store), name, status).await
+        Source::open(Arc::clone(&self.tally), Arc::clone(&self.store), name, self.life, status).await
     }
 
     /// Returns the key of the visitors of the salt epoch in which `at` lies, and that epoch.

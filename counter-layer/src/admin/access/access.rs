@@ -6,6 +6,7 @@ use std::time::Duration;
 use counter_core::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use http::Method;
 use http::request::Parts;
 use subtle::ConstantTimeEq;
 
@@ -59,8 +60,25 @@ pub struct AccessError(&'static str);
 #[derive(Clone)]
 pub(crate) struct Way {
     rule: Rule,
-    pub(crate) forget: bool,
+    pub(crate) rights: Rights,
 }
+
+/// The changes that are allowed, beside reading.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rights {
+    pub(crate) forget: bool,
+    pub(crate) record: bool,
+}
+
+/// A right to change something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    Forget,
+    Record,
+}
+
+/// The path that hits are sent to.
+pub(crate) const HITS: &str = "/api/hits";
 
 #[derive(Clone)]
 enum Rule {
@@ -177,7 +195,27 @@ impl Access {
     #[must_use]
     pub fn may_forget(mut self) -> Self {
         for way in &mut self.ways {
-            way.forget = true;
+            way.rights.forget = true;
+        }
+        self
+    }
+
+    /// Grants the right to send hits to `api/hits`, which is there with
+    /// [`Options::hits`](crate::admin::Options::hits).
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// // The programs of the shop record; people of the office only read.
+    /// let shop = Access::bearer("a-long-random-token-of-the-shop")?.may_record();
+    /// let access = Access::basic("office", "correct horse battery staple")?.or(shop);
+    /// # drop(access);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn may_record(mut self) -> Self {
+        for way in &mut self.ways {
+            way.rights.record = true;
         }
         self
     }
@@ -282,7 +320,7 @@ impl Access {
     }
 
     fn of(rule: Rule) -> Self {
-        let ways = vec![Way { rule, forget: false }];
+        let ways = vec![Way { rule, rights: Rights::default() }];
         Self {
             ways,
             attempts: Arc::default(),
@@ -318,6 +356,43 @@ impl Access {
     /// Returns `true` if there is a secret that can be guessed.
     pub(crate) fn has_secrets(&self) -> bool {
         self.ways.iter().any(|way| matches!(way.rule, Rule::Bearer(_) | Rule::Basic(_)))
+    }
+}
+
+impl Rights {
+    pub(crate) const fn has(self, right: Right) -> bool {
+        match right {
+            Right::Forget => self.forget,
+            Right::Record => self.record,
+        }
+    }
+
+    pub(crate) const fn add(&mut self, other: Self) {
+        self.forget |= other.forget;
+        self.record |= other.record;
+    }
+}
+
+impl Right {
+    /// Returns the right that a request needs that changes something.
+    pub(crate) fn of(parts: &Parts) -> Self {
+        if parts.method == Method::POST && parts.uri.path() == HITS { Self::Record } else { Self::Forget }
+    }
+
+    /// Returns the name of the scope (RFC 6750, section 3).
+    pub(crate) const fn scope(self) -> &'static str {
+        match self {
+            Self::Forget => "Bearer error=\"insufficient_scope\", scope=\"forget\"",
+            Self::Record => "Bearer error=\"insufficient_scope\", scope=\"record\"",
+        }
+    }
+
+    /// Returns what the right is for, in words.
+    pub(crate) const fn meaning(self) -> &'static str {
+        match self {
+            Self::Forget => "forget counters",
+            Self::Record => "send hits",
+        }
     }
 }
 
@@ -390,7 +465,8 @@ impl fmt::Debug for Access {
                 Rule::Basic(_) => "Access::basic(..)",
                 Rule::FromFn(_) => "Access::from_fn(..)",
             })?;
-            f.write_str(if way.forget { ".may_forget()" } else { "" })?;
+            f.write_str(if way.rights.forget { ".may_forget()" } else { "" })?;
+            f.write_str(if way.rights.record { ".may_record()" } else { "" })?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::sleep;
 
-use super::access::Access;
+use super::access::{Access, Right, Rights};
 use super::headers::secure;
 use super::session::{Claim, LoggedIn};
 use super::throttle::{Judgement, Shown};
@@ -28,8 +28,8 @@ use crate::admin::problem::Problem;
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     is_in: bool,
-    /// The request may also change something.
-    forget: bool,
+    /// What the request may also change.
+    rights: Rights,
     /// The end of the session, if the request has one.
     session: Option<Timestamp>,
     /// The request has a header that no browser sets by itself.
@@ -89,8 +89,9 @@ impl Access {
             if is_logout {
                 return Err(Box::new(self.log_out(parts, mount)));
             }
-            if !entry.forget {
-                return Err(Box::new(self.out_of_scope()));
+            let right = Right::of(parts);
+            if !entry.rights.has(right) {
+                return Err(Box::new(self.out_of_scope(right)));
             }
         }
         if entry.session.is_some() {
@@ -110,11 +111,11 @@ impl Access {
         if self.has_secrets() {
             self.look_at_credentials(parts, entry);
         }
-        if !(entry.is_in && (entry.forget || parts.method.is_safe())) {
+        if !(entry.is_in && (parts.method.is_safe() || entry.rights.has(Right::of(parts)))) {
             for way in &self.ways {
                 if way.is_open(parts).await {
                     entry.is_in = true;
-                    entry.forget |= way.forget;
+                    entry.rights.add(way.rights);
                 }
             }
         }
@@ -138,17 +139,17 @@ impl Access {
     }
 
     fn judge(&self, parts: &Parts, shown: Shown<'_>, entry: &mut Entry) -> bool {
-        let mut forget = false;
+        let mut rights = Rights::default();
         let judgement = self.attempts.judge(self.peer(parts), shown, || {
             let mut ways = self.ways.iter().filter(|way| way.shows(shown)).peekable();
             let is_right = ways.peek().is_some();
-            forget = ways.any(|way| way.forget);
+            ways.for_each(|way| rights.add(way.rights));
             is_right
         });
         match judgement {
             Judgement::Right => {
                 entry.is_in = true;
-                entry.forget |= forget;
+                entry.rights.add(rights);
             }
             Judgement::Wrong => {}
             Judgement::NotYet(wait) => entry.wait = Some(wait.as_secs().max(1)),
@@ -214,10 +215,10 @@ impl Access {
         response
     }
 
-    fn out_of_scope(&self) -> Response {
-        let mut response = Problem::out_of_scope().into_response();
+    fn out_of_scope(&self, right: Right) -> Response {
+        let mut response = Problem::out_of_scope(right.meaning()).into_response();
         if self.has_sessions() {
-            let challenge = HeaderValue::from_static("Bearer error=\"insufficient_scope\", scope=\"forget\"");
+            let challenge = HeaderValue::from_static(right.scope());
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         response

@@ -102,6 +102,10 @@ fn operation(route: &Description, grid: &Grid) -> Value {
         "parameters": parameters.collect::<Vec<_>>(),
         "responses": responses,
     });
+    if let Some((kind, meaning)) = route.body {
+        let content = json!({kind: {"schema": {"type": "string"}}});
+        operation["requestBody"] = json!({"description": meaning, "content": content});
+    }
     if let Some(most) = route.most {
         operation["description"] = most.into();
     }

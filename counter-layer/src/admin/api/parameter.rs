@@ -4,6 +4,8 @@ mod counters;
 mod explained;
 mod file;
 mod numbers;
+#[cfg(feature = "hits")]
+mod producer;
 mod time;
 
 use axum::extract::FromRequestParts;
@@ -18,6 +20,8 @@ pub(crate) use file::{FileFormat, Fill, Format, Label};
 #[cfg(feature = "forecast")]
 pub(crate) use numbers::Horizon;
 pub(crate) use numbers::Limit;
+#[cfg(feature = "hits")]
+pub(crate) use producer::{Number, ProducerName};
 #[cfg(any(feature = "forecast", feature = "dashboard"))]
 pub(crate) use time::LAG;
 pub(crate) use time::usual;

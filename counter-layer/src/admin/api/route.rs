@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -30,6 +31,8 @@ pub(crate) struct Description {
     /// The most that an answer may have, which no schema can say, since it is about several parameters.
     pub(crate) most: Option<&'static str>,
     pub(crate) parameters: Vec<parameter::Description>,
+    /// The media type and the meaning of the body of a request, where there is one.
+    pub(crate) body: Option<(&'static str, &'static str)>,
     /// Answers by their status.
     pub(crate) answers: Vec<(&'static str, Answer)>,
     /// The refusals beside those of every route, by status.
@@ -92,6 +95,23 @@ impl Route {
         )
     }
 
+    #[cfg(feature = "hits")]
+    pub(crate) fn post<S, P, F, R>(
+        path: &'static str,
+        summary: &'static str,
+        state: S,
+        handler: impl Fn(Asked<S, P>, Body) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        P: Parameters<S> + Send + 'static,
+        F: Future<Output = R> + Send + 'static,
+        R: IntoResponse,
+    {
+        let handler = serving(MethodFilter::POST, boxed_with_body(state, handler));
+        Self::new("post", path, summary, P::describe(), handler)
+    }
+
     /// A page, which has no parameters of the API.
     #[cfg(feature = "dashboard")]
     pub(crate) fn page(path: &'static str, summary: &'static str, handler: MethodRouter) -> Self {
@@ -110,6 +130,7 @@ impl Route {
             path,
             summary,
             most: None,
+            body: None,
             parameters,
             answers: Vec::new(),
             refusals: Vec::new(),
@@ -164,6 +185,13 @@ impl Route {
         self
     }
 
+    /// Describes the body of a request.
+    #[cfg(feature = "hits")]
+    pub(crate) fn body(mut self, kind: &'static str, meaning: &'static str) -> Self {
+        self.description.body = Some((kind, meaning));
+        self
+    }
+
     pub(crate) fn most(mut self, most: &'static str) -> Self {
         self.description.most = Some(most);
         self
@@ -180,12 +208,26 @@ where
     F: Future<Output = R> + Send + 'static,
     R: IntoResponse,
 {
+    boxed_with_body(state, move |asked, _| handler(asked))
+}
+
+/// Does the same to handlers that read the body of a request.
+fn boxed_with_body<S, P, F, R>(
+    state: S,
+    handler: impl Fn(Asked<S, P>, Body) -> F + Clone + Send + Sync + 'static,
+) -> Handler
+where
+    S: Clone + Send + Sync + 'static,
+    P: Parameters<S> + Send + 'static,
+    F: Future<Output = R> + Send + 'static,
+    R: IntoResponse,
+{
     Arc::new(move |request| {
         let (state, handler) = (state.clone(), handler.clone());
         Box::pin(async move {
-            let (mut parts, _) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
             match Asked::from_request_parts(&mut parts, &state).await {
-                Ok(asked) => handler(asked).await.into_response(),
+                Ok(asked) => handler(asked, body).await.into_response(),
                 Err(problem) => problem.into_response(),
             }
         })

@@ -18,6 +18,8 @@ pub(crate) fn routes(
     options: Options,
     catalog: &Catalog,
 ) -> Vec<Route> {
+    #[cfg(feature = "hits")]
+    let hits = options.producers.as_ref().map(|producers| super::hits::routes(&stats, producers));
     let live = Live::new(stats.clone(), options);
     let pictures = Pictures::new(stats.clone(), |_| true);
     let mut routes = vec![
@@ -44,5 +46,7 @@ pub(crate) fn routes(
         metrics::route(Source { stats, access: access.clone() }),
     ];
     routes.extend(badge::routes(&pictures));
+    #[cfg(feature = "hits")]
+    routes.extend(hits.into_iter().flatten());
     routes
 }

@@ -1,6 +1,6 @@
 use axum::Json;
-use counter_core::Stats;
 use counter_core::source::{self, SourceStatus};
+use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 
 use super::parameter::Asked;
@@ -29,6 +29,14 @@ pub(crate) struct Source {
     lag: Option<u64>,
     /// The Unix time of the latest record that made a hit.
     latest: Option<u64>,
+    /// The age of that record, 0 at the end of the log; null where either is not known.
+    lag_seconds: Option<u64>,
+    /// The Unix time of the last commit of this process that the store acknowledged.
+    committed: Option<u64>,
+    /// Nothing more was counted for a minute, although the log goes on.
+    stands_still: bool,
+    /// Records that were read in a second, over the last ten seconds or a little more.
+    records_per_second: f64,
     records: SourceRecords,
     hits: SourceHits,
 }
@@ -94,7 +102,11 @@ impl From<SourceStatus> for Source {
             position: status.position,
             counted: status.counted,
             end: status.end,
-            latest: status.latest.map(counter_core::Timestamp::as_unix),
+            latest: status.latest.map(Timestamp::as_unix),
+            lag_seconds: status.lag_time(Timestamp::now()).map(|time| time.as_secs()),
+            committed: status.committed.map(Timestamp::as_unix),
+            stands_still: status.stands_still(),
+            records_per_second: status.records_per_second(),
             records: SourceRecords {
                 read,
                 recorded,

@@ -12,6 +12,7 @@ use super::format::{self, Change, Style};
 use super::period::Period;
 use super::plot::{Plot, plot};
 use super::reader::Reader;
+use super::sources::Sources;
 use super::summary::{Status, Summary};
 use super::table::Table;
 use super::view::{Page, View};
@@ -24,6 +25,7 @@ pub(super) struct Site {
     moving: Moving,
     controls: Controls,
     table: Table,
+    sources: Option<Sources>,
     period: String,
     search: String,
     search_fields: Vec<(&'static str, String)>,
@@ -119,6 +121,7 @@ impl Site {
             moving,
             controls: Controls::of(stats, view, now),
             table,
+            sources: Sources::of(stats, now),
             period: period.name,
             search: view.search.clone(),
             search_fields: view.fields(&["q", "page"]),

@@ -1,0 +1,150 @@
+use axum::Json;
+use axum::body::Body;
+use counter_core::Stats;
+use futures_util::StreamExt;
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
+use serde::Serialize;
+
+use super::parameter::{Asked, Number, ProducerName};
+use super::route::Route;
+use crate::admin::access::HITS;
+use crate::admin::problem::Problem;
+use crate::admin::producers::{NotCounted, Producers, RECORDS, Receipt};
+
+/// A producer, with the number of its last request that is counted.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Counted {
+    producer: String,
+    /// 0 where no request is counted, or none has been for so long that the producer is forgotten.
+    number: u64,
+}
+
+/// A request that is counted, by this attempt or an earlier one. `read` is the sum of those that follow it, with
+/// `malformed` by its length.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Recorded {
+    producer: String,
+    number: u64,
+    /// Records in the body.
+    read: u64,
+    /// Records that made hits.
+    recorded: u64,
+    /// Records whose hits the store had before.
+    already_counted: u64,
+    /// Records that a rule excludes.
+    excluded: u64,
+    /// Records that no rule matches.
+    unmatched: u64,
+    /// Records that were left out for their outcome.
+    ignored: u64,
+    /// Records that could not be read.
+    malformed: Vec<MalformedRecord>,
+}
+
+/// A line that is no record.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct MalformedRecord {
+    /// The line of the body, from 1.
+    line: u64,
+    /// `json`, `fields`, `request` or `status`.
+    reason: &'static str,
+}
+
+/// The largest number of bytes in a body: 1 MiB.
+const BYTES: usize = 1 << 20;
+
+pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
+    let state = (stats.clone(), producers.clone());
+    let numbered =
+        Route::get(HITS, "The number of a producer's last request that is counted", state.clone(), number)
+            .json::<Counted>();
+    let summary = "Counts hits of a producer, each request once however often it is repeated";
+    let most = "The body has a record in each line, 1,000 at most, and 1 MiB at most. A record is \
+                `{\"counter\":\"signups\",\"at\":1763700000,\"n\":3,\"visitor\":\"…\"}`, of which `n` and `visitor` may be \
+                missing, or a request as a server tells of it, of which `path` and `at` are needed: \
+                `{\"path\":\"/articles/7\",\"method\":\"GET\",\"status\":200,\"at\":1763700000,\"address\":\"192.0.2.1\",\
+                \"user_agent\":\"…\"}`. The store has counted it when the answer is 200. Repeat a request, with the \
+                same records, until it is answered.";
+    let taken = Route::post(HITS, summary, state, record)
+        .json::<Recorded>()
+        .schema::<MalformedRecord>()
+        .body("application/x-ndjson", "Records, one in each line")
+        .most(most)
+        .refusal("409", "An earlier request is not counted: `number` is that of the last one that is")
+        .refusal("413", "The body has too many bytes or records")
+        .refusal("415", "The body has an encoding")
+        .refusal("503", "The store has perhaps not counted it: repeat the request");
+    [numbered, taken]
+}
+
+async fn number(
+    Asked { state: (stats, producers), parameters: (ProducerName(producer),), .. }: Asked<
+        (Stats, Producers),
+        (ProducerName,),
+    >,
+) -> Result<Json<Counted>, Problem> {
+    let number = producers.number(&producer).await.map_err(|error| Problem::of(&error, &stats))?;
+    Ok(Json(Counted { producer: producer.name().to_owned(), number }))
+}
+
+async fn record(
+    asked: Asked<(Stats, Producers), (ProducerName, Number)>,
+    body: Body,
+) -> Result<Json<Recorded>, Problem> {
+    let Asked {
+        state: (stats, producers),
+        parameters: (ProducerName(producer), Number(number)),
+        headers,
+        ..
+    } = asked;
+    let body = read(&headers, body).await?;
+    match producers.count(&producer, number, &body).await {
+        Ok(receipt) => Ok(Json(Recorded::of(producer.name(), number, receipt))),
+        Err(NotCounted::TooManyRecords) => {
+            Err(Problem::too_large(format!("the body has more than {RECORDS} records")))
+        }
+        Err(NotCounted::Gap(counted)) => Err(Problem::number_gap(number, counted)),
+        Err(NotCounted::Store(error)) => Err(Problem::not_counted_yet(&error, &stats)),
+    }
+}
+
+/// Reads a body to its end or its bound.
+async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Problem> {
+    // What is compressed would be counted as one malformed line.
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Problem::encoded_body());
+    }
+    let (mut all, mut body) = (Vec::new(), body.into_data_stream());
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk.map_err(|_| Problem::unread_body())?;
+        if all.len() + chunk.len() > BYTES {
+            return Err(Problem::too_large(format!("the body has more than {BYTES} bytes")));
+        }
+        all.extend_from_slice(&chunk);
+    }
+    Ok(all)
+}
+
+impl Recorded {
+    fn of(producer: &str, number: u64, receipt: Receipt) -> Self {
+        let Receipt { read, recorded, already_counted, excluded, unmatched, ignored, malformed } = receipt;
+        let malformed = malformed.into_iter();
+        Self {
+            producer: producer.to_owned(),
+            number,
+            read,
+            recorded,
+            already_counted,
+            excluded,
+            unmatched,
+            ignored,
+            malformed: malformed
+                .map(|(line, reason)| MalformedRecord { line: line as u64, reason })
+                .collect(),
+        }
+    }
+}

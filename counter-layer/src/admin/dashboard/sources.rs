@@ -1,0 +1,75 @@
+//! The table of the sources that this process reads.
+
+use counter_core::source::SourceStatus;
+use counter_core::{Stats, Timestamp};
+
+use super::format;
+
+/// The table, which is there where there are sources.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) rows: Vec<Source>,
+    /// A note about sources that are left out.
+    pub(super) note: Option<String>,
+}
+
+/// A source of the table.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) read: String,
+    pub(super) recorded: String,
+    /// What rules and outcomes left out.
+    pub(super) skipped: String,
+    pub(super) malformed: String,
+    pub(super) lost: String,
+    pub(super) speed: String,
+    pub(super) lag: String,
+    pub(super) committed: String,
+}
+
+/// Rows of the table.
+const ROWS: usize = 25;
+
+impl Sources {
+    /// The sources, those that stand still first, and then those with the latest commits.
+    pub(super) fn of(stats: &Stats, now: Timestamp) -> Option<Self> {
+        let mut sources = stats.sources();
+        sources.sort_by_key(|source| std::cmp::Reverse((source.stands_still(), source.committed)));
+        let note = sources.len().checked_sub(ROWS + 1).map(|more| {
+            let more = format::grouped(more as u64 + 1);
+            format!("{more} more are at api/sources.")
+        });
+        let rows: Vec<_> = sources.iter().take(ROWS).map(|source| Source::of(source, now)).collect();
+        (!rows.is_empty()).then_some(Self { rows, note })
+    }
+}
+
+impl Source {
+    fn of(source: &SourceStatus, now: Timestamp) -> Self {
+        let records = source.ledger.records;
+        let lag = match (source.lag(), source.lag_time(now)) {
+            (None, _) => "–".to_owned(),
+            (Some(0), _) => "0".to_owned(),
+            (Some(lag), None) => format::grouped(lag),
+            (Some(lag), Some(time)) => format!("{}, {}", format::grouped(lag), format::about(time.as_secs())),
+        };
+        let ago = source.committed.map(|at| now.as_unix().saturating_sub(at.as_unix()));
+        let committed = ago.map_or_else(|| "not yet".to_owned(), |ago| format!("{} ago", format::about(ago)));
+        Self {
+            name: source.name.to_string(),
+            read: format::grouped(records.read),
+            recorded: format::grouped(records.recorded),
+            skipped: format::grouped(records.excluded + records.unmatched + records.ignored.total()),
+            malformed: format::grouped(records.malformed),
+            lost: format::grouped(records.lost),
+            speed: format::rounded(source.records_per_second()),
+            lag,
+            committed: if source.stands_still() {
+                format!("{committed}: it stands still")
+            } else {
+                committed
+            },
+        }
+    }
+}
