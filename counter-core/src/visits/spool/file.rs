@@ -167,7 +167,7 @@ async fn open_and_read(path: &Path, shards: Shards) -> Result<(SqliteConnection,
     let mut connection = options(path).connect().await.map_err(Unread::of)?;
     match read(&mut connection, shards).await {
         Err(Unread::Damaged { reason, .. }) => {
-            let hits = number(&mut connection, "SELECT total(hits) FROM part").await.ok();
+            let hits = number(&mut connection, "SELECT coalesce(sum(hits), 0) FROM part").await.ok();
             drop(connection.close().await);
             Err(Unread::Damaged { reason, hits })
         }
@@ -332,8 +332,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
 }
 
 async fn number(connection: &mut SqliteConnection, question: &'static str) -> Result<i64, sqlx::Error> {
-    let row = sqlx::query(question).fetch_one(connection).await?;
-    row.try_get::<i64, _>(0).or_else(|_| row.try_get::<f64, _>(0).map(|number| number as i64))
+    sqlx::query_scalar(question).fetch_one(connection).await
 }
 
 fn count(shards: Shards) -> i64 {

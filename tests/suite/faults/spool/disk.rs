@@ -9,6 +9,9 @@ use tests::until;
 
 use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, total, write_and_end};
 
+/// What happens to the bytes of a file.
+type Damage = fn(&mut Vec<u8>);
+
 /// Where SQLite keeps the version of what is in a file.
 const USER_VERSION: usize = 60;
 
@@ -165,7 +168,7 @@ async fn a_file_that_is_damaged_anywhere_is_put_aside_and_counts_nothing_wrong()
         let at = page * 4096 + 4090;
         bytes[at..at + 4].fill(0xff);
     };
-    let changes: [(&str, fn(&mut Vec<u8>)); 4] =
+    let changes: [(&str, Damage); 4] =
         [("a page is missing", cut), ("torn", torn), ("no header", header), ("other bytes", content)];
     for (what, damage) in changes {
         let folder = folder();
