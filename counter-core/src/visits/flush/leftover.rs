@@ -290,6 +290,7 @@ impl Lane {
             let shard = self.shard;
             doubtful = self.items.iter_mut().map(|item| item.leave_out_if_in_doubt(shard, tally)).sum();
         }
+        let had_sent = self.witness.is_some() || doubtful > 0;
         self.writer = WriterId::random();
         (self.witness, self.silence) = (None, Duration::ZERO);
         let Some(first) = self.items.first() else { return Ok(()) };
@@ -305,12 +306,14 @@ impl Lane {
             item.may_be_applied = false;
         }
         self.is_changed = true;
-        tell(|| {
-            tracing::warn!(
-                shard = %self.shard,
+        let shard = self.shard;
+        tell(|| match had_sent {
+            true => tracing::warn!(
+                %shard,
                 doubtful_hits = doubtful,
-                "the store has no fence of a process that ended; its hits are sent anew, but for those that it may have"
-            );
+                "the store lost the fence of a process that ended; its hits are sent anew, but for those that the store may have"
+            ),
+            false => tracing::info!(%shard, "what a process that ended had never sent is sent"),
         });
         Ok(())
     }
