@@ -1,14 +1,38 @@
 # How the tests are built and run: everywhere with the same features, so that no crate is compiled twice.
 # To be sourced.
 
-everything=(--locked --workspace --all-features)
+# The features of a package, one a line.
+features_of() {
+    sed -n '/^\[features\]/,/^$/s/^\([a-z0-9-]*\) = .*/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../$1/Cargo.toml"
+}
+
+# Not `--all-features`, which has the example's `kafka`: that builds librdkafka, 165 s of a C compiler.
+features=()
+for package in counter-core counter-layer; do
+    for feature in $(features_of "$package"); do
+        features+=(--features "$package/$feature")
+    done
+done
+unset package feature
+everything=(--locked --workspace --exclude counter-kafka "${features[@]}")
+# What `tests/kafka` builds.
+with_kafka=(--locked --workspace "${features[@]}" --features example-app/kafka)
+
+# The folder of what is built.
+target_folder() {
+    cargo metadata --locked --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
+}
+
+# Tells the tests where the example is that was built.
+export_example() {
+    COUNTER_EXAMPLE="$(target_folder)/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}debug/example-app"
+    export COUNTER_EXAMPLE
+}
 
 # Builds the tests, and the example with the crates that they share.
 build_tests() {
     cargo build "${everything[@]}" --tests --bins --example minimal --example hyper
-    local target
-    target=$(cargo metadata --locked --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
-    export COUNTER_EXAMPLE="$target/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}debug/example-app"
+    export_example
 }
 
 # Runs tests, of `--tests` or `--test suite`, with arguments for the programs after `--`. Most of them wait for

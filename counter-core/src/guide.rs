@@ -14,12 +14,15 @@
 //! # How to run it
 //!
 //! - `redis`: rights, eviction, TLS, Sentinel, clusters, and what is seen when things go wrong.
+//! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval, the schema.
 //! - [`scale`]: how much memory and time a Redis needs.
 //! - [`sources`]: counting from logs and topics.
 //! - `spool`, with the feature of that name: a directory in which what waits survives the process.
 
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub mod sql;
 pub mod scale;
 pub mod sources;
 #[cfg(feature = "spool")]

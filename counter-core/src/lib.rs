@@ -83,7 +83,7 @@
 //! | `unique` | the module [`unique`] |
 //! | `window` | the module [`window`] |
 //! | `entity` | the module [`entity`](mod@entity), without a database |
-//! | `sqlite`, `mariadb`, `postgres` | `entity`, and a database for it |
+//! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
 //! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
 //! | `metrics` | metrics through the `metrics` facade: see below |
@@ -150,6 +150,8 @@ mod operations;
     allow(dead_code, unused_imports, reason = "each family needs another part of it")
 )]
 mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+mod sql;
 
 pub mod visits;
 #[cfg(feature = "unique")]
@@ -169,6 +171,9 @@ pub use name::CounterName;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use stores::RedisStore;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+#[doc(inline)]
+pub use stores::SqlStore;
 #[doc(inline)]
 pub use stores::{AnyStore, MemoryStore};
 #[doc(inline)]

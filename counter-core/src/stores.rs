@@ -1,4 +1,4 @@
-//! Stores that keep counters of every family, in Redis or in the process.
+//! Stores that keep counters of every family, in Redis, in a SQL database or in the process.
 
 /// Shows the part of a store that keeps a family of counters, which makes the store one of that family.
 macro_rules! shows {
@@ -14,6 +14,8 @@ macro_rules! shows {
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+mod sql;
 mod any;
 
 pub use any::AnyStore;
@@ -22,6 +24,8 @@ pub use fred;
 pub use memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use redis::{ConnectError, RedisBuilder, RedisStore};
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub use sql::{SqlBuilder, SqlConnectError, SqlStore};
 
 pub use crate::future::{Answer, BoxFuture};
 #[cfg(feature = "redis")]

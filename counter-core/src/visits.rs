@@ -27,8 +27,14 @@ mod stats;
 mod counters;
 mod upkeep;
 pub(crate) mod memory;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod remarks;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod skew;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod sql;
 
 pub use batch::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark, VisitorCell};
 pub use clean::Cleaner;

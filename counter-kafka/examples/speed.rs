@@ -1,9 +1,14 @@
-//! Measures how many records a second go from a topic into Redis: `speed [RECORDS]`, a million by default.
+//! Measures how many records a second go from a topic into Redis, and how many when each one is awaited:
+//! `speed [RECORDS]`, a million by default.
 //!
 //! Brokers in memory and a Redis of its own share the machine with the consumer. The records are JSON of some 60
-//! bytes, of 100 counters, in four partitions; every second time, all have visitors.
+//! bytes, of 100 counters, in four partitions; every second time, all have visitors. A hundredth of them is counted
+//! once more, into another namespace, one awaited script a record. Processor seconds are those of this process, which
+//! has the brokers, and of Redis.
 
 use std::error::Error;
+use std::io::{Write, stdout};
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use counter_core::stores::Namespace;
@@ -21,49 +26,84 @@ const PARTITIONS: i32 = 4;
 async fn main() -> Result<(), Box<dyn Error>> {
     let records = std::env::args().nth(1).map_or(Ok(1_000_000), |records| records.parse())?;
     for (topic, visitor) in [("plain", ""), ("visitors", r#","visitor":"v"#)] {
-        let brokers = MockCluster::new(1)?;
-        brokers.create_topic(topic, PARTITIONS, 1)?;
-        produce(&brokers.bootstrap_servers(), topic, visitor, records)?;
         let server = RedisServer::start();
-        let store = RedisStore::connect(&server.url(), Namespace::default()).await?;
-        let counters = Counters::builder(store).build()?;
-        let recorder = counters.recorder();
-        let decide = move |record: &counter_kafka::Record<'_>, hits: &mut Vec<_>| {
-            let Some(Ok(Record::Counter(counter))) = record.value().map(serde_json::from_slice) else {
-                return Decision::Malformed;
-            };
-            let key = record.visitor_key(counter.at);
-            if key.is_none() && counter.visitor.is_some() {
-                return Decision::NeedsKey(counter.at);
-            }
-            hits.push(counter.hit(&recorder, key));
-            Decision::Counted(counter.at)
-        };
-        let consumer = KafkaConsumer::builder(&brokers.bootstrap_servers(), topic, "speed").until_end();
-        // From the first record on: the group takes three seconds to begin.
-        let (sources, began) = (counters.sources(), Instant::now());
-        let mut first = None;
-        let watch = async {
-            loop {
-                if sources.statuses().iter().any(|status| status.position > 0) {
-                    first.get_or_insert_with(Instant::now);
-                }
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::select! {
-            ended = consumer.build(counters.sources(), decide)?.run(std::future::pending()) => ended?,
-            () = watch => {}
-        }
-        let seconds = first.unwrap_or(began).elapsed().as_secs_f64();
-        let recorded: u64 =
-            counters.sources().statuses().iter().map(|status| status.ledger.records.recorded).sum();
-        println!(
-            "{topic}: {recorded} of {records} in {seconds:.2} s, {:.0} records/s",
-            recorded as f64 / seconds
-        );
+        let all = measure(&server, topic, visitor, records, NonZeroU32::MAX).await?;
+        let awaited = measure(&server, topic, visitor, records / 100, NonZeroU32::MIN).await?;
+        writeln!(stdout(), "{topic}: {:.1} times as many as when each record is awaited", all / awaited)?;
     }
     Ok(())
+}
+
+/// Produces records and counts them; returns how many a second.
+async fn measure(
+    server: &RedisServer,
+    topic: &str,
+    visitor: &str,
+    records: u64,
+    chunk: NonZeroU32,
+) -> Result<f64, Box<dyn Error>> {
+    let brokers = MockCluster::new(1)?;
+    brokers.create_topic(topic, PARTITIONS, 1)?;
+    produce(&brokers.bootstrap_servers(), topic, visitor, records)?;
+    let namespace: Namespace = format!("{chunk}:").parse()?;
+    let counters = Counters::builder(RedisStore::connect(&server.url(), namespace).await?).build()?;
+    let recorder = counters.recorder();
+    let decide = move |record: &counter_kafka::Record<'_>, hits: &mut Vec<_>| {
+        let Some(Ok(Record::Counter(counter))) = record.value().map(serde_json::from_slice) else {
+            return Decision::Malformed;
+        };
+        let key = record.visitor_key(counter.at);
+        if key.is_none() && counter.visitor.is_some() {
+            return Decision::NeedsKey(counter.at);
+        }
+        hits.push(counter.hit(&recorder, key));
+        Decision::Counted(counter.at)
+    };
+    let consumer = KafkaConsumer::builder(&brokers.bootstrap_servers(), topic, "speed")
+        .commit_records(chunk)
+        .until_end()
+        .build(counters.sources(), decide)?;
+    // From the first record on: the group takes three seconds to begin.
+    let sources = counters.sources();
+    let (mut first, used) = (None, (own_seconds()?, redis_seconds(server)));
+    let watch = async {
+        loop {
+            if sources.statuses().iter().any(|status| status.position > 0) {
+                first.get_or_insert_with(Instant::now);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        ended = consumer.run(std::future::pending()) => ended?,
+        () = watch => {}
+    }
+    let seconds = first.ok_or("nothing was read")?.elapsed().as_secs_f64();
+    let recorded: u64 = sources.statuses().iter().map(|status| status.ledger.records.recorded).sum();
+    let rate = recorded as f64 / seconds;
+    writeln!(
+        stdout(),
+        "{topic}, at most {chunk} records a commit: {recorded} of {records} in {seconds:.2} s, {rate:.0} records/s; \
+         processor seconds: {:.2} with the brokers, {:.2} of Redis",
+        own_seconds()? - used.0,
+        redis_seconds(server) - used.1,
+    )?;
+    Ok(rate)
+}
+
+/// Returns the processor time of this process, in seconds, by ticks of a hundredth.
+fn own_seconds() -> Result<f64, Box<dyn Error>> {
+    let text = std::fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = text.rsplit_once(')').ok_or("not what Linux says")?;
+    let ticks: Result<Vec<f64>, _> = fields.split_whitespace().skip(11).take(2).map(str::parse).collect();
+    Ok(ticks?.iter().sum::<f64>() / 100.0)
+}
+
+fn redis_seconds(server: &RedisServer) -> f64 {
+    let text = server.command(&["INFO", "cpu"]).text().unwrap_or_default();
+    let fields = ["used_cpu_user:", "used_cpu_sys:"];
+    let used = text.lines().filter_map(|line| fields.iter().find_map(|field| line.strip_prefix(field)));
+    used.filter_map(|seconds| seconds.trim().parse::<f64>().ok()).sum()
 }
 
 fn produce(brokers: &str, topic: &str, visitor: &str, records: u64) -> Result<(), Box<dyn Error>> {

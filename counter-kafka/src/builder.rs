@@ -1,4 +1,5 @@
 use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use counter_core::source::{SourceName, Sources};
@@ -15,6 +16,7 @@ pub struct Builder {
     pub(crate) start: Start,
     pub(crate) until_end: bool,
     pub(crate) commit_interval: Duration,
+    pub(crate) commit_records: NonZeroU32,
     pub(crate) shutdown_timeout: Duration,
     config: ClientConfig,
     reserved: Option<String>,
@@ -66,6 +68,7 @@ impl Builder {
             start: Start::default(),
             until_end: false,
             commit_interval: Duration::from_secs(1),
+            commit_records: NonZeroU32::MAX,
             shutdown_timeout: Duration::from_secs(10),
             config,
             reserved: None,
@@ -116,6 +119,14 @@ impl Builder {
     #[must_use]
     pub const fn commit_interval(mut self, interval: Duration) -> Self {
         self.commit_interval = interval;
+        self
+    }
+
+    /// Sets how many records at most are read between two commits; any number by default, since a batch becomes full by
+    /// what it holds. With 1, each record is counted before the next one is read.
+    #[must_use]
+    pub const fn commit_records(mut self, records: NonZeroU32) -> Self {
+        self.commit_records = records;
         self
     }
 

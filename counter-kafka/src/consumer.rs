@@ -1,27 +1,24 @@
-use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::Timestamp;
 use counter_core::source::{Commit, Sources};
 use counter_core::visits::Hit;
-use futures_util::future::join_all;
-use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use rdkafka::{Offset, TopicPartitionList};
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{error, info, warn};
 
 use crate::builder::source_name;
+use crate::client::Client;
+use crate::decider::Decider;
 use crate::error::is_out_of_range;
-use crate::membership::{Change, Membership};
-use crate::partition::{Folded, Partition};
-use crate::record::Keys;
+use crate::keys::Keys;
+use crate::membership::Change;
+use crate::outage::Outage;
+use crate::partition::Partition;
+use crate::partitions::Partitions;
 use crate::{BuildError, Builder, Decision, Record, RunError, Start};
 
 /// A member of a consumer group that counts the records of a topic, each exactly once.
@@ -31,36 +28,26 @@ pub struct KafkaConsumer<F> {
     settings: Builder,
     client: Client,
     sources: Sources,
-    decide: F,
+    decider: Decider<F>,
     /// The partitions that the group gave to this member and that are not opened yet.
     joining: Vec<i32>,
-    partitions: BTreeMap<i32, Partition>,
-    keys: Keys,
-    hits: Vec<Hit>,
+    partitions: Partitions,
     /// The epoch whose visitor key has to be fetched before more is read.
     wanted_key: Option<Timestamp>,
     /// True while a broker may not have the positions that it was asked for.
     is_out_of_range: bool,
     /// The number of times in a row that a log was found to end before the position of the store.
     shorter: u32,
-    /// The pause of a consumer whose store is away.
-    outage: Option<Outage>,
+    outage: Outage,
+    /// The time of the last commit, and the number of records that were read since.
     committed: Instant,
+    uncommitted: u32,
+    /// The time at which the store was last asked about partitions that are quiet.
+    checked: Instant,
+    /// The time at which the group last heard what is counted.
+    told: Instant,
     joined: bool,
     trouble: Option<RDKafkaErrorCode>,
-}
-
-/// A store that is away, or a broker that does not answer a question: when to try again.
-#[derive(Clone, Copy, Debug)]
-struct Outage {
-    pause: Duration,
-    again: Instant,
-}
-
-/// The client of librdkafka, which leaves the group when it is dropped.
-struct Client {
-    consumer: BaseConsumer<Membership>,
-    wake: Arc<Notify>,
 }
 
 /// The result of a round of reading.
@@ -70,7 +57,7 @@ enum Read {
     Idle,
     /// There may be more.
     Some,
-    /// A batch is full.
+    /// It is time to commit.
     Full,
 }
 
@@ -80,16 +67,15 @@ const RECORDS: usize = 1000;
 /// The longest wait when nothing happens.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The pauses of a consumer whose store is away.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
 /// The time that the last commits may take when the group takes partitions away and waits for it.
 const REVOKE: Duration = Duration::from_secs(3);
 
-/// The time that a broker has for a question that blocks, which is asked when positions are out of range, and
-/// when a partition is begun at its end.
-const QUESTION: Duration = Duration::from_secs(2);
+/// The time between two words to the group about what is counted: as often as Kafka's own consumers.
+const TELL: Duration = Duration::from_secs(5);
+
+/// The time between two questions to the store about partitions without new records: what it lost in a failover is to
+/// be read again although nothing comes.
+const CHECK: Duration = Duration::from_secs(5);
 
 /// The number of times that a log is asked again whether it is really so short: a leader that was just elected may
 /// not know its end.
@@ -118,26 +104,23 @@ where
         sources: Sources,
         decide: F,
     ) -> Result<Self, BuildError> {
-        let refused = |error: KafkaError| BuildError::Settings(error.to_string());
-        let mut consumer =
-            BaseConsumer::from_config_and_context(config, Membership::default()).map_err(refused)?;
-        let wake = Arc::new(Notify::new());
-        let woken = Arc::clone(&wake);
-        consumer.set_nonempty_callback(move || woken.notify_one());
+        let client = Client::new(config, &settings.topic)
+            .map_err(|error: KafkaError| BuildError::Settings(error.to_string()))?;
         Ok(Self {
             settings,
-            client: Client { consumer, wake },
+            client,
             sources,
-            decide,
+            decider: Decider::new(decide),
             joining: Vec::new(),
-            partitions: BTreeMap::new(),
-            keys: Keys::default(),
-            hits: Vec::new(),
+            partitions: Partitions::default(),
             wanted_key: None,
             is_out_of_range: false,
             shorter: 0,
-            outage: None,
+            outage: Outage::default(),
             committed: Instant::now(),
+            uncommitted: 0,
+            checked: Instant::now(),
+            told: Instant::now(),
             joined: false,
             trouble: None,
         })
@@ -156,7 +139,7 @@ where
     /// Dropping the future neither loses nor doubles anything. The drop may block for a moment, in which the
     /// member leaves the group.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        self.client.consumer.subscribe(&[&self.settings.topic])?;
+        self.client.join()?;
         let ended = tokio::select! {
             biased;
             () = shutdown => Ok(()),
@@ -171,14 +154,14 @@ where
             while let Some(change) = self.client.membership().next_change() {
                 self.follow(change).await?;
             }
-            if self.may_try() {
+            if self.outage.may_try() {
                 self.prepare().await?;
             }
             let read = self.read()?;
-            if self.may_try() && (read == Read::Full || self.is_commit_due()) {
+            if self.outage.may_try() && (read == Read::Full || self.is_commit_due()) {
                 self.commit().await?;
             }
-            if self.settings.until_end && self.is_at_end() {
+            if self.settings.until_end && self.is_done() {
                 return Ok(());
             }
             if read == Read::Idle {
@@ -197,21 +180,21 @@ where
                 self.joining = partitions;
                 self.joined = true;
                 if self.joining.is_empty() {
-                    self.client.consumer.assign(&TopicPartitionList::new())?;
+                    self.assign()?;
                 }
             }
             Change::Revoked => {
                 if let Err(error) = self.close(REVOKE).await {
                     warn!(%error, "partitions go to another member with records that are not counted yet");
                 }
-                if self.outage.is_some() {
+                if self.outage.is_on() {
                     // What is paused would stay so when it comes back.
-                    self.client.consumer.resume(&self.client.consumer.assignment()?)?;
+                    self.client.resume()?;
                 }
                 self.joined = false;
                 self.joining.clear();
                 self.partitions.clear();
-                self.client.consumer.unassign()?;
+                self.client.unassign()?;
             }
         }
         Ok(())
@@ -226,7 +209,7 @@ where
         if let Some(at) = self.wanted_key {
             match self.sources.visitor_key(at).await {
                 Ok((key, epoch)) => {
-                    self.keys.insert(epoch.start..epoch.end(), key);
+                    self.decider.keys.insert(epoch.start..epoch.end(), key);
                     self.wanted_key = None;
                 }
                 Err(error) => self.fail(&error)?,
@@ -249,7 +232,7 @@ where
                 Err(error) => return self.fail(&error),
             };
             if source.position() == 0 && self.settings.start == Start::Latest {
-                match self.client.ends_of(&self.settings.topic, number) {
+                match self.client.ends_of(number) {
                     Ok((_, end)) => source.advance_to(end),
                     Err(error) => return self.fail(&error),
                 }
@@ -262,7 +245,7 @@ where
             self.joining.pop();
             self.partitions.insert(number, Partition::new(source));
         }
-        self.outage = None;
+        self.outage.end();
         self.assign()
     }
 
@@ -273,43 +256,40 @@ where
         }
         let limit = Instant::now() + CLUSTER_ID;
         loop {
-            // With no time, it only says what it knows.
-            if let Some(id) = self.client.consumer.client().fetch_cluster_id(Duration::ZERO) {
+            if let Some(id) = self.client.cluster_id() {
                 return Ok(self.settings.cluster.insert(id).clone());
             }
             if Instant::now() > limit {
                 return Err(RunError::NoClusterId);
             }
-            tokio::time::sleep(TICK).await;
+            sleep(TICK).await;
         }
     }
 
-    /// Fetches all partitions from their positions on; what was fetched before is dropped by librdkafka.
+    /// Fetches all partitions from their positions on.
     fn assign(&mut self) -> Result<(), RunError> {
-        let list = self.list(|partition| match partition.source.position() {
-            // On a log whose beginning was removed, 0 would be out of range.
-            0 => Offset::Beginning,
-            position => offset(position),
-        })?;
-        self.client.consumer.assign(&list)?;
-        if self.outage.is_some() {
-            self.client.consumer.pause(&list)?;
+        self.client.assign(self.partitions.positions())?;
+        if self.outage.is_on() {
+            self.client.pause()?;
         }
         Ok(())
     }
 
-    fn list(&self, offset: impl Fn(&Partition) -> Offset) -> Result<TopicPartitionList, RunError> {
-        let mut list = TopicPartitionList::new();
-        for (number, partition) in &self.partitions {
-            list.add_partition_offset(&self.settings.topic, *number, offset(partition))?;
+    /// Fetches a partition from its position on.
+    fn seek(&mut self, number: i32) -> Result<(), RunError> {
+        let Some(partition) = self.partitions.get_mut(number) else { return Ok(()) };
+        partition.is_at_end = false;
+        let position = partition.source.position();
+        if self.client.seek(number, position).is_err() {
+            return self.assign();
         }
-        Ok(list)
+        Ok(())
     }
 
     /// Folds what was fetched.
     fn read(&mut self) -> Result<Read, RunError> {
         for _ in 0..RECORDS {
-            let message = match self.client.consumer.poll(Duration::ZERO) {
+            let message = match self.client.poll() {
                 None if self.client.membership().has_changes() => return Ok(Read::Some),
                 None => return Ok(Read::Idle),
                 Some(Err(error)) => {
@@ -320,61 +300,26 @@ where
             };
             // An offset is never negative in a message.
             let Ok(offset) = u64::try_from(message.offset()) else { continue };
-            let Some(partition) = self.partitions.get_mut(&message.partition()) else { continue };
+            let number = message.partition();
+            let Some(partition) = self.partitions.get_mut(number) else { continue };
             self.trouble = None;
-            self.hits.clear();
-            let record = Record::new(&message, &self.keys);
-            let decided = catch_unwind(AssertUnwindSafe(|| (self.decide)(&record, &mut self.hits)));
-            let decision = decided.unwrap_or_else(|_| {
-                error!(partition = message.partition(), offset, "the closure panicked at a record");
-                Decision::Malformed
-            });
-            match partition.fold(offset, decision, &self.hits) {
-                Folded::Open => {}
-                Folded::Full => return Ok(Read::Full),
-                Folded::NeedsKey(at) => {
-                    let number = message.partition();
-                    drop(message);
-                    // It was asked for in vain if the key is there, and would be for ever.
-                    if self.keys.get(at).is_some() {
-                        error!(partition = number, offset, "the closure asks for a key that it was given");
-                        let Some(partition) = self.partitions.get_mut(&number) else { continue };
-                        _ = partition.fold(offset, Decision::Malformed, &[]);
-                        continue;
-                    }
-                    self.wanted_key = Some(at);
-                    // Everything that was fetched is fetched again: once in an epoch.
-                    self.assign_from(number, offset)?;
-                    return Ok(Read::Some);
-                }
+            let (decision, hits) = self.decider.decide(&message);
+            if let Decision::NeedsKey(at) = decision {
+                drop(message);
+                self.wanted_key = Some(at);
+                // The record lies at the position or, after a gap, beyond. What was fetched is fetched again: once in
+                // an epoch.
+                partition.source.advance_to(offset);
+                self.seek(number)?;
+                return Ok(Read::Some);
+            }
+            let is_full = partition.fold(offset, decision, hits);
+            self.uncommitted += 1;
+            if is_full || self.uncommitted >= self.settings.commit_records.get() {
+                return Ok(Read::Full);
             }
         }
         Ok(Read::Some)
-    }
-
-    /// Fetches a partition again from an offset on, which lies at its position or, after a gap, beyond.
-    fn assign_from(&mut self, number: i32, offset: u64) -> Result<(), RunError> {
-        if let Some(partition) = self.partitions.get_mut(&number) {
-            partition.source.advance_to(offset);
-        }
-        self.seek(number)
-    }
-
-    /// Fetches a partition from its position on. What was fetched before is dropped: librdkafka marks it as outdated
-    /// before the call returns.
-    fn seek(&mut self, number: i32) -> Result<(), RunError> {
-        let Some(partition) = self.partitions.get_mut(&number) else { return Ok(()) };
-        partition.is_at_end = false;
-        let position = match partition.source.position() {
-            0 => Offset::Beginning,
-            position => offset(position),
-        };
-        // It waits for a thread of librdkafka, not for a broker. A partition that is not fetched yet, or stopped by
-        // an error, cannot seek.
-        if self.client.consumer.seek(&self.settings.topic, number, position, QUESTION).is_err() {
-            return self.assign();
-        }
-        Ok(())
     }
 
     fn note(&mut self, error: &KafkaError) -> Result<(), RunError> {
@@ -384,7 +329,7 @@ where
         }
         match error {
             KafkaError::PartitionEOF(number) => {
-                if let Some(partition) = self.partitions.get_mut(number) {
+                if let Some(partition) = self.partitions.get_mut(*number) {
                     partition.is_at_end = true;
                 }
                 Ok(())
@@ -407,17 +352,17 @@ where
     /// The question blocks this thread for a moment. This is rare, and the alternatives are a thread of our own or
     /// `unsafe`.
     fn find_lost(&mut self) -> Result<(), RunError> {
-        for (&number, partition) in &mut self.partitions {
-            let (beginning, end) = match self.client.ends_of(&self.settings.topic, number) {
+        for (number, position) in self.partitions.positions().collect::<Vec<_>>() {
+            let (beginning, end) = match self.client.ends_of(number) {
                 Ok(ends) => ends,
                 Err(error) => return self.fail(&error),
             };
-            let position = partition.source.position();
             if position > end {
                 self.shorter += 1;
                 let error = RunError::LogReplaced { partition: number, position, end };
                 return if self.shorter > SHORTER { Err(error) } else { self.fail(&error) };
             }
+            let Some(partition) = self.partitions.get_mut(number) else { continue };
             if position < beginning && position > 0 {
                 let (name, lost) = (partition.source.name(), beginning - position);
                 error!(source = %name, lost, "the log removed records before they were counted");
@@ -430,104 +375,87 @@ where
     }
 
     fn is_commit_due(&self) -> bool {
-        self.outage.is_some()
+        self.outage.is_on()
             || self.committed.elapsed() >= self.settings.commit_interval
-            || self.settings.until_end && self.partitions.values().all(|partition| partition.is_at_end)
+            || self.settings.until_end && self.partitions.are_read()
     }
 
-    /// Sends what was folded to the store, of all partitions at once.
     async fn commit(&mut self) -> Result<(), RunError> {
-        let dirty = self.partitions.iter_mut().filter(|(_, partition)| partition.is_dirty);
-        let commits = dirty.map(async |(&number, partition)| {
-            let position = partition.source.position();
-            let commit = partition.source.commit().await;
-            // Nothing is read meanwhile.
-            partition.is_dirty = commit.is_err();
-            (number, position, commit)
-        });
-        let commits = join_all(commits).await;
-        self.committed = Instant::now();
-        self.tell_ends();
-        let mut failed = None;
-        for (number, position, commit) in commits {
-            match commit {
-                Ok(Commit::Done) => {}
-                Ok(Commit::Moved) => self.follow_store(number, position)?,
-                Err(error) => failed = Some(error),
-            }
+        let checks = self.checked.elapsed() >= CHECK;
+        let commits = self.partitions.commit(checks).await;
+        (self.committed, self.uncommitted) = (Instant::now(), 0);
+        if checks && commits.failed.is_none() {
+            self.checked = Instant::now();
         }
-        match failed {
+        self.tell_ends();
+        if self.told.elapsed() >= TELL {
+            self.tell_group();
+        }
+        for (number, read) in commits.moved {
+            self.follow_store(number, read)?;
+        }
+        match commits.failed {
             Some(error) => self.fail(&error),
             None => self.recover(),
         }
     }
 
+    fn tell_ends(&mut self) {
+        self.partitions.set_ends(self.client.membership().take_ends());
+    }
+
+    fn tell_group(&mut self) {
+        self.client.tell_group(self.partitions.counted());
+        self.told = Instant::now();
+    }
+
     /// Goes to the position where the store is, which is not the one that was read up to.
     fn follow_store(&mut self, number: i32, read: u64) -> Result<(), RunError> {
-        if let Some(partition) = self.partitions.get(&number) {
+        if let Some(partition) = self.partitions.get_mut(number) {
             let source = &partition.source;
             info!(source = %source.name(), read, position = source.position(), "the store is at another position");
             if source.position() < read {
                 // A store that went back to an older state may have forgotten the salt of an epoch as well.
-                self.keys = Keys::default();
+                self.decider.keys = Keys::default();
             }
         }
         self.seek(number)
     }
 
-    fn tell_ends(&mut self) {
-        for (number, end) in self.client.membership().take_ends() {
-            if let Some(partition) = self.partitions.get_mut(&number) {
-                partition.source.set_end(end);
-            }
-        }
-    }
-
     /// Pauses reading since the store, or a broker, did not answer. The group still hears from this member.
     fn fail(&mut self, error: &dyn fmt::Display) -> Result<(), RunError> {
-        let pause = match self.outage {
-            Some(outage) => (outage.pause * 2).min(LONGEST_PAUSE),
-            None => {
-                warn!(topic = self.settings.topic, %error, "reading pauses until what was read can be counted");
-                let list = self.client.consumer.assignment()?;
-                self.client.consumer.pause(&list)?;
-                FIRST_PAUSE
-            }
-        };
-        self.outage = Some(Outage { pause, again: Instant::now() + pause });
+        if self.outage.fail() {
+            warn!(topic = self.settings.topic, %error, "reading pauses until what was read can be counted");
+            self.client.pause()?;
+        }
         Ok(())
     }
 
     /// Reads on after a pause.
     fn recover(&mut self) -> Result<(), RunError> {
-        if self.outage.take().is_none() {
+        if !self.outage.end() {
             return Ok(());
         }
         info!(topic = self.settings.topic, "reading goes on");
-        let list = self.client.consumer.assignment()?;
-        self.client.consumer.resume(&list)?;
-        for number in self.partitions.keys().copied().collect::<Vec<_>>() {
+        self.client.resume()?;
+        for (number, _) in self.partitions.positions().collect::<Vec<_>>() {
             self.seek(number)?;
         }
         Ok(())
     }
 
-    /// Returns whether the store may be asked now.
-    fn may_try(&self) -> bool {
-        self.outage.is_none_or(|outage| outage.again <= Instant::now())
-    }
-
-    fn is_at_end(&self) -> bool {
-        let is_done = |partition: &Partition| partition.is_at_end && !partition.is_dirty;
-        self.joined && self.joining.is_empty() && self.partitions.values().all(is_done)
+    /// Returns whether everything is read and counted.
+    fn is_done(&self) -> bool {
+        let has_all = self.joined && self.joining.is_empty();
+        has_all && self.partitions.are_read() && self.partitions.are_counted()
     }
 
     /// Waits until librdkafka has something, or until it is time for something else.
     async fn wait(&self) {
         let tick = Instant::now() + TICK;
-        let until = self.outage.map_or(tick, |outage| outage.again.min(tick));
-        _ = timeout_at(until, self.client.wake.notified()).await;
-        if self.outage.is_some() {
+        let until = self.outage.until().map_or(tick, |until| until.min(tick));
+        _ = timeout_at(until, self.client.woken()).await;
+        if self.outage.is_on() {
             // Its own events must not make a pause shorter.
             sleep_until(until).await;
         }
@@ -535,47 +463,10 @@ where
 
     /// Counts what was read, for as long as `limit` allows.
     async fn close(&mut self, limit: Duration) -> Result<(), RunError> {
-        let mut failed = None;
-        let closing = async {
-            for partition in self.partitions.values_mut() {
-                let mut pause = FIRST_PAUSE;
-                // Where the store is elsewhere, another reader goes on from there.
-                while let Err(error) = partition.source.close().await {
-                    failed = Some(error);
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-                failed = None;
-            }
-        };
-        let in_time = timeout(limit, closing).await.is_ok();
+        let closed = self.partitions.close(limit).await;
         self.tell_ends();
-        if in_time {
-            return Ok(());
-        }
-        let hits = self.partitions.values().map(|partition| partition.source.ledger().hits.pending).sum();
-        let unflushed = || counter_core::Error::new(counter_core::ErrorKind::Unflushed { hits });
-        Err(RunError::Store(failed.unwrap_or_else(unflushed)))
-    }
-}
-
-impl Client {
-    fn membership(&self) -> &Membership {
-        self.consumer.context()
-    }
-
-    /// Asks the broker for the first offset of a partition and the one behind its last; it blocks.
-    fn ends_of(&self, topic: &str, number: i32) -> Result<(u64, u64), KafkaError> {
-        let (beginning, end) = self.consumer.fetch_watermarks(topic, number, QUESTION)?;
-        Ok((u64::try_from(beginning).unwrap_or_default(), u64::try_from(end).unwrap_or_default()))
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.membership().leave();
-        // The answer to a change that the group may be waiting for.
-        _ = self.consumer.unassign();
+        self.tell_group();
+        closed.map_err(RunError::Store)
     }
 }
 
@@ -586,9 +477,4 @@ impl<F> fmt::Debug for KafkaConsumer<F> {
             .field("partitions", &self.partitions)
             .finish_non_exhaustive()
     }
-}
-
-/// Returns a position as an offset; positions end at 2^53.
-fn offset(position: u64) -> Offset {
-    Offset::Offset(i64::try_from(position).unwrap_or(i64::MAX))
 }

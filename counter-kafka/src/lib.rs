@@ -5,7 +5,7 @@
 //! is counted stands in the store, beside the counts, and moves with them in one step. So every record counts
 //! once, whatever happens to consumers, brokers and the store: a consumer that is killed, one that was paused and
 //! still believes to have a partition that another has taken over, a reply that is lost, a store that went back
-//! to an older state. The offsets that the group commits are not used, and none are committed.
+//! to an older state. The offsets that are committed to the group are a hint for displays of its lag; none is ever read.
 //!
 //! ```no_run
 //! use std::num::NonZeroU32;
@@ -32,7 +32,8 @@
 //!
 //! # What is read
 //!
-//! - One consumer reads one topic. For several topics, run several consumers, for example with `tokio::join!`.
+//! - One consumer reads one topic. For several topics, run several consumers, of one group or more, for example with
+//!   `tokio::join!`; `example-app consume` does so.
 //! - Records of transactions count when they are committed (`read_committed`). Compaction and the markers of
 //!   transactions leave gaps between offsets, which mean nothing.
 //! - What retention removed before it was read is logged, and counted as
@@ -40,8 +41,10 @@
 //!   records for longer than an outage of the store may last.
 //! - A topic that was deleted and created again under the same name begins at offset 0 again. Where the log ends
 //!   before the position that the store has, `run` fails with [`RunError::LogReplaced`]. Once the new log is as
-//!   long as the old one was, nothing shows the difference: Kafka's ids of topics are not visible to librdkafka's
-//!   consumers. Give a topic that was created again another [name](Builder::cluster).
+//!   long as the old one was, nothing shows the difference: the ids that Kafka gives to topics are not in reach of the
+//!   bindings of librdkafka. Give a topic that was created again another [name](Builder::cluster).
+//! - Where nothing is read, the store is asked every 5 s whether it is still where it was, so that what a failover took
+//!   back is read again also of a topic that is quiet.
 //!
 //! # What it costs
 //!
@@ -51,8 +54,13 @@
 
 mod error;
 mod membership;
+mod client;
+mod keys;
 mod record;
+mod decider;
+mod outage;
 mod partition;
+mod partitions;
 mod builder;
 mod consumer;
 

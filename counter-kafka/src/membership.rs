@@ -64,7 +64,7 @@ impl ClientContext for Membership {
             | RDKafkaLogLevel::Error
             | RDKafkaLogLevel::Warning => tracing::warn!(facility, "librdkafka: {message}"),
             RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
-                tracing::info!(facility, "librdkafka: {message}")
+                tracing::info!(facility, "librdkafka: {message}");
             }
             RDKafkaLogLevel::Debug => tracing::debug!(facility, "librdkafka: {message}"),
         }

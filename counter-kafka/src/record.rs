@@ -1,10 +1,10 @@
-use std::collections::BTreeMap;
-
 use counter_core::Timestamp;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Skip;
 use rdkafka::Message;
 use rdkafka::message::{BorrowedMessage, Headers};
+
+use crate::keys::Keys;
 
 /// A record of a topic, while it is decided about.
 #[derive(Debug)]
@@ -27,27 +27,6 @@ pub enum Decision {
     /// The key of the visitors of this instant is needed first: the record is presented once more when
     /// [`Record::visitor_key`] has it.
     NeedsKey(Timestamp),
-}
-
-/// The keys of the visitors of some salt epochs, by the beginning of the epoch, in Unix seconds.
-#[derive(Debug, Default)]
-pub(crate) struct Keys(BTreeMap<u64, (u64, VisitorKey)>);
-
-/// The number of epochs whose keys are kept: eleven years of days.
-const EPOCHS: usize = 4096;
-
-impl Keys {
-    pub(crate) fn get(&self, at: Timestamp) -> Option<VisitorKey> {
-        let (_, (end, key)) = self.0.range(..=at.as_unix()).next_back()?;
-        (at.as_unix() < *end).then_some(*key)
-    }
-
-    pub(crate) fn insert(&mut self, epoch: std::ops::Range<Timestamp>, key: VisitorKey) {
-        if self.0.len() >= EPOCHS {
-            self.0.clear();
-        }
-        self.0.insert(epoch.start.as_unix(), (epoch.end.as_unix(), key));
-    }
 }
 
 impl<'a> Record<'a> {

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use counter_core::Counters;
 use counter_core::source::{SourceName, Sources};
-use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
-use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
 use counter_layer::log::{Fingerprint, Follower, Format, Grown, Import, Lines, LogFile};
-use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::summary::Summary;
+use crate::target::Target;
 
 /// Counts the lines of access logs as requests; lines that were counted before are not counted again.
 #[derive(Debug, Args)]
@@ -28,40 +29,14 @@ pub(crate) struct Settings {
     /// Go on with what is appended to the files, also over rotations, until the program is told to stop.
     #[arg(long)]
     follow: bool,
-    /// File with rules as JSON: the counters of paths.
-    #[arg(long, value_name = "FILE")]
-    rules: Option<PathBuf>,
-    /// Template that is a counter, such as /articles/{id}; may be repeated.
-    #[arg(long = "route", value_name = "TEMPLATE")]
-    routes: Vec<String>,
     /// Number of trusted proxies that have appended to the X-Forwarded-For of the log.
     #[arg(long, default_value_t = 0, value_name = "N")]
     trust_hops: usize,
-    /// Store of the counts: memory: or a Redis such as redis://127.0.0.1:6379.
-    #[arg(long, env = "REDIS_URL", hide_env_values = true, value_name = "URL", alias = "redis")]
-    store: String,
-    /// Prefix of the keys in Redis.
-    #[arg(long, env, default_value_t)]
-    namespace: Namespace,
-    /// Secret under which visitors are hashed, the same as that of the site.
-    #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
-    secret: Option<Secret>,
+    #[command(flatten)]
+    target: Target,
     /// Name of the logs, such as that of the server which wrote them; two servers need two names.
     #[arg(long, default_value = "log")]
     name: String,
-}
-
-/// The line at the end.
-#[derive(Debug, Default, Serialize)]
-struct Summary {
-    read: u64,
-    recorded: u64,
-    excluded: u64,
-    unmatched: u64,
-    ignored: u64,
-    malformed: u64,
-    already_counted: u64,
-    seconds: f64,
 }
 
 /// The time between two looks at files that are followed.
@@ -72,15 +47,7 @@ const BEGINNING: u64 = 64 * 1024;
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
-    let store: AnyStore = match &*settings.store {
-        "memory:" => MemoryStore::new().into(),
-        url => RedisStore::connect(url, settings.namespace.clone()).await?.into(),
-    };
-    let mut counters = Counters::builder(store);
-    if let Some(secret) = settings.secret.clone() {
-        counters = counters.secret(secret);
-    }
-    let counters = counters.build()?;
+    let counters = settings.target.counters().await?;
     let mut logs = Logs::new(&settings, &counters)?;
     if settings.follow {
         logs.follow(&settings.files).await?;
@@ -89,19 +56,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
             logs.count(file).await.map_err(|error| format!("{}: {error}", file.display()))?;
         }
     }
-    let mut summary = Summary { already_counted: logs.already_counted, ..Summary::default() };
-    for status in counters.sources().statuses() {
-        let records = status.ledger.records;
-        summary.read += records.read;
-        summary.recorded += records.recorded;
-        summary.excluded += records.excluded;
-        summary.unmatched += records.unmatched;
-        summary.ignored += records.ignored.total();
-        summary.malformed += records.malformed;
-        summary.already_counted += records.already_counted;
-    }
-    summary.read += logs.already_counted;
-    summary.seconds = began.elapsed().as_secs_f64();
+    let summary = Summary::new(&counters.sources(), logs.already_counted, began.elapsed());
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     Ok(())
 }
@@ -120,14 +75,10 @@ struct Logs {
 impl Logs {
     fn new(settings: &Settings, counters: &Counters) -> Result<Self, Box<dyn Error>> {
         let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-        let mut layer = AccessCounterLayer::new(counters.recorder())
-            .identity(client)?
-            .facets([Facet::Status, Facet::Agent]);
-        if let Some(rules) = rules(settings.rules.as_deref(), &settings.routes)? {
-            layer = layer.rules(rules);
-        }
+        let layer = settings.target.layer(counters, client)?;
         // Not a secret of this process, which another one would not have.
-        let key = settings.secret.as_ref().map_or(VisitorKey::new([0; 16]), |secret| secret.key("log"));
+        let key =
+            settings.target.secret.as_ref().map_or(VisitorKey::new([0; 16]), |secret| secret.key("log"));
         let (format, name) = (settings.format.clone(), settings.name.clone());
         Ok(Self { sources: counters.sources(), layer, format, name, key, already_counted: 0 })
     }
@@ -241,22 +192,6 @@ impl Logs {
         self.already_counted += lines(log.take(position))?;
         Ok(())
     }
-}
-
-fn rules(file: Option<&Path>, routes: &[String]) -> Result<Option<Rules>, Box<dyn Error>> {
-    let mut rules = match file {
-        Some(file) => {
-            let text =
-                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?
-        }
-        None if routes.is_empty() => return Ok(None),
-        None => Rules::builder(),
-    };
-    for route in routes {
-        rules = rules.rule(Rule::counter(route.clone()).pattern(route.clone()));
-    }
-    Ok(Some(rules.build()?))
 }
 
 fn lines(mut log: impl Read) -> io::Result<u64> {

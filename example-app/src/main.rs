@@ -1,9 +1,13 @@
 //! Serves the site, and keeps its counts in the process or in Redis.
 
 mod clock;
+#[cfg(feature = "kafka")]
+mod consume;
 mod import;
 mod lines;
 mod serve;
+mod summary;
+mod target;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -95,6 +99,8 @@ struct Settings {
 #[derive(Debug, Subcommand)]
 enum Command {
     Import(import::Settings),
+    #[cfg(feature = "kafka")]
+    Consume(consume::Settings),
 }
 
 #[tokio::main]
@@ -110,6 +116,8 @@ async fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let result = match settings.command.take() {
         Some(Command::Import(settings)) => import::run(settings).await,
+        #[cfg(feature = "kafka")]
+        Some(Command::Consume(settings)) => consume::run(settings).await,
         None => run(settings, output).await,
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

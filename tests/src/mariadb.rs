@@ -1,6 +1,7 @@
 //! A real MariaDB server of a test's own.
 
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -88,6 +89,24 @@ impl MariaDb {
         let made = statement(self.folder.path(), &format!("CREATE DATABASE {name}")).status();
         assert!(made.expect("mariadb is on the PATH").success(), "{}", log(self.folder.path()));
         self.url_of(&name)
+    }
+
+    /// The address where the server listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The id of the server's process.
+    #[must_use]
+    pub fn id(&mut self) -> u32 {
+        self.child.process().id()
+    }
+
+    /// The folder with the server's data.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     fn url_of(&self, database: &str) -> String {

@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -92,6 +93,24 @@ impl Postgres {
             .expect("createdb comes with the server");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         self.url_of(&name)
+    }
+
+    /// The address where the server listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The id of the server's process.
+    #[must_use]
+    pub fn id(&mut self) -> u32 {
+        self.child.process().id()
+    }
+
+    /// The folder with the server's data.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     fn url_of(&self, database: &str) -> String {

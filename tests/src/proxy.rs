@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
-use self::faults::Faults;
+use self::faults::{Faults, Protocol};
 
 /// A proxy in front of a Redis server, on a free port of the loopback address.
 ///
@@ -38,10 +38,23 @@ impl FaultProxy {
     ///
     /// When the loopback address has no free port.
     pub async fn start(upstream: SocketAddr) -> Self {
+        Self::start_with(upstream, Protocol::Redis).await
+    }
+
+    /// Starts a proxy in front of a SQL database, of which a *call* is a `COMMIT`; it answers and holds none.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_before_sql(upstream: SocketAddr) -> Self {
+        Self::start_with(upstream, Protocol::Sql).await
+    }
+
+    async fn start_with(upstream: SocketAddr, protocol: Protocol) -> Self {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the loopback address has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let faults = Arc::new(Faults::new(upstream));
+        let faults = Arc::new(Faults::new(upstream, protocol));
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&faults)));
         Self { address, faults, acceptor }
     }

@@ -9,5 +9,6 @@ mod histories;
 mod logs;
 mod producers;
 mod chaos;
+mod sql;
 mod shutdown;
 mod spool;

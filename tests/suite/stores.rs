@@ -1,8 +1,11 @@
 //! The stores on which the facts of a contract are shown, each with the servers it lives on.
 
+use std::sync::Arc;
+
 use counter_core::stores::Shards;
-use counter_core::{MemoryStore, RedisStore};
-use tests::{RedisCluster, RedisServer};
+use counter_core::{MemoryStore, RedisStore, SqlStore};
+use tempfile::TempDir;
+use tests::{MariaDb, Postgres, RedisCluster, RedisServer};
 
 use crate::support::store;
 
@@ -61,6 +64,33 @@ pub(crate) async fn cluster() -> (RedisCluster, RedisStore) {
     (cluster, store)
 }
 
+pub(crate) async fn sqlite() -> (TempDir, SqlStore) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = sql(&format!("sqlite:{}", folder.path().join("counts.db").display())).await;
+    (folder, store)
+}
+
+pub(crate) async fn sqlite_in_memory() -> ((), SqlStore) {
+    ((), sql("sqlite::memory:").await)
+}
+
+pub(crate) async fn postgres() -> (Arc<Postgres>, SqlStore) {
+    let server = Postgres::shared();
+    let store = sql(&server.database()).await;
+    (server, store)
+}
+
+pub(crate) async fn mariadb() -> (Arc<MariaDb>, SqlStore) {
+    let server = MariaDb::shared();
+    let store = sql(&server.database()).await;
+    (server, store)
+}
+
+/// A store in an empty database.
+pub(crate) async fn sql(url: &str) -> SqlStore {
+    SqlStore::builder().create_tables().connect(url).await.expect("a database")
+}
+
 /// What a store lives on.
 pub(crate) trait Servers {
     fn each(&self) -> &[RedisServer];
@@ -70,6 +100,18 @@ pub(crate) trait Servers {
 pub(crate) const fn leave(_: &impl Servers) {}
 
 impl Servers for () {
+    fn each(&self) -> &[RedisServer] {
+        &[]
+    }
+}
+
+impl Servers for TempDir {
+    fn each(&self) -> &[RedisServer] {
+        &[]
+    }
+}
+
+impl<T> Servers for Arc<T> {
     fn each(&self) -> &[RedisServer] {
         &[]
     }

@@ -18,9 +18,21 @@ pub use postgres::PostgresDatabase;
 pub use sqlite::SqliteDatabase;
 
 use super::{EntityError, EntityErrorKind};
+use crate::sql::Class;
 
 /// The silence after which a writer is forgotten, in seconds of the database's clock: 30 days.
 pub(super) const REMEMBERED: i64 = 30 * 86_400;
+
+impl From<Class> for EntityErrorKind {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Busy => Self::Busy,
+            Class::OutOfRange => Self::OutOfRange,
+            Class::Unconfirmed => Self::Unconfirmed,
+            Class::Full | Class::NoTable | Class::Refused => Self::Refused,
+        }
+    }
+}
 
 /// Converts an error of a read, or one before anything was sent.
 pub(super) fn unwritten(explain: fn(&dyn DatabaseError) -> EntityErrorKind, error: SqlError) -> EntityError {

@@ -18,6 +18,8 @@
 //! - Read from [`Source::position`](crate::source::Source::position) on. After
 //!   [`Commit::Moved`](crate::source::Commit::Moved) that is another place, before or behind.
 //! - Decide the same about the same record each time.
+//! - Call [`Source::check`](crate::source::Source::check) every few seconds while nothing comes. A store that went back to
+//!   an older state, as in a failover, shows itself at the next commit; without records there is none.
 //! - Keep the log for longer than the store may be away, and longer than a backup of it is old.
 //!   [`Source::lose`](crate::source::Source::lose) notes what the log no longer has; `lost` in the ledger should be 0.
 //!
@@ -40,14 +42,22 @@
 //! # Kafka
 //!
 //! Each partition is a source with the name `kafka:CLUSTER:TOPIC:PARTITION`, and its positions are offsets. The group only
-//! shares the partitions among its members; the offsets that it may have committed are not used. Two members that both
-//! believe to have a partition, as after a long pause, do no harm: the store takes the chunks of one of them.
+//! shares the partitions among its members; the offsets that are committed to it are a hint for displays of its lag, and
+//! are never read. Two members that both believe to have a partition, as after a long pause, do no harm: the store takes
+//! the chunks of one of them. `example-app consume` is a whole program.
 //!
 //! | what happens | what follows |
 //! |---|---|
 //! | a consumer is killed | its partitions go to others after the session timeout; nothing is lost or counted twice |
 //! | the store is away | partitions are paused, the membership is kept, and reading goes on when the store is back |
-//! | the store went back | the topic is read again from there |
+//! | the store went back | the topic is read again from there, within 5 s where nothing new comes |
+//! | compaction and transactions leave offsets without records | nothing; aborted records are left out by the client (`read_committed`) |
+//! | partitions are added | the group gives them to a member, which begins where `Builder::start` says |
 //! | retention was faster than the consumer | an error in the log, `lost` in the ledger, and on from the beginning of what there is |
 //! | a topic was created again, and is shorter | `run` fails with `LogReplaced`; nothing is counted |
 //! | a topic was created again, and is longer by now | nothing shows it: its first records are missing. Set another `Builder::cluster` |
+//!
+//! A sum by dimensions and hours, such as visits by device and application, is a counter of a name that has the
+//! dimensions (`device=phone,app=7`) by the precision of an hour: it is counted in the same chunk, under the same fence.
+//! Windows choose their window by the store's clock when they are added to, and have no
+//! fence of a source: they are for limits, and not for records that come late.

@@ -41,6 +41,53 @@ pub(super) fn encode(registers: impl Iterator<Item = Register>) -> Vec<u8> {
     bytes
 }
 
+/// The length from which on Redis stores registers densely, in bytes without the header.
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+const SPARSE_BYTES: usize = 3000;
+
+/// Writes registers, ascending by index, as runs; `None` where that is too long or a rank does not fit.
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub(super) fn encode_sparse(registers: impl Iterator<Item = Register>) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; HEADER];
+    bytes[..4].copy_from_slice(b"HYLL");
+    bytes[4] = 1;
+    bytes[HEADER - 1] = 0x80;
+    // The run of one rank that ends before `next`.
+    let (mut next, mut rank, mut run) = (0, 0_u8, 0_u8);
+    for register in registers {
+        let index = usize::from(register.index);
+        if register.rank > 32 {
+            return None;
+        }
+        if index == next && register.rank == rank && (1..4).contains(&run) {
+            run += 1;
+            let last = bytes.len() - 1;
+            bytes[last] += 1;
+        } else {
+            zeros(&mut bytes, index - next);
+            bytes.push(0x80 | (register.rank - 1) << 2);
+            (rank, run) = (register.rank, 1);
+        }
+        next = index + 1;
+        if bytes.len() > HEADER + SPARSE_BYTES {
+            return None;
+        }
+    }
+    zeros(&mut bytes, REGISTERS - next);
+    Some(bytes)
+}
+
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+fn zeros(bytes: &mut Vec<u8>, run: usize) {
+    let Some(rest) = run.checked_sub(1) else { return };
+    let [low, high] = u16::try_from(rest).expect("at most 16,384 registers").to_le_bytes();
+    if run <= 64 {
+        bytes.push(low);
+    } else {
+        bytes.extend([0x40 | high, low]);
+    }
+}
+
 pub(super) fn decode(bytes: &[u8]) -> Result<Sketch, SketchError> {
     let (header, registers) = bytes.split_at_checked(HEADER).ok_or(SketchError::Header)?;
     match header {

@@ -46,8 +46,9 @@ struct Cost {
     bytes: usize,
 }
 
-/// With both bounds, no call holds Redis for more than about 5 ms or stalls a slow connection.
-const MOST: Cost = Cost { work: 1000, bytes: 64 * 1024 };
+/// The bytes on the wire that a batch may have for each sample that it may change: of 1,000 samples, 64 KiB do not stall a
+/// slow connection.
+const BYTES: usize = 64;
 
 impl Pending {
     pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) {
@@ -98,8 +99,9 @@ impl Pending {
         expired
     }
 
-    /// Takes everything, cut into chunks.
-    pub(crate) fn take(&mut self, names: &[CounterName], grid: &Grid) -> Vec<Chunk> {
+    /// Takes everything, cut into chunks that change this many samples at most.
+    pub(crate) fn take(&mut self, names: &[CounterName], grid: &Grid, samples: usize) -> Vec<Chunk> {
+        let most = Cost { work: samples, bytes: samples.saturating_mul(BYTES) };
         let name = |key: Key| names[key.counter as usize].clone();
         let precisions = |set: &Precisions, key: Key| set.iter().len() - key.finest;
         let mut chunks = vec![Chunk::default()];
@@ -111,7 +113,7 @@ impl Pending {
                 count,
             };
             let bytes = cell.counter.len() + 96;
-            room(&mut chunks, Cost { work: precisions(&grid.counts, key), bytes }).cells.push(cell);
+            room(&mut chunks, most, Cost { work: precisions(&grid.counts, key), bytes }).cells.push(cell);
         }
         for (key, raised) in sorted(&mut self.sketches) {
             let cell = VisitorCell {
@@ -122,7 +124,7 @@ impl Pending {
             };
             let (work, bytes) = visitor_cost(&cell);
             let cost = Cost { work: work * precisions(&grid.visitors, key), bytes };
-            room(&mut chunks, cost).sketches.push(cell);
+            room(&mut chunks, most, cost).sketches.push(cell);
         }
         chunks.retain(|chunk| chunk.cost.work > 0);
         // The cells of a counter were put in one chunk where they fit; within a chunk, cells of the same
@@ -161,8 +163,8 @@ fn visitor_cost(cell: &VisitorCell) -> (usize, usize) {
 }
 
 /// Returns the last chunk if it has room for this cost, or a new one.
-fn room(chunks: &mut Vec<Chunk>, cost: Cost) -> &mut Chunk {
-    let fits = |has: Cost| has.work + cost.work <= MOST.work && has.bytes + cost.bytes <= MOST.bytes;
+fn room(chunks: &mut Vec<Chunk>, most: Cost, cost: Cost) -> &mut Chunk {
+    let fits = |has: Cost| has.work + cost.work <= most.work && has.bytes + cost.bytes <= most.bytes;
     if !chunks.last().is_some_and(|chunk| fits(chunk.cost)) {
         chunks.push(Chunk::default());
     }
@@ -204,6 +206,7 @@ mod tests {
 
     use super::*;
     use crate::Precision;
+    use crate::visits::store::SAMPLES;
 
     fn names() -> Vec<CounterName> {
         ["(other)", "a", "b"].map(|name| CounterName::new(name).expect("a name")).to_vec()
@@ -243,9 +246,9 @@ mod tests {
         for n in 0..30_000_u64 {
             pending.raise(2, Timestamp::from_unix(n % 70), Register::of(&n.to_le_bytes()), &grid);
         }
-        let chunks = pending.take(&names(), &grid);
+        let chunks = pending.take(&names(), &grid, SAMPLES);
         assert!(chunks.len() > 10);
-        assert!(chunks.iter().all(|chunk| chunk.cost.work <= MOST.work && chunk.cost.bytes <= MOST.bytes));
+        assert!(chunks.iter().all(|chunk| chunk.cost.work <= SAMPLES && chunk.cost.bytes <= SAMPLES * BYTES));
         let hits: u64 = chunks.iter().flat_map(|chunk| &chunk.cells).map(|cell| cell.count).sum();
         assert_eq!((hits, pending.len()), (6000, 0));
     }
@@ -274,7 +277,7 @@ mod tests {
             }
             prop_assert_eq!(pending.coarsen(now, &grid), unwanted);
             let mut sums = std::collections::BTreeMap::new();
-            for cell in pending.take(&names, &grid).iter().flat_map(|chunk| &chunk.cells) {
+            for cell in pending.take(&names, &grid, SAMPLES).iter().flat_map(|chunk| &chunk.cells) {
                 for kept in grid.counts.iter().filter(|kept| kept.precision >= cell.finest) {
                     let bucket = kept.precision.bucket(cell.start);
                     *sums.entry((cell.counter.clone(), bucket)).or_insert(0) += cell.count;

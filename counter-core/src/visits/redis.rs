@@ -9,13 +9,11 @@ mod without_scripts;
 mod junk;
 mod read;
 mod salt;
-mod skew;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use keys::Keys;
-use skew::Skew;
 
 use super::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
 use crate::future::Answer;
@@ -23,6 +21,7 @@ use crate::redis::{Client, Script};
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
+use crate::visits::skew::Skew;
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 

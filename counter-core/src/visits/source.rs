@@ -5,8 +5,8 @@
 //! counted, and takes a chunk of records only if it begins exactly there. So it does not matter how often a
 //! chunk is sent, where a reader is killed, or how many readers have the same source at once: each record
 //! counts once. After a failover of the store the position has gone back with the counts, and the log is read
-//! again from there. A reader learns of that by its next chunk, so a log that is quiet is best
-//! [opened](Sources::open) again now and then.
+//! again from there. A reader learns of that by its next chunk, or, where its log is quiet, by a
+//! [`check`](Source::check) now and then.
 //!
 //! What a record counts has to follow from the record alone. Each shard has a position of its own, so where there
 //! are several, let no reader run out of [counters](crate::Builder::max_counters): a hit that one counts under its

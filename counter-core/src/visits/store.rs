@@ -29,6 +29,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         0
     }
 
+    /// Returns the number of samples that one batch may change, about: 1,000 by default, which hold a Redis for less
+    /// than 5 ms. A store for which a batch has a price of its own, such as a commit, takes more at once.
+    fn batch_samples(&self) -> usize {
+        SAMPLES
+    }
+
     /// Applies a batch exactly once, however often it is called with it.
     ///
     /// # Errors
@@ -190,6 +196,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 for_handles!(Store {
     fn shards() -> Shards;
     fn connections() -> u64;
+    fn batch_samples() -> usize;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
     fn clock_skew() -> Option<i64>;
@@ -207,6 +214,9 @@ for_handles!(Store {
     fn contains(counters: &'a [CounterName], precisions: &'a [Precision])
         -> Answer<'a, Vec<Result<bool, Unreadable>>>;
 });
+
+/// The number of samples that one batch may change by default.
+pub(crate) const SAMPLES: usize = 1000;
 
 /// The silence after which a store that shows no [`Witness`] may forget a writer.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);

@@ -191,8 +191,9 @@ impl Tally {
         self.fold_into(&mut self.backlog(), now);
     }
 
-    /// Takes what is waiting for a shard; its hits stay pending until they are acknowledged.
-    pub(crate) fn take(&self, shard: Shard, now: Timestamp) -> Vec<Chunk> {
+    /// Takes what is waiting for a shard, in chunks that change this many samples at most; its hits stay pending until
+    /// they are acknowledged.
+    pub(crate) fn take(&self, shard: Shard, now: Timestamp, samples: usize) -> Vec<Chunk> {
         let backlog = &mut *self.backlog();
         self.fold_into(backlog, now);
         let waiting = &mut backlog.waiting[shard.index()];
@@ -200,7 +201,7 @@ impl Tally {
         if waiting.pending.len() == 0 {
             return Vec::new();
         }
-        let chunks = waiting.pending.take(&self.registry.names(), &self.grid);
+        let chunks = waiting.pending.take(&self.registry.names(), &self.grid, samples);
         waiting.journal.iter_mut().for_each(Journal::take);
         backlog.delivery.send(shard, &chunks);
         chunks

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tests::LIMIT;
 
+use crate::consumers::SESSION;
 use crate::random::Random;
 
 /// The example of this name, which was built along with the tests.
@@ -38,7 +39,9 @@ impl Brokers {
     }
 
     fn in_memory(partitions: i32) -> Self {
+        let quarantine = std::env::var_os("COUNTER_QUARANTINE").expect("these tests run by `tests/kafka`");
         let mut child = Command::new(example("broker"))
+            .env("LD_PRELOAD", quarantine)
             .args([Self::TOPIC, &partitions.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -68,11 +71,18 @@ impl Brokers {
             assert!(Instant::now() < deadline, "Tansu does not listen");
             sleep(Duration::from_millis(20));
         }
+        brokers.create(Self::TOPIC);
+        brokers
+    }
+
+    /// Creates a topic, which those in memory do unasked.
+    pub(crate) fn create(&self, topic: &str) {
+        let Some(program) = std::env::var_os("COUNTER_TANSU") else { return };
+        let (url, partitions) = (format!("tcp://{}", self.addresses), self.partitions.to_string());
         let created = Command::new(program)
-            .args(["topic", "create", "--broker", &url, "--partitions", &partitions.to_string(), Self::TOPIC])
+            .args(["topic", "create", "--broker", &url, "--partitions", &partitions, topic])
             .status();
         assert!(created.expect("COUNTER_TANSU is a program").success());
-        brokers
     }
 
     fn command(&mut self, command: &str) {
@@ -101,10 +111,9 @@ impl Brokers {
         }
     }
 
-    /// Returns how long a member may be paused: longer than a session in half of the cases. The brokers in memory use the
-    /// ids of members again, and end at one that is still in use, so there it is less than a session.
-    pub(crate) fn pause(&self, random: &mut Random) -> Duration {
-        random.millis(200..if self.control.is_some() { 1200 } else { 6000 })
+    /// Returns how long a member is paused: longer than a session in half of the cases.
+    pub(crate) fn pause(random: &mut Random) -> Duration {
+        random.millis(200..2000 * SESSION.as_secs())
     }
 
     /// Makes another broker the leader of a partition.

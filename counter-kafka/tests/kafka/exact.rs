@@ -46,12 +46,60 @@ async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
     let names = ["hits", "a"].map(|name| name.parse().expect("a name"));
     assert_eq!(counters.stats().lifetimes(&names).await.expect("readable"), [1, 1]);
     topic.assert_counted(&redis(&server).await).await;
+    // A hint for displays of the lag.
+    assert_eq!(topic.committed("g"), topic.records + 4);
     topic.produce(100);
     topic.flush();
     brokers.move_leader(&mut Random::storm("of leaders"));
     let second = account(start(&brokers.addresses, &server.url(), &["--group", "g", "--until-end"])).await;
-    assert_eq!((second.read, second.recorded), (100, 100), "{second:?}");
+    assert_eq!((second.recorded, second.already_counted), (100, topic.records + 4 - 100), "{second:?}");
     topic.assert_counted(&redis(&server).await).await;
+}
+
+#[tokio::test]
+async fn a_consumer_that_is_killed_again_and_again_counts_each_record_once() {
+    let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
+    let (mut random, mut topic) = (Random::storm("of kills"), topic(&brokers, "of kills"));
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    for round in 0..6 {
+        topic.produce(3000);
+        topic.flush();
+        let before = topic.missing(&counters).await;
+        // A group of its own, which does not wait for the one that was killed.
+        let (group, chunk) = (format!("g{round}"), random.among(1..100).to_string());
+        let arguments = ["--group", &group, "--commit-records", &chunk];
+        let mut consumer = start(&brokers.addresses, &server.url(), &arguments);
+        until("something is counted", LIMIT, async || topic.missing(&counters).await < before).await;
+        consumer.kill();
+    }
+    let last = |group| ["--group", group, "--until-end"];
+    account(start(&brokers.addresses, &server.url(), &last("last"))).await;
+    topic.assert_counted(&redis(&server).await).await;
+    let second = account(start(&brokers.addresses, &server.url(), &last("second"))).await;
+    assert_eq!((second.recorded, second.already_counted), (0, topic.records), "{second:?}");
+    topic.assert_counted(&redis(&server).await).await;
+}
+
+#[tokio::test]
+async fn a_consumer_of_two_topics_counts_both_and_stops_when_it_is_told_to() {
+    let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
+    brokers.create("more");
+    let mut hits = topic(&brokers, "of hits");
+    let partitions = PARTITIONS.cast_unsigned().into();
+    let mut more = Topic::named("more", &brokers.addresses, partitions, Random::storm("of more"));
+    hits.produce(500);
+    more.produce(700);
+    hits.flush();
+    more.flush();
+    let arguments = ["--topic", "more", "--group", "g"];
+    let mut consumer = start(&brokers.addresses, &server.url(), &arguments);
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    // Both have the same counters.
+    let missing = async || hits.missing(&counters).await + more.counted();
+    until("both are counted", LIMIT, async || missing().await == 0).await;
+    consumer.terminate();
+    let account = account(consumer).await;
+    assert_eq!((account.recorded, account.already_counted), (1200, 0), "{account:?}");
 }
 
 #[tokio::test]
@@ -85,6 +133,12 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
     topic.produce(1000);
     topic.flush();
     consumer.wait_error_line(|line| line.contains("reading pauses").then_some(()), LIMIT).await;
+    server.restart();
+    drop(counters);
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
+    // Once more, and nothing new comes.
+    server.kill();
     server.restart();
     drop(counters);
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");

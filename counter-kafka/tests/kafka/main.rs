@@ -8,4 +8,5 @@ mod random;
 mod topic;
 
 mod exact;
+mod gaps;
 mod storm;

@@ -1,71 +1,155 @@
-//! A storm: consumers are killed, paused and replaced, brokers and Redis go away, and every record counts once.
+//! Storms: consumers are killed, paused and replaced, brokers and stores go away, and every record counts once, in each
+//! of two namespaces.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use counter_core::stores::Namespace;
+use counter_core::stores::{Namespace, Shards};
 use counter_core::{Counters, RedisStore, Timestamp};
-use tests::{LIMIT, Process, RedisServer, until};
+use tests::{LIMIT, Process, RedisServer, Value, until};
+use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use crate::brokers::{Brokers, signal};
-use crate::consumers::{account, start};
+use crate::consumers::{SESSION, account, start};
 use crate::random::Random;
 use crate::topic::Topic;
 
-const PARTITIONS: i32 = 6;
-const MEMBERS: usize = 3;
+#[path = "../../../tests/suite/faults/chaos/servers.rs"]
+#[expect(dead_code, reason = "the suite uses all of it")]
+mod servers;
 
-/// Faults of a storm, which are told at the end.
-#[derive(Debug, Default)]
-struct Events {
-    kills: u32,
-    restarts: u32,
-    pauses: u32,
-    brokers: u32,
-    leaders: u32,
-    stores: u32,
+use servers::{One, Pair, Servers, Three};
+
+const PARTITIONS: i32 = 6;
+
+/// The namespaces into which the topic is counted, and the number of consumers.
+const NAMESPACES: [&str; 2] = ["access:", "again:"];
+const MEMBERS: usize = 4;
+
+/// A consumer of a storm, which is asleep until some time.
+struct Member {
+    number: usize,
+    namespace: &'static str,
+    process: Process,
+    asleep: Option<Instant>,
 }
 
 /// The consumers of a storm.
 struct Members {
-    addresses: String,
-    redis: String,
+    brokers: String,
+    store: String,
     random: Random,
-    running: Vec<(usize, Process, Option<Instant>)>,
+    running: Vec<Member>,
     /// False where a group may wait for ever for members that were killed: each member has one of its own then.
     has_groups: bool,
     started: u32,
 }
 
 impl Members {
-    /// Starts the member of this number, in one of two groups: a partition that two groups have is one that two
-    /// members believe to have.
-    fn start(&mut self, number: usize) {
+    /// Starts a consumer in a group that it shares, or in one of its own: a partition that two groups have is one that
+    /// two members believe to have. Of a shared group it is a static member, or one that is new to it.
+    fn start(&mut self, number: usize, namespace: &'static str) {
         self.started += 1;
-        let group = match self.has_groups {
-            true => self.random.one_of(&["a", "b"]).to_owned(),
-            false => self.started.to_string(),
+        let group = match self.has_groups && self.random.among(0..3) > 0 {
+            true => namespace.to_owned(),
+            false => format!("{namespace}{}", self.started),
         };
-        self.running.push((number, start(&self.addresses, &self.redis, &["--group", &group]), None));
-    }
-
-    fn start_all(&mut self) {
-        (0..MEMBERS).for_each(|number| self.start(number));
+        let chunk = 10_u64.pow(u32::try_from(self.random.among(0..5)).expect("small")).to_string();
+        let mut arguments = vec!["--group", &group, "--namespace", namespace, "--commit-records", &chunk];
+        let instance = format!("member-{number}");
+        if self.random.among(0..2) == 0 {
+            arguments.extend(["--instance-id", &instance]);
+        }
+        let process = start(&self.brokers, &self.store, &arguments);
+        self.running.push(Member { number, namespace, process, asleep: None });
     }
 
     /// Takes out one member by chance.
-    fn take(&mut self) -> (usize, Process, Option<Instant>) {
+    fn take(&mut self) -> Member {
         let place = self.random.among(0..self.running.len() as u64);
         self.running.swap_remove(usize::try_from(place).expect("few members"))
     }
 
     fn wake(&mut self, all: bool) {
-        for (_, process, asleep) in &mut self.running {
+        for Member { process, asleep, .. } in &mut self.running {
             if asleep.is_some_and(|until| all || until <= Instant::now()) {
                 signal(process.id(), "CONT");
                 *asleep = None;
             }
         }
+    }
+
+    /// Does something to one of them, and says what.
+    async fn fault(&mut self) -> &'static str {
+        let mut member = self.take();
+        match self.random.among(0..10) {
+            0..7 => {
+                member.process.kill();
+                self.start(member.number, member.namespace);
+                "kills"
+            }
+            7..9 => {
+                signal(member.process.id(), "STOP");
+                let pause = Brokers::pause(&mut self.random);
+                member.asleep = Some(Instant::now() + pause);
+                self.running.push(member);
+                if pause > SESSION { "pauses beyond the session" } else { "pauses" }
+            }
+            _ => {
+                if member.asleep.is_some() {
+                    signal(member.process.id(), "CONT");
+                }
+                member.process.terminate();
+                account(member.process).await;
+                self.start(member.number, member.namespace);
+                "restarts"
+            }
+        }
+    }
+}
+
+/// A server that goes back to what it has saved.
+struct Backwards(RedisServer);
+
+impl Servers for Backwards {
+    const FORGET: bool = true;
+    const FAULTS: u64 = 2;
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        None
+    }
+
+    async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
+        if kind == 0 {
+            self.0.command(&["SAVE"]);
+            return "copies";
+        }
+        // What was counted since the last time is gone, and read again.
+        block_in_place(|| self.0.kill());
+        sleep(random.millis(0..1500)).await;
+        block_in_place(|| self.0.restart());
+        "ways back"
+    }
+
+    fn have_seen_all(&self) -> bool {
+        true
+    }
+
+    async fn heal(&mut self) {
+        self.0.command(&["SAVE"]);
+    }
+
+    fn command(&self, _: &str, words: &[Vec<u8>]) -> Value {
+        self.0.command(words)
+    }
+
+    fn keys(&self, pattern: &str) -> Vec<String> {
+        self.0.strings(&["KEYS", pattern])
     }
 }
 
@@ -74,104 +158,130 @@ fn seconds() -> u64 {
     seconds.map_or(15, |seconds| seconds.parse().expect("COUNTER_STORM_SECONDS is a whole number"))
 }
 
-async fn counters(server: &RedisServer) -> Counters {
+async fn store(servers: &impl Servers, namespace: &str) -> RedisStore {
+    let namespace: Namespace = namespace.parse().expect("a namespace");
     let mut store = None;
-    until("Redis is there", LIMIT, async || {
-        store = RedisStore::connect(&server.url(), Namespace::default()).await.ok();
+    until("the store is there", LIMIT, async || {
+        store = RedisStore::connect(&servers.url(), namespace.clone()).await.ok();
         store.is_some()
     })
     .await;
-    Counters::builder(store.expect("connected")).build().expect("good settings")
+    store.expect("connected")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_kills_and_pauses_leaves_every_total_exact() {
-    let (mut random, mut events) = (Random::storm("of consumers"), Events::default());
+async fn counters(servers: &impl Servers, namespace: &str) -> Counters {
+    Counters::builder(store(servers, namespace).await).build().expect("good settings")
+}
+
+async fn storm<S: Servers>(name: &str, mut servers: S) {
+    let mut random = Random::storm(name);
+    let mut events = BTreeMap::<&'static str, u32>::new();
     let mut brokers = Brokers::start(PARTITIONS);
-    let mut server = RedisServer::start();
     let mut topic = Topic::new(&brokers.addresses, PARTITIONS.cast_unsigned().into(), random.fork());
     // Salts are as old as the counts under them, or a store that goes back would forget them alone.
-    let first = counters(&server).await;
-    for back in [0, 600] {
-        first.sources().visitor_key(Timestamp::now().minus(back)).await.expect("Redis is there");
+    for namespace in NAMESPACES {
+        let counters = counters(&servers, namespace).await;
+        for back in [0, Topic::OLDEST] {
+            let at = Timestamp::now().minus(back);
+            counters.sources().visitor_key(at).await.expect("the store is there");
+        }
     }
-    server.command(&["SAVE"]);
+    servers.heal().await;
     topic.produce(20_000);
     topic.flush();
 
-    let (addresses, redis) = (brokers.addresses.clone(), server.url());
-    let (random_of_members, has_groups) = (random.fork(), brokers.are_in_memory());
-    let mut members =
-        Members { addresses, redis, random: random_of_members, running: Vec::new(), has_groups, started: 0 };
-    members.start_all();
+    let mut members = Members {
+        brokers: brokers.addresses.clone(),
+        store: servers.url(),
+        random: random.fork(),
+        running: Vec::new(),
+        has_groups: brokers.are_in_memory(),
+        started: 0,
+    };
+    for number in 0..MEMBERS {
+        members.start(number, NAMESPACES[number % NAMESPACES.len()]);
+    }
     let end = Instant::now() + Duration::from_secs(seconds());
     while Instant::now() < end {
         topic.produce(random.among(50..500));
-        sleep(random.millis(100..1200)).await;
+        sleep(random.millis(50..600)).await;
         members.wake(false);
-        match random.among(0..12) {
-            0..5 => {
-                let (number, mut process, _) = members.take();
-                process.kill();
-                events.kills += 1;
-                members.start(number);
-            }
-            5 | 6 => {
-                let (number, mut process, _) = members.take();
-                signal(process.id(), "STOP");
-                let until = Instant::now() + brokers.pause(&mut random);
-                members.running.push((number, process, Some(until)));
-                events.pauses += 1;
-            }
-            7 => {
-                members.wake(true);
-                let (number, mut process, _) = members.take();
-                process.terminate();
-                account(process).await;
-                events.restarts += 1;
-                members.start(number);
-            }
-            8 => {
-                brokers.interrupt(&mut random);
-                events.brokers += 1;
-            }
+        let event = match random.among(0..12) {
+            0..9 => members.fault().await,
             9 => {
-                brokers.move_leader(&mut random);
-                events.leaders += 1;
+                brokers.interrupt(&mut random);
+                "brokers away"
             }
             10 => {
-                // What was counted since the last time is gone, and read again.
-                server.kill();
-                sleep(random.millis(0..1500)).await;
-                server.restart();
-                events.stores += 1;
+                brokers.move_leader(&mut random);
+                "leaders"
             }
-            _ => drop(server.command(&["SAVE"])),
-        }
+            _ => {
+                let kind = random.among(0..S::FAULTS);
+                servers.fault(kind, &mut random).await
+            }
+        };
+        *events.entry(event).or_default() += 1;
     }
     topic.flush();
     members.wake(true);
-    let counters = counters(&server).await;
-    println!(
-        "{events:?}, {} records, {} hits still to be counted",
-        topic.records,
-        topic.missing(&counters).await
-    );
-    let counted = until("everything is counted", LIMIT, async || topic.missing(&counters).await <= 0);
-    tokio::select! {
-        () = counted => {}
-        () = sleep(LIMIT / 2) => {
-            let missing = topic.missing(&counters).await;
-            panic!("{missing} hits are missing: {}", members.running.iter().map(|(_, process, _)| process.to_string()).collect::<String>());
+    servers.heal().await;
+    for mut member in members.running.drain(..) {
+        member.process.terminate();
+        account(member.process).await;
+    }
+    let mut missing = Vec::new();
+    for namespace in NAMESPACES {
+        // In large chunks: some of the others take one record at a time.
+        let last = start(
+            &members.brokers,
+            &members.store,
+            &["--group", &format!("end-{namespace}"), "--namespace", namespace],
+        );
+        members.running.push(Member { number: 0, namespace, process: last, asleep: None });
+        let counters = counters(&servers, namespace).await;
+        missing.push(topic.missing(&counters).await);
+        let counted = until("everything is counted", LIMIT, async || topic.missing(&counters).await <= 0);
+        tokio::select! {
+            () = counted => {}
+            () = sleep(LIMIT / 2) => {
+                let missing = topic.missing(&counters).await;
+                let said: String = members.running.iter().map(|member| member.process.to_string()).collect();
+                panic!("{missing} hits are missing in {namespace}: {said}");
+            }
         }
     }
-    for (_, mut process, _) in members.running.drain(..) {
-        process.terminate();
-        account(process).await;
+    eprintln!("{name}: {events:?}, {} records, {missing:?} hits were still to be counted", topic.records);
+    for mut member in members.running.drain(..) {
+        member.process.terminate();
+        account(member.process).await;
     }
-    // Whatever is read once more counts nothing.
-    let last = account(start(&brokers.addresses, &server.url(), &["--group", "c", "--until-end"])).await;
-    assert_eq!((last.recorded, last.malformed, last.lost), (0, 0, 0), "{last:?}");
-    let store = RedisStore::connect(&server.url(), Namespace::default()).await.expect("Redis is there");
-    topic.assert_counted(&store).await;
+    for namespace in NAMESPACES {
+        topic.assert_counted(&store(&servers, namespace).await).await;
+        // Whatever is read once more counts nothing.
+        let last = ["--group", "last", "--namespace", namespace, "--until-end"];
+        let last = account(start(&brokers.addresses, &servers.url(), &last)).await;
+        assert_eq!((last.recorded, last.malformed, last.lost), (0, 0, 0), "{last:?}");
+        assert_eq!(last.already_counted, topic.records, "{last:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_over_a_store_that_goes_back_leaves_every_total_exact() {
+    storm("over a store that goes back", Backwards(RedisServer::start())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_over_a_store_that_loses_replies_leaves_every_total_exact() {
+    storm("over a store that loses replies", One::start().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_failovers_leaves_every_total_exact() {
+    storm("of failovers", Pair::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_over_a_cluster_whose_slots_move_leaves_every_total_exact() {
+    storm("over a cluster", Three::start()).await;
 }

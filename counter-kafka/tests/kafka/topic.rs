@@ -1,24 +1,27 @@
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::Duration;
 
 use counter_core::sketch::Sketch;
-use counter_core::{CounterName, Counters, Precision, RedisStore, Timestamp};
-use rdkafka::ClientConfig;
+use counter_core::{CounterName, Counters, Precisions, RedisStore, Timestamp};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::RDKafkaErrorCode::QueueFull;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::random::Random;
 use tests::LIMIT;
 
 /// A topic, with what its records should count.
 pub(crate) struct Topic {
+    brokers: String,
+    name: &'static str,
     producer: ThreadedProducer<DefaultProducerContext>,
     partitions: u64,
     random: Random,
-    begun: Timestamp,
     pub(crate) records: u64,
-    totals: BTreeMap<CounterName, u64>,
-    /// The visitors of each counter, with an instant of each visit.
-    visitors: BTreeMap<CounterName, BTreeMap<(u64, u64), Timestamp>>,
+    counts: BTreeMap<CounterName, BTreeMap<Timestamp, u64>>,
+    visits: BTreeMap<CounterName, BTreeSet<(Timestamp, u64)>>,
 }
 
 impl Topic {
@@ -26,7 +29,14 @@ impl Topic {
     const COUNTERS: u64 = 20;
     const VISITORS: u64 = 400;
 
+    /// The age of the oldest record when it is made, in seconds.
+    pub(crate) const OLDEST: u64 = 600;
+
     pub(crate) fn new(brokers: &str, partitions: u64, random: Random) -> Self {
+        Self::named(Self::NAME, brokers, partitions, random)
+    }
+
+    pub(crate) fn named(name: &'static str, brokers: &str, partitions: u64, random: Random) -> Self {
         let producer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("enable.idempotence", "true")
@@ -34,15 +44,16 @@ impl Topic {
             .set("linger.ms", "20")
             .create()
             .expect("good settings");
-        let begun = Timestamp::now();
+        let brokers = brokers.to_owned();
         Self {
+            brokers,
+            name,
             producer,
             partitions,
             random,
-            begun,
             records: 0,
-            totals: BTreeMap::new(),
-            visitors: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            visits: BTreeMap::new(),
         }
     }
 
@@ -51,12 +62,12 @@ impl Topic {
         for _ in 0..records {
             let name = format!("c{}", self.random.among(0..Self::COUNTERS));
             let (count, visitor) = (self.random.among(1..4), self.random.among(0..Self::VISITORS));
-            let at = self.begun.minus(self.random.among(0..600));
+            let at = Timestamp::now().minus(self.random.among(0..Self::OLDEST));
             let value =
                 format!(r#"{{"counter":"{name}","at":{},"n":{count},"visitor":"v{visitor}"}}"#, at.as_unix());
             let name: CounterName = name.parse().expect("a name");
-            self.visitors.entry(name.clone()).or_default().insert((visitor, at.as_unix() / 86_400), at);
-            *self.totals.entry(name).or_default() += count;
+            self.visits.entry(name.clone()).or_default().insert((at, visitor));
+            *self.counts.entry(name).or_default().entry(at).or_default() += count;
             self.records += 1;
             self.send(&value);
         }
@@ -65,13 +76,9 @@ impl Topic {
     /// Sends a record of which nothing is expected.
     pub(crate) fn send(&mut self, value: &str) {
         let partition = i32::try_from(self.random.among(0..self.partitions)).expect("few partitions");
-        let mut record = BaseRecord::<(), str>::to(Self::NAME).partition(partition).payload(value);
+        let mut record = BaseRecord::<(), str>::to(self.name).partition(partition).payload(value);
         while let Err((error, again)) = self.producer.send(record) {
-            assert_eq!(
-                error.rdkafka_error_code(),
-                Some(rdkafka::error::RDKafkaErrorCode::QueueFull),
-                "{error}"
-            );
+            assert_eq!(error.rdkafka_error_code(), Some(QueueFull), "{error}");
             std::thread::sleep(Duration::from_millis(10));
             record = again;
         }
@@ -82,36 +89,85 @@ impl Topic {
         self.producer.flush(LIMIT).expect("the brokers are there");
     }
 
+    /// Returns the sum of the offsets that a group has committed.
+    pub(crate) fn committed(&self, group: &str) -> u64 {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.brokers)
+            .set("group.id", group)
+            .create()
+            .expect("good settings");
+        let mut list = TopicPartitionList::new();
+        for partition in 0..self.partitions {
+            list.add_partition(self.name, i32::try_from(partition).expect("few partitions"));
+        }
+        let committed = consumer.committed_offsets(list, LIMIT).expect("the brokers are there");
+        let offset = |offset| match offset {
+            Offset::Offset(offset) => u64::try_from(offset).expect("positive"),
+            _ => 0,
+        };
+        committed.elements().iter().map(|element| offset(element.offset())).sum()
+    }
+
     fn names(&self) -> Vec<CounterName> {
-        self.totals.keys().cloned().collect()
+        self.counts.keys().cloned().collect()
+    }
+
+    /// Returns the number of hits that the records should count.
+    pub(crate) fn counted(&self) -> i64 {
+        self.counts.values().flat_map(BTreeMap::values).sum::<u64>().cast_signed()
     }
 
     /// Returns the number of hits that are missing, which is negative if there are too many.
     pub(crate) async fn missing(&self, counters: &Counters) -> i64 {
         let totals = counters.stats().lifetimes(&self.names()).await.expect("readable");
-        let (expected, counted) = (self.totals.values().sum::<u64>(), totals.iter().sum::<u64>());
-        expected.cast_signed() - counted.cast_signed()
+        self.counted() - totals.iter().sum::<u64>().cast_signed()
     }
 
-    /// Compares every total and every number of visitors.
+    /// Compares every total, every sample that is kept, and every bucket of visitors.
     pub(crate) async fn assert_counted(&self, store: &RedisStore) {
         let counters = Counters::builder(store.clone()).build().expect("good settings");
-        let (stats, names) = (counters.stats(), self.names());
-        let totals = stats.lifetimes(&names).await.expect("readable");
-        assert_eq!(names.iter().cloned().zip(totals).collect::<BTreeMap<_, _>>(), self.totals);
-        let day = Precision::try_from(86_400).expect("a precision");
-        let range = self.begun.minus(2 * 86_400)..Timestamp::now().plus(86_400);
-        for (name, visitors) in &self.visitors {
-            let mut expected = Sketch::new();
-            for (&(visitor, _), &at) in visitors {
-                let (key, _) = counters.sources().visitor_key(at).await.expect("readable");
-                expected.insert(key.visitor(&[format!("v{visitor}").as_bytes()]));
+        let (stats, names, now) = (counters.stats(), self.names(), Timestamp::now());
+        let totals: Vec<_> = self.counts.values().map(|counts| counts.values().sum::<u64>()).collect();
+        assert_eq!(stats.lifetimes(&names).await.expect("readable"), totals);
+        for kept in Precisions::default().iter() {
+            let (precision, oldest) = (kept.precision, kept.oldest(now));
+            let range = oldest..now.plus(u64::from(precision.as_seconds()));
+            let series = stats.series_many(&names, precision, range).await.expect("readable");
+            for (series, (name, counts)) in series.into_iter().zip(&self.counts) {
+                let mut expected = BTreeMap::<_, u64>::new();
+                for (at, count) in counts {
+                    *expected.entry(precision.bucket(*at).start).or_default() += count;
+                }
+                expected.retain(|start, _| *start >= oldest);
+                let samples = series.expect("readable").samples;
+                let samples: BTreeMap<_, _> =
+                    samples.iter().map(|sample| (sample.start, sample.count)).collect();
+                assert_eq!(samples, expected, "{name} by {precision} s at {now}");
             }
-            let name = [name.clone()];
-            let total = stats.total(&name[0], day, range.clone()).await.expect("readable");
-            assert_eq!(total, self.totals[&name[0]], "{name:?}");
-            let seen = stats.uniques(&name, day, range.clone()).await.expect("readable");
-            assert_eq!(seen.visitors, expected.estimate(), "{name:?}");
+        }
+        let mut keys = BTreeMap::new();
+        for width in [3600, 86_400] {
+            let precision = Precisions::default().of_width(width).expect("by default").precision;
+            for (name, visits) in &self.visits {
+                let mut expected = BTreeMap::<_, Sketch>::new();
+                for &(at, visitor) in visits {
+                    // An epoch is a day.
+                    let key = match keys.entry(at.as_unix() / 86_400) {
+                        Entry::Occupied(key) => *key.get(),
+                        Entry::Vacant(key) => {
+                            *key.insert(counters.sources().visitor_key(at).await.expect("readable").0)
+                        }
+                    };
+                    let sketch = expected.entry(precision.bucket(at).start).or_default();
+                    sketch.insert(key.visitor(&[format!("v{visitor}").as_bytes()]));
+                }
+                for (start, sketch) in expected {
+                    let bucket = start..start.plus(1);
+                    let seen = stats.uniques(std::slice::from_ref(name), precision, bucket).await;
+                    let seen = seen.expect("readable").visitors;
+                    assert_eq!(seen, sketch.estimate(), "visitors of {name} by {width} s at {start}");
+                }
+            }
         }
     }
 }

@@ -81,15 +81,31 @@
 //! identity, and is given no cookie. The ledger counts such requests as `bots`, which are a part of `recorded`, and
 //! [`Facet::Agent`](crate::Facet) keeps them as a series. Facets have no visitors of their own.
 //!
-//! A client is a bot if it says so, or if it does not say that it is a browser: its user agent contains one of a few
-//! words, such as `bot`, `crawl`, `spider` or a web address; or it names no browser engine; or there is no user agent. The
-//! case of letters does not matter, and neither does anything after the first 1,024 bytes. Of the 2,118 user agents in a
-//! public list of crawlers 97.2 % are found in this way, and of 19,897 of browsers 0.08 % are taken for bots. A program
-//! that pretends to be a browser counts as one.
+//! A client is a bot if it says so, or if it does not say that it is a browser or an app:
+//!
+//! - Its user agent contains a word of bots, such as `bot`, `crawl`, `monitor` or `headless`, an address of the web or of
+//!   mail, or the name of a host. Where it names an Android device, only an address counts: makers call phones `M bot 51`.
+//! - It notes something where a browser has nothing to note: it is `compatible` although it has a modern engine, or ends
+//!   in a name without a version.
+//! - It names no engine of browsers, no platform of apps, and no phone, television or console.
+//! - There is no user agent.
+//!
+//! The case of letters does not matter, and neither does anything after the first 1,024 bytes. A program that pretends to
+//! be a browser counts as one. The words were chosen with one half of each of these public lists, and the shares are those
+//! of the other half:
+//!
+//! | list | bots | taken for bots | browsers | taken for browsers |
+//! |---|--:|--:|--:|--:|
+//! | `device-detector` 6.5.1, without apps, libraries and feed readers | 653 | 98.6 % | 17,286 | 99.8 % |
+//! | `crawlerdetect` 0.4.2 | 1,867 | 97.7 % | 82,693 | 99.7 % |
+//! | `crawler-user-agents` 1.60 | 1,081 | 99.0 % | | |
+//!
+//! Of the apps in the first, which have no engine as a rule, 82 % count as people. Only the user agent decides, since a
+//! line of an access log has nothing else: a request counts the same whichever way it came.
 //!
 //! [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) counts bots among the visitors, for a service whose
 //! clients are programs. A closure of [`classify_agent`](crate::AccessCounterLayer::classify_agent) decides what is a bot where the
-//! application knows better.
+//! application knows better, such as by what the proxy in front found out.
 //!
 //! ```
 //! # use std::convert::Infallible;

@@ -1,15 +1,16 @@
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{self, AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::ReadHalf;
 use tokio::sync::mpsc;
 use tokio::time;
 
-use super::faults::Faults;
+use super::faults::{Faults, Protocol};
 use super::frames::{Frame, Frames};
 use crate::resp;
 
@@ -60,6 +61,14 @@ async fn pass(client: &mut TcpStream, faults: &Faults) {
     }
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
+    if faults.protocol == Protocol::Sql {
+        let is_lost = AtomicBool::new(false);
+        tokio::select! {
+            () = pass_statements(from_client, to_server, &is_lost, faults) => {}
+            () = pass_answers(from_server, to_client, &is_lost, faults) => {}
+        }
+        return;
+    }
     let (asked, unanswered) = mpsc::unbounded_channel();
     let requests = pass_requests(from_client, to_server, asked, faults);
     let mut replies = pin!(pass_replies(from_server, to_client, unanswered, faults));
@@ -70,6 +79,50 @@ async fn pass(client: &mut TcpStream, faults: &Faults) {
     if ended == Ended::Dropped {
         // Those who asked before get their answers: a dropped request loses itself alone.
         drop(time::timeout(GRACE, replies).await);
+    }
+}
+
+/// Passes statements on until the client is gone or a commit was dropped; `is_lost` is set with a commit whose answer is
+/// to be lost. A client sends it alone, when everything before it was answered.
+async fn pass_statements(
+    mut client: impl AsyncRead + Unpin,
+    mut server: impl AsyncWrite + Unpin,
+    is_lost: &AtomicBool,
+    faults: &Faults,
+) {
+    let mut bytes = vec![0; 64 * 1024];
+    while let Ok(read @ 1..) = client.read(&mut bytes).await {
+        faults.count_request();
+        let is_commit = bytes[..read].windows(6).any(|word| word == b"COMMIT");
+        if is_commit && faults.to_drop.spend() {
+            return;
+        }
+        if is_commit && faults.to_swallow.spend() {
+            is_lost.store(true, Ordering::SeqCst);
+        }
+        if server.write_all(&bytes[..read]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes answers on until the server is gone or one was lost.
+async fn pass_answers(
+    mut server: impl AsyncRead + Unpin,
+    mut client: impl AsyncWrite + Unpin,
+    is_lost: &AtomicBool,
+    faults: &Faults,
+) {
+    let mut bytes = vec![0; 64 * 1024];
+    while let Ok(read @ 1..) = server.read(&mut bytes).await {
+        if is_lost.load(Ordering::SeqCst) {
+            return;
+        }
+        faults.until_due(time::Instant::now()).await;
+        faults.count_reply();
+        if client.write_all(&bytes[..read]).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::{self, Instant};
 /// What a proxy does wrong at the moment, and what it has done wrong.
 #[derive(Debug)]
 pub(super) struct Faults {
+    pub(super) protocol: Protocol,
     upstream: Mutex<SocketAddr>,
     pub(super) conduct: watch::Sender<Conduct>,
     pub(super) to_swallow: Budget,
@@ -24,6 +25,14 @@ pub(super) struct Faults {
     /// Whether a reply has been passed on since the last request.
     has_replied: AtomicBool,
     last_request: Mutex<Instant>,
+}
+
+/// What is spoken, which says what a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Redis,
+    /// That of a SQL database, of which a commit is a call and nothing else is understood.
+    Sql,
 }
 
 /// How all connections are treated.
@@ -41,8 +50,9 @@ pub(super) struct Conduct {
 }
 
 impl Faults {
-    pub(super) fn new(upstream: SocketAddr) -> Self {
+    pub(super) fn new(upstream: SocketAddr, protocol: Protocol) -> Self {
         Self {
+            protocol,
             upstream: Mutex::new(upstream),
             conduct: watch::Sender::default(),
             to_swallow: Budget::default(),

@@ -7,15 +7,17 @@
 mod record;
 mod instance;
 mod servers;
+mod databases;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use counter_core::{RedisStore, Timestamp};
+use counter_core::Timestamp;
 use tests::until;
 use tokio::time::{Instant, sleep};
 
 use crate::random::{Random, Rounds};
+use databases::{File, Server};
 use instance::{Cleaning, Instance, cleaner};
 use record::Record;
 use servers::{One, Pair, Servers, Three};
@@ -53,6 +55,21 @@ async fn every_sample_and_visitor_is_exact_through_a_storm_over_a_cluster() {
     Storm::announce("over_a_cluster").passes_over(&mut Three::start()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sample_and_visitor_is_exact_through_a_storm_before_postgres() {
+    Storm::announce("before_postgres").passes_over(&mut Server::postgres().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sample_and_visitor_is_exact_through_a_storm_before_mariadb() {
+    Storm::announce("before_mariadb").passes_over(&mut Server::mariadb().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sample_and_visitor_is_exact_through_a_storm_over_a_file_of_sqlite() {
+    Storm::announce("over_a_file_of_sqlite").passes_over(&mut File::new().await).await;
+}
+
 /// Faults by chance, for a time.
 #[derive(Debug)]
 struct Storm {
@@ -76,7 +93,7 @@ impl Storm {
         let mut kinds = Rounds::of(S::FAULTS);
         let mut cleaning = Vec::new();
         for _ in 0..CLEANERS {
-            cleaning.push(Cleaning::start(store(servers).await));
+            cleaning.push(Cleaning::start(servers.store().await));
         }
         let mut instances = Vec::new();
         for _ in 0..INSTANCES {
@@ -100,7 +117,7 @@ impl Storm {
             assert!(Instant::now() < deadline, "hardly a storm: {:?}", self.faults);
             self.blow(servers, &mut kinds, Duration::ZERO).await;
         }
-        until("there were many batches", LIMIT, async || batches(servers) > 100).await;
+        until("there were many batches", LIMIT, async || servers.batches().await > 100).await;
 
         servers.heal().await;
         for instance in instances {
@@ -112,7 +129,7 @@ impl Storm {
         }
         assert!(removed > 0, "the cleaners had nothing to do");
         self.compare(servers, &record, began).await;
-        let batches = batches(servers);
+        let batches = servers.batches().await;
         let faults: u32 = self.faults.values().sum();
         eprintln!(
             "{}: {faults} faults {:?}, {batches} batches, {} hits, {removed} samples removed, {:.1?}",
@@ -125,7 +142,7 @@ impl Storm {
 
     /// At once, and not when a first batch is safe: what is lost of a beginner is sent again as well.
     async fn begin(&mut self, servers: &impl Servers) -> Instance {
-        Instance::start(store(servers).await, &mut self.random)
+        Instance::start(servers.store().await, &mut self.random)
     }
 
     /// For that time, and two faults at least: a failover alone may take longer.
@@ -140,7 +157,7 @@ impl Storm {
     }
 
     async fn compare(&self, servers: &impl Servers, record: &Record, began: Timestamp) {
-        let store = store(servers).await;
+        let store = servers.store().await;
         let mut cleaner = cleaner(store.clone());
         let now = Timestamp::now();
         until("all is clean", LIMIT, async || cleaner.clean_once(now).await.is_ok()).await;
@@ -154,22 +171,4 @@ impl Drop for Storm {
             eprintln!("it was the storm {} with COUNTER_STORM_SEED={}", self.name, self.seed);
         }
     }
-}
-
-async fn store(servers: &impl Servers) -> RedisStore {
-    let mut builder = RedisStore::builder();
-    if let Some(shards) = servers.shards() {
-        builder = builder.shards(shards);
-    }
-    builder.connect(&servers.url()).await.expect("an address")
-}
-
-/// How many batches were applied, as the fences say.
-fn batches(servers: &impl Servers) -> u64 {
-    let fences = servers.keys("*fence:*");
-    let sequence = |key: &String| {
-        let fence = servers.command(key, &[b"GET".to_vec(), key.clone().into()]).text().expect("a fence");
-        fence.split(' ').next().and_then(|sequence| sequence.parse::<u64>().ok()).expect("a number")
-    };
-    fences.iter().map(sequence).sum()
 }

@@ -11,8 +11,8 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::Agent;
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
-use http::header::SET_COOKIE;
-use http::{Request, Response, StatusCode};
+use http::header::{SET_COOKIE, USER_AGENT};
+use http::{HeaderValue, Request, Response, StatusCode};
 use proptest::prelude::*;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -127,6 +127,220 @@ fn telling_bots_and_prefetches_apart_allocates_nothing() {
     }
 }
 
+/// Made after the ways of each kind of client, and of no list.
+const PEOPLE: [(&str, &[&str]); 9] = [
+    (
+        "desktops",
+        &[
+            BROWSER,
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Edg/138.0.0.0",
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Safari/605.1.15",
+            "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36",
+            "Mozilla/5.0 (Windows NT 6.1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/50.0.2661.94 Safari/537.36 ABROWSER",
+            "Mozilla/5.0 (Windows NT 10.0; WOW64; Trident/7.0; rv:11.0) like Gecko",
+            "Mozilla/4.0 (compatible; MSIE 7.0; Windows NT 5.1; Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1; SV1); .NET CLR 2.0.50727)",
+            "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1; Embedded Web Browser from: http://bsalsa.com/)",
+            "Opera/9.80 (Windows NT 6.1; WOW64) Presto/2.12.388 Version/12.18",
+            "Mozilla/5.0 (compatible; Konqueror/4.14; Linux) KHTML/4.14.2 (like Gecko)",
+            "Mozilla/4.78 [en] (Win98; U)",
+        ],
+    ),
+    (
+        "texts",
+        &[
+            "Links (2.29; Linux 6.1.0-13-amd64 x86_64; GNU C 12.2; text)",
+            "ELinks/0.17.1.1 (textmode; Linux; 80x24-2)",
+            "Lynx/2.9.0 libwww-FM/2.14 SSL-MM/1.4.1 OpenSSL/3.2.1",
+            "w3m/0.5.3+git20230121",
+        ],
+    ),
+    (
+        "phones",
+        &[
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1 Fern",
+            "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Mobile Safari/537.36 (Ecosia android@138.0.0.0)",
+            "Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0",
+            "Mozilla/5.0 (Windows Phone 10.0; Android 6.0.1; Microsoft; Lumia 950) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/52.0.2743.116 Mobile Safari/537.36 Edge/15.15063",
+            // Devices whose names have a word of bots in them, even within brackets.
+            "Mozilla/5.0 (Linux; Android 9; CUBOT_X19 Build/PPR1.180610.011; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/119.0.0.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; U; Android 4.2.2; de-de; Spider (Feed) 7 Probe Build/JDQ39) AppleWebKit/534.30 (KHTML, like Gecko) Version/4.0 Mobile Safari/534.30",
+        ],
+    ),
+    (
+        "feature phones",
+        &[
+            "Nokia2700c-2/2.0 (09.97) Profile/MIDP-2.1 Configuration/CLDC-1.1",
+            "SAMSUNG-GT-S5230/S5230XEIE1 SHP/VPP/R5 Jasmine/0.8 Profile/MIDP-2.1",
+            "SonyEricssonK800i/R1KG Browser/NetFront/3.3 Profile/MIDP-2.0",
+            "BlackBerry8520/5.0.0.681 VendorID/102",
+            "KDDI-SN3A UP.Browser/6.2.0.13.2 (GUI) MMP/2.0",
+            "DoCoMo/2.0 N905i(c100;TB;W24H16)",
+            "LG-KG270 Obigo/WAP2.0 MMP/2.0",
+            "PHONE61_HW (MRE/3.1.00(1280);MAUI/_V01;LCD/240320;WAP Browser/MAUI (HTTP PGDL;HTTPS);TOUCH/0)",
+            "UCWEB/2.0 (MIDP-2.0; U; Adr 9; en-US; Bot_7) U2/1.0.0 UCBrowser/10.9.0.946 U2/1.0.0 Mobile",
+            "Opera/9.80 (J2ME/MIDP; Opera Mini/7.1.32052/29.3709; U; en) Presto/2.8.119 Version/11.10",
+            "Mozilla/5.0 (Mobile; Nokia_8110_4G; rv:48.0) Gecko/48.0 Firefox/48.0 KAIOS/2.5",
+        ],
+    ),
+    (
+        "televisions",
+        &[
+            "Mozilla/5.0 (SMART-TV; LINUX; Tizen 6.0) AppleWebKit/537.36 (KHTML, like Gecko) 76.0.3809.146/6.0 TV Safari/537.36",
+            "Mozilla/5.0 (Web0S; Linux/SmartTV) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/94.0.4606.128 Safari/537.36 SmartTV",
+            "HbbTV/1.5.1 (+DRM;Panasonic;SmartTV2021;3.200;4001-0003;)",
+            "Roku/DVP-12.5 (12.5.0.4178)",
+            "Mozilla/5.0 (Linux; Android 9; AFTKA) AppleWebKit/537.36 (KHTML, like Gecko) Silk/98.6.10 Safari/537.36",
+        ],
+    ),
+    (
+        "consoles",
+        &[
+            "Mozilla/5.0 (PlayStation; PlayStation 5/6.00) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/15.4 Safari/605.1.15",
+            "Mozilla/5.0 (Nintendo Switch; WifiWebAuthApplet) AppleWebKit/609.4 (KHTML, like Gecko) NF/6.0.2.20.5 NintendoBrowser/5.1.0.22443",
+            "Mozilla/5.0 (PLAYSTATION 3; 3.55)",
+            "Opera/9.50 (Nintendo DSi; Opera/507; U; en-US)",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64; Xbox; Xbox One) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/44.0.2403.157 Safari/537.36 Edge/44.18363.8131",
+        ],
+    ),
+    (
+        "readers and watches",
+        &[
+            "Mozilla/5.0 (X11; U; Linux armv7l like Android; en-us) AppleWebKit/531.2+ (KHTML, like Gecko) Version/5.0 Safari/533.2+ Kindle/3.0+",
+            "atc/1.0 watchOS/10.4 model/Watch6,1 hwp/t8301 build/21T216 (6; dt:234)",
+        ],
+    ),
+    (
+        "views in apps",
+        &[
+            "Mozilla/5.0 (Linux; Android 14; Pixel 8 Build/UQ1A.240105.004; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/138.0.0.0 Mobile Safari/537.36 [FB_IAB/FB4A;FBAV/470.0.0.0;]",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 Instagram 380.0.0.0 (iPhone15,2; iOS 18_5; en_GB; scale=3.00)",
+            "Mozilla/5.0 (Linux; Android 12; M2 Build/SKQ1; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/120.0.0.0 Mobile Safari/537.36 com.example.mobile/3.1",
+        ],
+    ),
+    (
+        "apps",
+        &[
+            "Dalvik/2.1.0 (Linux; U; Android 14; Pixel 8 Build/UQ1A.240105.004)",
+            "Paper/1234 CFNetwork/1494.0.7 Darwin/23.4.0",
+            "Paper/5.1.4 (iPhone; iOS 17.4; Scale/3.00)",
+            "Example.com/24.12.6 (Android/14/Pixel 8)",
+        ],
+    ),
+];
+
+/// Made in the same way.
+const BOTS: [(&str, &[&str]); 9] = [
+    (
+        "search engines",
+        &[
+            BOT,
+            "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; BINGBOT/2.0) Chrome/116.0.1938.76 Safari/537.36",
+            "Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)",
+            "SomeSPIDER 1.0",
+        ],
+    ),
+    (
+        "feeders of models",
+        &[
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Claude-User/1.0; +Claude-User@anthropic.com)",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36; Surfer/1.0; +surfer.example",
+        ],
+    ),
+    (
+        "previews of links",
+        &[
+            "facebookexternalhit/1.1",
+            "WhatsApp/2.23.20.0",
+            "WhatsApp/2.23.20.0 A",
+            "Slack-ImgProxy 0.19",
+            "Some Link Preview (iPhone)",
+        ],
+    ),
+    (
+        "watchers",
+        &[
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.7204.168 Safari/537.36 DatadogSynthetics",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 (Wakeful)",
+            "Mozilla/5.0 (Linux; Android 11; G Power (2022)) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/109.0.0.0 Mobile Safari/537.36 WakefulObservatory/1.0",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0; Uptime) Gecko/20100101 Firefox/140.0",
+            "kube-probe/1.30",
+        ],
+    ),
+    (
+        "browsers without a window",
+        &[
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/138.0.0.0 Safari/537.36",
+            "Mozilla/5.0 (Unknown; Linux x86_64) AppleWebKit/538.1 (KHTML, like Gecko) PhantomJS/2.1.1 Safari/538.1",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/534.34 (KHTML, like Gecko) wkhtmltopdf Safari/534.34",
+        ],
+    ),
+    (
+        "libraries",
+        &[
+            "curl/8.5.0",
+            "Wget/1.21.4 (linux-gnu)",
+            "python-requests/2.32.3",
+            "Go-http-client/2.0",
+            "okhttp/4.12.0",
+            "Java/21.0.2",
+            "axios/1.7.2",
+        ],
+    ),
+    (
+        "those that point to themselves",
+        &[
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Gatherer/2.0 (gatherer.example.com)",
+            "Mozilla/5.0 (Windows NT 6.1; WOW64) gatherer.example.org/policy AppleWebKit/537.36 (KHTML, like Gecko) Chrome/48.0.2564.116 Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 9; Phone; https://gatherer.example) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/90.0.4430.91 Mobile Safari/537.36",
+            "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0 (me at home, me@gatherer.example)",
+        ],
+    ),
+    (
+        "those that name themselves where no browser does",
+        &[
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko; Gatherer) Chrome/138.0.0.0 Safari/537.36",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 (compatible; Gatherer)",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1 (compatible; Gatherer)",
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Gatherer",
+        ],
+    ),
+    (
+        "those that say nothing",
+        &["", "Mozilla/5.0", "Mozilla/5.0 (compatible)", "Gatherer", "com.example.gatherer"],
+    ),
+];
+
+#[test]
+fn people_and_bots_of_every_kind_are_told_apart() {
+    let tell = teller();
+    for (classes, expected) in [(&PEOPLE, Agent::Human), (&BOTS, Agent::Bot)] {
+        for (class, user_agents) in classes {
+            for user_agent in *user_agents {
+                for user_agent in
+                    [(*user_agent).to_owned(), user_agent.to_uppercase(), user_agent.to_lowercase()]
+                {
+                    assert_eq!(tell(user_agent.as_bytes()), expected, "{class}: {user_agent}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_more_than_a_kibibyte_of_a_user_agent_is_looked_at() {
+    let tell = teller();
+    let (near, far) = ("x".repeat(1024 - "gecko".len()), "x".repeat(1024));
+    assert_eq!(tell(format!("{near}gecko").as_bytes()), Agent::Human);
+    assert_eq!(tell(format!("{BROWSER}{far}bot").as_bytes()), Agent::Human);
+    assert_eq!(tell(format!("{near}xgecko").as_bytes()), Agent::Bot);
+    assert_eq!(tell(format!("{far}gecko").as_bytes()), Agent::Bot);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
@@ -171,6 +385,33 @@ proptest! {
     }
 }
 
+proptest! {
+    // Pieces that mean something beside each other, and any bytes that a header may have.
+    #[test]
+    fn every_user_agent_is_of_one_kind_however_it_is_written_and_whatever_follows(
+        pieces in prop::collection::vec(
+            prop_oneof![
+                prop::sample::select(vec![
+                    "Mozilla/5.0 (", "; Android 9; ", "; Adr ", ")", "(", ".com", "/1", "Safari/537.36", " TV", "Gecko",
+                    "; +", "compatible;", "bot", " Mobile", " ", "MSIE 6.0", "iPhone", "KHTML, like Gecko; ",
+                ]).prop_map(|piece| piece.as_bytes().to_vec()),
+                prop::collection::vec(prop_oneof![0x20_u8..0x7f, 0x80_u8..=0xff], 0..40),
+            ],
+            0..60,
+        ),
+        rest in prop::collection::vec(0x20_u8..0x7f, 0..400),
+    ) {
+        let tell = teller();
+        let user_agent = pieces.concat();
+        let agent = tell(&user_agent);
+        prop_assert_eq!(tell(&user_agent.to_ascii_uppercase()), agent);
+        prop_assert_eq!(tell(&user_agent.to_ascii_lowercase()), agent);
+        if user_agent.len() >= 1024 {
+            prop_assert_eq!(tell(&[user_agent, rest].concat()), agent);
+        }
+    }
+}
+
 type Answer = Result<Response<()>, Infallible>;
 
 fn ok() -> Ready<Answer> {
@@ -201,6 +442,21 @@ fn request(path: &str, headers: &[(&str, &str)]) -> Request<()> {
         request = request.header(*name, *value);
     }
     request.body(()).expect("a request")
+}
+
+/// A closure that tells the agent of a request with this user agent, by what the layer counts.
+fn teller() -> impl Fn(&[u8]) -> Agent {
+    let counters = counters();
+    let layer = layer(&counters);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    move |user_agent| {
+        let bots = || counters.recorder().ledger().requests.bots;
+        let (before, mut request) = (bots(), request("/", &[]));
+        let user_agent = HeaderValue::from_bytes(user_agent).expect("no control characters");
+        request.headers_mut().insert(USER_AGENT, user_agent);
+        runtime.block_on(layer.layer(service_fn(|_| ok())).oneshot(request)).expect("it answers");
+        if bots() > before { Agent::Bot } else { Agent::Human }
+    }
 }
 
 /// The cookie that the response sets.

@@ -8,7 +8,9 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Remark, VisitorCell};
+use counter_core::visits::{
+    ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark, VisitorCell,
+};
 use counter_core::{Sample, Store, Timestamp};
 use tests::until;
 
@@ -16,7 +18,7 @@ use crate::stores;
 use crate::support::{always, name, precision, samples_of, unix};
 
 stores::on! {
-    [memory redis redis_without_scripts]
+    [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
     {
         a_batch_counts_in_every_precision_from_its_finest_on
         a_batch_sent_again_counts_once
@@ -39,6 +41,8 @@ stores::on! {
         a_lifetime_is_the_sum_of_all_and_outlives_cleaning
         a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew
         several_counters_are_read_in_their_order_however_wide_the_range
+        names_that_differ_in_a_byte_are_different_counters
+        a_count_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
     }
 }
 
@@ -417,4 +421,35 @@ async fn several_counters_are_read_in_their_order_however_wide_the_range(store: 
         assert_eq!(sums, [seconds, 0, 2 * seconds], "{width} s");
         assert!(series.iter().all(|samples| samples.is_sorted()));
     }
+}
+
+async fn names_that_differ_in_a_byte_are_different_counters(store: impl Store + Clone) {
+    let names =
+        ["a", "A", "a ", " a", "\u{e1}", "a\u{301}", "\u{ff41}", "%", "_", "'", "\"", "\\", "?", "\u{1f600}"];
+    let cells = (1..).zip(names).map(|(count, counter)| cell(counter, T, 60, count)).collect();
+    send(&store, &batch(WriterId::random(), 1, cells)).await;
+    let counts: Vec<_> = (1..=names.len() as u64).collect();
+    assert_eq!(lifetimes(&store, &names).await, counts);
+    for (count, counter) in (1..).zip(names) {
+        assert_eq!(samples(&store, counter, 60).await, [(1_585_908_960, count)], "{counter}");
+    }
+    let known = store.known(&[precision(60)], "", 100).await.expect("readable").counters;
+    let mut sorted = names;
+    sorted.sort_unstable();
+    assert_eq!(known.iter().map(|(counter, _)| &**counter).collect::<Vec<_>>(), sorted);
+}
+
+async fn a_count_that_would_leave_its_range_is_refused_and_holds_up_nothing_else(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    let most = u64::try_from(i64::MAX).expect("positive");
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, most)])).await;
+    // The second has a bucket of its own; all others are full.
+    let more = batch(writer, 2, vec![cell("a", T + 1, 1, 7), cell("b", T, 1, 5)]);
+    let outcome = store.apply(&more).await.expect("the store is there");
+    let ApplyOutcome::Applied(remarks) = outcome else { panic!("{outcome:?}") };
+    let refused = Remark::Refused { part: Part::Cell(0), reason: DropReason::OutOfRange };
+    assert!(remarks.contains(&refused), "{remarks:?}");
+    assert_eq!(samples(&store, "a", 1).await, [(T, most), (T + 1, 7)]);
+    assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, most)]);
+    assert_eq!(samples(&store, "b", 86_400).await, [(1_585_872_000, 5)]);
 }

@@ -22,7 +22,7 @@ use crate::stores;
 use crate::support::{always, name, precision, samples_of, store, unix};
 
 stores::on! {
-    [memory redis redis_without_scripts]
+    [memory redis redis_without_scripts sqlite postgres mariadb]
     {
         hits_are_in_the_bucket_that_begins_at_the_site_s_time
         visitors_of_a_site_s_day_are_all_that_came_in_it

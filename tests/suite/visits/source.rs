@@ -21,13 +21,14 @@ use crate::stores;
 use crate::support::{name, precision, store, storm_seconds};
 
 stores::on! {
-    [memory redis redis_without_scripts redis_in_shards cluster]
+    [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
     {
         a_source_is_opened_where_the_store_has_counted_it
         a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled
         sources_of_other_names_and_instances_count_apart
         each_record_counts_once_whatever_its_readers_do
         a_source_at_the_last_position_is_opened_there
+        a_reader_with_nothing_to_read_finds_the_store_where_it_is
         a_position_goes_when_its_life_is_over_by_the_clock_of_the_store_and_not_before
         the_last_commit_says_how_long_a_position_is_kept
         more_sources_than_one_call_forgets_are_all_forgotten
@@ -185,6 +186,28 @@ async fn a_source_at_the_last_position_is_opened_there(store: impl Store + Clone
     for _ in 0..2 {
         assert_eq!(open(&counters).await.position(), Source::MAX_POSITION);
     }
+}
+
+async fn a_reader_with_nothing_to_read_finds_the_store_where_it_is(store: impl Store + Clone) {
+    let log = Log::new(200);
+    let counters = Counters::builder(store).build().expect("good settings");
+    let (mut reader, mut idle) = (open(&counters).await, open(&counters).await);
+    assert_eq!(idle.check().await.expect("the store is there"), Commit::Done);
+    read_all(log, &counters, &mut reader).await;
+    assert_eq!(reader.close().await.expect("the store is there"), Commit::Done);
+    assert_eq!(reader.check().await.expect("the store is there"), Commit::Done);
+    assert_eq!(idle.check().await.expect("the store is there"), Commit::Moved);
+    assert_eq!(idle.position(), reader.position());
+    // Folded and not sent: the store is where it should be, and a check changes nothing.
+    let mut late = open(&counters).await;
+    let records = |from: u64| (from..from + 3).map(|start| start..start + 1);
+    for range in records(late.position()) {
+        late.record(range, log.begun, &[counters.recorder().counter("late").hit()]);
+    }
+    assert_eq!(late.check().await.expect("the store is there"), Commit::Done);
+    assert_eq!(late.commit().await.expect("the store is there"), Commit::Done);
+    assert_eq!(counters.stats().lifetimes(&[name("late")]).await.expect("readable"), [3]);
+    log.assert_counted(&counters).await;
 }
 
 /// A batch of a source that holds nothing.

@@ -1,9 +1,9 @@
 use sqlx::MySql;
 use sqlx::error::DatabaseError;
-use sqlx::mysql::MySqlDatabaseError;
 
 use super::sql_database;
 use crate::entity::EntityErrorKind;
+use crate::sql::mariadb::classify;
 
 /// A database of entity counts in MariaDB, version 10.5 or later.
 ///
@@ -22,13 +22,5 @@ sql_database! {
 }
 
 fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
-    match answer.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
-        // ER_DATA_OUT_OF_RANGE, for an expression and for a column.
-        Some(1690 | 1264) => EntityErrorKind::OutOfRange,
-        // A lock that took too long, a deadlock, and a row that changed since the snapshot.
-        Some(1205 | 1213 | 1020) => EntityErrorKind::Busy,
-        // The server is shutting down, or the connection or the query was killed.
-        Some(1053 | 1317 | 1927) => EntityErrorKind::Unconfirmed,
-        _ => EntityErrorKind::Refused,
-    }
+    classify(answer).into()
 }

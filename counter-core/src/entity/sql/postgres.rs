@@ -3,6 +3,7 @@ use sqlx::error::DatabaseError;
 
 use super::sql_database;
 use crate::entity::EntityErrorKind;
+use crate::sql::postgres::classify;
 
 /// A database of entity counts in PostgreSQL.
 #[derive(Clone, Debug)]
@@ -20,12 +21,5 @@ sql_database! {
 }
 
 fn explain(answer: &dyn DatabaseError) -> EntityErrorKind {
-    match answer.code().as_deref() {
-        Some("22003") => EntityErrorKind::OutOfRange,
-        // A serialization failure, a deadlock, a lock that is not available.
-        Some("40001" | "40P01" | "55P03") => EntityErrorKind::Busy,
-        // The server is shutting down or crashed, which may be after the commit.
-        Some(code) if code.starts_with("57P") || code.starts_with("08") => EntityErrorKind::Unconfirmed,
-        _ => EntityErrorKind::Refused,
-    }
+    classify(answer).into()
 }

@@ -75,6 +75,7 @@ impl Leftover {
     pub(super) async fn open(
         place: Place,
         shards: Shards,
+        samples: usize,
         has_counted: bool,
     ) -> Result<Self, (Place, Unread)> {
         let (connection, found) = match file::open_left(place.path(), shards).await {
@@ -82,7 +83,7 @@ impl Leftover {
             Err(unread) => return Err((place, unread)),
         };
         let Found { grid, silence, lanes } = found;
-        let lane = |lane| Lane::of(lane, silence, &grid, has_counted);
+        let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
         let lanes = lanes.into_iter().map(lane).collect();
         Ok(Self { place, connection: Some(connection), grid, lanes, has_counted })
     }
@@ -141,7 +142,7 @@ impl Leftover {
 }
 
 impl Lane {
-    fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, has_counted: bool) -> Self {
+    fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, samples: usize, has_counted: bool) -> Self {
         let FoundLane { shard, writer, witness, parts } = found;
         let mut lane = Self {
             shard,
@@ -164,7 +165,7 @@ impl Lane {
         let waiting = waiting.into_iter().filter(|part| part.sequence == first && first > last);
         let waiting: Vec<_> = waiting.map(|part| (part.cells, part.sketches)).collect();
         if !waiting.is_empty() {
-            let (chunks, expired) = fold(waiting, grid);
+            let (chunks, expired) = fold(waiting, grid, samples);
             lane.expired = (expired, first);
             lane.is_changed = true;
             for (sequence, chunk) in (first..).zip(chunks) {
@@ -342,7 +343,7 @@ impl Item {
 }
 
 /// Folds what waited into batches, and returns the hits that no precision keeps any more.
-fn fold(waiting: Vec<(Vec<Cell>, Vec<VisitorCell>)>, grid: &Grid) -> (Vec<Chunk>, u64) {
+fn fold(waiting: Vec<(Vec<Cell>, Vec<VisitorCell>)>, grid: &Grid, samples: usize) -> (Vec<Chunk>, u64) {
     let (mut pending, mut names) = (Pending::default(), Names::default());
     for (cells, sketches) in waiting {
         for cell in cells {
@@ -355,7 +356,7 @@ fn fold(waiting: Vec<(Vec<Cell>, Vec<VisitorCell>)>, grid: &Grid) -> (Vec<Chunk>
         }
     }
     let expired = pending.coarsen(Timestamp::now(), grid);
-    (pending.take(&names.all, grid), expired)
+    (pending.take(&names.all, grid, samples), expired)
 }
 
 /// Names by numbers of their own.

@@ -160,7 +160,11 @@ impl Recovery {
 
     /// Opens a file; `None` where it is not for this process, which is said once.
     async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
-        let opened = timeout(PATIENCE, Leftover::open(place, self.tally.shards, has_counted)).await;
+        let opened = timeout(
+            PATIENCE,
+            Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted),
+        )
+        .await;
         let (place, unread) = match opened {
             Ok(Ok(leftover)) => return Ok(Some(leftover)),
             Ok(Err(unread)) => unread,

@@ -185,7 +185,7 @@ impl ShardFlusher {
     /// Cuts what waits into batches, under the sequences that come next.
     fn cut(&mut self) {
         let before = self.writer.sequence;
-        for chunk in self.tally.take(self.shard, Timestamp::now()) {
+        for chunk in self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples()) {
             let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
             self.enqueue(batch, false);
         }

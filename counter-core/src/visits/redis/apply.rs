@@ -7,7 +7,8 @@ use fred::types::Value;
 use super::RedisVisits;
 use super::keys::Keys;
 use crate::redis::Call;
-use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark};
+use crate::visits::remarks::decode;
+use crate::visits::{ApplyOutcome, Batch, FenceKind};
 use crate::{Error, ErrorKind, Precision, Precisions, Timestamp};
 
 pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
@@ -83,50 +84,4 @@ fn precisions(call: &mut Call, set: &Precisions) {
 /// Returns the index of a precision as Lua counts, from 1.
 fn place(set: &Precisions, finest: Precision) -> usize {
     1 + set.iter().take_while(|kept| kept.precision < finest).count()
-}
-
-/// Reads `c0:type,v3:other,b7:began,`.
-pub(super) fn decode(remarks: &str) -> Option<Vec<Remark>> {
-    remarks.split_terminator(',').map(remark).collect()
-}
-
-fn remark(text: &str) -> Option<Remark> {
-    let (part, reason) = text.split_once(':')?;
-    let (kind, index) = part.split_at_checked(1)?;
-    let index = index.parse().ok()?;
-    let part = match kind {
-        "b" => return Some(Remark::Began { cell: index }),
-        "c" => Part::Cell(index),
-        "v" => Part::Visitors(index),
-        "i" => Part::Index,
-        _ => return None,
-    };
-    let reason = match reason {
-        "type" => DropReason::WrongType,
-        "number" => DropReason::NotANumber,
-        "range" => DropReason::OutOfRange,
-        "ahead" => DropReason::Ahead,
-        _ => DropReason::Other,
-    };
-    Some(Remark::Refused { part, reason })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn remarks_are_read_and_nonsense_is_not() {
-        assert_eq!(decode(""), Some(Vec::new()));
-        let remarks = vec![
-            Remark::Refused { part: Part::Cell(12), reason: DropReason::WrongType },
-            Remark::Refused { part: Part::Index, reason: DropReason::Other },
-            Remark::Began { cell: 7 },
-            Remark::Refused { part: Part::Visitors(3), reason: DropReason::OutOfRange },
-        ];
-        assert_eq!(decode("c12:type,i0:other,b7:began,v3:range,"), Some(remarks));
-        for nonsense in ["c:type", "x1:type", "c1", "é1:type"] {
-            assert_eq!(decode(nonsense), None, "{nonsense}");
-        }
-    }
 }

@@ -10,18 +10,16 @@ use fred::bytes::Bytes;
 use fred::types::Value;
 
 use super::RedisVisits;
-use super::apply::decode;
 use super::keys::Keys;
 use super::writers::MARK;
 use crate::redis::{Command, Connection, args, has_code, unavailable};
 use crate::shard::Shard;
 use crate::time::Bucket;
+use crate::visits::batch::AHEAD;
+use crate::visits::remarks::decode;
 use crate::visits::{ApplyOutcome, Batch, Cleaned, DropReason, FenceKind, Part, Remark};
 use crate::{Error, Precision, Precisions, Timestamp};
 
-/// The bound on a clock that is ahead, in seconds (25 hours): a process further ahead would count in buckets
-/// still to come.
-const AHEAD: u64 = 90_000;
 /// The number of counters that are cleaned in one call.
 const MEMBERS: usize = 20;
 /// The number of sources that are forgotten in one call.

@@ -6,6 +6,7 @@ use crate::shard::Shard;
 use crate::sketch::Register;
 use crate::time::Grid;
 use crate::visits::pending::Pending;
+use crate::visits::store::SAMPLES;
 use crate::visits::tally::Tally;
 use crate::visits::{Batch, Fence, FenceKind};
 use crate::writer::WriterId;
@@ -77,7 +78,7 @@ impl Lane {
         let expired = self.pending.coarsen(Timestamp::now(), &tally.grid);
         let mut batch = empty(source, self.shard, self.counted, position, &tally.grid);
         batch.fence.kind = FenceKind::Source { life };
-        for chunk in self.pending.take(&tally.names(), &tally.grid) {
+        for chunk in self.pending.take(&tally.names(), &tally.grid, SAMPLES) {
             batch.cells.extend(chunk.cells);
             batch.sketches.extend(chunk.sketches);
         }

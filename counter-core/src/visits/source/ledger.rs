@@ -72,6 +72,8 @@ pub struct SourceHits {
 pub struct SourceStatus {
     /// The name.
     pub name: SourceName,
+    /// The position at which this process opened the source for the first time: what lies before was counted earlier.
+    pub opened: u64,
     /// The position up to which records were read.
     pub position: u64,
     /// The position up to which the store has counted everything.
@@ -101,6 +103,7 @@ pub(super) struct Status(Mutex<State>);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
+    pub(super) opened: Option<u64>,
     pub(super) position: u64,
     pub(super) counted: u64,
     pub(super) end: Option<u64>,
@@ -136,12 +139,25 @@ impl Statuses {
         let statuses = self.0.lock().expect("nothing panics under this lock");
         let status = |(name, status): (&SourceName, &Arc<Status>)| {
             let is_open = Arc::strong_count(status) > 1;
-            let State { position, counted, end, latest, ledger, committed, moved, marks } = *status.lock();
+            let state = *status.lock();
+            let State { position, counted, end, latest, ledger, committed, moved, marks, .. } = state;
+            let opened = state.opened.unwrap_or_default();
             let name = name.clone();
             let standing_for =
                 Some(moved.elapsed()).filter(|_| is_open && end.is_some_and(|end| end > counted));
             let recent = (ledger.records.read.saturating_sub(marks[0].1), marks[0].0.elapsed());
-            SourceStatus { name, position, counted, end, latest, committed, standing_for, ledger, recent }
+            SourceStatus {
+                name,
+                opened,
+                position,
+                counted,
+                end,
+                latest,
+                committed,
+                standing_for,
+                ledger,
+                recent,
+            }
         };
         statuses.iter().map(status).collect()
     }
@@ -173,6 +189,7 @@ impl Default for State {
     fn default() -> Self {
         let now = Instant::now();
         Self {
+            opened: None,
             position: 0,
             counted: 0,
             end: None,

@@ -246,12 +246,9 @@ impl Source {
     /// Notes the answers to the batches that are under way, in the order of the shards.
     fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<Commit, Error> {
         let (mut commit, mut failed) = (Commit::Done, None);
-        let state = &mut *self.status.lock();
+        note_offered(&mut self.lanes, self.position);
+        let mut state = self.status.lock();
         let hits = &mut state.ledger.hits;
-        for lane in &mut self.lanes {
-            // It was offered everything up to here.
-            lane.read_to = lane.read_to.max(self.position);
-        }
         let sent = self.lanes.iter_mut().filter(|lane| lane.outgoing.is_some());
         for (lane, outcome) in sent.zip(outcomes) {
             match outcome {
@@ -279,9 +276,8 @@ impl Source {
             }
         }
         if commit == Commit::Moved {
-            self.position = self.lanes.iter().map(|lane| lane.read_to).min().unwrap_or_default();
-            state.position = self.position;
-            state.counted = state.counted.min(self.position);
+            drop(state);
+            self.go_to_lowest();
             return Ok(commit);
         }
         failed.map_or(Ok(commit), Err)
@@ -308,8 +304,44 @@ impl Source {
         Ok(())
     }
 
-    /// Asks every shard for its position, and goes to the lowest.
-    async fn locate(&mut self) -> Result<(), Error> {
+    /// Asks the store whether it is still where this reader believes it to be.
+    ///
+    /// A reader that has something to [`commit`](Self::commit) finds out by that. One whose log is quiet does not, and
+    /// what a store that went back to an older state has lost would be missing until the next record: call this
+    /// every now and then.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn check(&mut self) -> Result<Commit, Error> {
+        let positions = self.ask().await?;
+        note_offered(&mut self.lanes, self.position);
+        let mut commit = Commit::Done;
+        for (lane, last) in self.lanes.iter_mut().zip(positions) {
+            // What is under way may have arrived, as its own answer will say.
+            if !lane.is_due() && lane.counted != last {
+                lane.move_to(last);
+                commit = Commit::Moved;
+            }
+        }
+        if commit == Commit::Moved {
+            self.go_to_lowest();
+        }
+        Ok(commit)
+    }
+
+    /// Goes to the lowest position from which a shard needs records.
+    fn go_to_lowest(&mut self) {
+        self.position = self.lanes.iter().map(|lane| lane.read_to).min().unwrap_or_default();
+        let mut state = self.status.lock();
+        state.position = self.position;
+        state.counted = state.counted.min(self.position);
+    }
+
+    /// Asks every shard for its position.
+    async fn ask(&self) -> Result<Vec<u64>, Error> {
         // No source is ever there, so every shard answers where it is instead. Lua has no odd numbers there.
         let nowhere = |lane: &Lane| {
             let (after, sequence) = (Self::MAX_POSITION + 2, Self::MAX_POSITION + 4);
@@ -317,16 +349,31 @@ impl Source {
         };
         let questions: Vec<_> = self.lanes.iter().map(nowhere).collect();
         let answers = join_all(questions.iter().map(|batch| self.store.apply(batch))).await;
-        for (lane, answer) in self.lanes.iter_mut().zip(answers) {
-            match answer? {
-                ApplyOutcome::SequenceGap { last } => _ = lane.move_to(last),
-                ApplyOutcome::Applied(_) => return Err(Error::new(ErrorKind::Refused)),
-            }
+        let position = |answer: Result<ApplyOutcome, Error>| match answer? {
+            ApplyOutcome::SequenceGap { last } => Ok(last),
+            ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Refused)),
+        };
+        answers.into_iter().map(position).collect()
+    }
+
+    /// Goes to the lowest position of a shard.
+    async fn locate(&mut self) -> Result<(), Error> {
+        let positions = self.ask().await?;
+        for (lane, last) in self.lanes.iter_mut().zip(positions) {
+            lane.move_to(last);
         }
         self.position = self.lanes.iter().map(|lane| lane.counted).min().unwrap_or_default();
         let mut state = self.status.lock();
+        state.opened.get_or_insert(self.position);
         (state.position, state.counted) = (self.position, self.position);
         Ok(())
+    }
+}
+
+/// Notes that the lanes were offered everything up to a position.
+fn note_offered(lanes: &mut [Lane], position: u64) {
+    for lane in lanes {
+        lane.read_to = lane.read_to.max(position);
     }
 }
 

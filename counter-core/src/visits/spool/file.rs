@@ -31,8 +31,8 @@ const FORMAT: i64 = 1;
 const PAGE: u64 = 4096;
 /// The time for which a connection waits until an earlier one to the same file, which was given up, has ended.
 const BUSY: Duration = Duration::from_secs(2);
-/// The number of batches whose cells share a row while they wait: few rows are written sooner than many.
-const SHARED: usize = 16;
+/// The samples that a row of what waits may change: few rows are written sooner than many.
+const SAMPLES: usize = 16_000;
 /// The number of rows of one statement.
 const ROWS: usize = 100;
 /// The length of the longest row that is read, in bytes. The longest that is written has 16 chunks of 64 KiB.
@@ -111,11 +111,10 @@ impl Rows {
                 parts.push(Part { sequence, is_waiting: false, hits, content });
                 yield_now().await;
             }
-            let chunks = std::mem::take(&mut entry.waiting).take(names, grid);
-            for chunks in chunks.chunks(SHARED) {
-                let cells = chunks.iter().flat_map(|chunk| &chunk.cells);
-                let hits = cells.clone().map(|cell| cell.count).sum();
-                let content = encode(cells, chunks.iter().flat_map(|chunk| &chunk.sketches), grid);
+            let chunks = std::mem::take(&mut entry.waiting).take(names, grid, SAMPLES);
+            for chunk in chunks {
+                let hits = chunk.cells.iter().map(|cell| cell.count).sum();
+                let content = encode(chunk.cells.iter(), chunk.sketches.iter(), grid);
                 parts.push(Part { sequence: entry.next, is_waiting: true, hits, content });
                 yield_now().await;
             }

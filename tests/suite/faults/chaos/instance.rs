@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use counter_core::{Cleaner, Counters, Recorder, RedisStore, Stats, Timestamp, Upkeep};
+use counter_core::{Cleaner, Counters, Recorder, Stats, Store, Timestamp, Upkeep};
 use tests::until;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -31,7 +31,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    pub(crate) fn start(store: RedisStore, random: &mut Random) -> Self {
+    pub(crate) fn start(store: impl Store, random: &mut Random) -> Self {
         let counters = Counters::builder(store)
             .flush_interval(Duration::from_millis(10))
             .clean_interval(Duration::from_millis(50))
@@ -107,7 +107,7 @@ pub(crate) struct Cleaning {
 }
 
 impl Cleaning {
-    pub(crate) fn start(store: RedisStore) -> Self {
+    pub(crate) fn start(store: impl Store) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let cleaning = tokio::spawn(clean(cleaner(store), Arc::clone(&done)));
         Self { cleaning, done }
@@ -120,7 +120,7 @@ impl Cleaning {
     }
 }
 
-pub(crate) fn cleaner(store: RedisStore) -> Cleaner {
+pub(crate) fn cleaner(store: impl Store) -> Cleaner {
     Counters::builder(store).build().expect("good settings").into_parts().1
 }
 

@@ -1,15 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use counter_core::sketch::Sketch;
-use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Skip};
-use counter_core::{CounterName, Precision, Precisions, Recorder, RedisStore, Store, Timestamp, VisitorId};
-use tests::Value;
-
 use super::servers::Servers;
 use crate::random::Random;
 use crate::support::{always, name, precision, samples_of};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Skip};
+use counter_core::{CounterName, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
 
 /// So many that each of 16 shards has some.
 const PAGES: usize = 40;
@@ -96,7 +93,7 @@ impl Record {
     /// `now`; `began` is when the first request was recorded.
     pub(crate) async fn compare(
         &self,
-        store: &RedisStore,
+        store: &impl Store,
         servers: &impl Servers,
         began: Timestamp,
         now: Timestamp,
@@ -139,7 +136,7 @@ impl Record {
         }
     }
 
-    async fn compare_visitors(&self, store: &RedisStore, servers: &impl Servers, width: Precision) {
+    async fn compare_visitors(&self, store: &impl Store, servers: &impl Servers, width: Precision) {
         let mut buckets = BTreeMap::<_, BTreeSet<u32>>::new();
         for ((page, hour), visitors) in &self.visitors {
             buckets.entry((*page, width.bucket(*hour))).or_default().extend(visitors);
@@ -147,22 +144,8 @@ impl Record {
         assert!(buckets.len() >= PAGES);
         for ((page, bucket), visitors) in buckets {
             let page = title(page);
-            let reference = servers.key(&page, "reference");
-            servers.command(&reference, &[b"DEL".to_vec(), reference.clone().into()]);
-            let ids: Vec<_> = visitors.iter().map(|n| visitor(*n).as_bytes().to_vec()).collect();
-            for ids in ids.chunks(1000) {
-                let words = [b"PFADD".to_vec(), reference.clone().into()];
-                servers.command(&reference, &[&words, ids].concat());
-            }
-            let ours = servers.key(&page, &format!("unique:{width}:{page}:{}", bucket.start));
-            let count = |key: &str| servers.command(key, &[b"PFCOUNT".to_vec(), key.into()]);
-            assert_eq!(count(&ours), count(&reference), "visitors of {page} by {width} s");
-            let Value::Bulk(reference) =
-                servers.command(&reference, &[b"GET".to_vec(), reference.clone().into()])
-            else {
-                panic!("the reference is there");
-            };
-            let reference = Sketch::from_redis(&reference).expect("a HyperLogLog");
+            let ids: Vec<_> = visitors.iter().map(|n| visitor(*n)).collect();
+            let reference = servers.reference(&page, bucket, &ids).await;
             let sketch = store.visitors(&[page], &[bucket]).await.expect("readable");
             assert_eq!(sketch, reference, "every register is that of the visitors");
         }

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
-use counter_core::CounterName;
+use counter_core::sketch::Sketch;
 use counter_core::stores::Shards;
+use counter_core::time::Bucket;
+use counter_core::{CounterName, RedisStore, Store, VisitorId};
 use tests::{FaultProxy, RedisCluster, RedisSentinel, RedisServer, Value, until};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -17,11 +19,17 @@ pub(crate) trait Servers {
     /// How many kinds of faults there are, the frequent ones more than once.
     const FAULTS: u64;
 
-    /// Where clients find them.
-    fn url(&self) -> String;
+    /// What keeps the counts there.
+    type Store: Store + Clone;
 
-    /// In how many parts their keys are split, if the keys say it.
-    fn shards(&self) -> Option<Shards>;
+    /// A store with connections of its own.
+    async fn store(&self) -> Self::Store;
+
+    /// How many batches were applied, as the fences say.
+    async fn batches(&self) -> u64;
+
+    /// What the visitors of a bucket should be; and looks whether the servers count as many, where they can count.
+    async fn reference(&self, counter: &CounterName, bucket: Bucket, visitors: &[VisitorId]) -> Sketch;
 
     /// Does a fault to them, of that kind, and says what.
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str;
@@ -31,6 +39,15 @@ pub(crate) trait Servers {
 
     /// Ends what goes wrong, and waits until all is well and copied.
     async fn heal(&mut self);
+}
+
+/// Servers of Redis.
+trait Keys {
+    /// Where clients find them.
+    fn url(&self) -> String;
+
+    /// In how many parts their keys are split, if the keys say it.
+    fn shards(&self) -> Option<Shards>;
 
     /// What the server of a key answers.
     fn command(&self, key: &str, words: &[Vec<u8>]) -> Value;
@@ -45,6 +62,42 @@ pub(crate) trait Servers {
             None => format!("access:{key}"),
         }
     }
+}
+
+async fn store(servers: &impl Keys) -> RedisStore {
+    let mut builder = RedisStore::builder();
+    if let Some(shards) = servers.shards() {
+        builder = builder.shards(shards);
+    }
+    builder.connect(&servers.url()).await.expect("an address")
+}
+
+fn batches(servers: &impl Keys) -> u64 {
+    let fences = servers.keys("*fence:*");
+    let sequence = |key: &String| {
+        let fence = servers.command(key, &[b"GET".to_vec(), key.clone().into()]).text().expect("a fence");
+        fence.split(' ').next().and_then(|sequence| sequence.parse::<u64>().ok()).expect("a number")
+    };
+    fences.iter().map(sequence).sum()
+}
+
+fn reference(servers: &impl Keys, counter: &CounterName, bucket: Bucket, visitors: &[VisitorId]) -> Sketch {
+    let reference = servers.key(counter, "reference");
+    servers.command(&reference, &[b"DEL".to_vec(), reference.clone().into()]);
+    let ids: Vec<_> = visitors.iter().map(|visitor| visitor.as_bytes().to_vec()).collect();
+    for ids in ids.chunks(1000) {
+        let words = [b"PFADD".to_vec(), reference.clone().into()];
+        servers.command(&reference, &[&words, ids].concat());
+    }
+    let Bucket { precision, start } = bucket;
+    let ours = servers.key(counter, &format!("unique:{precision}:{counter}:{start}"));
+    let count = |key: &str| servers.command(key, &[b"PFCOUNT".to_vec(), key.into()]);
+    assert_eq!(count(&ours), count(&reference), "visitors of {counter} by {precision} s");
+    let Value::Bulk(reference) = servers.command(&reference, &[b"GET".to_vec(), reference.clone().into()])
+    else {
+        panic!("the reference is there");
+    };
+    Sketch::from_redis(&reference).expect("a HyperLogLog")
 }
 
 /// One server that syncs every write, behind a proxy.
@@ -87,12 +140,18 @@ impl Servers for One {
     const FORGET: bool = false;
     const FAULTS: u64 = 20;
 
-    fn url(&self) -> String {
-        self.proxy.url()
+    type Store = RedisStore;
+
+    async fn store(&self) -> RedisStore {
+        store(self).await
     }
 
-    fn shards(&self) -> Option<Shards> {
-        Shards::try_from(4).ok()
+    async fn batches(&self) -> u64 {
+        batches(self)
+    }
+
+    async fn reference(&self, counter: &CounterName, bucket: Bucket, visitors: &[VisitorId]) -> Sketch {
+        reference(self, counter, bucket, visitors)
     }
 
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
@@ -157,6 +216,16 @@ impl Servers for One {
         self.proxy.drop_requests(0);
         self.proxy.reply_with(0, "");
     }
+}
+
+impl Keys for One {
+    fn url(&self) -> String {
+        self.proxy.url()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        Shards::try_from(4).ok()
+    }
 
     fn command(&self, _: &str, words: &[Vec<u8>]) -> Value {
         self.server.command(words)
@@ -211,12 +280,18 @@ impl Servers for Pair {
     const FORGET: bool = true;
     const FAULTS: u64 = 12;
 
-    fn url(&self) -> String {
-        self.servers.url()
+    type Store = RedisStore;
+
+    async fn store(&self) -> RedisStore {
+        store(self).await
     }
 
-    fn shards(&self) -> Option<Shards> {
-        None
+    async fn batches(&self) -> u64 {
+        batches(self)
+    }
+
+    async fn reference(&self, counter: &CounterName, bucket: Bucket, visitors: &[VisitorId]) -> Sketch {
+        reference(self, counter, bucket, visitors)
     }
 
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
@@ -262,6 +337,16 @@ impl Servers for Pair {
             self.servers.other_server().bytes(&["GET", "copied"]) == Some(copy.clone().into())
         })
         .await;
+    }
+}
+
+impl Keys for Pair {
+    fn url(&self) -> String {
+        self.servers.url()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        None
     }
 
     fn command(&self, _: &str, words: &[Vec<u8>]) -> Value {
@@ -313,12 +398,18 @@ impl Servers for Three {
     const FORGET: bool = false;
     const FAULTS: u64 = 12;
 
-    fn url(&self) -> String {
-        self.0.url()
+    type Store = RedisStore;
+
+    async fn store(&self) -> RedisStore {
+        store(self).await
     }
 
-    fn shards(&self) -> Option<Shards> {
-        Shards::try_from(16).ok()
+    async fn batches(&self) -> u64 {
+        batches(self)
+    }
+
+    async fn reference(&self, counter: &CounterName, bucket: Bucket, visitors: &[VisitorId]) -> Sketch {
+        reference(self, counter, bucket, visitors)
     }
 
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
@@ -355,6 +446,16 @@ impl Servers for Three {
 
     async fn heal(&mut self) {
         block_in_place(|| self.0.until_whole());
+    }
+}
+
+impl Keys for Three {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        Shards::try_from(16).ok()
     }
 
     fn command(&self, key: &str, words: &[Vec<u8>]) -> Value {

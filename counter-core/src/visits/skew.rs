@@ -4,15 +4,15 @@ use crate::Timestamp;
 
 /// The seconds by which the clock of this process was ahead of the server's, when that was last measured.
 #[derive(Debug, Default)]
-pub(super) struct Skew(Mutex<Option<i64>>);
+pub(crate) struct Skew(Mutex<Option<i64>>);
 
 impl Skew {
     /// Compares the server's time in an answer with the times before and after the call.
-    pub(super) fn measure(&self, sent: Timestamp, server: Timestamp, received: Timestamp) {
+    pub(crate) fn measure(&self, sent: Timestamp, server: Timestamp, received: Timestamp) {
         *self.0.lock().expect("nothing panics under this lock") = Some(skew(sent, server, received));
     }
 
-    pub(super) fn seconds(&self) -> Option<i64> {
+    pub(crate) fn seconds(&self) -> Option<i64> {
         *self.0.lock().expect("nothing panics under this lock")
     }
 }

@@ -1,0 +1,81 @@
+use std::fmt::Write;
+
+/// What a database writes in its own way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dialect {
+    /// The Unix time of the database's clock.
+    pub(crate) now: &'static str,
+    /// The statement that begins a transaction which is going to write.
+    pub(crate) begin: &'static str,
+    /// A comparison with a [list](super::Value::Ints) of numbers or texts.
+    pub(crate) in_list: &'static str,
+    /// The rows of [pairs](super::Value::Pairs), as a table `pair` with the columns `id` and `n`.
+    pub(crate) pairs: &'static str,
+    /// Locks the rows of a `SELECT` until the transaction ends.
+    pub(crate) for_update: &'static str,
+    /// The lines of all rows as one text, where `{}` is what stands in a line, and what stands between two columns
+    /// of it.
+    pub(super) lines: (&'static str, [&'static str; 3]),
+    /// The larger of two numbers: the name of the function.
+    pub(crate) greatest: &'static str,
+    /// True where an `UPDATE` names a second table after `FROM`, and not before `SET`.
+    pub(super) updates_from: bool,
+    /// True where an `INSERT` says what to do with rows that are there after `ON CONFLICT`.
+    pub(super) on_conflict: bool,
+}
+
+impl Dialect {
+    /// Writes an aggregate that answers with a line for each row, in any order, and in it these columns with a blank
+    /// between them: thousands of rows take far longer than one that is as long.
+    pub(crate) fn lines(&self, columns: &[&str]) -> String {
+        let (all, [open, between, close]) = self.lines;
+        all.replace("{}", &format!("{open}{}{close}", columns.join(between)))
+    }
+
+    /// Writes an `INSERT` that leaves rows as they are which are there already; `rows` is what follows the
+    /// columns.
+    pub(crate) fn insert_new(&self, into: &str, rows: &str) -> String {
+        if self.on_conflict {
+            format!("INSERT INTO {into} {rows} ON CONFLICT DO NOTHING")
+        } else {
+            format!("INSERT IGNORE INTO {into} {rows}")
+        }
+    }
+
+    /// Writes an `INSERT` that changes one column of rows which are there already. In `value`, `{new}` is
+    /// the value of the new row, and `{old}` that of the row which is there.
+    pub(crate) fn upsert(
+        &self,
+        table: &str,
+        columns: &str,
+        rows: &str,
+        keys: &str,
+        set: &[(&str, &str)],
+    ) -> String {
+        let mut text = format!("INSERT INTO {table} ({columns}) {rows} ");
+        match self.on_conflict {
+            true => write!(text, "ON CONFLICT ({keys}) DO UPDATE SET ").expect("memory takes everything"),
+            false => text.push_str("ON DUPLICATE KEY UPDATE "),
+        }
+        for (place, (column, value)) in set.iter().enumerate() {
+            let (new, old) = match self.on_conflict {
+                true => (format!("excluded.{column}"), format!("{table}.{column}")),
+                false => (format!("VALUES({column})"), (*column).to_owned()),
+            };
+            let value = value.replace("{new}", &new).replace("{old}", &old);
+            let comma = if place == 0 { "" } else { ", " };
+            write!(text, "{comma}{column} = {value}").expect("memory takes everything");
+        }
+        text
+    }
+
+    /// Writes an `UPDATE` of a table, as `kept`, by pairs: `set` may name `pair.n`, and `such` names the rows.
+    pub(crate) fn update_by_pairs(&self, table: &str, column: &str, value: &str, such: &str) -> String {
+        let pairs = self.pairs;
+        if self.updates_from {
+            format!("UPDATE {table} AS kept SET {column} = {value} FROM {pairs} WHERE {such}")
+        } else {
+            format!("UPDATE {table} AS kept JOIN {pairs} SET kept.{column} = {value} WHERE {such}")
+        }
+    }
+}

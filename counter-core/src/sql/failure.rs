@@ -1,0 +1,84 @@
+use std::error::Error as StdError;
+use std::fmt;
+
+use sqlx::Error as SqlError;
+
+use crate::{Error, ErrorKind};
+
+/// The meanings of what a database answers instead of doing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// It gave way to another transaction, and trying again is safe.
+    Busy,
+    /// A sum leaves the range of an `i64`.
+    OutOfRange,
+    /// Its disk is full.
+    Full,
+    /// It is ending or has failed, which may be after the commit.
+    Unconfirmed,
+    /// It has no table of this name.
+    NoTable,
+    /// Anything else: nothing was done.
+    Refused,
+}
+
+/// A failure of a statement, with what it means.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The database answered.
+    Answer(Class, SqlError),
+    /// The database did not answer, or not what was asked for.
+    Silence(SqlError),
+    /// The database holds something else than what belongs there.
+    Malformed(Error),
+}
+
+/// An error of a database whose disk is full.
+#[derive(Debug)]
+pub(crate) struct DatabaseFull(SqlError);
+
+impl Failure {
+    /// Returns what the database answered.
+    pub(crate) const fn class(&self) -> Option<Class> {
+        match self {
+            Self::Answer(class, _) => Some(*class),
+            Self::Silence(_) | Self::Malformed(_) => None,
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Answer(Class::Full, error) => {
+                Self::new(ErrorKind::Refused).caused_by(DatabaseFull(error))
+            }
+            Failure::Answer(Class::Refused | Class::NoTable | Class::OutOfRange, error) => {
+                Self::new(ErrorKind::Refused).caused_by(error)
+            }
+            Failure::Answer(Class::Busy | Class::Unconfirmed, error) => {
+                Self::new(ErrorKind::Unavailable).caused_by(error)
+            }
+            Failure::Silence(error) => match &error {
+                SqlError::ColumnDecode { index, .. } => {
+                    let key = format!("column {index}");
+                    Self::new(ErrorKind::Malformed { key }).caused_by(error)
+                }
+                _ => Self::new(ErrorKind::Unavailable).caused_by(error),
+            },
+            Failure::Malformed(error) => error,
+        }
+    }
+}
+
+impl fmt::Display for DatabaseFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the disk of the database is full")
+    }
+}
+
+impl StdError for DatabaseFull {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.0)
+    }
+}

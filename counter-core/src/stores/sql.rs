@@ -1,0 +1,74 @@
+mod builder;
+
+use std::sync::Arc;
+
+pub use builder::{SqlBuilder, SqlConnectError};
+
+use crate::Store;
+use crate::sql::Database;
+use crate::visits::sql::SqlVisits;
+
+/// A store in a SQL database: SQLite 3.37 or later, PostgreSQL 12 or later, MariaDB 10.6 or later.
+///
+/// SQLite in a file is the store without a server: counts survive the process. A batch is one transaction, with the
+/// fence of its writer in it, so it counts once however often it is sent, and what was acknowledged is on the disk.
+/// Any number of processes share a database, and several of one machine share a file of SQLite. The
+/// [guide](crate::guide::sql) has the schema, what to choose where, and what survives what.
+///
+/// ```
+/// use counter_core::{Counters, SqlStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("counter-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let file = folder.join("counts.db");
+/// let url = format!("sqlite:{}", file.display());
+/// let store = SqlStore::builder().create_tables().connect(&url).await?;
+/// let mut counters = Counters::builder(store).build()?;
+/// let recorder = counters.recorder();
+/// recorder.record(recorder.counter("/"), None);
+/// counters.flush().await?;
+/// drop(counters);
+///
+/// // Another process, later.
+/// let counters = Counters::builder(SqlStore::connect(&url).await?).build()?;
+/// assert_eq!(counters.stats().lifetimes(&["/".parse()?]).await?, [1]);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SqlStore(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    visits: SqlVisits,
+}
+
+impl SqlStore {
+    /// Connects to a database that has the tables: see [`SqlBuilder`] for the addresses, and
+    /// [`connect`](SqlBuilder::connect) for the errors.
+    ///
+    /// # Errors
+    /// Fails when the address is not one of a database, when the database does not answer, and when it has not the
+    /// tables of this version.
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    pub async fn connect(url: &str) -> Result<Self, SqlConnectError> {
+        Self::builder().connect(url).await
+    }
+
+    /// Returns a builder with the default settings.
+    pub fn builder() -> SqlBuilder {
+        SqlBuilder::default()
+    }
+
+    fn new(database: Database) -> Self {
+        let database = Arc::new(database);
+        Self(Arc::new(Families { visits: SqlVisits::new(database) }))
+    }
+}
+
+shows!(SqlStore: Store, visits);

@@ -1,0 +1,203 @@
+use std::error::Error as StdError;
+use std::fmt;
+
+use super::SqlStore;
+use crate::future::BoxFuture;
+use crate::sql::{Database, Options, SchemaError, check_tables, create_tables};
+
+/// A builder of [`SqlStore`], with the settings and the address of its database.
+///
+/// | address | what | feature |
+/// |---|---|---|
+/// | `sqlite:counts.db`, `sqlite:///var/lib/site/counts.db` | a file | `sqlite` |
+/// | `sqlite::memory:` | a database in memory, for tests and examples | `sqlite` |
+/// | `postgres://user:password@host:port/database` | a PostgreSQL server | `postgres` |
+/// | `mariadb://user:password@host:port/database` | a MariaDB server | `mariadb` |
+///
+/// The parameters of an address are those of `sqlx`; for TLS, enable its feature for it in your own manifest. Settings
+/// for which there is no parameter are taken by `connect_sqlite` and the like.
+///
+/// ```
+/// use counter_core::SqlStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let missing = SqlStore::connect("sqlite::memory:").await.unwrap_err();
+/// assert_eq!(missing.to_string(), "the database has no tables for counters: `SqlBuilder::create_tables` makes them");
+/// SqlStore::builder().create_tables().connections(4).connect("sqlite::memory:").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SqlBuilder {
+    create_tables: bool,
+    connections: u32,
+}
+
+/// An error of connecting to a database.
+pub struct SqlConnectError(Kind);
+
+enum Kind {
+    /// The address is none.
+    Address(Option<Box<dyn StdError + Send + Sync>>),
+    Schema(SchemaError),
+}
+
+impl SqlBuilder {
+    /// Makes the tables when connecting, if they are missing, and brings those of an older version to this one. In
+    /// SQLite it makes the file, too.
+    ///
+    /// Processes that do so at the same time do not disturb each other. The user of the database needs the right to
+    /// create tables; where that is not wanted, the [guide](crate::guide::sql) has the text of the schema.
+    pub const fn create_tables(mut self) -> Self {
+        self.create_tables = true;
+        self
+    }
+
+    /// Sets how many connections there are at most, at least 1. Default: 8. With SQLite one of them writes, and the
+    /// others read.
+    pub const fn connections(mut self, most: u32) -> Self {
+        self.connections = if most == 0 { 1 } else { most };
+        self
+    }
+
+    /// Connects to an address.
+    ///
+    /// Connections are made when they are needed, again whenever one was lost, and each call takes 5 s at most. They
+    /// belong to a pool of `sqlx`, which has tasks of its own that end with the last handle on this store.
+    ///
+    /// # Errors
+    /// Fails when the address is not one of those above or needs a feature that is not enabled, when the database does
+    /// not answer within 5 s, and when it has no tables, or those of another version.
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    pub async fn connect(self, url: &str) -> Result<SqlStore, SqlConnectError> {
+        #[cfg(feature = "sqlite")]
+        if url.starts_with("sqlite:") && (url.contains(":memory:") || url.contains("mode=memory")) {
+            let unknown = |error| SqlConnectError(Kind::Schema(SchemaError::Unknown(error)));
+            return self.check(Database::in_memory().await.map_err(unknown)?).await;
+        }
+        self.open(options(url)?).await
+    }
+
+    /// Connects in the same way to a file of SQLite, with settings of one's own; the journal, the synchronisation and
+    /// the time for which a writer waits are set by the store.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    #[cfg(feature = "sqlite")]
+    pub async fn connect_sqlite(
+        self,
+        options: sqlx::sqlite::SqliteConnectOptions,
+    ) -> Result<SqlStore, SqlConnectError> {
+        self.open(Options::Sqlite(options)).await
+    }
+
+    /// Connects in the same way to PostgreSQL, with settings of one's own.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    #[cfg(feature = "postgres")]
+    pub async fn connect_postgres(
+        self,
+        options: sqlx::postgres::PgConnectOptions,
+    ) -> Result<SqlStore, SqlConnectError> {
+        self.open(Options::Postgres(options)).await
+    }
+
+    /// Connects in the same way to MariaDB, with settings of one's own.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    #[cfg(feature = "mariadb")]
+    pub async fn connect_mariadb(
+        self,
+        options: sqlx::mysql::MySqlConnectOptions,
+    ) -> Result<SqlStore, SqlConnectError> {
+        self.open(Options::Maria(options)).await
+    }
+
+    fn open(self, options: Options) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
+        Box::pin(async move {
+            #[cfg(feature = "sqlite")]
+            let options = match options {
+                Options::Sqlite(options) if self.create_tables => {
+                    Options::Sqlite(options.create_if_missing(true))
+                }
+                options => options,
+            };
+            let database = Database::open(options, self.connections);
+            self.check(database).await
+        })
+    }
+
+    fn check(self, database: Database) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
+        Box::pin(async move {
+            let schema = |error| SqlConnectError(Kind::Schema(error));
+            if self.create_tables {
+                create_tables(&database).await.map_err(schema)?;
+            }
+            check_tables(&database).await.map_err(schema)?;
+            Ok(SqlStore::new(database))
+        })
+    }
+}
+
+impl Default for SqlBuilder {
+    fn default() -> Self {
+        Self { create_tables: false, connections: 8 }
+    }
+}
+
+fn options(url: &str) -> Result<Options, SqlConnectError> {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    let parsed: Result<Options, sqlx::Error> = match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => url.parse().map(Options::Sqlite),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => url.parse().map(Options::Postgres),
+        #[cfg(feature = "mariadb")]
+        "mariadb" | "mysql" => url.parse().map(Options::Maria),
+        _ => return Err(SqlConnectError(Kind::Address(None))),
+    };
+    parsed.map_err(|error| SqlConnectError(Kind::Address(Some(error.into()))))
+}
+
+impl fmt::Display for SqlConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Address(_) => f.write_str(
+                "not the address of a database whose feature is enabled, such as sqlite:counts.db or \
+                 postgres://127.0.0.1/site",
+            ),
+            Kind::Schema(error @ (SchemaError::Missing | SchemaError::Older(_))) => {
+                write!(f, "{error}: `SqlBuilder::create_tables` makes them")
+            }
+            Kind::Schema(SchemaError::Unknown(_)) => f.write_str("the database does not answer, or refuses"),
+            Kind::Schema(error) => error.fmt(f),
+        }
+    }
+}
+
+impl StdError for SqlConnectError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.0 {
+            Kind::Address(error) => error.as_deref().map(|error| error as _),
+            Kind::Schema(SchemaError::Unknown(error)) => Some(error),
+            Kind::Schema(_) => None,
+        }
+    }
+}
+
+crate::debug::debug_in_full!(SqlConnectError);

@@ -1,0 +1,170 @@
+//! Visits in a SQL database: a batch is a transaction, in which its fence is read and written.
+
+mod fence;
+mod names;
+mod adds;
+mod raised;
+mod apply;
+mod clean;
+mod forget;
+mod read;
+mod salt;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::skew::Skew;
+use super::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
+use crate::future::Answer;
+use crate::shard::Shard;
+use crate::sketch::Sketch;
+use crate::sql::{Database, Failure};
+use crate::time::{Bucket, Grid};
+use crate::writer::WriterId;
+use crate::{CounterName, Error, ErrorKind, Precision, Precisions, Timestamp};
+
+/// The number of samples that one batch may change: those of some 1,400 counts, so that a flush is nearly always one
+/// transaction.
+const BATCH: usize = 20_000;
+
+/// The visits of one database.
+#[derive(Debug)]
+pub(crate) struct SqlVisits {
+    database: Arc<Database>,
+    skew: Skew,
+}
+
+impl SqlVisits {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        Self { database, skew: Skew::default() }
+    }
+}
+
+impl Store for SqlVisits {
+    fn connections(&self) -> u64 {
+        self.database.connections()
+    }
+
+    fn batch_samples(&self) -> usize {
+        BATCH
+    }
+
+    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+        Box::pin(apply::apply(self, batch))
+    }
+
+    fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
+        Box::pin(async move { fence::witness(self, writer).await.map(Some) })
+    }
+
+    fn clock_skew(&self) -> Option<i64> {
+        self.skew.seconds()
+    }
+
+    fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
+        Box::pin(clean::clean(self, now, kept))
+    }
+
+    /// Nobody else writes to these tables, so this is when what has long been silent is forgotten.
+    fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
+        Box::pin(async move {
+            fence::forget_silent(self).await?;
+            forget::forget_forgotten(self).await?;
+            Ok(None)
+        })
+    }
+
+    fn samples<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        _: u32,
+    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
+        Box::pin(read::samples(self, counters, precision, range))
+    }
+
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+        Box::pin(read::lifetimes(self, counters))
+    }
+
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+        Box::pin(forget::forget(self, counter, grid, now))
+    }
+
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
+        Box::pin(read::visitors(self, counters, buckets))
+    }
+
+    fn visitor_counts<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+        Box::pin(read::visitor_counts(self, counters, buckets))
+    }
+
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+        Box::pin(salt::salt(self, epoch, candidate, expiry))
+    }
+
+    fn known<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+    ) -> Answer<'a, KnownReading> {
+        Box::pin(read::known(self, precisions, from, limit))
+    }
+
+    fn contains<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precisions: &'a [Precision],
+    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
+        Box::pin(read::contains(self, counters, precisions))
+    }
+}
+
+/// Returns the number that stands for a precision: its width, and 2^32 times the offset.
+fn width(precision: Precision) -> i64 {
+    // As bits: an offset of more than 68 years makes it negative, and it is still different from all others.
+    (u64::from(precision.offset()) << 32 | u64::from(precision.as_seconds())).cast_signed()
+}
+
+/// Returns the precision for which a number stands, if it is one.
+fn precision(width: i64) -> Option<Precision> {
+    let [seconds, offset] = [0, 32].map(|bits| u32::try_from(width.cast_unsigned() >> bits & 0xffff_ffff));
+    let (seconds, offset) = (seconds.ok()?, offset.ok()?);
+    let begun = Precision::try_from(seconds).ok()?.beginning_at(Timestamp::from_unix(offset.into()));
+    (begun.offset() == offset).then_some(begun)
+}
+
+fn unix(at: Timestamp) -> i64 {
+    i64::try_from(at.as_unix()).expect("the year 9999 is not beyond an i64")
+}
+
+fn at(unix: i64) -> Timestamp {
+    Timestamp::from_unix(u64::try_from(unix).unwrap_or(0))
+}
+
+fn malformed(key: impl Into<String>) -> Failure {
+    Failure::Malformed(Error::new(ErrorKind::Malformed { key: key.into() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_precision_is_found_again_in_its_number(seconds in 1..=u32::MAX, at in any::<u32>()) {
+            let begun = Precision::try_from(seconds).expect("not 0").beginning_at(Timestamp::from_unix(at.into()));
+            prop_assert_eq!(precision(width(begun)), Some(begun));
+            let plain = Precision::try_from(seconds).expect("not 0");
+            prop_assert_eq!(width(plain), i64::from(seconds));
+        }
+    }
+}

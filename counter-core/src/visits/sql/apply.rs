@@ -1,0 +1,130 @@
+//! A batch as a transaction.
+
+use std::collections::{HashMap, HashSet};
+
+use super::adds::{Adds, stored};
+use super::names::Known;
+use super::{SqlVisits, fence, names, raised, unix};
+use crate::sql::{Class, Dialect, Failure, Session, Value};
+use crate::visits::batch::AHEAD;
+use crate::visits::{ApplyOutcome, Batch, Cell, DropReason, Part, Remark};
+use crate::{Error, Timestamp};
+
+/// The time for which writers are told of a forgotten counter, in seconds (40 days): longer than a bucket of
+/// visitors lasts.
+pub(super) const TOLD: i64 = 40 * 86_400;
+
+pub(super) async fn apply(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
+    store.database.attempt(|| apply_or_fit(store, batch)).await
+}
+
+/// Applies a batch; where a sum leaves the range, which a statement tells of all its rows together, once more and
+/// cell by cell.
+async fn apply_or_fit(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Failure> {
+    match apply_once(store, batch, false).await {
+        Err(failure) if failure.class() == Some(Class::OutOfRange) => apply_once(store, batch, true).await,
+        applied => applied,
+    }
+}
+
+async fn apply_once(store: &SqlVisits, batch: &Batch, fits: bool) -> Result<ApplyOutcome, Failure> {
+    let dialect = store.database.dialect();
+    let mut session = store.database.begin().await?;
+    let sent = Timestamp::now();
+    let found = fence::hold(&mut session, dialect, batch.fence).await?;
+    store.skew.measure(sent, found.time, Timestamp::now());
+    if let Some(outcome) = batch.fence.outcome(found.sequence, || found.remarks) {
+        session.roll_back().await?;
+        return Ok(outcome);
+    }
+    if !batch.fence.is_source() && batch.fence.after == 0 {
+        fence::mark(&mut session, dialect, batch.fence.writer).await?;
+    }
+    let mut remarks = Vec::new();
+    write(&mut session, dialect, batch, found.time, fits, &mut remarks).await?;
+    fence::advance(&mut session, batch.fence, &remarks).await?;
+    session.commit().await?;
+    Ok(ApplyOutcome::Applied(remarks))
+}
+
+async fn write(
+    session: &mut Session,
+    dialect: &Dialect,
+    batch: &Batch,
+    time: Timestamp,
+    fits: bool,
+    remarks: &mut Vec<Remark>,
+) -> Result<(), Failure> {
+    let ahead = time.plus(AHEAD);
+    let refuse = |part| Remark::Refused { part, reason: DropReason::Ahead };
+    let (mut cells, mut sketches) = (Vec::new(), Vec::new());
+    for (index, cell) in batch.cells.iter().enumerate() {
+        match cell.start > ahead {
+            true => remarks.push(refuse(Part::Cell(index))),
+            false => cells.push((index, cell)),
+        }
+    }
+    for (index, cell) in batch.sketches.iter().enumerate() {
+        match cell.start > ahead {
+            true => remarks.push(refuse(Part::Visitors(index))),
+            false => sketches.push((index, cell)),
+        }
+    }
+    let counted = cells.iter().map(|(_, cell)| &*cell.counter);
+    let mut all: Vec<_> = counted.chain(sketches.iter().map(|(_, cell)| &*cell.counter)).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    all.sort_unstable();
+    all.dedup();
+    let known = names::hold(session, dialect, &all).await?;
+    let folded = if fits { None } else { Adds::fold(batch, &cells, &known) };
+    let adds = match folded {
+        Some(adds) => adds,
+        None => {
+            let stored = stored(session, dialect, batch, &cells, &known).await?;
+            Adds::fit(batch, &cells, &known, stored, remarks)
+        }
+    };
+    tell(session, dialect, batch, (&cells, &known), unix(time), &adds, remarks).await?;
+    adds.write(session, dialect).await?;
+    raised::write(session, dialect, batch, &sketches, &known, remarks).await
+}
+
+/// Remarks on counters of which nothing was there, and on those that were forgotten since this writer sent visitors of
+/// them.
+async fn tell(
+    session: &mut Session,
+    dialect: &Dialect,
+    batch: &Batch,
+    (cells, known): (&[(usize, &Cell)], &HashMap<&str, Known>),
+    time: i64,
+    adds: &Adds,
+    remarks: &mut Vec<Remark>,
+) -> Result<(), Failure> {
+    let writer = batch.fence.writer.to_string();
+    let counted = adds.counters();
+    let forgotten = known.values().filter(|counter| counter.forgotten > 0 && counter.forgotten > time - TOLD);
+    let forgotten: Vec<_> = forgotten.map(|counter| counter.id).filter(|id| counted.contains(id)).collect();
+    let mut untold: HashSet<i64> = forgotten.iter().copied().collect();
+    if !forgotten.is_empty() {
+        let text =
+            format!("SELECT counter FROM access_told WHERE writer = ? AND counter {}", dialect.in_list);
+        for row in session.fetch(&text, &[Value::Text(&writer), Value::Ints(&forgotten)]).await? {
+            untold.remove(&row.int(0)?);
+        }
+    }
+    for &id in &untold {
+        let text = dialect.insert_new("access_told (counter, writer)", "VALUES (?, ?)");
+        session.execute(&text, &[Value::Int(id), Value::Text(&writer)]).await?;
+    }
+    let mut told = HashSet::new();
+    for (index, cell) in cells {
+        let counter = known[&*cell.counter];
+        let begins = counter.total == 0 || untold.contains(&counter.id);
+        if begins && counted.contains(&counter.id) && told.insert(counter.id) {
+            remarks.push(Remark::Began { cell: *index });
+        }
+    }
+    Ok(())
+}

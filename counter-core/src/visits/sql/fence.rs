@@ -1,0 +1,125 @@
+use super::{SqlVisits, at, malformed};
+use crate::sql::{Dialect, Failure, Session, Value};
+use crate::visits::remarks::{decode, encode};
+use crate::visits::store::REMEMBERED;
+use crate::visits::{Fence, FenceKind, Remark, Witness};
+use crate::writer::WriterId;
+use crate::{Error, Timestamp};
+
+/// The number of writers that are forgotten at once.
+const PAGE: i64 = 1000;
+
+/// The longest life of a source that is not kept for ever, in seconds: longer than there are instants.
+const FAR: i64 = 1 << 40;
+
+/// A fence as it was found.
+pub(super) struct Found {
+    pub(super) sequence: u64,
+    pub(super) remarks: Vec<Remark>,
+    /// The time of the database's clock.
+    pub(super) time: Timestamp,
+}
+
+/// Finds a fence and holds it until the transaction ends: another attempt with the same batch waits here.
+pub(super) async fn hold(session: &mut Session, dialect: &Dialect, fence: Fence) -> Result<Found, Failure> {
+    let writer = fence.writer.to_string();
+    let kind = i64::from(fence.is_source());
+    let text = dialect.upsert(
+        "access_fence",
+        "writer, kind, sequence, remarks, written",
+        &format!("VALUES (?, ?, 0, '', {})", dialect.now),
+        "writer",
+        &[("written", "{new}")],
+    );
+    let text = text + " RETURNING sequence, remarks, written";
+    let rows = session.fetch(&text, &[Value::Text(&writer), Value::Int(kind)]).await?;
+    let broken = || malformed(format!("access_fence {writer}"));
+    let row = rows.first().ok_or_else(broken)?;
+    let sequence = u64::try_from(row.int(0)?).map_err(|_| broken())?;
+    let remarks = decode(&row.text(1)?).ok_or_else(broken)?;
+    Ok(Found { sequence, remarks, time: at(row.int(2)?) })
+}
+
+/// Writes the marks by which a fence that is lost is told from data that are lost, with the first batch of a
+/// process.
+pub(super) async fn mark(session: &mut Session, dialect: &Dialect, writer: WriterId) -> Result<(), Failure> {
+    let writer = writer.to_string();
+    let text = dialect.insert_new("access_meta (name, value)", "VALUES ('data', ?), ('writers', ?)");
+    session.execute(&text, &[Value::Text(&writer), Value::Text(&writer)]).await.map(drop)
+}
+
+pub(super) async fn advance(session: &mut Session, fence: Fence, remarks: &[Remark]) -> Result<(), Failure> {
+    let life = match fence.kind {
+        FenceKind::Source { life: Some(life) } => i64::try_from(life.as_secs()).ok(),
+        _ => None,
+    };
+    // As far as an instant can be away; NULL is for ever.
+    let expiry = life.map_or_else(|| "NULL".to_owned(), |life| format!("written + {}", life.min(FAR)));
+    let text =
+        format!("UPDATE access_fence SET sequence = ?, remarks = ?, expiry = {expiry} WHERE writer = ?");
+    let sequence = i64::try_from(fence.sequence).unwrap_or(i64::MAX);
+    let (remarks, writer) = (encode(remarks), fence.writer.to_string());
+    let values = [Value::Int(sequence), Value::Text(&remarks), Value::Text(&writer)];
+    session.execute(&text, &values).await.map(drop)
+}
+
+/// Returns the marks, as they are at one moment.
+pub(super) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witness, Error> {
+    let text = "SELECT name, value FROM access_meta \
+        UNION ALL SELECT 'listed', writer FROM access_fence WHERE writer = ?";
+    let writer = writer.to_string();
+    let mut witness = Witness::default();
+    for row in store.database.fetch(text, &[Value::Text(&writer)]).await? {
+        match &*row.text(0)? {
+            "data" => witness.data = Some(row.text(1)?),
+            "writers" => witness.writers = Some(row.text(1)?),
+            "listed" => witness.listed = true,
+            _ => {}
+        }
+    }
+    Ok(witness)
+}
+
+/// Forgets some of the sources whose life is over by the database's clock; returns whether there may be more.
+pub(super) async fn forget_over(session: &mut Session, dialect: &Dialect) -> Result<bool, Failure> {
+    let over = format!("kind = 1 AND expiry <= {}", dialect.now);
+    let text = format!("SELECT writer FROM access_fence WHERE {over} LIMIT ?");
+    let rows = session.fetch(&text, &[Value::Int(PAGE)]).await?;
+    let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+    if writers.is_empty() {
+        return Ok(false);
+    }
+    // Each by its key, and only if it was not written meanwhile.
+    let writers: Vec<_> = writers.iter().map(String::as_str).collect();
+    let text = format!("DELETE FROM access_fence WHERE writer {} AND {over}", dialect.in_list);
+    session.execute(&text, &[Value::Texts(&writers)]).await?;
+    Ok(i64::try_from(writers.len()) == Ok(PAGE))
+}
+
+/// Forgets processes that were silent for seven days by the database's clock, but no sources.
+///
+/// The mark of the writers goes with them, so that a fence which is missing is not taken for lost data, even where
+/// that clock was far ahead. The next new writer makes another.
+pub(super) async fn forget_silent(store: &SqlVisits) -> Result<(), Error> {
+    store.database.attempt(|| forget_once(store)).await
+}
+
+async fn forget_once(store: &SqlVisits) -> Result<(), Failure> {
+    let silent = format!("written < {} - {}", store.database.dialect().now, REMEMBERED.as_secs());
+    let list = store.database.dialect().in_list;
+    loop {
+        let mut session = store.database.begin().await?;
+        let text = format!("SELECT writer FROM access_fence WHERE kind = 0 AND {silent} LIMIT ?");
+        let rows = session.fetch(&text, &[Value::Int(PAGE)]).await?;
+        let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+        if writers.is_empty() {
+            return session.roll_back().await;
+        }
+        // Each by its key, since a search for them would wait for those that are in use.
+        let writers: Vec<_> = writers.iter().map(String::as_str).collect();
+        let text = format!("DELETE FROM access_fence WHERE writer {list} AND {silent}");
+        session.execute(&text, &[Value::Texts(&writers)]).await?;
+        session.execute("DELETE FROM access_meta WHERE name = 'writers'", &[]).await?;
+        session.commit().await?;
+    }
+}

@@ -1,0 +1,93 @@
+use super::apply::TOLD;
+use super::clean::single;
+use super::{SqlVisits, at, unix, width};
+use crate::sql::{Failure, Session, Value};
+use crate::time::{Grid, Retention};
+use crate::{CounterName, Error, Timestamp};
+
+/// The number of buckets that are deleted by one statement.
+const BUCKETS: usize = 1000;
+
+pub(super) async fn forget(
+    store: &SqlVisits,
+    counter: &CounterName,
+    grid: &Grid,
+    now: Timestamp,
+) -> Result<(), Error> {
+    store.database.attempt(|| forget_once(store, counter, grid, now)).await
+}
+
+async fn forget_once(
+    store: &SqlVisits,
+    counter: &CounterName,
+    grid: &Grid,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let dialect = store.database.dialect();
+    let mut session = store.database.begin().await?;
+    let text = format!("SELECT id FROM access_counter WHERE name = ?{}", dialect.for_update);
+    let Some(id) = single(&mut session, &text, &[Value::Text(counter)]).await? else {
+        return session.roll_back().await;
+    };
+    for kept in grid.counts.iter() {
+        delete(&mut session, dialect.in_list, "access_sample", id, kept, now).await?;
+    }
+    for kept in grid.visitors.iter() {
+        delete(&mut session, dialect.in_list, "access_visitors", id, kept, now).await?;
+    }
+    session.execute("DELETE FROM access_known WHERE counter = ?", &[Value::Int(id)]).await?;
+    // The name begins anew under another number, so that nothing which is left can be taken for it; it is removed
+    // as it leaves retention. The time of this is what tells writers that their visitors are gone.
+    session.execute("DELETE FROM access_told WHERE counter = ?", &[Value::Int(id)]).await?;
+    session.execute("DELETE FROM access_counter WHERE id = ?", &[Value::Int(id)]).await?;
+    let text = format!("INSERT INTO access_counter (name, total, forgotten) VALUES (?, 0, {})", dialect.now);
+    session.execute(&text, &[Value::Text(counter)]).await?;
+    session.commit().await
+}
+
+/// Deletes the buckets of a counter that are kept, one by one: they do not lie together.
+async fn delete(
+    session: &mut Session,
+    in_list: &str,
+    table: &str,
+    id: i64,
+    kept: Retention,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let precision = kept.precision;
+    let place = Value::Int(width(precision));
+    // No more than there are, of a precision that is kept for long.
+    let first =
+        single(session, &format!("SELECT MIN(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
+    let last = single(session, &format!("SELECT MAX(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
+    let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+    let from = kept.oldest(now).max(at(first));
+    let to = now.plus(precision.as_seconds().into()).min(at(last).plus(1));
+    let mut starts = precision.starts(from..to).map(unix);
+    let text = format!("DELETE FROM {table} WHERE width = ? AND bucket {in_list} AND counter = ?");
+    loop {
+        let some: Vec<_> = starts.by_ref().take(BUCKETS).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        session.execute(&text, &[place, Value::Ints(&some), Value::Int(id)]).await?;
+    }
+}
+
+/// Forgets what was forgotten long ago.
+pub(super) async fn forget_forgotten(store: &SqlVisits) -> Result<(), Error> {
+    store.database.attempt(|| forget_forgotten_once(store)).await
+}
+
+async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
+    let mut session = store.database.begin().await?;
+    let long_ago = format!("forgotten > 0 AND forgotten < {} - {TOLD}", store.database.dialect().now);
+    for text in [
+        format!("DELETE FROM access_told WHERE counter IN (SELECT id FROM access_counter WHERE {long_ago})"),
+        format!("DELETE FROM access_counter WHERE {long_ago} AND total = 0"),
+        format!("UPDATE access_counter SET forgotten = 0 WHERE {long_ago}"),
+    ] {
+        session.execute(&text, &[]).await?;
+    }
+    session.commit().await
+}

@@ -1,0 +1,54 @@
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use counter_core::visits::Hit;
+use rdkafka::Message;
+use rdkafka::message::BorrowedMessage;
+use tracing::error;
+
+use crate::keys::Keys;
+use crate::{Decision, Record};
+
+/// The closure of the application, with what it is given.
+pub(crate) struct Decider<F> {
+    decide: F,
+    hits: Vec<Hit>,
+    pub(crate) keys: Keys,
+}
+
+impl<F> Decider<F>
+where
+    F: FnMut(&Record<'_>, &mut Vec<Hit>) -> Decision,
+{
+    pub(crate) fn new(decide: F) -> Self {
+        Self { decide, hits: Vec::new(), keys: Keys::default() }
+    }
+
+    /// Returns the decision about a record and its hits. [`Decision::NeedsKey`] is returned for a key that is not there
+    /// only.
+    pub(crate) fn decide(&mut self, message: &BorrowedMessage<'_>) -> (Decision, &[Hit]) {
+        self.hits.clear();
+        let record = Record::new(message, &self.keys);
+        let decided = catch_unwind(AssertUnwindSafe(|| (self.decide)(&record, &mut self.hits)));
+        let (partition, offset) = (message.partition(), message.offset());
+        let decision = match decided {
+            // It was asked for in vain, and would be for ever.
+            Ok(Decision::NeedsKey(at)) if self.keys.get(at).is_some() => {
+                error!(partition, offset, "the closure asks for a key that it was given");
+                Decision::Malformed
+            }
+            Ok(decision) => decision,
+            Err(_) => {
+                error!(partition, offset, "the closure panicked at a record");
+                Decision::Malformed
+            }
+        };
+        (decision, &self.hits)
+    }
+}
+
+impl<F> fmt::Debug for Decider<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decider").finish_non_exhaustive()
+    }
+}

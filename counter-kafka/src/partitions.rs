@@ -1,0 +1,114 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use counter_core::source::Commit;
+use counter_core::{Error, ErrorKind};
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use crate::outage::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::partition::Partition;
+
+/// The partitions that this member reads, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Partitions(BTreeMap<i32, Partition>);
+
+/// The result of [`Partitions::commit`].
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    /// The partitions that the store has at another position, with the position up to which they were read.
+    pub(crate) moved: Vec<(i32, u64)>,
+    /// The error of those that the store did not acknowledge.
+    pub(crate) failed: Option<Error>,
+}
+
+impl Partitions {
+    pub(crate) fn insert(&mut self, number: i32, partition: Partition) {
+        self.0.insert(number, partition);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn get_mut(&mut self, number: i32) -> Option<&mut Partition> {
+        self.0.get_mut(&number)
+    }
+
+    /// Returns the positions from which partitions are to be read on.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (i32, u64)> {
+        self.0.iter().map(|(&number, partition)| (number, partition.source.position()))
+    }
+
+    /// Returns the positions up to which partitions are counted, of those of which that is known and that have begun.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (i32, u64)> {
+        let counted = self.0.iter().filter(|(_, partition)| !partition.is_dirty);
+        let positions = counted.map(|(&number, partition)| (number, partition.source.position()));
+        positions.filter(|(_, position)| *position > 0)
+    }
+
+    pub(crate) fn are_read(&self) -> bool {
+        self.0.values().all(|partition| partition.is_at_end)
+    }
+
+    pub(crate) fn are_counted(&self) -> bool {
+        self.0.values().all(|partition| !partition.is_dirty)
+    }
+
+    pub(crate) fn set_ends(&mut self, ends: BTreeMap<i32, u64>) {
+        for (number, end) in ends {
+            if let Some(partition) = self.0.get_mut(&number) {
+                partition.source.set_end(end);
+            }
+        }
+    }
+
+    /// Sends what was folded to the store, of all partitions at once; of those without it, asks whether the store is
+    /// where it was if `checks` says so.
+    pub(crate) async fn commit(&mut self, checks: bool) -> Commits {
+        let concerned = self.0.iter_mut().filter(|(_, partition)| partition.is_dirty || checks);
+        let commits = concerned.map(async |(&number, partition)| {
+            let read = partition.source.position();
+            let commit = if partition.is_dirty {
+                partition.source.commit().await
+            } else {
+                partition.source.check().await
+            };
+            // Nothing is read meanwhile.
+            partition.is_dirty &= commit.is_err();
+            (number, read, commit)
+        });
+        let mut result = Commits::default();
+        for (number, read, commit) in join_all(commits).await {
+            match commit {
+                Ok(Commit::Done) => {}
+                Ok(Commit::Moved) => result.moved.push((number, read)),
+                Err(error) => result.failed = Some(error),
+            }
+        }
+        result
+    }
+
+    /// Counts what was read, for as long as `limit` allows.
+    pub(crate) async fn close(&mut self, limit: Duration) -> Result<(), Error> {
+        let mut failed = None;
+        let closing = async {
+            for partition in self.0.values_mut() {
+                let mut pause = FIRST_PAUSE;
+                // Where the store is elsewhere, another reader goes on from there.
+                while let Err(error) = partition.source.close().await {
+                    failed = Some(error);
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                failed = None;
+            }
+        };
+        if timeout(limit, closing).await.is_ok() {
+            self.0.values_mut().for_each(|partition| partition.is_dirty = false);
+            return Ok(());
+        }
+        let hits = self.0.values().map(|partition| partition.source.ledger().hits.pending).sum();
+        Err(failed.unwrap_or_else(|| Error::new(ErrorKind::Unflushed { hits })))
+    }
+}

@@ -1,0 +1,74 @@
+//! The store and the rules by which the requests of logs and topics are counted.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use counter_core::stores::Namespace;
+use counter_core::{AnyStore, Counters, MemoryStore, RedisStore, Secret};
+use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
+
+/// The flags that `import` and `consume` share.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// File with rules as JSON: the counters of paths.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Template that is a counter, such as /articles/{id}; may be repeated.
+    #[arg(long = "route", value_name = "TEMPLATE")]
+    routes: Vec<String>,
+    /// Store of the counts: memory: or a Redis such as redis://127.0.0.1:6379.
+    #[arg(long, env = "REDIS_URL", hide_env_values = true, value_name = "URL", alias = "redis")]
+    store: String,
+    /// Prefix of the keys in Redis.
+    #[arg(long, env, default_value_t)]
+    namespace: Namespace,
+    /// Secret under which visitors are hashed, the same as that of the site.
+    #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
+    pub(crate) secret: Option<Secret>,
+}
+
+impl Target {
+    pub(crate) async fn counters(&self) -> Result<Counters, Box<dyn Error>> {
+        let store: AnyStore = match &*self.store {
+            "memory:" => MemoryStore::new().into(),
+            url => RedisStore::connect(url, self.namespace.clone()).await?.into(),
+        };
+        let mut counters = Counters::builder(store);
+        if let Some(secret) = self.secret.clone() {
+            counters = counters.secret(secret);
+        }
+        Ok(counters.build()?)
+    }
+
+    /// The layer as the site has it, whose requests are counted from elsewhere.
+    pub(crate) fn layer(
+        &self,
+        counters: &Counters,
+        client: impl Into<Identity>,
+    ) -> Result<AccessCounterLayer, Box<dyn Error>> {
+        let mut layer = AccessCounterLayer::new(counters.recorder())
+            .identity(client)?
+            .facets([Facet::Status, Facet::Agent]);
+        if let Some(rules) = rules(self.rules.as_deref(), &self.routes)? {
+            layer = layer.rules(rules);
+        }
+        Ok(layer)
+    }
+}
+
+fn rules(file: Option<&Path>, routes: &[String]) -> Result<Option<Rules>, Box<dyn Error>> {
+    let mut rules = match file {
+        Some(file) => {
+            let text =
+                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?
+        }
+        None if routes.is_empty() => return Ok(None),
+        None => Rules::builder(),
+    };
+    for route in routes {
+        rules = rules.rule(Rule::counter(route.clone()).pattern(route.clone()));
+    }
+    Ok(Some(rules.build()?))
+}

@@ -1,0 +1,251 @@
+//! What a SQL database costs: a flush at the default grid, the table of the dashboard, and bytes a sample.
+//!
+//! Counters with hits in every second, as many as the argument says or 1,000. The database has 120 samples of each
+//! precision already, as after long use.
+
+use std::error::Error;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bench::{past, processor, table};
+use counter_core::stores::{Shard, WriterId};
+use counter_core::time::Grid;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Batch, Cell, Fence, FenceKind};
+use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Stats, Store, Timestamp};
+use tests::{MariaDb, Postgres};
+
+/// Flushes that come first, and those that are measured.
+const BEFORE: u64 = 5;
+const MEASURED: u64 = 30;
+/// Samples of each precision.
+const SAMPLES: u64 = 120;
+/// Rows of a page of the dashboard's table.
+const ROWS: usize = 25;
+const TURNS: usize = 21;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let asked: Vec<usize> = std::env::args().skip(1).map(|n| n.parse()).collect::<Result<_, _>>()?;
+    let counters = if asked.is_empty() { vec![1000, 2000] } else { asked };
+    let (mut flushes, mut reads) = (Vec::new(), Vec::new());
+    for counters in counters {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("counts.db");
+        let url = format!("sqlite:{}", file.display());
+        let bytes = || std::fs::metadata(&file).map_or(0, |file| file.len());
+        runtime.block_on(measure("SQLite", &url, counters, None, bytes, (&mut flushes, &mut reads)))?;
+
+        let mut server = Postgres::start();
+        let (url, id) = (server.database(), server.id());
+        let folder = server.data();
+        let bytes = || size(&folder.join("base"));
+        runtime.block_on(measure(
+            "PostgreSQL",
+            &url,
+            counters,
+            Some(id),
+            bytes,
+            (&mut flushes, &mut reads),
+        ))?;
+
+        let mut server = MariaDb::start();
+        let (url, id) = (server.database(), server.id());
+        let folder = server.data();
+        let bytes = || size(&folder.join(url.rsplit('/').next().unwrap_or_default()));
+        runtime.block_on(measure("MariaDB", &url, counters, Some(id), bytes, (&mut flushes, &mut reads)))?;
+    }
+    println!("A flush of so many counters, each with hits in two seconds (medians):\n");
+    table::print(
+        &[
+            "database",
+            "counters",
+            "new visitors of each",
+            "client, ms of processor",
+            "until acknowledged, ms",
+            "server, ms of processor",
+            "KB written to disk",
+        ],
+        &flushes,
+    );
+    println!("\nReading (medians), and the size:\n");
+    table::print(
+        &[
+            "database",
+            "counters",
+            "the dashboard's table, ms",
+            "1,000 series of 120 buckets, ms",
+            "bytes a sample",
+        ],
+        &reads,
+    );
+    Ok(())
+}
+
+type Rows<'a> = (&'a mut Vec<Vec<String>>, &'a mut Vec<Vec<String>>);
+
+async fn measure(
+    database: &str,
+    url: &str,
+    count: usize,
+    server: Option<u32>,
+    bytes: impl Fn() -> u64,
+    (flushes, reads): Rows<'_>,
+) -> Result<(), Box<dyn Error>> {
+    let store = SqlStore::builder().create_tables().connect(url).await?;
+    let (start, names) = (Timestamp::now(), past::names(count));
+    let empty = bytes();
+    let samples = fill(&store, &names, start).await?;
+    // What SQLite has written is in its log until that is taken over.
+    store.clean(Shard::default(), start, &Grid::default().counts).await?;
+    let size = (bytes() - empty) as f64 / samples as f64;
+    for visitors in [0, 1] {
+        let row = flush(database, &store, &names, server, visitors).await?;
+        eprintln!("{}", row.join(" | "));
+        flushes.push(row);
+    }
+    let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+    let stats = Counters::builder(store).build()?.stats();
+    let (mut tables, mut series) = (Vec::new(), Vec::new());
+    let minute = Precision::try_from(60)?;
+    let end = minute.bucket(start).end();
+    for _ in 0..TURNS {
+        let began = Instant::now();
+        page(&stats, count, start).await?;
+        tables.push(began.elapsed().as_secs_f64() * 1e3);
+        let began = Instant::now();
+        stats.series_many(&names[..names.len().min(1000)], minute, end.minus(7200)..end).await?;
+        series.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    let [table, series] = [&mut tables, &mut series].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
+    let row = vec![database.to_owned(), count.to_string(), table, series, format!("{size:.0}")];
+    eprintln!("{}", row.join(" | "));
+    reads.push(row);
+    Ok(())
+}
+
+/// Writes samples of each precision, and returns how many there are.
+async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64, Box<dyn Error>> {
+    let (writer, grid) = (WriterId::random(), Arc::new(Grid::default()));
+    let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+    let (mut sequence, precisions) = (0, grid.counts.iter().map(|kept| kept.precision));
+    for finest in precisions.clone() {
+        let only = Precisions::new([finest]).expect("one precision");
+        let grid = Arc::new(Grid { counts: only, ..Grid::default() });
+        let backs: Vec<u64> = (0..SAMPLES).rev().collect();
+        for backs in backs.chunks(10) {
+            let starts = backs.iter().map(|back| {
+                let start = finest.bucket(now).start.minus(back * u64::from(finest.as_seconds()));
+                (start, 1 + back % 5000)
+            });
+            let cell =
+                |name: &CounterName, start, count| Cell { counter: name.clone(), start, finest, count };
+            let cells =
+                starts.flat_map(|(start, count)| names.iter().map(move |name| cell(name, start, count)));
+            let fence = Fence { writer, kind: FenceKind::Process, sequence: sequence + 1, after: sequence };
+            sequence += 1;
+            let (cells, grid) = (cells.collect(), Arc::clone(&grid));
+            let batch = Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid };
+            store.apply(&batch).await?;
+        }
+    }
+    Ok(SAMPLES * names.len() as u64 * precisions.count() as u64)
+}
+
+async fn flush(
+    database: &str,
+    store: &SqlStore,
+    names: &[String],
+    server: Option<u32>,
+    visitors: u64,
+) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut site = Counters::builder(store.clone()).build()?;
+    let recorder = site.recorder();
+    let counters: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
+    let (start, key) = (Timestamp::now(), VisitorKey::new([7; 16]));
+    let (mut client, mut waits, mut servers, mut written) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for second in 0..BEFORE + MEASURED {
+        let at = start.plus(second + 1);
+        for counter in &counters {
+            // A flush is nearly always of two seconds.
+            for at in [at.minus(1), at] {
+                recorder.record_at(*counter, None, at, NonZeroU32::new(9).expect("not 0"));
+            }
+            for visitor in 0..visitors {
+                let number = second * visitors + visitor;
+                let visitor = key.visitor(&[&number.to_le_bytes()]);
+                recorder.record_at(*counter, Some(visitor), at, NonZeroU32::MIN);
+            }
+        }
+        let before = server.map_or(0.0, processor::of_family);
+        let disk = written_by(server);
+        let (began, time) = (Instant::now(), processor::time());
+        site.flush().await?;
+        if second >= BEFORE {
+            client.push((processor::time() - time).as_secs_f64() * 1e3);
+            waits.push(began.elapsed().as_secs_f64() * 1e3);
+            servers.push((server.map_or(0.0, processor::of_family) - before) * 1e3);
+            written.push((written_by(server) - disk) as f64 / 1e3);
+        }
+    }
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+    Ok(vec![
+        database.to_owned(),
+        names.len().to_string(),
+        visitors.to_string(),
+        format!("{:.1}", table::quantile(&mut client, 0.5)),
+        format!("{:.1}", table::quantile(&mut waits, 0.5)),
+        // Its clock ticks a hundred times a second.
+        server.map_or_else(String::new, |_| format!("{:.0}", mean(&servers))),
+        server.map_or_else(|| format!("{:.0}", mean(&written)), |_| String::new()),
+    ])
+}
+
+/// Bytes that this process has written, where it is the database itself.
+fn written_by(server: Option<u32>) -> u64 {
+    let told = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let written = told.lines().find_map(|line| line.strip_prefix("wchar: ")).and_then(|n| n.parse().ok());
+    if server.is_some() { 0 } else { written.unwrap_or(0) }
+}
+
+/// Bytes of the files under a folder.
+fn size(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(of).sum()
+}
+
+/// What the dashboard's table reads: all names, the hits of today of each, and of the rows of a page
+/// their sparklines, yesterday, lifetimes and visitors.
+async fn page(stats: &Stats, count: usize, now: Timestamp) -> Result<(), Box<dyn Error>> {
+    let (mut names, mut after) = (Vec::new(), None);
+    loop {
+        let page = stats.list_counters(after.as_ref(), 1000).await?;
+        names.extend(page.counters.into_iter().map(|(name, _)| name));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(names.len(), count);
+    let [minute, hour, day] = [60, 3600, 86_400].map(|width| Precision::try_from(width).expect("not 0"));
+    let today = day.bucket(now);
+    let totals = stats.series_many(&names, day, today.start..today.end()).await?;
+    let mut order: Vec<_> = totals.iter().flatten().map(counter_core::Series::total).zip(&names).collect();
+    order.sort_unstable_by(|a, b| b.cmp(a));
+    let shown: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
+    let end = minute.bucket(now).end();
+    stats.series_many(&shown, minute, end.minus(7200)..end).await?;
+    stats.series_many(&shown, hour, today.start.minus(86_400)..today.start).await?;
+    stats.lifetimes(&shown).await?;
+    for name in &shown {
+        stats.uniques(std::slice::from_ref(name), day, today.start..today.end()).await?;
+    }
+    Ok(())
+}

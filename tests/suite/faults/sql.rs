@@ -1,0 +1,558 @@
+//! SQL databases: several processes and a kill of each, lost replies, a full disk, an older backup, other versions.
+
+use std::env;
+use std::process::Command;
+use std::sync::Arc;
+
+use counter_core::entity::sqlx;
+use counter_core::source::{Commit, Source, SourceName};
+use counter_core::stores::{Shard, WriterId};
+use counter_core::time::Grid;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark};
+use counter_core::{Counters, ErrorKind, SqlStore, Store, Timestamp};
+use sqlx::Connection;
+use sqlx::sqlite::SqliteConnectOptions;
+use tempfile::TempDir;
+use tests::{FaultProxy, LIMIT, MariaDb, Postgres, Process, RedisServer, until};
+use tokio::task::block_in_place;
+
+use crate::random::Random;
+use crate::stores::{self, sql};
+use crate::support::{name, precision};
+
+/// The address that a process of a test is told, and what it is to do there.
+const ADDRESS: &str = "COUNTER_SQL_ADDRESS";
+const BEGUN: &str = "COUNTER_SQL_BEGUN";
+
+/// How many records a log has that processes read which are killed.
+const RECORDS: u64 = 6000;
+const PAGES: u64 = 7;
+
+fn over(store: SqlStore) -> Counters {
+    Counters::builder(store).build().expect("good settings")
+}
+
+async fn flushed(counters: &mut Counters) {
+    until("the store takes the batch", LIMIT, async || counters.flush().await.is_ok()).await;
+}
+
+async fn total(counters: &Counters, counter: &str) -> u64 {
+    counters.stats().lifetimes(&[name(counter)]).await.expect("readable")[0]
+}
+
+fn file_in(folder: &TempDir) -> String {
+    format!("sqlite:{}", folder.path().join("counts.db").display())
+}
+
+async fn open_file(url: &str) -> sqlx::SqliteConnection {
+    sqlx::SqliteConnection::connect(url).await.expect("the file")
+}
+
+/// A process that runs a test of this program by its name, as one who is told to write there.
+fn another(test: &str, address: &str, begun: Timestamp) -> Process {
+    let mut command = Command::new(env::current_exe().expect("a test knows where it is"));
+    command.args([&format!("faults::sql::{test}"), "--exact", "--nocapture"]);
+    Process::start(command.env(ADDRESS, address).env(BEGUN, begun.to_string()))
+}
+
+/// In such a process, what it was told.
+fn told() -> Option<(String, Timestamp)> {
+    let begun = env::var(BEGUN).ok()?.parse().expect("a number");
+    Some((env::var(ADDRESS).ok()?, Timestamp::from_unix(begun)))
+}
+
+/// Reads a log to its end, in many chunks.
+async fn read_log(url: &str, begun: Timestamp) {
+    let counters = over(SqlStore::connect(url).await.expect("a database"));
+    let visits = SourceName::new("visits").expect("a name");
+    let mut source: Source = counters.sources().open(visits).await.expect("the database answers");
+    let key = VisitorKey::new([5; 16]);
+    while source.position() < RECORDS {
+        for _ in 0..20 {
+            let number = source.position();
+            let visitor = key.visitor(&[&(number % 500).to_le_bytes()]);
+            let recorder = counters.recorder();
+            let hits = ["hits".to_owned(), format!("/{}", number % PAGES)]
+                .map(|counter| recorder.counter(&counter).hit().visitor(visitor));
+            if number >= RECORDS || source.record(number..number + 1, begun.minus(number % 600), &hits) {
+                break;
+            }
+        }
+        // Another reader of the same log may be faster, and the database may have to give way.
+        drop(source.commit().await);
+    }
+    until("all is counted", LIMIT, async || matches!(source.close().await, Ok(Commit::Done))).await;
+}
+
+/// Looks whether each record of that log counts once.
+async fn assert_log_counted(url: &str, begun: Timestamp) {
+    let counters = over(SqlStore::connect(url).await.expect("a database"));
+    assert_eq!(total(&counters, "hits").await, RECORDS);
+    for page in 0..PAGES {
+        let expected = (0..RECORDS).filter(|number| number % PAGES == page).count() as u64;
+        assert_eq!(total(&counters, &format!("/{page}")).await, expected, "/{page}");
+    }
+    let range = begun.minus(2 * 86_400)..Timestamp::now().plus(86_400);
+    for width in [3600, 86_400] {
+        let counted = counters.stats().total(&name("hits"), precision(width), range.clone()).await;
+        assert_eq!(counted.expect("readable"), RECORDS, "by {width} s");
+    }
+}
+
+/// Kills processes that read one log, at any time, until it is read.
+async fn log_through_kills(test: &str, url: &str) {
+    let (mut random, begun) = (Random::storm("of killed processes"), Timestamp::now());
+    for _ in 0..8 {
+        let (mut one, mut other) = (another(test, url, begun), another(test, url, begun));
+        tokio::time::sleep(random.millis(50..500)).await;
+        one.kill();
+        tokio::time::sleep(random.millis(0..100)).await;
+        other.kill();
+    }
+    // Two at once, to the end.
+    let (mut one, mut other) = (another(test, url, begun), another(test, url, begun));
+    let (one, other) = tokio::join!(one.wait(LIMIT), other.wait(LIMIT));
+    assert!(one.success() && other.success());
+    assert_log_counted(url, begun).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_on_one_file_of_sqlite_that_are_killed_count_each_record_once() {
+    if let Some((url, begun)) = told() {
+        return read_log(&url, begun).await;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = file_in(&folder);
+    sql(&url).await;
+    log_through_kills("processes_on_one_file_of_sqlite_that_are_killed_count_each_record_once", &url).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_on_one_postgres_that_are_killed_count_each_record_once() {
+    if let Some((url, begun)) = told() {
+        return read_log(&url, begun).await;
+    }
+    let server = block_in_place(Postgres::shared);
+    let url = server.database();
+    sql(&url).await;
+    log_through_kills("processes_on_one_postgres_that_are_killed_count_each_record_once", &url).await;
+}
+
+/// Counts through lost replies, lost requests and restarts.
+async fn exact_through(url: String, proxy: &FaultProxy, mut restart: impl FnMut()) {
+    let mut counters = over(sql(&url).await);
+    let recorder = counters.recorder();
+    let mut recorded = 0;
+    for round in 0..12_u64 {
+        for _ in 0..=round {
+            recorder.record(recorder.counter("a"), None);
+            recorded += 1;
+        }
+        match round % 4 {
+            0 => proxy.swallow_replies(1),
+            1 => proxy.drop_requests(1),
+            2 => restart(),
+            _ => {}
+        }
+        flushed(&mut counters).await;
+        assert_eq!(total(&counters, "a").await, recorded);
+    }
+    assert!(proxy.swallowed() >= 3 && proxy.dropped() >= 3, "{proxy:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_is_killed_and_replies_that_are_lost_double_nothing() {
+    let mut server = block_in_place(Postgres::start);
+    let proxy = FaultProxy::start_before_sql(server.address()).await;
+    let url = format!("postgres://postgres@{}/postgres", proxy.address());
+    exact_through(url, &proxy, || block_in_place(|| server.restart())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mariadb_that_is_killed_and_replies_that_are_lost_double_nothing() {
+    let mut server = block_in_place(MariaDb::start);
+    let proxy = FaultProxy::start_before_sql(server.address()).await;
+    let url = format!("mariadb://root@{}/access", proxy.address());
+    exact_through(url, &proxy, || block_in_place(|| server.restart())).await;
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_takes_five_seconds_of_a_call() {
+    let server = Postgres::shared();
+    let proxy = FaultProxy::start_before_sql(server.address()).await;
+    let direct = server.database();
+    let (_, database) = direct.rsplit_once('/').expect("an address");
+    let store = sql(&format!("postgres://postgres@{}/{database}", proxy.address())).await;
+    proxy.black_hole(true);
+    let known = tokio::time::timeout(LIMIT, store.known(&[precision(60)], "", 1)).await.expect("it ends");
+    assert_eq!(*known.expect_err("nobody answers").kind(), ErrorKind::Unavailable);
+    proxy.black_hole(false);
+    let there = async || store.known(&[precision(60)], "", 1).await.is_ok();
+    until("the database is back", LIMIT, there).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_is_told_and_its_hits_wait() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = file_in(&folder);
+    sql(&url).await;
+    let mut other = open_file(&url).await;
+    sqlx::raw_sql("CREATE TABLE filling (bytes BLOB); INSERT INTO filling VALUES (zeroblob(400000))")
+        .execute(&mut other)
+        .await
+        .expect("there is a place");
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut other).await.expect("a number");
+    let options: SqliteConnectOptions = url.parse().expect("an address");
+    let options = options.pragma("max_page_count", pages.to_string());
+    let store = SqlStore::builder().connect_sqlite(options).await.expect("a database");
+    let mut counters = over(store);
+    let recorder = counters.recorder();
+    let mut recorded = 0;
+    let error = loop {
+        for _ in 0..1000 {
+            recorder.record(recorder.counter(&format!("/{recorded}")), None);
+            recorded += 1;
+        }
+        if let Err(error) = counters.flush().await {
+            break error;
+        }
+    };
+    assert_eq!(*error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(format!("{error:?}").contains("the disk of the database is full"), "{error:?}");
+    let ledger = recorder.ledger().hits;
+    assert!(ledger.balance() && ledger.pending > 0 && ledger.dropped.total() == 0, "{ledger:?}");
+    sqlx::raw_sql("DROP TABLE filling").execute(&mut other).await.expect("it is there");
+    flushed(&mut counters).await;
+    let ledger = recorder.ledger().hits;
+    assert_eq!((ledger.applied, ledger.pending), (recorded, 0));
+    let stored: i64 = sqlx::query_scalar("SELECT SUM(total) FROM access_counter")
+        .fetch_one(&mut other)
+        .await
+        .expect("readable");
+    assert_eq!(u64::try_from(stored), Ok(recorded));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_older_backup_lacks_is_sent_again() {
+    let server = block_in_place(Postgres::start);
+    let url = server.database();
+    let (admin, site) = (server.url(), url.rsplit_once('/').expect("an address").1.to_owned());
+    let run = async |text: String| {
+        let mut connection = sqlx::PgConnection::connect(&admin).await.expect("it answers");
+        sqlx::QueryBuilder::<sqlx::Postgres>::new(text).build().execute(&mut connection).await.expect("done");
+    };
+    let mut counters = over(sql(&url).await);
+    let recorder = counters.recorder();
+    let mut record = async |hits: u32| {
+        (0..hits).for_each(|_| recorder.record(recorder.counter("a"), None));
+        flushed(&mut counters).await;
+    };
+    record(1).await;
+    // A template has no other connections.
+    let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{site}'");
+    run(end).await;
+    until("the backup is made", LIMIT, async || {
+        let mut connection = sqlx::PgConnection::connect(&admin).await.expect("it answers");
+        let copy = format!("CREATE DATABASE backup TEMPLATE {site}");
+        sqlx::QueryBuilder::<sqlx::Postgres>::new(copy).build().execute(&mut connection).await.is_ok()
+    })
+    .await;
+    record(10).await;
+    record(100).await;
+    run(format!("DROP DATABASE {site} WITH (FORCE)")).await;
+    run(format!("ALTER DATABASE backup RENAME TO {site}")).await;
+    record(1000).await;
+    assert_eq!(total(&counters, "a").await, 1111);
+    assert_eq!(counters.recorder().ledger().hits.lost_by_server, 0);
+}
+
+#[tokio::test]
+async fn fences_of_processes_are_forgotten_after_a_week_and_those_of_sources_never() {
+    let (folder, store) = stores::sqlite().await;
+    let mut counters = over(store.clone());
+    let recorder = counters.recorder();
+    recorder.record(recorder.counter("a"), None);
+    flushed(&mut counters).await;
+    let mut source = counters.sources().open(SourceName::new("log").expect("a name")).await.expect("there");
+    source.record(0..5, Timestamp::now(), &[recorder.counter("a").hit()]);
+    assert_eq!(source.close().await.expect("it is there"), Commit::Done);
+    let mut file = open_file(&file_in(&folder)).await;
+    let mut fences = async |older: &'static str| {
+        sqlx::raw_sql(older).execute(&mut file).await.expect("done");
+        let mut cleaner = over(store.clone()).into_parts().1;
+        cleaner.clean_once(Timestamp::now()).await.expect("it is there");
+        let kinds = sqlx::query_scalar("SELECT kind FROM access_fence ORDER BY kind").fetch_all(&mut file);
+        kinds.await.expect("readable")
+    };
+    let kinds: Vec<i64> = fences("UPDATE access_fence SET written = written - 86400 * 7 + 100").await;
+    assert_eq!(kinds, [0, 1]);
+    let kinds: Vec<i64> = fences("UPDATE access_fence SET written = written - 86400 * 700").await;
+    assert_eq!(kinds, [1]);
+    // Its batches are still there, so nothing is sent again.
+    recorder.record(recorder.counter("a"), None);
+    flushed(&mut counters).await;
+    assert_eq!(total(&counters, "a").await, 3);
+    let again = counters.sources().open(SourceName::new("log").expect("a name")).await.expect("there");
+    assert_eq!(again.position(), 5);
+}
+
+#[tokio::test]
+async fn all_data_that_are_lost_are_sent_again() {
+    let (folder, store) = stores::sqlite().await;
+    let mut counters = over(store);
+    let recorder = counters.recorder();
+    let mut record = async |hits: u32| {
+        (0..hits).for_each(|_| recorder.record(recorder.counter("a"), None));
+        flushed(&mut counters).await;
+    };
+    record(1).await;
+    record(10).await;
+    let mut file = open_file(&file_in(&folder)).await;
+    for table in ["meta", "counter", "sample", "known", "fence"] {
+        let delete = format!("DELETE FROM access_{table} WHERE 1");
+        let mut query = sqlx::QueryBuilder::<sqlx::Sqlite>::new(delete);
+        query.build().execute(&mut file).await.expect("done");
+    }
+    record(100).await;
+    assert_eq!(total(&counters, "a").await, 111);
+}
+
+#[tokio::test]
+async fn each_process_is_told_once_of_a_counter_that_was_forgotten() {
+    let (_folder, store) = stores::sqlite().await;
+    let mut both = [over(store.clone()), over(store.clone())];
+    let visitor = VisitorKey::new([3; 16]).visitor(&[b"ann"]);
+    let day = precision(86_400);
+    let seen = async |counters: &mut Counters| {
+        let recorder = counters.recorder();
+        recorder.record(recorder.counter("a"), Some(visitor));
+        flushed(counters).await;
+        let now = Timestamp::now();
+        let uniques = counters.stats().uniques(&[name("a")], day, now.minus(86_400)..now.plus(86_400)).await;
+        uniques.expect("readable").visitors
+    };
+    for counters in &mut both {
+        assert_eq!(seen(counters).await, 1);
+    }
+    both[0].stats().forget(&name("a")).await.expect("it is there");
+    // The first is told that nothing was there, and the second though something is there again.
+    for counters in &mut both {
+        seen(counters).await;
+        assert_eq!(seen(counters).await, 1);
+    }
+    both[0].stats().forget(&name("a")).await.expect("it is there");
+    seen(&mut both[1]).await;
+    assert_eq!(seen(&mut both[1]).await, 1);
+}
+
+#[tokio::test]
+async fn redis_counts_the_visitors_of_an_export() {
+    let redis = RedisServer::start();
+    let (folder, store) = stores::sqlite().await;
+    let mut counters = over(store);
+    let recorder = counters.recorder();
+    let key = VisitorKey::new([3; 16]);
+    for (counter, visitors) in [("one", 1_u32), ("few", 300), ("many", 20_000)] {
+        for visitor in 0..visitors {
+            recorder.record(recorder.counter(counter), Some(key.visitor(&[&visitor.to_le_bytes()])));
+        }
+        flushed(&mut counters).await;
+        let registers: Vec<u8> = sqlx::query_scalar(
+            "SELECT registers FROM access_visitors JOIN access_counter ON id = counter \
+             WHERE name = ? AND width = 86400",
+        )
+        .bind(counter)
+        .fetch_one(&mut open_file(&file_in(&folder)).await)
+        .await
+        .expect("a row");
+        let is_sparse = registers.len() < 3100;
+        assert_eq!(is_sparse, visitors < 1000, "{} bytes of {visitors} visitors", registers.len());
+        redis.command(&[b"SET".to_vec(), counter.into(), registers]);
+        let now = Timestamp::now();
+        let range = now.minus(86_400)..now.plus(86_400);
+        let ours =
+            counters.stats().uniques(&[name(counter)], precision(86_400), range).await.expect("readable");
+        assert_eq!(u64::try_from(redis.int(&["PFCOUNT", counter])), Ok(ours.visitors), "{counter}");
+        redis.command(&["PFMERGE", "union", counter]);
+        assert!(redis.int(&["PFCOUNT", "union"]) >= redis.int(&["PFCOUNT", counter]), "{counter}");
+    }
+}
+
+fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
+    let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
+    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
+}
+
+fn cell(counter: &str, start: Timestamp, count: u64) -> Cell {
+    Cell { counter: name(counter), start, finest: precision(1), count }
+}
+
+/// What a process is told that sends a batch again is what it was told at first.
+async fn remarks(store: SqlStore) {
+    let (writer, now) = (WriterId::random(), Timestamp::now());
+    let most = u64::try_from(i64::MAX).expect("positive");
+    let full = batch(writer, 1, vec![cell("a", now, most)]);
+    let began = vec![Remark::Began { cell: 0 }];
+    let next = vec![
+        cell("a", now, 1),
+        cell("b", now, 2),
+        cell("b", now.plus(26 * 3600), 1),
+        cell("c", now, u64::MAX),
+        cell("d", now, most),
+        cell("d", now, 1),
+    ];
+    let next = batch(writer, 2, next);
+    let refused = |cell, reason| Remark::Refused { part: Part::Cell(cell), reason };
+    let told = vec![
+        refused(2, DropReason::Ahead),
+        refused(0, DropReason::OutOfRange),
+        refused(3, DropReason::OutOfRange),
+        refused(5, DropReason::OutOfRange),
+        Remark::Began { cell: 1 },
+        Remark::Began { cell: 4 },
+    ];
+    for (batch, remarks) in [(&full, began), (&next, told)] {
+        for _ in 0..2 {
+            assert_eq!(
+                store.apply(batch).await.expect("it is there"),
+                ApplyOutcome::Applied(remarks.clone())
+            );
+        }
+    }
+    let names = ["a", "b", "c", "d"].map(name);
+    let totals =
+        store.lifetimes(&names).await.expect("readable").into_iter().map(|total| total.expect("a total"));
+    assert_eq!(totals.collect::<Vec<_>>(), [most, 2, 0, most]);
+}
+
+#[tokio::test]
+async fn sqlite_tells_what_it_refused_as_often_as_it_is_asked() {
+    remarks(stores::sqlite_in_memory().await.1).await;
+}
+
+#[tokio::test]
+async fn postgres_tells_what_it_refused_as_often_as_it_is_asked() {
+    let (_server, store) = stores::postgres().await;
+    remarks(store).await;
+}
+
+#[tokio::test]
+async fn mariadb_tells_what_it_refused_as_often_as_it_is_asked() {
+    let (_server, store) = stores::mariadb().await;
+    remarks(store).await;
+}
+
+#[tokio::test]
+async fn cleaning_goes_by_the_clock_of_the_database_and_ends() {
+    let (_folder, store) = stores::sqlite().await;
+    let now = Timestamp::now();
+    let (year, kept) = (365 * 86_400, Grid::default().counts);
+    let old = (0..12_000).map(|second| cell("a", now.minus(year - second), 1));
+    let all = old.chain([cell("a", now, 1)]).collect();
+    store.apply(&batch(WriterId::random(), 1, all)).await.expect("it is there");
+    // A clock that is far ahead.
+    let clean =
+        async || store.clean(Shard::default(), now.plus(10 * year), &kept).await.expect("it is there");
+    let first = clean().await;
+    assert!(first.more && first.samples <= 10_001, "{first:?}");
+    let mut samples = first.samples;
+    until("all is clean", LIMIT, async || {
+        let cleaned = clean().await;
+        samples += cleaned.samples;
+        !cleaned.more
+    })
+    .await;
+    assert!(samples > 12_000, "{samples}");
+    let recent = store.known(&[precision(1), precision(86_400)], "", 10).await.expect("readable").counters;
+    assert_eq!(recent.len(), 2);
+}
+
+/// Connects to databases without tables, and with those of other versions.
+async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
+    let words = async || SqlStore::connect(url).await.expect_err("it has not these tables").to_string();
+    assert!(words().await.starts_with("the database has no tables for counters"));
+    // Several at once.
+    let create = || SqlStore::builder().create_tables().connect(url);
+    let (one, other, third) = tokio::join!(create(), create(), create());
+    let store = one.and(other).and(third).expect("all find the tables");
+    let mut counters = over(store);
+    counters.recorder().record(counters.recorder().counter("a"), None);
+    flushed(&mut counters).await;
+    // What is there stays.
+    assert_eq!(total(&over(sql(url).await), "a").await, 1);
+    run("UPDATE access_meta SET value = '2' WHERE name = 'version'").await;
+    let newer = "the tables are of version 2, and this program knows none after 1: update it";
+    assert_eq!(words().await, newer);
+    assert_eq!(create().await.expect_err("nothing leads back").to_string(), newer);
+    run("UPDATE access_meta SET value = 'x' WHERE name = 'version'").await;
+    assert_eq!(words().await, "the tables have no version");
+    run("UPDATE access_meta SET value = '1' WHERE name = 'version'").await;
+    assert_eq!(total(&over(SqlStore::connect(url).await.expect("a database")), "a").await, 1);
+}
+
+#[tokio::test]
+async fn sqlite_tables_of_another_version_are_told_and_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = file_in(&folder);
+    let missing = SqlStore::connect(&url).await.expect_err("there is no file");
+    assert_eq!(missing.to_string(), "the database does not answer, or refuses");
+    drop(sqlx::SqlitePool::connect(&format!("{url}?mode=rwc")).await.expect("a file"));
+    let run = async |text| drop(sqlx::raw_sql(text).execute(&mut open_file(&url).await).await.expect("done"));
+    versions(&url, run).await;
+}
+
+#[tokio::test]
+async fn postgres_tables_of_another_version_are_told_and_left_alone() {
+    let server = Postgres::shared();
+    let url = server.database();
+    let run = async |text| {
+        let mut connection = sqlx::PgConnection::connect(&url).await.expect("it answers");
+        sqlx::raw_sql(text).execute(&mut connection).await.expect("done");
+    };
+    versions(&url, run).await;
+}
+
+#[tokio::test]
+async fn mariadb_tables_of_another_version_are_told_and_left_alone() {
+    let server = MariaDb::shared();
+    let url = server.database();
+    let run = async |text| {
+        let mut connection = sqlx::MySqlConnection::connect(&url).await.expect("it answers");
+        sqlx::raw_sql(text).execute(&mut connection).await.expect("done");
+    };
+    versions(&url, run).await;
+}
+
+#[tokio::test]
+async fn an_address_of_nothing_is_refused_and_its_password_told_to_nobody() {
+    for address in
+        ["", "counts.db", "redis://127.0.0.1", "postgres://u:secret@127.0.0.1:x/", "sqlite:x?mode=no"]
+    {
+        let error = SqlStore::connect(address).await.expect_err(address);
+        assert!(error.to_string().starts_with("not the address of a database"), "{error}");
+    }
+    for address in ["postgres://u:secret@127.0.0.1:1/", "mariadb://u:secret@127.0.0.1:1/"] {
+        let error = tokio::time::timeout(LIMIT, SqlStore::connect(address)).await.expect("it ends");
+        let words = format!("{:?}", error.expect_err("nobody is there"));
+        assert!(words.contains("the database does not answer") && !words.contains("secret"), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_is_slow_holds_up_a_flush_and_no_read() {
+    let (folder, store) = stores::sqlite().await;
+    let mut counters = over(store);
+    let recorder = counters.recorder();
+    recorder.record(recorder.counter("a"), None);
+    flushed(&mut counters).await;
+    let mut other = open_file(&file_in(&folder)).await;
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.expect("nobody writes");
+    recorder.record(recorder.counter("a"), None);
+    let error = tokio::time::timeout(LIMIT, counters.flush()).await.expect("it ends").expect_err("it waits");
+    assert_eq!(*error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert_eq!(total(&counters, "a").await, 1);
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.expect("it writes");
+    flushed(&mut counters).await;
+    assert_eq!(total(&counters, "a").await, 2);
+}
