@@ -17,6 +17,7 @@
 //! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval, the schema.
 //! - [`scale`]: how much memory and time a Redis needs.
 //! - [`sources`]: counting from logs and topics.
+//! - `spool`, with the feature of that name: a directory in which what waits survives the process.
 
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -24,6 +25,8 @@ pub mod redis;
 pub mod sql;
 pub mod scale;
 pub mod sources;
+#[cfg(feature = "spool")]
+pub mod spool;
 #[cfg(feature = "unique")]
 pub mod unique;
 #[cfg(feature = "window")]

@@ -57,7 +57,9 @@
 //! - Nothing is spawned unless [`Counters::spawn`] asks for it, and nothing is global: [`Counters::run`] is a
 //!   future for the application to poll.
 //!
-//! Hits that a process has not flushed when it is killed are lost: by default those of the last second.
+//! Hits that a process has not flushed when it is killed are lost: by default those of the last second, and all that
+//! wait during an outage of the store. With the feature `spool`, they are those of the last 100 ms, whatever the store
+//! does: see [the guide](guide::spool).
 //!
 //! # Modules
 //!
@@ -83,6 +85,7 @@
 //! | `entity` | the module [`entity`](mod@entity), without a database |
 //! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
+//! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
 //! | `metrics` | metrics through the `metrics` facade: see below |
 //! | `rustls`, `native-tls` | `rediss://` addresses |
 //! | `unix-sockets` | `redis+unix://` addresses |
@@ -102,6 +105,7 @@
 //! | `access_counter_unidentified_requests_total` | | recorded requests of people that have no visitor |
 //! | `access_counter_unconfirmed_requests_total` | | recorded requests whose response stopped waiting for the store |
 //! | `access_counter_overflow_hits_total` | | hits that went to `(other)` |
+//! | `access_counter_recovered_hits_total` | | recorded hits of processes that ended, taken over from a [spool](guide::spool) |
 //! | `access_counter_lost_by_server_hits_total` | | applied hits that the store lost |
 //! | `access_counter_pending_hits` | | hits that are not acknowledged yet |
 //! | `access_counter_pending_cells` | | counts and sketches in memory that wait for the store |
@@ -112,6 +116,10 @@
 //! | `access_counter_clock_skew_seconds` | | seconds by which this clock is ahead of the store's; 0 where that is not known |
 //! | `access_counter_hints` | | signs of a setup that gives wrong numbers, which [`Health::hints`] names |
 //! | `access_counter_connections_total` | | connections made to servers |
+//! | `access_counter_spool_unwritten_hits` | | with a spool: hits that neither it nor the store has |
+//! | `access_counter_spool_bytes` | | with a spool: size of its file, in bytes |
+//! | `access_counter_spool_leftovers` | | with a spool: files of ended processes that are still to be sent |
+//! | `access_counter_spool_failing_seconds` | | with a spool: time for which it could not be written; 0 when the last write succeeded |
 //!
 //! Operations that ask the store on every call are exported as well. They belong to no [`Counters`], so the
 //! page `/metrics` of an admin router does not show them:

@@ -151,6 +151,13 @@ impl Sketch {
 }
 
 impl Register {
+    /// Creates a register; `None` where no sketch has it.
+    #[cfg(feature = "spool")]
+    pub(crate) fn new(index: u16, rank: u8) -> Option<Self> {
+        let is_one = usize::from(index) < REGISTERS && (1..=MAX_RANK).contains(&rank);
+        is_one.then_some(Self { index, rank })
+    }
+
     /// Returns the register that the hash of a visitor selects, with the rank that it offers.
     #[inline]
     pub(crate) fn of(element: &[u8]) -> Self {

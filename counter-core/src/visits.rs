@@ -9,14 +9,18 @@ mod registry;
 mod registers;
 mod stripe;
 mod pending;
+mod witness;
+#[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "nothing but a spool reads it"))]
+mod journal;
 mod delivery;
 mod group_commit;
 mod tally;
 mod recorder;
 mod reading;
-mod witness;
 mod store;
 pub mod source;
+#[cfg(feature = "spool")]
+mod spool;
 mod flush;
 mod clean;
 mod stats;
@@ -36,7 +40,7 @@ pub use batch::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark, Visit
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;
-pub use health::Health;
+pub use health::{Health, SpoolHealth};
 pub use hint::Hint;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 pub use metrics::{Metric, MetricValue};

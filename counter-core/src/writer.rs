@@ -21,6 +21,11 @@ impl WriterId {
         Self(u128::from_le_bytes(id))
     }
 
+    #[cfg(feature = "spool")]
+    pub(crate) const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
     /// Returns some of its bits: enough to tell apart the writers of one process.
     pub(crate) const fn part(self) -> u32 {
         (self.0 >> 96) as u32

@@ -14,6 +14,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -69,6 +70,9 @@ struct Settings {
     /// Seconds between two flushes.
     #[arg(long, env, default_value = "1", value_parser = seconds)]
     flush_interval: Duration,
+    /// Directory in which counts that Redis does not have yet survive the process, created if it is missing; several instances may share it.
+    #[arg(long, env, requires = "redis")]
+    spool: Option<PathBuf>,
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
@@ -136,6 +140,9 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         .utc_offset(settings.utc_offset);
     if let Some(secret) = owners {
         counters = counters.secret(secret);
+    }
+    if let Some(folder) = settings.spool {
+        counters = counters.spool(folder);
     }
     let counters = counters.build()?;
     // A token that was configured is a secret, and is not printed.

@@ -123,6 +123,12 @@ impl Process {
         self.output.read(|lines| lines.to_vec())
     }
 
+    /// Returns whether the standard output has ended, and all of its lines are there.
+    #[must_use]
+    pub fn has_said_all(&self) -> bool {
+        self.output.have_ended()
+    }
+
     /// Waits for a line of the standard output that `find` accepts, and returns what `find` makes of it.
     /// Every call looks at all lines, from the first one on.
     ///

@@ -11,3 +11,4 @@ mod producers;
 mod chaos;
 mod sql;
 mod shutdown;
+mod spool;

@@ -167,7 +167,7 @@
 //! | something panics that the flusher or the cleaner calls: a store, a log, a metrics recorder | the panic is caught, and the batch is sent again | `a call panicked` |
 //! | `run` is not polled, or its task has ended | hits wait | [`stalled_for`](crate::Health::stalled_for), and the health check fails |
 //! | the clock steps back and forth | each hit counts in the buckets of the time that the clock showed, including those of the next 25 hours, which are cleaned when their own time is over | a gap and a bulge in the series |
-//! | the process is killed | everything that the server has not acknowledged is lost: the hits of a second, `flush_interval`, or of the whole outage | the ledger begins anew with the process |
+//! | the process is killed | everything that the server has not acknowledged is lost: the hits of a second, `flush_interval`, or of the whole outage; with a `spool`, the hits of the last 100 ms | the ledger begins anew with the process |
 //! | the process is told to stop | pending hits are sent for 10 s, `shutdown_timeout` | [`Unflushed`](crate::ErrorKind::Unflushed) with the number of hits that are left |
 //!
 //! ## How much memory an outage takes

@@ -193,6 +193,12 @@ impl Precisions {
         self.kept[place].precision
     }
 
+    /// Returns the index of a precision of the set.
+    #[cfg(feature = "spool")]
+    pub(crate) fn place(&self, precision: Precision) -> Option<usize> {
+        self.iter().position(|kept| kept.precision == precision)
+    }
+
     /// Returns the coarsest precision whose buckets each lie inside one bucket of every precision.
     pub(crate) const fn base(&self) -> Precision {
         self.base

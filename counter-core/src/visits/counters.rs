@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use crate::time::Grid;
 use crate::visitor::{SaltError, Salting, day_of};
+use crate::visits::flush::Durability;
 use crate::visits::source::Sources;
 use crate::visits::tally::Tally;
 use crate::{Cleaner, Error, Flusher, Precision, Precisions, Recorder, Secret, Stats, Store};
@@ -54,6 +55,10 @@ pub struct Builder {
     flush_interval: Duration,
     clean_interval: Duration,
     shutdown_timeout: Duration,
+    #[cfg(feature = "spool")]
+    spool: Option<std::path::PathBuf>,
+    #[cfg(feature = "spool")]
+    spool_limit: u64,
 }
 
 /// An error of [`Builder::build`].
@@ -67,6 +72,16 @@ pub enum BuildError {
     /// A visitor precision is coarser than the salt epoch or not aligned with it, and
     /// [`stable_visitors`](Builder::stable_visitors) was not set.
     Salt(SaltError),
+    /// The directory of the spool cannot be made, or no file can be made in it.
+    #[cfg(feature = "spool")]
+    Spool {
+        /// The directory.
+        folder: std::path::PathBuf,
+        /// The kind of the error.
+        kind: std::io::ErrorKind,
+        /// The text of the error.
+        reason: String,
+    },
 }
 
 impl Counters {
@@ -83,6 +98,10 @@ impl Counters {
             flush_interval: Duration::from_secs(1),
             clean_interval: Duration::from_secs(60),
             shutdown_timeout: Duration::from_secs(10),
+            #[cfg(feature = "spool")]
+            spool: None,
+            #[cfg(feature = "spool")]
+            spool_limit: 1 << 30,
         }
     }
 
@@ -217,7 +236,7 @@ impl Builder {
         self
     }
 
-    /// Sets the pause between two flushes, which is what a process that is killed can lose. Default: 1 s.
+    /// Sets the pause between two flushes, which is what a process that is killed can lose without a `spool`. Default: 1 s.
     pub const fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;
         self
@@ -235,11 +254,56 @@ impl Builder {
         self
     }
 
-    /// Builds the counters; starts nothing.
+    /// Keeps what waits for the store in a file in this directory, too, so that it survives the process:
+    /// after `kill -9` at any instant, the next process sends what is older than 100 ms. Default: none.
+    ///
+    /// Processes may share a directory, and each has a file of its own in it. What a process left there is sent by
+    /// the next one that starts, or by another one that runs within ten seconds, exactly once. All of them need the
+    /// same store. See [the guide](crate::guide::spool) for what is in the files, and what happens when the disk is
+    /// full.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("access-counter-{}", std::process::id()));
+    /// let store = MemoryStore::new();
+    /// let killed = Counters::builder(store.clone()).spool(&folder).build()?;
+    /// # let mut killed = killed;
+    /// # killed.flush().await?;
+    /// // … recorded, written, and killed; in its place:
+    /// let mut counters = Counters::builder(store).spool(&folder).build()?;
+    /// counters.flush().await?;
+    /// assert_eq!(counters.stats().health().spool.unwrap().failing_for, None);
+    /// # drop((killed, counters));
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "spool")]
+    pub fn spool(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
+        self.spool = Some(folder.into());
+        self
+    }
+
+    /// Sets how large the file of the [`spool`](Self::spool) may become, in bytes. Default: 1 GiB; SQLite's log may
+    /// take as much again for a while.
+    ///
+    /// A file that would become larger counts as a full disk.
+    #[cfg(feature = "spool")]
+    pub const fn spool_limit(mut self, bytes: u64) -> Self {
+        self.spool_limit = bytes;
+        self
+    }
+
+    /// Builds the counters; starts nothing. With a [`spool`](Self::spool), it makes the directory where there is
+    /// none, and checks that files can be made there.
     ///
     /// # Errors
-    /// Fails when a setting is out of its bounds, or when a visitor precision is coarser than the salt epoch
-    /// or not aligned with it, without [`stable_visitors`](Self::stable_visitors).
+    /// Fails when a setting is out of its bounds, when a visitor precision is coarser than the salt epoch
+    /// or not aligned with it, without [`stable_visitors`](Self::stable_visitors), or when no file can be made in the
+    /// directory of the spool.
     pub fn build(self) -> Result<Counters, BuildError> {
         if !(1..=1_000_000).contains(&self.counters) {
             return Err(BuildError::Counters(self.counters));
@@ -262,6 +326,17 @@ impl Builder {
         let counts = grid.counts.clone();
         let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards(), self.flush_interval));
         let sources = Sources::new(Arc::clone(&tally), Arc::clone(&self.store), salting.clone());
+        #[cfg(feature = "spool")]
+        let durability = match self.spool {
+            Some(folder) => {
+                Durability::on(&folder, self.spool_limit, &tally, &self.store).map_err(|error| {
+                    BuildError::Spool { folder, kind: error.kind(), reason: error.to_string() }
+                })?
+            }
+            None => Durability::default(),
+        };
+        #[cfg(not(feature = "spool"))]
+        let durability = Durability::default();
         Ok(Counters {
             recorder: Recorder::new(Arc::clone(&tally), salting.clone(), secret),
             stats: Stats::new(Arc::clone(&self.store), Arc::clone(&tally), salt_epoch, sources.clone()),
@@ -269,6 +344,7 @@ impl Builder {
                 tally,
                 salting,
                 Arc::clone(&self.store),
+                durability,
                 self.flush_interval,
                 self.shutdown_timeout,
             ),
@@ -284,6 +360,10 @@ impl fmt::Display for BuildError {
             Self::Counters(counters) => write!(f, "{counters} counters are not between 1 and 1000000"),
             Self::Interval(name) => write!(f, "the {name} is shorter than a millisecond"),
             Self::Salt(error) => error.fmt(f),
+            #[cfg(feature = "spool")]
+            Self::Spool { folder, reason, .. } => {
+                write!(f, "the spool can make no file in {}: {reason}", folder.display())
+            }
         }
     }
 }

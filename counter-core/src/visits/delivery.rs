@@ -76,6 +76,25 @@ impl Delivery {
         self.settled.dropped.in_doubt += hits;
     }
 
+    /// Notes hits of an ended process that are about to be sent.
+    #[cfg(feature = "spool")]
+    pub(crate) fn recover(&mut self, batch: &Batch) {
+        let hits = batch.hits();
+        self.settled.recorded += hits;
+        self.settled.recovered += hits;
+        let account = self.account(batch.shard);
+        account.sent += hits;
+        account.sent_cells += batch.len();
+    }
+
+    /// Notes hits of an ended process that no precision keeps any more.
+    #[cfg(feature = "spool")]
+    pub(crate) fn recover_expired(&mut self, hits: u64) {
+        self.settled.recorded += hits;
+        self.settled.recovered += hits;
+        self.expire(hits);
+    }
+
     /// Notes hits that no precision keeps any more.
     pub(crate) fn expire(&mut self, hits: u64) {
         self.settled.expired += hits;

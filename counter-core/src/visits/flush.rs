@@ -1,5 +1,10 @@
 #[cfg(feature = "metrics")]
 mod export;
+#[cfg(feature = "spool")]
+mod leftover;
+#[cfg(feature = "spool")]
+mod recovery;
+mod durability;
 mod replay_buffer;
 mod shard_flusher;
 mod sharing;
@@ -12,6 +17,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+pub(super) use durability::Durability;
 use shard_flusher::ShardFlusher;
 use sharing::Sharing;
 use skew_watch::SkewWatch;
@@ -39,6 +45,7 @@ pub struct Flusher {
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
     shards: Vec<ShardFlusher>,
+    durability: Durability,
     sharing: Sharing,
     skew: SkewWatch,
     interval: Duration,
@@ -50,15 +57,17 @@ impl Flusher {
         tally: Arc<Tally>,
         salting: Salting,
         store: Arc<dyn Store>,
+        durability: Durability,
         interval: Duration,
         shutdown_timeout: Duration,
     ) -> Self {
-        let flusher = |shard| ShardFlusher::new(Arc::clone(&tally), Arc::clone(&store), shard);
+        let flusher =
+            |shard| ShardFlusher::new(Arc::clone(&tally), Arc::clone(&store), shard, durability.of(shard));
         let shards = store.shards().iter().map(flusher).collect();
         #[cfg(feature = "metrics")]
         export::describe();
         let (sharing, skew) = (Sharing::new(salting), SkewWatch::default());
-        Self { tally, store, shards, sharing, skew, interval, shutdown_timeout }
+        Self { tally, store, shards, durability, sharing, skew, interval, shutdown_timeout }
     }
 
     /// Sends everything that was recorded before the call, and agrees with the other instances on the salts
@@ -72,6 +81,7 @@ impl Flusher {
     /// way again.
     pub async fn flush(&mut self) -> Result<(), Error> {
         let sent = join_all(self.shards.iter_mut().map(ShardFlusher::flush)).await;
+        self.durability.attend().await;
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
         // Hits matter more than an agreement on salts, so a failure here is only logged.
@@ -86,8 +96,8 @@ impl Flusher {
     /// pauses, and only `shutdown` ends the loop.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`. They stay here
-    /// and in the ledger: among the `pending`, and those that the store had acknowledged and lost among the
+    /// Returns [`ErrorKind::Unflushed`] when hits are left at the deadline after `shutdown`. They stay here, in the
+    /// [spool](crate::guide::spool) if there is one, and in the ledger: among the `pending`, and those that the store had acknowledged and lost among the
     /// `applied`.
     ///
     /// # Cancel safety
@@ -113,7 +123,7 @@ impl Flusher {
                 }
             };
             let flushing = join_all(self.shards.iter_mut().map(|shard| shard.flush_for_ever(interval)));
-            tokio::join!(sharing, flushing);
+            tokio::join!(sharing, flushing, self.durability.attend_for_ever());
         })
     }
 
@@ -121,19 +131,23 @@ impl Flusher {
         Box::pin(async move {
             let mut backoff = Backoff::new();
             let (mut cause, mut asked) = (None, false);
+            // Whatever becomes of the store, or of this process, until the deadline.
+            self.durability.save().await;
             loop {
                 // In the ledger, what is sent again is among the applied.
                 let replaying = self.shards.iter().map(ShardFlusher::replaying).sum::<u64>();
-                let hits = self.tally.ledger().hits.pending + replaying;
+                let hits = self.tally.ledger().hits.pending + replaying - self.durability.recovering();
                 let done = hits == 0 && !self.shards.iter().any(ShardFlusher::owes);
                 if done && !std::mem::replace(&mut asked, true) {
                     self.shards.iter_mut().for_each(ShardFlusher::ask);
                 }
                 if done && (self.shards.iter().all(ShardFlusher::is_empty) || Instant::now() >= deadline) {
+                    self.durability.finish(deadline).await;
                     return Ok(());
                 }
                 // A timer alone would not do: it never fires beside a store whose calls are always ready.
                 if Instant::now() >= deadline {
+                    self.durability.save().await;
                     let unflushed = Error::new(ErrorKind::Unflushed { hits });
                     return Err(cause.into_iter().fold(unflushed, Error::caused_by));
                 }

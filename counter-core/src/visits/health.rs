@@ -28,8 +28,29 @@ pub struct Health {
     /// Seconds by which the clock of this process was ahead of the store's at the last batch; negative where
     /// it was behind, `None` where that is not known.
     pub clock_skew: Option<i64>,
+    /// State of the [spool](crate::guide::spool); `None` without one.
+    pub spool: Option<SpoolHealth>,
     /// Signs that something is set up so that numbers are wrong, although nothing fails.
     pub hints: Vec<Hint>,
+}
+
+/// The state of a spool, and what it does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpoolHealth {
+    /// Hits that neither the disk nor the store is known to have: a process that is killed loses them. While
+    /// the spool is well, they are those of the last 100 ms.
+    pub unwritten: u64,
+    /// Size of this process's file on the disk, in bytes.
+    pub bytes: u64,
+    /// Files of ended processes whose hits are still to be sent, as of the last look at the directory.
+    pub leftovers: usize,
+    /// Time since something was written; `None` before the first time.
+    pub since_written: Option<Duration>,
+    /// Time for which every attempt to write has failed; `None` when the last one succeeded.
+    pub failing_for: Option<Duration>,
+    /// Text of the error that the last attempt to write failed with.
+    pub last_error: Option<String>,
 }
 
 impl Health {

@@ -88,6 +88,9 @@ pub struct Hits {
     pub dropped: Dropped,
     /// Recorded hits that went to the counter `(other)`.
     pub overflow: u64,
+    /// Recorded hits of processes that ended before the store had them, taken over from a
+    /// [spool](crate::guide::spool).
+    pub recovered: u64,
     /// Applied hits that the store lost after acknowledging them, too old to be sent again.
     pub lost_by_server: u64,
 }

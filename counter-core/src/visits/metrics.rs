@@ -81,6 +81,11 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         counter(hits.overflow),
     );
     add(
+        "access_counter_recovered_hits_total",
+        "Recorded hits of processes that ended, taken over from a spool",
+        counter(hits.recovered),
+    );
+    add(
         "access_counter_lost_by_server_hits_total",
         "Applied hits that the store lost",
         counter(hits.lost_by_server),
@@ -125,6 +130,24 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         "Signs of a setup that gives wrong numbers: the health names them",
         gauge(health.hints.len() as f64),
     );
+    if let Some(spool) = &health.spool {
+        add(
+            "access_counter_spool_unwritten_hits",
+            "Hits that neither the spool nor the store has",
+            gauge(spool.unwritten as f64),
+        );
+        add("access_counter_spool_bytes", "Size of the spool's file", gauge(spool.bytes as f64));
+        add(
+            "access_counter_spool_leftovers",
+            "Files of ended processes that are still to be sent",
+            gauge(spool.leftovers as f64),
+        );
+        add(
+            "access_counter_spool_failing_seconds",
+            "Time for which the spool could not be written, 0 when the last write succeeded",
+            seconds(spool.failing_for),
+        );
+    }
     if let Some(since) = health.since_acknowledged {
         let (name, help) =
             ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");

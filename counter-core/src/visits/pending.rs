@@ -13,7 +13,7 @@ use crate::time::Grid;
 use crate::visits::{Cell, VisitorCell};
 use crate::{CounterName, Precisions, Timestamp};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     cells: Map<u64>,
     sketches: Map<Sketch>,
@@ -80,6 +80,25 @@ impl Pending {
         let sketches = self.sketches.iter();
         let sketches = sketches.map(|(key, raised)| sketch_work(raised) * key.precisions(&grid.visitors));
         cells.sum::<usize>() + sketches.sum::<usize>()
+    }
+
+    /// Adds a cell whose start and finest precision, by its index, are those of a chunk.
+    #[cfg(feature = "spool")]
+    pub(crate) fn restore(&mut self, counter: u32, finest: usize, start: Timestamp, count: u64) {
+        let sum = self.cells.entry(Key { counter, finest, start }).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
+    /// Adds visitors whose start and finest precision, by its index, are those of a chunk.
+    #[cfg(feature = "spool")]
+    pub(crate) fn restore_visitors(
+        &mut self,
+        counter: u32,
+        finest: usize,
+        start: Timestamp,
+        raised: &Sketch,
+    ) {
+        self.sketches.entry(Key { counter, finest, start }).or_default().merge(raised);
     }
 
     /// Returns the number of cells and sketches.

@@ -11,11 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::visits::delivery::{Account, Delivery};
 use crate::visits::group_commit::{CommitTicket, GroupCommit};
+use crate::visits::health::SpoolHealth;
 use crate::visits::hint::Hints;
+#[cfg(feature = "spool")]
+use crate::visits::journal::Entry;
+use crate::visits::journal::Journal;
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
@@ -30,6 +36,8 @@ pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
     pub(crate) commits: GroupCommit,
     pub(crate) hints: Hints,
+    #[cfg(feature = "spool")]
+    pub(crate) shards: Shards,
     /// The time without an attempt to send what is waiting after which the flusher counts as stalled.
     patience: Duration,
     registry: Registry,
@@ -52,6 +60,17 @@ struct Backlog {
     visited: HashSet<u32, RandomState>,
     /// Swapped in turn with the stripes' lists, so that these keep their allocation.
     spare: Vec<Closed>,
+    /// The state of the spool, if there is one.
+    spool: Option<SpoolAccount>,
+}
+
+/// The account of the spool.
+#[derive(Debug, Default)]
+pub(crate) struct SpoolAccount {
+    pub(crate) bytes: u64,
+    pub(crate) leftovers: usize,
+    pub(crate) written: Option<Instant>,
+    pub(crate) failing: Option<(Instant, String)>,
 }
 
 /// The hits that wait for one shard of the store.
@@ -60,6 +79,8 @@ struct Waiting {
     pending: Pending,
     /// The number of cells from which on old ones are folded.
     high_water: usize,
+    /// What a spool has to write of them, if there is one.
+    journal: Option<Journal>,
 }
 
 impl Tally {
@@ -70,6 +91,8 @@ impl Tally {
             grid: Arc::new(grid),
             commits: GroupCommit::new(shards),
             hints: Hints::default(),
+            #[cfg(feature = "spool")]
+            shards,
             patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
             registry: Registry::new(counters, WriterId::random(), shards),
             is_full: AtomicBool::new(false),
@@ -81,6 +104,7 @@ impl Tally {
                 shards: Vec::new(),
                 visited: HashSet::default(),
                 spare: Vec::new(),
+                spool: None,
             }),
         }
     }
@@ -178,8 +202,14 @@ impl Tally {
             return Vec::new();
         }
         let chunks = waiting.pending.take(&self.registry.names(), &self.grid, samples);
+        waiting.journal.iter_mut().for_each(Journal::take);
         backlog.delivery.send(shard, &chunks);
         chunks
+    }
+
+    /// Updates the journal of a shard, if there is a spool.
+    pub(crate) fn journal(&self, shard: Shard, update: impl FnOnce(&mut Journal)) {
+        self.backlog().waiting[shard.index()].journal.as_mut().map(update);
     }
 
     /// Notes that the store has a batch, except for what it refused; a replay was accounted for when it was
@@ -269,6 +299,19 @@ impl Tally {
         let failing = failing.min_by_key(|(since, _)| *since);
         let acknowledged = accounts.iter().filter_map(|account| account.acknowledged).max();
         let cells = |(waiting, account): (&Waiting, &Account)| waiting.pending.len() + account.sent_cells;
+        let unwritten = |shard: (&Waiting, &Account)| {
+            let unwritten = shard.0.journal.as_ref().map_or(0, Journal::unwritten);
+            // What the store has acknowledged meanwhile needs no file.
+            unwritten.min(hits(shard))
+        };
+        let spool = backlog.spool.as_ref().map(|spool| SpoolHealth {
+            unwritten: pending + shards().map(unwritten).sum::<u64>(),
+            bytes: spool.bytes,
+            leftovers: spool.leftovers,
+            since_written: spool.written.map(|at| at.elapsed()),
+            failing_for: spool.failing.as_ref().map(|(since, _)| since.elapsed()),
+            last_error: spool.failing.as_ref().map(|(_, error)| error.clone()),
+        });
         Health {
             pending: pending + shards().map(hits).sum::<u64>(),
             pending_cells: pending_cells + shards().map(cells).sum::<usize>(),
@@ -279,6 +322,7 @@ impl Tally {
             last_error: failing.map(|(_, error)| error.clone()),
             stalled_for: stalled.filter(|stalled| *stalled > self.patience),
             clock_skew,
+            spool,
             hints: self.hints.list(),
         }
     }
@@ -289,8 +333,8 @@ impl Tally {
         for stripe in &self.stripes {
             stripe.lock().take(&mut spare, current);
             for cell in spare.drain(..) {
-                let pending = backlog.pending(cell.counter, &self.registry);
-                pending.add(cell.counter, cell.start, cell.count, &self.grid);
+                let waiting = backlog.waiting(cell.counter, &self.registry);
+                waiting.each(|pending| pending.add(cell.counter, cell.start, cell.count, &self.grid));
             }
         }
         backlog.spare = spare;
@@ -298,8 +342,10 @@ impl Tally {
         // nowhere else now are not being raised.
         self.open().retain(|(number, bucket), registers| {
             let last = *bucket < current && Arc::get_mut(registers).is_some();
-            let pending = backlog.pending(*number, &self.registry);
-            registers.collect(|register| _ = pending.raise(*number, *bucket, register, &self.grid));
+            let waiting = backlog.waiting(*number, &self.registry);
+            registers.collect(|register| {
+                waiting.each(|pending| _ = pending.raise(*number, *bucket, register, &self.grid));
+            });
             !last
         });
         for waiting in &mut backlog.waiting {
@@ -341,10 +387,50 @@ impl Tally {
     }
 }
 
+/// The side of the spool.
+#[cfg(feature = "spool")]
+impl Tally {
+    /// Keeps a journal from now on.
+    pub(crate) fn keep_journal(&self) {
+        let backlog = &mut *self.backlog();
+        backlog.spool = Some(SpoolAccount::default());
+        backlog.waiting.iter_mut().for_each(|waiting| waiting.journal = Some(Journal::new()));
+    }
+
+    /// Takes what a spool has to write: of all shards, or of one what was cut into batches.
+    pub(crate) fn entries(&self, of: Option<Shard>, now: Timestamp) -> Vec<Entry> {
+        let backlog = &mut *self.backlog();
+        if of.is_none() {
+            self.fold_into(backlog, now);
+        }
+        let shards = self.shards.iter().zip(&mut backlog.waiting);
+        let shards = shards.filter(|(shard, _)| of.is_none_or(|of| of == *shard));
+        let entry = |(shard, Waiting { pending, journal, .. }): (Shard, &mut Waiting)| {
+            journal.as_mut()?.entry(shard, pending)
+        };
+        shards.filter_map(entry).collect()
+    }
+
+    /// Updates the account of the spool.
+    pub(crate) fn spool<T: Default>(&self, update: impl FnOnce(&mut SpoolAccount) -> T) -> T {
+        self.backlog().spool.as_mut().map(update).unwrap_or_default()
+    }
+
+    /// Notes hits of an ended process that are about to be sent.
+    pub(crate) fn recover(&self, batch: &Batch) {
+        self.backlog().delivery.recover(batch);
+    }
+
+    /// Notes hits of an ended process that no precision keeps any more.
+    pub(crate) fn recover_expired(&self, hits: u64) {
+        self.backlog().delivery.recover_expired(hits);
+    }
+}
+
 impl Backlog {
-    fn pending(&mut self, counter: u32, registry: &Registry) -> &mut Pending {
+    fn waiting(&mut self, counter: u32, registry: &Registry) -> &mut Waiting {
         let shard = self.shard(counter, registry);
-        &mut self.waiting[shard.index()].pending
+        &mut self.waiting[shard.index()]
     }
 
     fn shard(&mut self, counter: u32, registry: &Registry) -> Shard {
@@ -357,6 +443,14 @@ impl Backlog {
 }
 
 impl Waiting {
+    /// Adds to what waits, and to what the spool has to write of it.
+    fn each(&mut self, mut add: impl FnMut(&mut Pending)) {
+        add(&mut self.pending);
+        if let Some(journal) = &mut self.journal {
+            add(journal.added());
+        }
+    }
+
     /// Folds what has aged; returns the hits that no precision keeps any more.
     fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
         let expired = self.pending.coarsen(now, grid);

@@ -45,6 +45,8 @@ pub(crate) struct Hits {
     dropped: Dropped,
     /// A part of `recorded`.
     overflow: u64,
+    /// A part of `recorded`: hits of processes that ended, taken over from a spool.
+    recovered: u64,
     /// A part of `applied`.
     lost_by_server: u64,
 }
@@ -76,8 +78,24 @@ pub(crate) struct Health {
     stalled_for_seconds: Option<f64>,
     /// The seconds by which the clock of this process was ahead of the store's at the last batch.
     clock_skew_seconds: Option<i64>,
+    /// The state of the spool; null without one.
+    spool: Option<Spool>,
     /// Signs of a setup that gives wrong numbers, although nothing fails.
     hints: Vec<Hint>,
+}
+
+/// The state of the file that keeps what waits for the store.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct Spool {
+    /// The hits that neither the file nor the store has.
+    unwritten: u64,
+    bytes: u64,
+    /// The files of ended processes that are still to be sent.
+    leftovers: usize,
+    seconds_since_written: Option<f64>,
+    failing_for_seconds: Option<f64>,
+    last_error: Option<String>,
 }
 
 /// A sign of a setup that gives wrong numbers.
@@ -128,6 +146,7 @@ impl From<counter_core::Ledger> for Ledger {
                 expired: hits.expired,
                 dropped: hits.dropped.into(),
                 overflow: hits.overflow,
+                recovered: hits.recovered,
                 lost_by_server: hits.lost_by_server,
             },
         }
@@ -166,7 +185,21 @@ impl From<counter_core::Health> for Health {
             last_error: health.last_error,
             stalled_for_seconds: health.stalled_for.map(|since| since.as_secs_f64()),
             clock_skew_seconds: health.clock_skew,
+            spool: health.spool.map(Spool::from),
             hints: health.hints.into_iter().map(Hint::from).collect(),
+        }
+    }
+}
+
+impl From<counter_core::visits::SpoolHealth> for Spool {
+    fn from(spool: counter_core::visits::SpoolHealth) -> Self {
+        Self {
+            unwritten: spool.unwritten,
+            bytes: spool.bytes,
+            leftovers: spool.leftovers,
+            seconds_since_written: spool.since_written.map(|since| since.as_secs_f64()),
+            failing_for_seconds: spool.failing_for.map(|since| since.as_secs_f64()),
+            last_error: spool.last_error,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use counter_core::sketch::STANDARD_ERROR;
 use counter_core::visits::{Agent, Hint, Skip};
-use counter_core::{MemoryStore, Timestamp};
+use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::Access;
 use http::{Method, StatusCode, header};
 use serde_json::json;
@@ -306,7 +306,7 @@ async fn the_ledger_has_every_number_by_its_name() {
         "hits": {
             "recorded": 8, "applied": 1, "pending": 7, "expired": 0,
             "dropped": {"wrong_type": 0, "not_a_number": 0, "out_of_range": 0, "ahead": 0, "in_doubt": 0, "other": 0},
-            "overflow": 1, "lost_by_server": 0,
+            "overflow": 1, "recovered": 0, "lost_by_server": 0,
         },
     });
     check(&site.router, "ledger", expected).await;
@@ -321,7 +321,8 @@ async fn health_is_what_is_pending_and_since_when() {
     site.recorder().record(site.recorder().counter("hits"), None);
     let expected = json!({
         "status": "ok", "pending": 1, "pending_cells": 1, "retained_bytes": 0, "connections": 0, "seconds_since_acknowledged": null,
-        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null, "hints": [],
+        "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null, "spool": null,
+        "hints": [],
     });
     check(&site.router, "health", expected).await;
     site.counters.flush().await.expect("memory takes all");
@@ -329,6 +330,28 @@ async fn health_is_what_is_pending_and_since_when() {
     assert_eq!((&health["pending"], &health["pending_cells"]), (&json!(0), &json!(0)));
     assert!(health["retained_bytes"].as_u64().is_some_and(|bytes| (100..1000).contains(&bytes)), "{health}");
     assert!(health["seconds_since_acknowledged"].as_f64().is_some_and(|seconds| seconds < 60.0), "{health}");
+}
+
+#[tokio::test]
+async fn health_tells_the_state_of_the_spool() {
+    let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+    let path = folder.path().join("spool");
+    let counters = Counters::builder(MemoryStore::new()).spool(&path).build();
+    let mut site = Site::of(counters.expect("the folder is writable"), Access::open());
+    site.recorder().record(site.recorder().counter("hits"), None);
+    let spool = ask(&site.router, "health").await.json()["spool"].clone();
+    assert_eq!((&spool["unwritten"], &spool["seconds_since_written"]), (&json!(1), &json!(null)), "{spool}");
+    site.counters.flush().await.expect("memory takes all");
+    let spool = ask(&site.router, "health").await.json()["spool"].clone();
+    assert_eq!((&spool["unwritten"], &spool["leftovers"]), (&json!(0), &json!(0)), "{spool}");
+    assert!(spool["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{spool}");
+    std::fs::remove_dir_all(&path).expect("ours");
+    site.recorder().record(site.recorder().counter("hits"), None);
+    site.counters.flush().await.expect("memory takes all");
+    let health = ask(&site.router, "health").await.json();
+    assert_eq!(health["status"], "ok", "hits are stored as ever: {health}");
+    assert!(health["spool"]["failing_for_seconds"].as_f64().is_some(), "{health}");
+    assert!(health["spool"]["last_error"].as_str().is_some(), "{health}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{StatusCode, header};
 
-use super::site::{send, site, site_without_redis};
+use super::site::{Site, send, site, site_without_redis};
 
 /// The page of the documentation that names the metrics of the facade.
 const PAGE: &str = include_str!("../../../counter-core/src/lib.rs");
@@ -89,7 +89,9 @@ async fn the_ledger_and_the_health_and_the_lifetimes_are_there() {
 
 #[tokio::test]
 async fn every_metric_of_the_facade_is_here_under_the_same_name() {
-    let mut site = site();
+    let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+    let counters = Counters::builder(MemoryStore::new()).spool(folder.path()).build();
+    let mut site = Site::of(counters.expect("the folder is writable"), Access::open());
     site.record("hits", Timestamp::now(), 1).await;
     let values = scrape(&site.router).await;
     let names = PAGE.lines().filter_map(|line| line.strip_prefix("//! | `")?.split('`').next());

@@ -40,7 +40,7 @@ impl Site {
         Self::of(Counters::builder(store).build().expect("the defaults are fine"), access)
     }
 
-    fn of(counters: Counters, access: Access) -> Self {
+    pub(crate) fn of(counters: Counters, access: Access) -> Self {
         // A listener that is to hear of everything need not come again for that.
         let layer = AccessCounterLayer::new(counters.recorder());
         let endless = Options::new().live_until(pending()).hits(counters.sources(), layer.log_counter());

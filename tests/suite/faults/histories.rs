@@ -22,17 +22,17 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 /// What a server has.
 #[derive(Clone, Debug, Default)]
-struct Data {
-    hits: u64,
+pub(super) struct Data {
+    pub(super) hits: u64,
     /// By writer: the last sequence, and when it was set.
-    fences: HashMap<WriterId, (u64, Instant)>,
+    pub(super) fences: HashMap<WriterId, (u64, Instant)>,
     listed: Vec<WriterId>,
     mark: Option<String>,
 }
 
 /// A server of which nothing but sums and fences matter.
 #[derive(Clone, Debug)]
-struct Model {
+pub(super) struct Model {
     data: Arc<Mutex<Data>>,
     random: Arc<Mutex<Random>>,
     /// Whether calls may fail.
@@ -42,15 +42,20 @@ struct Model {
 }
 
 impl Model {
-    fn data<T>(&self, with: impl FnOnce(&mut Data) -> T) -> T {
+    pub(super) fn new(seed: u64, shows: bool) -> Self {
+        let random = Arc::new(Mutex::new(Random::new(seed)));
+        Self { data: Arc::default(), random, failing: Arc::default(), shows }
+    }
+
+    pub(super) fn data<T>(&self, with: impl FnOnce(&mut Data) -> T) -> T {
         with(&mut self.data.lock().expect("no panic"))
     }
 
-    fn among(&self, range: std::ops::Range<u64>) -> u64 {
+    pub(super) fn among(&self, range: std::ops::Range<u64>) -> u64 {
         self.random.lock().expect("no panic").among(range)
     }
 
-    fn fail(&self, failing: bool) {
+    pub(super) fn fail(&self, failing: bool) {
         *self.failing.lock().expect("no panic") = failing;
     }
 }
@@ -117,12 +122,7 @@ struct History {
 
 impl History {
     fn begin(seed: u64, shows: bool) -> Self {
-        let model = Model {
-            data: Arc::default(),
-            random: Arc::new(Mutex::new(Random::new(seed))),
-            failing: Arc::default(),
-            shows,
-        };
+        let model = Model::new(seed, shows);
         let counters = Counters::builder(Through::new(model.clone())).build().expect("the defaults are fine");
         let recorder = counters.recorder();
         let snapshots = vec![Data::default()];

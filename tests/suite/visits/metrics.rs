@@ -17,7 +17,9 @@ fn exported() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     metrics::with_local_recorder(&exporter, || {
         runtime.block_on(async {
-            let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+            let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
+            let counters = Counters::builder(MemoryStore::new()).spool(folder.path()).build();
+            let mut counters = counters.expect("the folder is writable");
             let recorder = counters.recorder();
             let hits = [recorder.counter("hits").hit(), recorder.counter("page").hit()];
             recorder.request(&hits, Agent::Human);
@@ -59,7 +61,11 @@ fn the_ledger_and_the_health_are_exported_at_every_flush() {
         ("access_counter_hits_total{state=\"applied\"}", 4.0),
         ("access_counter_hits_total{state=\"expired\"}", 1.0),
         ("access_counter_overflow_hits_total", 1.0),
+        ("access_counter_recovered_hits_total", 0.0),
         ("access_counter_lost_by_server_hits_total", 0.0),
+        ("access_counter_spool_unwritten_hits", 0.0),
+        ("access_counter_spool_leftovers", 0.0),
+        ("access_counter_spool_failing_seconds", 0.0),
         ("access_counter_pending_hits", 0.0),
         ("access_counter_pending_cells", 0.0),
         ("access_counter_failing_seconds", 0.0),
@@ -73,6 +79,7 @@ fn the_ledger_and_the_health_are_exported_at_every_flush() {
         assert_eq!(values.get(name), Some(&value), "{name} in\n{text}");
     }
     assert!(values["access_counter_retained_bytes"] > 0.0);
+    assert!(values["access_counter_spool_bytes"] > 0.0);
     assert!(values["access_counter_unacknowledged_seconds"] < 60.0);
 }
 

@@ -187,7 +187,7 @@ async fn nothing_that_names_a_visitor_reaches_the_store() {
     for n in 0..50 {
         let mut request = Request::get("/people/ann?mail=ann@example.org").body(()).expect("a request");
         let headers = request.headers_mut();
-        headers.insert("user-agent", HeaderValue::from_static("SecretAgent/7 Gecko"));
+        headers.insert("user-agent", HeaderValue::from_static("Mozilla/5.0 (SecretAgent) Gecko/7"));
         headers.insert("cookie", HeaderValue::from_static("session=s3cr3t"));
         headers.insert("x-forwarded-for", format!("203.0.113.{n}").parse().expect("a value"));
         request.extensions_mut().insert(SocketAddr::from(([198, 51, 100, 7], 4711)));

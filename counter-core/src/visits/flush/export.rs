@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::visits::MetricValue;
 use crate::visits::metrics::metrics;
+use crate::visits::{MetricValue, SpoolHealth};
 use crate::{Health, Ledger};
 
 /// Describes all metrics to the current recorder.
 pub(super) fn describe() {
-    let health = Health { since_acknowledged: Some(Duration::ZERO), ..Health::default() };
+    let spool = Some(SpoolHealth::default());
+    let health = Health { since_acknowledged: Some(Duration::ZERO), spool, ..Health::default() };
     for metric in metrics(&Ledger::default(), &health) {
         let unit = match metric.name {
             name if name.ends_with("_seconds") => Unit::Seconds,

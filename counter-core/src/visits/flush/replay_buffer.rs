@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,7 +23,7 @@ const BYTES: usize = 16 << 20;
 const SEQUENCES: usize = 1 << 15;
 
 impl ReplayBuffer {
-    pub(super) fn retain(&mut self, batch: Batch, now: Instant) {
+    pub(super) fn retain(&mut self, batch: Arc<Batch>, now: Instant) {
         self.kept.push(batch, now);
         self.expire(now);
     }
@@ -37,13 +38,18 @@ impl ReplayBuffer {
         }
     }
 
+    /// Returns the sequence of the oldest batch.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.kept.batches.front().map(|(_, batch)| batch.fence.sequence)
+    }
+
     /// Returns about how much memory the batches take, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.kept.bytes
     }
 
     /// Takes the batches after the sequence `last`, and the sum of the hits that are gone for good.
-    pub(super) fn take_after(&mut self, last: u64, now: Instant) -> (Vec<Batch>, u64) {
+    pub(super) fn take_after(&mut self, last: u64, now: Instant) -> (Vec<Arc<Batch>>, u64) {
         self.expire(now);
         let first = self.left.partition_point(|(sequence, _)| *sequence <= last);
         let lost = self.left.drain(first..).map(|(_, hits)| hits).sum();
@@ -54,18 +60,18 @@ impl ReplayBuffer {
 /// A queue of batches that tracks its size: every change goes through methods that update both.
 #[derive(Debug, Default)]
 struct Kept {
-    batches: VecDeque<(Instant, Batch)>,
+    batches: VecDeque<(Instant, Arc<Batch>)>,
     bytes: usize,
 }
 
 impl Kept {
-    fn push(&mut self, batch: Batch, now: Instant) {
+    fn push(&mut self, batch: Arc<Batch>, now: Instant) {
         self.bytes += size(&batch);
         self.batches.push_back((now, batch));
     }
 
     /// Takes the oldest batch if it exceeds one of the bounds.
-    fn pop_beyond(&mut self, now: Instant) -> Option<Batch> {
+    fn pop_beyond(&mut self, now: Instant) -> Option<Arc<Batch>> {
         let (at, _) = self.batches.front()?;
         if self.bytes <= BYTES && now.saturating_duration_since(*at) <= TIME {
             return None;
@@ -75,10 +81,10 @@ impl Kept {
         Some(batch)
     }
 
-    fn take_after(&mut self, last: u64) -> Vec<Batch> {
+    fn take_after(&mut self, last: u64) -> Vec<Arc<Batch>> {
         let first = self.batches.partition_point(|(_, batch)| batch.fence.sequence <= last);
         let taken: Vec<_> = self.batches.drain(first..).map(|(_, batch)| batch).collect();
-        self.bytes -= taken.iter().map(size).sum::<usize>();
+        self.bytes -= taken.iter().map(|batch| size(batch)).sum::<usize>();
         taken
     }
 }
@@ -91,8 +97,6 @@ fn size(batch: &Batch) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -102,14 +106,14 @@ mod tests {
     use crate::writer::WriterId;
     use crate::{CounterName, Precision, Timestamp};
 
-    fn batch(sequence: u64) -> Batch {
+    fn batch(sequence: u64) -> Arc<Batch> {
         let cell = Cell {
             counter: CounterName::new("a").expect("a name"),
             start: Timestamp::MIN,
             finest: Precision::try_from(1).expect("not 0"),
             count: sequence,
         };
-        Batch {
+        Arc::new(Batch {
             shard: Shard::default(),
             fence: Fence {
                 writer: WriterId::random(),
@@ -120,10 +124,10 @@ mod tests {
             cells: vec![cell],
             sketches: Vec::new(),
             grid: Arc::new(Grid::default()),
-        }
+        })
     }
 
-    fn sequences(batches: &[Batch]) -> Vec<u64> {
+    fn sequences(batches: &[Arc<Batch>]) -> Vec<u64> {
         batches.iter().map(|batch| batch.fence.sequence).collect()
     }
 

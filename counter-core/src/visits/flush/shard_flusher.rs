@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::durability::ShardDurability;
 use super::replay_buffer::ReplayBuffer;
 use crate::backoff::Backoff;
 use crate::future::{Answer, BoxFuture};
@@ -31,6 +32,11 @@ pub(super) struct ShardFlusher {
     /// The batches to send, in the order of their sequences. Only an acknowledgement removes one.
     outgoing: VecDeque<Outgoing>,
     replays: ReplayBuffer,
+    durability: ShardDurability,
+    /// Set from when this writer took over until no spool has batches of the one before it.
+    is_new: bool,
+    /// Set where the store is to be asked whether it still has what it acknowledged.
+    asking: bool,
     acknowledged: Option<Instant>,
     /// Set when the store has lost something since the last batches were taken.
     lost: bool,
@@ -51,7 +57,8 @@ struct Writer {
 
 #[derive(Debug)]
 struct Outgoing {
-    batch: Batch,
+    /// Shared with the replay buffer's and the spool's view of it.
+    batch: Arc<Batch>,
     /// Set for a batch that was acknowledged before: the ledger has it among the applied.
     replay: bool,
     /// The time at which it was first sent without an answer that tells what became of it.
@@ -67,14 +74,24 @@ struct Warned {
 }
 
 impl ShardFlusher {
-    pub(super) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, shard: Shard) -> Self {
+    pub(super) fn new(
+        tally: Arc<Tally>,
+        store: Arc<dyn Store>,
+        shard: Shard,
+        durability: ShardDurability,
+    ) -> Self {
+        let writer = Writer::new();
+        tally.journal(shard, |journal| journal.begin(writer.id, [], writer.upcoming()));
         Self {
             tally,
             store,
             shard,
-            writer: Writer::new(),
+            writer,
             outgoing: VecDeque::new(),
             replays: ReplayBuffer::default(),
+            durability,
+            is_new: false,
+            asking: false,
             acknowledged: None,
             lost: false,
             missed: false,
@@ -84,7 +101,7 @@ impl ShardFlusher {
 
     /// Returns whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
-        self.outgoing.is_empty()
+        self.outgoing.is_empty() && !self.asking
     }
 
     /// Returns whether something is under way that the store should have.
@@ -96,9 +113,7 @@ impl ShardFlusher {
     /// answer as any other, for when no other will follow.
     pub(super) fn ask(&mut self) {
         self.replays.expire(Instant::now());
-        if self.replays.bytes() > 0 {
-            self.enqueue(self.nothing(), false);
-        }
+        self.asking = self.replays.bytes() > 0;
     }
 
     /// Returns the hits that the store acknowledged and lost, and has not acknowledged again.
@@ -142,14 +157,16 @@ impl ShardFlusher {
     async fn send(&mut self) -> Result<(), Error> {
         self.tally.account(self.shard, Account::attempt);
         self.missed = false;
+        if !self.outgoing.is_empty() {
+            // A flush that was dropped may have cut them and not have written them.
+            self.durability.save().await;
+        }
         self.send_outgoing().await?;
         let flush = self.tally.commits.begin(self.shard);
         loop {
             self.lost = false;
-            for chunk in self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples()) {
-                let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
-                self.enqueue(batch, false);
-            }
+            self.cut();
+            self.durability.save().await;
             self.send_outgoing().await?;
             // After a loss, the visitors are taken again.
             if !self.lost {
@@ -158,14 +175,41 @@ impl ShardFlusher {
         }
         self.tally.commits.end(self.shard, flush);
         self.replays.expire(Instant::now());
-        self.tally.account(self.shard, |account| account.retained = self.replays.bytes());
+        let bytes = self.replays.bytes();
+        self.tally.account(self.shard, |account| account.retained = bytes);
+        let oldest = self.replays.first().unwrap_or_else(|| self.writer.upcoming());
+        self.tally.journal(self.shard, |journal| journal.release(oldest));
         Ok(())
     }
 
+    /// Cuts what waits into batches, under the sequences that come next.
+    fn cut(&mut self) {
+        let before = self.writer.sequence;
+        for chunk in self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples()) {
+            let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
+            self.enqueue(batch, false);
+        }
+        if std::mem::take(&mut self.asking) && self.outgoing.is_empty() {
+            self.enqueue(self.nothing(), false);
+        }
+        if self.writer.sequence > before {
+            let next = self.writer.upcoming();
+            let batches = self.outgoing.iter().map(|one| &one.batch);
+            let new = batches.filter(|batch| batch.fence.sequence > before && batch.len() > 0).cloned();
+            self.tally.journal(self.shard, |journal| journal.cut(new, next));
+        }
+    }
+
     async fn send_outgoing(&mut self) -> Result<(), Error> {
+        if self.is_new {
+            self.durability.replace().await?;
+            self.is_new = false;
+        }
         while let Some(front) = self.outgoing.front_mut() {
             if front.batch.fence.after > 0 && self.writer.witness.is_none() {
                 self.writer.witness = self.store.witness(self.shard, self.writer.id).await?;
+                self.tally.journal(self.shard, |journal| journal.witness(self.writer.witness.clone()));
+                self.durability.save().await;
             }
             self.tally.account(self.shard, Account::attempt);
             let was_in_doubt = front.in_doubt;
@@ -185,7 +229,11 @@ impl ShardFlusher {
                 ApplyOutcome::SequenceGap { last: 0 } if std::mem::replace(&mut self.missed, true) => {
                     return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
                 }
-                ApplyOutcome::SequenceGap { last: 0 } => self.miss_fence().await?,
+                ApplyOutcome::SequenceGap { last: 0 } => {
+                    self.miss_fence().await?;
+                    self.durability.replace().await?;
+                    self.is_new = false;
+                }
                 ApplyOutcome::SequenceGap { last } => self.rewind(last),
             }
         }
@@ -215,7 +263,7 @@ impl ShardFlusher {
         }
         if let Some(first) = self.outgoing.front_mut() {
             // What lies between `last` and this batch is gone for good.
-            first.batch.fence.after = last;
+            Arc::make_mut(&mut first.batch).fence.after = last;
         }
         self.lost_by_server(replayed, lost);
     }
@@ -252,25 +300,29 @@ impl ShardFlusher {
     fn leave_out_what_is_in_doubt(&mut self, ago: Duration) -> u64 {
         let in_doubt = |one: &&mut Outgoing| one.in_doubt.is_some_and(|since| since.elapsed() >= ago);
         let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
-        let cells = std::mem::take(&mut front.batch.cells);
+        let cells = std::mem::take(&mut Arc::make_mut(&mut front.batch).cells);
         let hits = cells.iter().map(|cell| cell.count).sum();
         self.tally.doubt(self.shard, hits, cells.len(), front.replay);
         hits
     }
 
     /// Becomes a new writer, so that nothing still on its way under the old id can count.
-    fn begin_anew(&mut self, replays: Vec<Batch>) {
+    fn begin_anew(&mut self, replays: Vec<Arc<Batch>>) {
         self.writer = Writer::new();
+        self.is_new = true;
         let waiting = std::mem::take(&mut self.outgoing);
         for batch in replays {
-            self.enqueue(batch, true);
+            self.enqueue(Arc::unwrap_or_clone(batch), true);
         }
         for Outgoing { batch, replay, .. } in waiting {
             // An empty batch was meant for the old fence.
             if batch.len() > 0 {
-                self.enqueue(batch, replay);
+                self.enqueue(Arc::unwrap_or_clone(batch), replay);
             }
         }
+        let batches = self.outgoing.iter().map(|one| &one.batch).filter(|batch| batch.len() > 0).cloned();
+        let (writer, next) = (self.writer.id, self.writer.upcoming());
+        self.tally.journal(self.shard, |journal| journal.begin(writer, batches, next));
     }
 
     fn enqueue(&mut self, mut batch: Batch, replay: bool) {
@@ -278,7 +330,7 @@ impl ShardFlusher {
             self.enqueue(self.nothing(), false);
         }
         batch.fence = self.writer.next();
-        self.outgoing.push_back(Outgoing { batch, replay, in_doubt: None });
+        self.outgoing.push_back(Outgoing { batch: Arc::new(batch), replay, in_doubt: None });
     }
 
     /// Returns an empty batch.
@@ -324,6 +376,11 @@ impl ShardFlusher {
 impl Writer {
     fn new() -> Self {
         Self { id: WriterId::random(), sequence: 0, witness: None }
+    }
+
+    /// Returns the sequence of the next batch with counts; the first of all is empty.
+    const fn upcoming(&self) -> u64 {
+        if self.sequence == 0 { 2 } else { self.sequence + 1 }
     }
 
     fn next(&mut self) -> Fence {

@@ -145,6 +145,15 @@ impl Status {
                 "The clock of this machine is {by} {way} the store's, so its hits count in the wrong buckets."
             ));
         }
+        if let Some(spool) = &health.spool
+            && let (Some(failing), Some(error)) = (spool.failing_for, &spool.last_error)
+        {
+            is_loud = true;
+            let (since, unwritten) = (format::about(failing.as_secs()), format::grouped(spool.unwritten));
+            said.push(format!(
+                "The spool has not been written for {since} ({error}); {unwritten} hits are lost if this process is killed."
+            ));
+        }
         let dropped = hits.dropped;
         for (count, what) in [
             (hits.expired, "waited for the store until nothing kept their time any more"),
@@ -174,6 +183,7 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
+    use counter_core::visits::SpoolHealth;
     use counter_core::{Counters, MemoryStore};
 
     use super::*;
@@ -212,6 +222,15 @@ mod tests {
         let fast = said(&|_, health| health.clock_skew = Some(86_400));
         assert!(fast.is_loud && fast.text.contains("ahead of the store's"), "{}", fast.text);
         assert!(!said(&|_, health| health.clock_skew = Some(-2)).is_loud);
+        let spooled = said(&|_, health| {
+            let mut spool = SpoolHealth::default();
+            spool.failing_for = Some(Duration::from_secs(12));
+            (spool.last_error, spool.unwritten) = (Some("disk full".to_owned()), 1234);
+            health.spool = Some(spool);
+        });
+        let words = "not been written for 12 s (disk full); 1,234 hits are lost if";
+        assert!(spooled.is_loud && spooled.text.contains(words), "{}", spooled.text);
+        assert!(!said(&|_, health| health.spool = Some(SpoolHealth::default())).is_loud);
         let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
         let hinted = said(&|_, health| health.hints = vec![hint]);
         let words = "All came from one address. Trust the proxy.";

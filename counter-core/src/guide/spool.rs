@@ -1,0 +1,68 @@
+//! A spool on the disk: what a process has counted survives it.
+//!
+//! Hits are folded in the process and sent once a second, so a process that is killed takes those of its last second
+//! with it, and with the store away all that wait. With a directory for a spool, they are in a file as well:
+//!
+//! ```no_run
+//! # use counter_core::{Counters, MemoryStore};
+//! # let store = MemoryStore::new();
+//! let counters = Counters::builder(store).spool("/var/lib/my-service/spool").build()?;
+//! # Ok::<(), counter_core::BuildError>(())
+//! ```
+//!
+//! # What survives what
+//!
+//! | what ends | without a spool | with one |
+//! |---|---|---|
+//! | the process, by `kill -9`, a panic that aborts, or for lack of memory | the hits of the last second are lost | those of the last 100 ms |
+//! | the process, during an outage of the store | everything that waits is lost | the hits of the last 100 ms |
+//! | the process, at the end of a shutdown that the store did not answer | what [`Unflushed`](crate::ErrorKind::Unflushed) says is lost | nothing |
+//! | the process, and the store lost its newest writes in a failover | what it lost of the last minute | nothing that was written |
+//! | the machine | as the process | the hits of the last seconds, which the system had not written to the disk; the file is sound |
+//! | the disk | nothing | nothing, while the process lives |
+//!
+//! Nothing is counted twice in any of them, and requests are never held up: recording does no I/O, as ever.
+//!
+//! Visits are in the spool: counts, and the registers of their visitors. [Sources](crate::source) are not, since their log
+//! is their spool, nor are the counters that ask the store on every call.
+//!
+//! # How it works
+//!
+//! Every 100 ms, what was added is written, and before a batch is sent, it takes the place of what waited. Each row has
+//! the sequence under which it is sent, or was. So the fence in the store decides what counts: the next process asks
+//! the store for the last sequence of the one that ended, sends what comes after it, in order and under the same
+//! numbers, and removes the file. If it is killed as well, the next one goes on.
+//!
+//! What it takes over is [`recovered`](crate::visits::Hits::recovered) in the ledger, which is a part of `recorded`. If the
+//! store has lost the fence of the ended process, but may have its counts, which eviction can cause, what cannot be
+//! decided is [`in_doubt`](crate::visits::Dropped::in_doubt) and not sent.
+//!
+//! # The directory
+//!
+//! - Several processes may share it; each has a file of its own, `access-counter-….spool`, and a lock that the system
+//!   ends with the process. What another one left is found at the start, and every 10 s. Anything else in the directory
+//!   is left alone. All of the processes need the same store, and the same number of shards.
+//! - It has to be on a local disk that survives the process: a volume in a container, not the container's own layer,
+//!   and no network file system.
+//! - [`build`](crate::Builder::build) makes it, and fails when no file can be made in it.
+//! - Files have the names of counters and registers of visitors, as the store has: no addresses, user agents or ids.
+//!
+//! # How large it becomes
+//!
+//! A file has about what waits in the process. That is bounded, since counts whose fine buckets nothing keeps any more
+//! are folded into coarser ones: after an outage of any length, a few hundred cells for each counter, of some 5 to
+//! 10 bytes. There are also the batches of the last minute. The limit is
+//! [`spool_limit`](crate::Builder::spool_limit), 1 GiB by default.
+//!
+//! # When the disk fails
+//!
+//! | what happens | what is done | what is seen |
+//! |---|---|---|
+//! | the disk is full, or the limit is reached | hits are sent as ever, and written once there is room | [`failing_for`](crate::visits::SpoolHealth::failing_for), [`unwritten`](crate::visits::SpoolHealth::unwritten) and `last_error` in [`Health::spool`](crate::Health::spool), the metric `access_counter_spool_failing_seconds`, a line on the dashboard, a warning in the log |
+//! | the disk hangs | a write that takes longer than 5 s counts as failed, and sending goes on without it | the same |
+//! | the directory is removed, or its disk is unmounted | the same, until it is there again; a new file is made in it | the same |
+//! | a file that was left is damaged | it is renamed to `.damaged`, and nothing of it counts | an error in the log, with its hits if it can still tell |
+//! | a file is of a newer version, or for another number of shards | it is left for a process that can read it | a warning in the log, once |
+//!
+//! One case waits for the disk: where the store has lost everything, including the fence, hits are sent under a new one,
+//! and what the file has under the earlier one has to be replaced or removed first, or it could count again.

@@ -1,0 +1,129 @@
+//! The door to the spool: without the feature, or without a directory, nothing lies behind it.
+
+#[cfg(feature = "spool")]
+use std::path::Path;
+#[cfg(feature = "spool")]
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+#[cfg(feature = "spool")]
+use super::recovery::Recovery;
+use crate::Error;
+#[cfg(feature = "spool")]
+use crate::Store;
+use crate::shard::Shard;
+#[cfg(feature = "spool")]
+use crate::visits::spool::{Spool, folder};
+#[cfg(feature = "spool")]
+use crate::visits::tally::Tally;
+
+/// What a spool does for a flusher.
+#[derive(Debug, Default)]
+pub(crate) struct Durability {
+    #[cfg(feature = "spool")]
+    spool: Option<(Arc<Spool>, Recovery)>,
+}
+
+/// What a spool does for one shard.
+#[derive(Debug)]
+pub(super) struct ShardDurability {
+    #[cfg(feature = "spool")]
+    spool: Option<Arc<Spool>>,
+    #[cfg_attr(not(feature = "spool"), expect(dead_code, reason = "nothing is written"))]
+    shard: Shard,
+}
+
+impl Durability {
+    /// Prepares a spool of this size in a directory.
+    ///
+    /// # Errors
+    /// Fails when no file can be made there.
+    #[cfg(feature = "spool")]
+    pub(crate) fn on(
+        folder: &Path,
+        most: u64,
+        tally: &Arc<Tally>,
+        store: &Arc<dyn Store>,
+    ) -> std::io::Result<Self> {
+        folder::prepare(folder)?;
+        let spool = Arc::new(Spool::new(folder.to_owned(), most, Arc::clone(tally)));
+        let recovery = Recovery::new(Arc::clone(tally), Arc::clone(store), Arc::clone(&spool));
+        Ok(Self { spool: Some((spool, recovery)) })
+    }
+
+    pub(super) fn of(&self, shard: Shard) -> ShardDurability {
+        ShardDurability {
+            #[cfg(feature = "spool")]
+            spool: self.spool.as_ref().map(|(spool, _)| Arc::clone(spool)),
+            shard,
+        }
+    }
+
+    /// Returns the hits of ended processes that are pending in the ledger; they are on a disk.
+    pub(super) fn recovering(&self) -> u64 {
+        #[cfg(feature = "spool")]
+        if let Some((_, recovery)) = &self.spool {
+            return recovery.pending();
+        }
+        0
+    }
+
+    /// Writes what is new, and sends what ended processes left. What fails is in the log and in the health.
+    pub(super) async fn attend(&mut self) {
+        #[cfg(feature = "spool")]
+        if let Some((spool, recovery)) = &mut self.spool {
+            drop(spool.write(None).await);
+            drop(recovery.recover().await);
+        }
+    }
+
+    /// Writes at every interval, and looks for what ended processes left.
+    pub(super) async fn attend_for_ever(&mut self) {
+        #[cfg(feature = "spool")]
+        if let Some((spool, recovery)) = &mut self.spool {
+            tokio::join!(spool.write_for_ever(), recovery.recover_for_ever());
+        }
+    }
+
+    /// Writes what is new.
+    pub(super) async fn save(&self) {
+        #[cfg(feature = "spool")]
+        if let Some((spool, _)) = &self.spool {
+            drop(spool.write(None).await);
+        }
+    }
+
+    /// Removes what is not needed any more once the store has everything.
+    pub(super) async fn finish(&mut self, deadline: Instant) {
+        #[cfg(feature = "spool")]
+        if let Some((spool, recovery)) = &mut self.spool {
+            recovery.finish(deadline).await;
+            drop(tokio::time::timeout_at(deadline, spool.remove()).await);
+        }
+        #[cfg(not(feature = "spool"))]
+        let _ = deadline;
+    }
+}
+
+impl ShardDurability {
+    /// Has what was cut written before it is sent, as far as that is possible.
+    pub(super) async fn save(&self) {
+        #[cfg(feature = "spool")]
+        if let Some(spool) = &self.spool {
+            spool.save(self.shard).await;
+        }
+    }
+
+    /// Has what an earlier writer left replaced.
+    ///
+    /// # Errors
+    /// Fails when it is still there.
+    pub(super) async fn replace(&self) -> Result<(), Error> {
+        #[cfg(feature = "spool")]
+        if let Some(spool) = &self.spool {
+            return spool.replace(self.shard).await;
+        }
+        Ok(())
+    }
+}

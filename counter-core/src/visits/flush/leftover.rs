@@ -1,0 +1,377 @@
+//! The hits that one ended process left for the store, and how they are sent exactly once.
+//!
+//! The store is asked for the fence of the process's writer: what lies up to it is applied, and the rest is sent in
+//! order, under the sequences that it has in the file. So it does not matter which process sends it, how often, or what ends in
+//! between.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sqlx::{Connection, SqliteConnection};
+
+use crate::shard::{Shard, Shards};
+use crate::time::Grid;
+use crate::unwind::tell;
+use crate::visits::journal::Entry;
+use crate::visits::pending::{Chunk, Pending};
+use crate::visits::spool::file::{self, Failure, Found, FoundLane, Rows, Unread};
+use crate::visits::spool::folder::Place;
+use crate::visits::store::REMEMBERED;
+use crate::visits::tally::Tally;
+use crate::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell, Witness};
+use crate::writer::WriterId;
+use crate::{CounterName, Error, ErrorKind, Store, Timestamp};
+
+/// A file that no process holds any more but this one.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    place: Place,
+    connection: Option<SqliteConnection>,
+    grid: Arc<Grid>,
+    lanes: Vec<Lane>,
+    /// Set where this process has sent it before.
+    has_counted: bool,
+}
+
+/// What is left for one shard.
+#[derive(Debug)]
+struct Lane {
+    shard: Shard,
+    writer: WriterId,
+    witness: Option<Witness>,
+    /// The time since the writer wrote something.
+    silence: Duration,
+    /// The batches, by sequence.
+    items: Vec<Item>,
+    /// The hits that no precision keeps any more, and the sequence of the batch that would have them.
+    expired: (u64, u64),
+    /// The place of the next item to send, once the store has told it.
+    next: Option<usize>,
+    /// Set where the file has other rows than these items: they are written before anything is sent.
+    is_changed: bool,
+}
+
+#[derive(Debug)]
+struct Item {
+    batch: Arc<Batch>,
+    /// Set for a batch that the store had once: the ledger of some process has it among the applied.
+    is_replay: bool,
+    /// Set for a batch that is in the ledger of this process.
+    is_known: bool,
+    /// Set where its writer may have sent it.
+    may_be_applied: bool,
+}
+
+/// The sequence of a batch that no store accepts, and whose answer tells the fence: sequences are at most 2^53.
+const BEYOND: u64 = (1 << 53) - 1;
+/// How often a store may lose the fence while a lane is sent.
+const ATTEMPTS: usize = 3;
+
+impl Leftover {
+    /// Opens a file. `has_counted` tells whether this process has sent it before: what the store lost since is then
+    /// known to the ledger.
+    pub(super) async fn open(
+        place: Place,
+        shards: Shards,
+        samples: usize,
+        has_counted: bool,
+    ) -> Result<Self, (Place, Unread)> {
+        let (connection, found) = match file::open_left(place.path(), shards).await {
+            Ok(opened) => opened,
+            Err(unread) => return Err((place, unread)),
+        };
+        let Found { grid, silence, lanes } = found;
+        let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
+        let lanes = lanes.into_iter().map(lane).collect();
+        Ok(Self { place, connection: Some(connection), grid, lanes, has_counted })
+    }
+
+    /// Returns whether nothing of it is needed any more once it was sent: the store may still lose what it was sent,
+    /// in a failover, so that a file is kept until it was looked at again.
+    pub(super) fn is_spent(&self) -> bool {
+        self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty())
+    }
+
+    /// Returns the hits that are in the ledger of this process and not acknowledged.
+    pub(super) fn pending(&self) -> u64 {
+        let items = self.lanes.iter().flat_map(|lane| &lane.items);
+        items.filter(|item| item.is_known && !item.is_replay).map(|item| item.batch.hits()).sum()
+    }
+
+    /// Sends what the store does not have.
+    pub(super) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
+        loop {
+            self.write().await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))?;
+            // One shard that is away does not hold up the others.
+            let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store))).await;
+            if !self.lanes.iter().any(|lane| lane.is_changed) {
+                return sent.into_iter().collect();
+            }
+        }
+    }
+
+    /// Closes the file, and keeps its place.
+    pub(super) async fn close(self) -> Place {
+        if let Some(connection) = self.connection {
+            drop(connection.close().await);
+        }
+        self.place
+    }
+
+    /// Writes the lanes whose rows are outdated, before anything of them is sent.
+    async fn write(&mut self) -> Result<(), Failure> {
+        let entries: Vec<_> = self.lanes.iter().filter(|lane| lane.is_changed).map(Lane::entry).collect();
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => file::reopen(self.place.path()).await?,
+        };
+        let mut rows = Vec::with_capacity(entries.len());
+        for entry in entries {
+            rows.push(Rows::of(entry, &[], &self.grid).await);
+        }
+        file::write(&mut connection, &rows).await?;
+        self.connection = Some(connection);
+        self.lanes.iter_mut().for_each(|lane| lane.is_changed = false);
+        Ok(())
+    }
+}
+
+impl Lane {
+    fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, samples: usize, has_counted: bool) -> Self {
+        let FoundLane { shard, writer, witness, parts } = found;
+        let mut lane = Self {
+            shard,
+            writer,
+            witness,
+            silence,
+            items: Vec::new(),
+            expired: (0, 0),
+            next: None,
+            is_changed: false,
+        };
+        let (waiting, batches): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_waiting);
+        let mut last = 0;
+        for part in batches {
+            last = part.sequence;
+            lane.push(part.sequence, part.cells, part.sketches, grid);
+        }
+        let first = waiting.iter().map(|part| part.sequence).max().unwrap_or_default();
+        // What waited under an earlier sequence was cut since.
+        let waiting = waiting.into_iter().filter(|part| part.sequence == first && first > last);
+        let waiting: Vec<_> = waiting.map(|part| (part.cells, part.sketches)).collect();
+        if !waiting.is_empty() {
+            let (chunks, expired) = fold(waiting, grid, samples);
+            lane.expired = (expired, first);
+            lane.is_changed = true;
+            for (sequence, chunk) in (first..).zip(chunks) {
+                lane.push(sequence, chunk.cells, chunk.sketches, grid);
+            }
+        }
+        lane.items.iter_mut().for_each(|item| (item.is_replay, item.is_known) = (has_counted, has_counted));
+        lane
+    }
+
+    fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Arc<Grid>) {
+        let fence = self.fence(sequence - 1, sequence);
+        let batch = Batch { shard: self.shard, fence, cells, sketches, grid: Arc::clone(grid) };
+        self.items.push(Item {
+            batch: Arc::new(batch),
+            is_replay: false,
+            is_known: false,
+            may_be_applied: true,
+        });
+    }
+
+    const fn fence(&self, after: u64, sequence: u64) -> Fence {
+        Fence { writer: self.writer, kind: FenceKind::Process, sequence, after }
+    }
+
+    fn entry(&self) -> Entry {
+        let batches = self.items.iter().map(|item| &item.batch).filter(|batch| batch.len() > 0);
+        Entry {
+            shard: self.shard,
+            writer: self.writer,
+            witness: self.witness.clone(),
+            is_whole: true,
+            oldest: 0,
+            batches: batches.cloned().collect(),
+            next: 0,
+            waiting: Pending::default(),
+        }
+    }
+
+    async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS {
+            if self.next.is_none() && !self.find(tally, store).await? {
+                // The file comes first.
+                return Ok(());
+            }
+            if self.send_rest(tally, store).await? {
+                return Ok(());
+            }
+            self.next = None;
+        }
+        Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"))
+    }
+
+    /// Asks the store what it has; returns `false` where the items are others now, and the file has to be written
+    /// before they are sent.
+    async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
+        let Some(first) = self.items.first() else { return Ok(true) };
+        let probe = Batch {
+            fence: self.fence(BEYOND - 1, BEYOND),
+            cells: Vec::new(),
+            sketches: Vec::new(),
+            ..(*first.batch).clone()
+        };
+        let last = match store.apply(&probe).await? {
+            ApplyOutcome::SequenceGap { last } => last,
+            ApplyOutcome::Applied(_) => BEYOND,
+        };
+        let begins = first.batch.fence.sequence == 1 && !first.is_replay;
+        if last == 0 && !begins {
+            self.miss_fence(tally, store).await?;
+            return Ok(false);
+        }
+        let next = self.items.partition_point(|item| item.batch.fence.sequence <= last);
+        let (there, missing) = self.items.split_at_mut(next);
+        there.iter_mut().for_each(|item| item.is_replay = true);
+        for item in &mut *missing {
+            item.recover(tally);
+        }
+        if let Some(first) = missing.first_mut() {
+            // What lies between is in no file any more.
+            Arc::make_mut(&mut first.batch).fence.after = last;
+        }
+        let (expired, sequence) = std::mem::take(&mut self.expired);
+        if sequence > last {
+            tally.recover_expired(expired);
+        }
+        self.next = Some(next);
+        Ok(true)
+    }
+
+    /// Sends the rest in order; returns `false` where the store has lost something meanwhile.
+    async fn send_rest(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
+        while let Some(item) = self.next.and_then(|next| self.items.get_mut(next)) {
+            let could_be_applied = std::mem::replace(&mut item.may_be_applied, true);
+            match store.apply(&item.batch).await? {
+                ApplyOutcome::Applied(remarks) => {
+                    tally.acknowledge(&item.batch, &remarks, item.is_replay);
+                    item.is_replay = true;
+                    self.next = self.next.map(|next| next + 1);
+                }
+                ApplyOutcome::SequenceGap { .. } => {
+                    item.may_be_applied = could_be_applied;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Finds out why the store has no fence of the writer, and goes on as a new writer: with everything where the
+    /// counts are not there either, and else without what they may contain.
+    async fn miss_fence(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
+        let now = store.witness(self.shard, self.writer).await?;
+        let data_are_lost = match (&self.witness, &now) {
+            (Some(before), Some(now)) => now.shows_loss_since(before),
+            // No fence was made as far as the file goes, which it does to the last but one write.
+            (None, Some(now)) => !now.listed && !now.evicts && self.silence < REMEMBERED,
+            (_, None) => self.silence < REMEMBERED,
+        };
+        let mut doubtful = 0;
+        if !data_are_lost {
+            self.items.retain(|item| !item.is_replay);
+            let shard = self.shard;
+            doubtful = self.items.iter_mut().map(|item| item.leave_out_if_in_doubt(shard, tally)).sum();
+        }
+        let had_sent = self.witness.is_some() || doubtful > 0;
+        self.writer = WriterId::random();
+        (self.witness, self.silence) = (None, Duration::ZERO);
+        let Some(first) = self.items.first() else { return Ok(()) };
+        let nothing = Batch { cells: Vec::new(), sketches: Vec::new(), ..(*first.batch).clone() };
+        self.items.retain(|item| item.batch.len() > 0);
+        let begin =
+            Item { batch: Arc::new(nothing), is_replay: false, is_known: true, may_be_applied: false };
+        self.items.insert(0, begin);
+        for (sequence, item) in (1..).zip(&mut self.items) {
+            let after = sequence - 1;
+            let fence = Fence { writer: self.writer, kind: FenceKind::Process, sequence, after };
+            Arc::make_mut(&mut item.batch).fence = fence;
+            item.may_be_applied = false;
+        }
+        self.is_changed = true;
+        let shard = self.shard;
+        tell(|| match had_sent {
+            true => tracing::warn!(
+                %shard,
+                doubtful_hits = doubtful,
+                "the store lost the fence of a process that ended; its hits are sent anew, but for those that the store may have"
+            ),
+            false => tracing::info!(%shard, "what a process that ended had never sent is sent"),
+        });
+        Ok(())
+    }
+}
+
+impl Item {
+    /// Enters it into the ledger of this process, unless it is in that of the one that ended.
+    fn recover(&mut self, tally: &Tally) {
+        if !self.is_replay && !std::mem::replace(&mut self.is_known, true) {
+            tally.recover(&self.batch);
+        }
+    }
+
+    /// Removes the counts where the store may have them, and returns their hits. The visitors stay: they count once
+    /// anyway.
+    fn leave_out_if_in_doubt(&mut self, shard: Shard, tally: &Tally) -> u64 {
+        self.recover(tally);
+        if !self.may_be_applied {
+            return 0;
+        }
+        let cells = std::mem::take(&mut Arc::make_mut(&mut self.batch).cells);
+        let hits = cells.iter().map(|cell| cell.count).sum();
+        tally.doubt(shard, hits, cells.len(), false);
+        hits
+    }
+}
+
+/// Folds what waited into batches, and returns the hits that no precision keeps any more.
+fn fold(waiting: Vec<(Vec<Cell>, Vec<VisitorCell>)>, grid: &Grid, samples: usize) -> (Vec<Chunk>, u64) {
+    let (mut pending, mut names) = (Pending::default(), Names::default());
+    for (cells, sketches) in waiting {
+        for cell in cells {
+            let finest = grid.counts.place(cell.finest).unwrap_or_default();
+            pending.restore(names.number(cell.counter), finest, cell.start, cell.count);
+        }
+        for cell in sketches {
+            let finest = grid.visitors.place(cell.finest).unwrap_or_default();
+            pending.restore_visitors(names.number(cell.counter), finest, cell.start, &cell.raised);
+        }
+    }
+    let expired = pending.coarsen(Timestamp::now(), grid);
+    (pending.take(&names.all, grid, samples), expired)
+}
+
+/// Names by numbers of their own.
+#[derive(Default)]
+struct Names {
+    all: Vec<CounterName>,
+    numbers: HashMap<CounterName, u32>,
+}
+
+impl Names {
+    fn number(&mut self, name: CounterName) -> u32 {
+        let next = u32::try_from(self.all.len()).expect("a file has fewer names");
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.all.push(name.clone());
+            next
+        })
+    }
+}

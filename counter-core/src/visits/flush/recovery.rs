@@ -1,0 +1,203 @@
+//! The files that ended processes left in the directory of the spool.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use super::leftover::Leftover;
+use crate::backoff::Backoff;
+use crate::unwind::{caught, tell};
+use crate::visits::spool::Spool;
+use crate::visits::spool::file::Unread;
+use crate::visits::spool::folder::{self, Place};
+use crate::visits::tally::Tally;
+use crate::{Error, ErrorKind, Store};
+
+/// Sends what ended processes left, one file after the other.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    tally: Arc<Tally>,
+    store: Arc<dyn Store>,
+    spool: Arc<Spool>,
+    /// The files that were there at the last look, and were not tried since.
+    queue: VecDeque<PathBuf>,
+    current: Option<Leftover>,
+    /// The files that were sent, and when to look again whether the store still has that.
+    sent: VecDeque<(Instant, Place)>,
+    /// The files that are not for this process.
+    foreign: HashSet<PathBuf>,
+    looked: Option<Instant>,
+    is_failing: bool,
+}
+
+/// The time after which a file or the directory counts as out of reach.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause between two looks at the directory.
+const PAUSE: Duration = Duration::from_secs(10);
+/// The time for which a file that was sent is kept, in case a failover loses what the store has acknowledged.
+const GRACE: Duration = Duration::from_secs(60);
+
+impl Recovery {
+    pub(super) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, spool: Arc<Spool>) -> Self {
+        Self {
+            tally,
+            store,
+            spool,
+            queue: VecDeque::new(),
+            current: None,
+            sent: VecDeque::new(),
+            foreign: HashSet::new(),
+            looked: None,
+            is_failing: false,
+        }
+    }
+
+    /// Returns the hits that are pending in the ledger, and in a file that another process will find.
+    pub(super) fn pending(&self) -> u64 {
+        self.current.as_ref().map_or(0, Leftover::pending)
+    }
+
+    /// Looks for files at every interval, and sends what is in them.
+    pub(super) async fn recover_for_ever(&mut self) {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.recover().await {
+                Ok(()) => {
+                    backoff.reset();
+                    let look = self.looked.unwrap_or_else(Instant::now) + PAUSE;
+                    sleep_until(self.sent.front().map_or(look, |(due, _)| look.min(*due))).await;
+                }
+                Err(_) => sleep(backoff.next()).await,
+            }
+        }
+    }
+
+    /// Sends what is in the files that are there, unless they were looked for a short while ago.
+    pub(super) async fn recover(&mut self) -> Result<(), Error> {
+        let recovered = caught(self.recover_all()).await;
+        let failed = recovered.as_ref().err();
+        if std::mem::replace(&mut self.is_failing, failed.is_some()) != failed.is_some() {
+            tell(|| match failed {
+                Some(error) => tracing::warn!(?error, "what ended processes left cannot be sent; it is kept"),
+                None => tracing::info!("what ended processes left is sent"),
+            });
+        }
+        recovered
+    }
+
+    /// Looks whether the store still has what it was sent from files, and removes those.
+    pub(super) async fn finish(&mut self, deadline: Instant) {
+        let finish = async {
+            while let Some((_, place)) = self.sent.pop_front() {
+                if let Some(mut leftover) = self.open(place, true).await? {
+                    leftover.send(&self.tally, &*self.store).await?;
+                    in_time(leftover.close().await.remove()).await?;
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        // What is not done is done by the next process.
+        drop(timeout_at(deadline, caught(finish)).await);
+        self.sent.clear();
+        self.looked = None;
+    }
+
+    async fn recover_all(&mut self) -> Result<(), Error> {
+        loop {
+            if self.current.is_none() {
+                self.current = self.next().await?;
+            }
+            let leftovers = self.queue.len() + usize::from(self.current.is_some());
+            self.tally.spool(|spool| spool.leftovers = leftovers);
+            if self.current.is_none() {
+                return Ok(());
+            }
+            self.send().await?;
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), Error> {
+        let Some(leftover) = &mut self.current else { return Ok(()) };
+        leftover.send(&self.tally, &*self.store).await?;
+        let Some(leftover) = self.current.take() else { return Ok(()) };
+        let is_spent = leftover.is_spent();
+        let place = leftover.close().await;
+        if is_spent {
+            in_time(place.remove()).await
+        } else {
+            self.sent.push_back((Instant::now() + GRACE, place));
+            Ok(())
+        }
+    }
+
+    /// Returns the next file that there is something to do with.
+    async fn next(&mut self) -> Result<Option<Leftover>, Error> {
+        let now = Instant::now();
+        if self.sent.front().is_some_and(|(due, _)| *due <= now)
+            && let Some((_, place)) = self.sent.pop_front()
+        {
+            return self.open(place, true).await;
+        }
+        if self.queue.is_empty() && self.looked.is_none_or(|at| at + PAUSE <= now) {
+            self.queue = in_time(folder::list(self.spool.folder())).await?.into();
+            self.looked = Some(now);
+        }
+        while let Some(path) = self.queue.pop_front() {
+            if self.foreign.contains(&path) {
+                continue;
+            }
+            if let Some(place) = in_time(Place::of(&path)).await?
+                && let Some(leftover) = self.open(place, false).await?
+            {
+                return Ok(Some(leftover));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens a file; `None` where it is not for this process, which is said once.
+    async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
+        let opened = timeout(
+            PATIENCE,
+            Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted),
+        )
+        .await;
+        let (place, unread) = match opened {
+            Ok(Ok(leftover)) => return Ok(Some(leftover)),
+            Ok(Err(unread)) => unread,
+            Err(_) => return Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
+        };
+        let file = place.path().display().to_string();
+        match unread {
+            Unread::Foreign(reason) => {
+                tell(|| tracing::warn!(file, reason, "a file in the directory of the spool is left alone"));
+                self.foreign.insert(place.path().to_owned());
+            }
+            Unread::Damaged { reason, hits } => {
+                let aside = in_time(place.set_aside()).await?;
+                let aside = aside.display();
+                tell(|| {
+                    tracing::error!(
+                        file = %aside,
+                        reason,
+                        hits,
+                        "a file that an ended process left is damaged; it was renamed, and its hits are not counted"
+                    );
+                });
+            }
+            Unread::Failed(error) => return Err(Error::new(ErrorKind::Unavailable).caused_by(error)),
+        }
+        Ok(None)
+    }
+}
+
+/// Bounds what a disk may take that hangs.
+async fn in_time<T>(work: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
+    match timeout(PATIENCE, work).await {
+        Ok(done) => done.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
+        Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
+    }
+}

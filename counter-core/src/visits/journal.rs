@@ -1,0 +1,152 @@
+//! The rows that a spool has to write: the difference between its file and what waits in the process, for each shard.
+//!
+//! The file of a spool has rows by the sequence under which the store is, or will be, sent their content: the
+//! batches that were cut, and after them what was added since, whose sequence is that of the batch that will
+//! carry it. So the store's fence alone decides which rows count, whatever became of the process.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::shard::Shard;
+use crate::visits::pending::Pending;
+use crate::visits::{Batch, Witness};
+use crate::writer::WriterId;
+
+/// The journal of one shard. Everything in it changes under the lock of the tally's backlog, together with
+/// what it describes.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    writer: WriterId,
+    witness: Option<Witness>,
+    /// The sequence of the batch that will carry what waits; `None` while that is being cut into batches.
+    next: Option<u64>,
+    /// The batches that the store may still have to be sent, by sequence.
+    batches: VecDeque<Arc<Batch>>,
+    /// The lowest sequence that is still needed.
+    oldest: u64,
+    /// What was added to what waits, and never taken to be written.
+    added: Pending,
+    /// The hits that were cut into batches before they were taken to be written.
+    cut: u64,
+    /// The hits that were taken to be written, and are not known to be.
+    taken: u64,
+    /// The highest sequence of a batch in the file.
+    written: u64,
+    /// Set where the file has less than it should otherwise than by a sequence: it is written as a whole.
+    is_stale: bool,
+    /// Set where the file lacks the witness, or rows of an old sequence are to be replaced.
+    is_changed: bool,
+}
+
+/// The rows to write for one shard.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) shard: Shard,
+    pub(crate) writer: WriterId,
+    pub(crate) witness: Option<Witness>,
+    /// Set where these rows replace all others of the shard.
+    pub(crate) is_whole: bool,
+    /// The lowest sequence that is still needed.
+    pub(crate) oldest: u64,
+    pub(crate) batches: Vec<Arc<Batch>>,
+    /// The sequence of what waits; what waited under a lower one is in batches now.
+    pub(crate) next: u64,
+    pub(crate) waiting: Pending,
+}
+
+impl Journal {
+    pub(crate) fn new() -> Self {
+        Self {
+            writer: WriterId::random(),
+            witness: None,
+            next: None,
+            batches: VecDeque::new(),
+            oldest: 0,
+            added: Pending::default(),
+            cut: 0,
+            taken: 0,
+            written: 0,
+            is_stale: true,
+            is_changed: false,
+        }
+    }
+
+    pub(crate) const fn added(&mut self) -> &mut Pending {
+        &mut self.added
+    }
+
+    /// Returns the hits that the file is not known to have.
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.taken + self.cut + self.added.hits()
+    }
+
+    /// Notes that everything that waits was taken, to be cut into batches.
+    pub(crate) fn take(&mut self) {
+        self.cut += self.added.hits();
+        self.added = Pending::default();
+        self.next = None;
+    }
+
+    /// Notes the batches that were cut, and the sequence of the next one.
+    pub(crate) fn cut(&mut self, batches: impl IntoIterator<Item = Arc<Batch>>, next: u64) {
+        self.batches.extend(batches);
+        self.next = Some(next);
+        self.is_changed = true;
+    }
+
+    /// Notes that a writer takes over, with these batches.
+    pub(crate) fn begin(
+        &mut self,
+        writer: WriterId,
+        batches: impl IntoIterator<Item = Arc<Batch>>,
+        next: u64,
+    ) {
+        (self.writer, self.witness) = (writer, None);
+        self.batches.clear();
+        (self.oldest, self.written, self.is_stale) = (0, 0, true);
+        self.cut(batches, next);
+    }
+
+    pub(crate) fn witness(&mut self, witness: Option<Witness>) {
+        self.is_changed |= self.witness != witness;
+        self.witness = witness;
+    }
+
+    /// Forgets batches of lower sequences. Their rows are deleted with whatever is written next.
+    pub(crate) fn release(&mut self, oldest: u64) {
+        self.oldest = oldest;
+        while self.batches.front().is_some_and(|batch| batch.fence.sequence < oldest) {
+            self.batches.pop_front();
+        }
+    }
+
+    /// Makes the next entry a whole one.
+    pub(crate) const fn spoil(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Takes what is to be written; until it is [`written`](Self::written), the file is not relied on.
+    pub(crate) fn entry(&mut self, shard: Shard, pending: &Pending) -> Option<Entry> {
+        let next = self.next?;
+        let is_whole = self.is_stale;
+        if !is_whole && !self.is_changed && self.added.len() == 0 {
+            return None;
+        }
+        self.taken += std::mem::take(&mut self.cut) + self.added.hits();
+        let added = std::mem::take(&mut self.added);
+        let waiting = if is_whole { pending.clone() } else { added };
+        let is_new = |batch: &&Arc<Batch>| is_whole || batch.fence.sequence > self.written;
+        let batches = self.batches.iter().filter(is_new).cloned().collect();
+        (self.is_stale, self.is_changed) = (true, false);
+        let (writer, witness, oldest) = (self.writer, self.witness.clone(), self.oldest);
+        Some(Entry { shard, writer, witness, is_whole, oldest, batches, next, waiting })
+    }
+
+    /// Notes that an entry is in the file.
+    pub(crate) fn written(&mut self, entry: &Entry) {
+        if entry.writer == self.writer {
+            self.written = entry.batches.last().map_or(self.written, |batch| batch.fence.sequence);
+            (self.taken, self.is_stale) = (0, false);
+        }
+    }
+}

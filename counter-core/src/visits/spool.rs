@@ -1,0 +1,242 @@
+//! The spool: what waits for the store, on a disk.
+
+mod content;
+pub(crate) mod file;
+pub(crate) mod folder;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{Connection, SqliteConnection};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::backoff::Backoff;
+use crate::shard::Shard;
+use crate::unwind::{caught, tell};
+use crate::visits::journal::{Entry, Journal};
+use crate::visits::tally::Tally;
+use crate::{Error, ErrorKind, Timestamp};
+use file::{Failure, Rows};
+use folder::Place;
+
+/// The file of this process, to which everything that waits for the store is written every 100 ms.
+///
+/// A disk that fails or hangs costs durability and nothing else: sending goes on, and the file is written as a whole
+/// once that is possible again.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    folder: PathBuf,
+    /// The size that the file may have, in bytes.
+    most: u64,
+    tally: Arc<Tally>,
+    own: Mutex<Own>,
+}
+
+#[derive(Debug, Default)]
+struct Own {
+    place: Option<Place>,
+    /// Places whose files were removed. Their locks are kept, in case somebody puts such a file back: what is in it
+    /// belongs to this process while that lives.
+    removed: Vec<Place>,
+    /// It is taken out while something is written: whatever ends that early, an error or a future that is dropped,
+    /// leaves none, and the next write opens the file again.
+    connection: Option<SqliteConnection>,
+    /// Set once the file at that place exists.
+    is_written: bool,
+    /// The size of what waits, by shard.
+    sizes: HashMap<Shard, Size>,
+}
+
+/// The bytes of what waits for a shard.
+#[derive(Debug, Default)]
+struct Size {
+    /// The sequence under which it waits.
+    next: u64,
+    /// The bytes when it was last written as a whole.
+    whole: usize,
+    added: usize,
+}
+
+const INTERVAL: Duration = Duration::from_millis(100);
+/// The time after which a write counts as failed.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What waits is written as a whole once what was added has several times its size, and at least this one.
+const WORTH: usize = 64 << 10;
+
+impl Spool {
+    pub(crate) fn new(folder: PathBuf, most: u64, tally: Arc<Tally>) -> Self {
+        tally.keep_journal();
+        Self { folder, most, tally, own: Mutex::default() }
+    }
+
+    pub(crate) const fn folder(&self) -> &PathBuf {
+        &self.folder
+    }
+
+    /// Writes at every interval.
+    pub(crate) async fn write_for_ever(&self) {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.write(None).await {
+                Ok(()) => {
+                    backoff.reset();
+                    sleep(INTERVAL).await;
+                }
+                Err(_) => sleep(backoff.next().max(INTERVAL)).await,
+            }
+        }
+    }
+
+    /// Writes what is new of one shard or of all, and notes how that went.
+    pub(crate) async fn write(&self, of: Option<Shard>) -> Result<(), Error> {
+        let written = match timeout(PATIENCE, caught(self.attempt(of))).await {
+            Ok(written) => written,
+            Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s")),
+        };
+        tell(|| self.note(written.as_ref().err()));
+        written
+    }
+
+    /// Writes what is new of a shard before it is sent. While the disk fails that is not waited for: it costs
+    /// durability only, since the store's fence tells what of the file is outdated.
+    pub(crate) async fn save(&self, shard: Shard) {
+        if !self.tally.spool(|spool| spool.failing.is_some()) {
+            drop(self.write(Some(shard)).await);
+        }
+    }
+
+    /// Writes what a new writer of a shard is about to send. What the file has of the earlier writer must not
+    /// stay: no fence would tell that it is outdated.
+    pub(crate) async fn replace(&self, shard: Shard) -> Result<(), Error> {
+        match self.write(Some(shard)).await {
+            Ok(()) => Ok(()),
+            Err(_) => match timeout(PATIENCE, self.remove()).await {
+                Ok(removed) => removed.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
+                Err(_) => {
+                    Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s"))
+                }
+            },
+        }
+    }
+
+    /// Removes the file; another one is made when there is something to write.
+    pub(crate) async fn remove(&self) -> io::Result<()> {
+        let mut own = self.own.lock().await;
+        if let Some(connection) = own.connection.take() {
+            drop(connection.close().await);
+        }
+        if let Some(place) = &own.place {
+            // It stays locked until it is gone. A directory that is gone may come back, with the file.
+            place.remove().await?;
+            tokio::fs::metadata(&self.folder).await?;
+        }
+        (own.place, own.is_written) = (None, false);
+        Ok(())
+    }
+
+    async fn attempt(&self, of: Option<Shard>) -> Result<(), Error> {
+        self.attempt_at_once(of).await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))
+    }
+
+    async fn attempt_at_once(&self, of: Option<Shard>) -> Result<(), Failure> {
+        let own = &mut *self.own.lock().await;
+        let mut connection = match own.connection.take() {
+            Some(connection) => connection,
+            None => self.open(own).await?,
+        };
+        let entries = self.tally.entries(of, Timestamp::now());
+        if !entries.is_empty() {
+            let mut rows = Vec::with_capacity(entries.len());
+            // After the entries: no counter of theirs is missing.
+            let names = self.tally.names();
+            for entry in entries {
+                rows.push(Rows::of(entry, &names, &self.tally.grid).await);
+            }
+            file::write(&mut connection, &rows).await?;
+            own.is_written = true;
+            let place = own.place.as_ref().ok_or("it has no name")?;
+            // SQLite goes on writing to a file that has no name any more.
+            let bytes =
+                place.bytes().await.map_err(|error| format!("the file of the spool is gone: {error}"))?;
+            for rows in &rows {
+                let is_large = own.sizes.entry(rows.entry.shard).or_default().add(rows);
+                self.tally.journal(rows.entry.shard, |journal| {
+                    journal.written(&rows.entry);
+                    if is_large {
+                        journal.spoil();
+                    }
+                });
+            }
+            self.tally.spool(|spool| (spool.bytes, spool.written) = (bytes, Some(Instant::now())));
+        }
+        own.connection = Some(connection);
+        Ok(())
+    }
+
+    /// Opens the file of this process. Whatever it has may be outdated, so everything is written anew.
+    async fn open(&self, own: &mut Own) -> Result<SqliteConnection, Failure> {
+        let is_removed = match &own.place {
+            Some(place) => own.is_written && !place.exists().await?,
+            None => true,
+        };
+        if is_removed {
+            let place = Place::new(&self.folder).await;
+            let place = place
+                .map_err(|error| format!("no file can be made in {}: {error}", self.folder.display()))?;
+            own.removed.extend(own.place.replace(place));
+            own.is_written = false;
+        }
+        let place = own.place.as_ref().ok_or("it has no name")?;
+        let opened = file::open(place.path(), self.tally.shards, &self.tally.grid, self.most).await;
+        if opened.as_ref().is_err_and(|error| file::is_damage(&**error)) {
+            let aside = place.set_aside().await?;
+            (own.place, own.is_written) = (None, false);
+            tell(
+                || tracing::error!(file = %aside.display(), "the file of the spool is damaged; it was renamed"),
+            );
+        }
+        for shard in self.tally.shards.iter() {
+            self.tally.journal(shard, Journal::spoil);
+        }
+        opened
+    }
+
+    fn note(&self, error: Option<&Error>) {
+        let words = error.map(|error| format!("{error:?}"));
+        let before = self.tally.spool(|spool| {
+            let before = spool.failing.take().map(|(since, _)| since);
+            let since = before.unwrap_or_else(Instant::now);
+            spool.failing = words.clone().map(|error| (since, error));
+            before
+        });
+        match (before, words) {
+            (None, Some(error)) => tracing::warn!(
+                %error,
+                folder = %self.folder.display(),
+                "the spool cannot be written; counting goes on, but hits that wait are lost if the process is killed"
+            ),
+            (Some(since), None) => tracing::info!(after = ?since.elapsed(), "the spool is written again"),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
+}
+
+impl Size {
+    /// Returns whether what was added has grown so large that what waits is to be written as a whole.
+    fn add(&mut self, rows: &Rows) -> bool {
+        let Entry { next, is_whole, .. } = rows.entry;
+        let bytes = rows.waiting_bytes();
+        if is_whole {
+            *self = Self { next, whole: bytes, added: 0 };
+        } else if next != self.next {
+            *self = Self { next, whole: 0, added: bytes };
+        } else {
+            self.added += bytes;
+        }
+        self.added > 4 * self.whole.max(WORTH)
+    }
+}

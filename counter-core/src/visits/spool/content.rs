@@ -1,0 +1,191 @@
+//! The bytes of cells and visitors in the file of a spool.
+//!
+//! Names stand once in a row, starts as a difference to the earliest, and precisions by their place in the grid, which
+//! the file has too: what a process left is sent with the buckets that it had.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+use crate::sketch::{Register, Sketch, hash};
+use crate::time::{Grid, Retention};
+use crate::visits::{Cell, VisitorCell};
+use crate::{CounterName, Precision, Precisions, Timestamp};
+
+/// The content of a row, as it is written: names; the earliest start; of each cell its name, start, finest precision
+/// and count; of each sketch its name, start, finest precision and registers, with the difference of their indexes.
+type Written<'a> = (Vec<&'a str>, u64, Vec<(u32, u64, u8, u64)>, Vec<(u32, u64, u8, Vec<(u16, u8)>)>);
+
+/// A precision as it is written: its width, its offset and the number of samples.
+type Kept = (u32, u32, u32);
+
+/// Returns the bytes of cells and visitors of these precisions.
+pub(super) fn encode<'a>(
+    cells: impl Iterator<Item = &'a Cell> + Clone,
+    sketches: impl Iterator<Item = &'a VisitorCell> + Clone,
+    grid: &Grid,
+) -> Vec<u8> {
+    let starts = cells.clone().map(|cell| cell.start).chain(sketches.clone().map(|cell| cell.start));
+    let first = starts.min().map_or(0, Timestamp::as_unix);
+    let (mut names, mut known) = (Vec::new(), HashMap::new());
+    let mut number = |name: &'a CounterName| {
+        *known.entry(&**name).or_insert_with(|| {
+            names.push(&**name);
+            u32::try_from(names.len() - 1).expect("a process has a million names at most")
+        })
+    };
+    let after = |start: Timestamp| start.as_unix() - first;
+    let cell = |cell: &'a Cell| {
+        (number(&cell.counter), after(cell.start), place(&grid.counts, cell.finest), cell.count)
+    };
+    let cells = cells.map(cell).collect();
+    let sketch = |cell: &'a VisitorCell| {
+        let mut last = 0;
+        let registers = cell
+            .raised
+            .registers()
+            .map(|Register { index, rank }| (index - std::mem::replace(&mut last, index), rank));
+        let registers = registers.collect();
+        (number(&cell.counter), after(cell.start), place(&grid.visitors, cell.finest), registers)
+    };
+    let sketches = sketches.map(sketch).collect();
+    let content: Written<'_> = (names, first, cells, sketches);
+    postcard::to_allocvec(&content).expect("a vector takes it")
+}
+
+/// Reads what [`encode`] has written; `None` when the bytes are anything else.
+pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<(Vec<Cell>, Vec<VisitorCell>)> {
+    let (names, first, cells, sketches): Written<'_> = postcard::from_bytes(bytes).ok()?;
+    let names: Vec<_> = names.into_iter().map(|name| CounterName::new(name).ok()).collect::<Option<_>>()?;
+    let name = |number: u32| names.get(number as usize).cloned();
+    let start = |after: u64| first.checked_add(after).map(Timestamp::from_unix);
+    let finest = |set: &Precisions, place: u8| Some(set.iter().nth(place.into())?.precision);
+    let cell = |(number, after, place, count)| {
+        let finest = finest(&grid.counts, place)?;
+        Some(Cell { counter: name(number)?, start: start(after)?, finest, count })
+    };
+    let cells = cells.into_iter().map(cell).collect::<Option<_>>()?;
+    let sketch = |(number, after, place, registers): (u32, u64, u8, Vec<(u16, u8)>)| {
+        let (mut raised, mut index) = (Sketch::new(), 0_u16);
+        for (step, rank) in registers {
+            index = index.checked_add(step)?;
+            raised.raise(Register::new(index, rank)?);
+        }
+        let finest = finest(&grid.visitors, place)?;
+        Some(VisitorCell { counter: name(number)?, start: start(after)?, finest, raised })
+    };
+    Some((cells, sketches.into_iter().map(sketch).collect::<Option<_>>()?))
+}
+
+/// Returns the bytes of a grid.
+pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
+    let kept = |set: &Precisions| -> Vec<Kept> {
+        let kept =
+            |kept: Retention| (kept.precision.as_seconds(), kept.precision.offset(), kept.samples.get());
+        set.iter().map(kept).collect()
+    };
+    postcard::to_allocvec(&(kept(&grid.counts), kept(&grid.visitors))).expect("a vector takes it")
+}
+
+/// Reads what [`encode_grid`] has written; `None` when the bytes are anything else.
+pub(super) fn decode_grid(bytes: &[u8]) -> Option<Grid> {
+    let (counts, visitors): (Vec<Kept>, Vec<Kept>) = postcard::from_bytes(bytes).ok()?;
+    let set = |kept: Vec<Kept>| {
+        let retention = |(width, offset, samples)| {
+            let precision = Precision::new(NonZeroU32::new(width)?);
+            let precision = precision.beginning_at(Timestamp::from_unix(u64::from(offset)));
+            Some(Retention { precision, samples: NonZeroU32::new(samples)? })
+        };
+        Precisions::new(kept.into_iter().map(retention).collect::<Option<Vec<_>>>()?).ok()
+    };
+    Some(Grid { counts: set(counts)?, visitors: set(visitors)? })
+}
+
+/// Returns a number that other bytes, or another place of the same, hardly ever have: SQLite does not notice when a
+/// disk returns something else than was written.
+pub(super) fn checksum(shard: i64, sequence: i64, content: &[u8]) -> i64 {
+    let place = [shard.to_le_bytes(), sequence.to_le_bytes()].concat();
+    hash(&place).rotate_left(32).wrapping_add(hash(content)).cast_signed()
+}
+
+fn place(set: &Precisions, precision: Precision) -> u8 {
+    u8::try_from(set.place(precision).unwrap_or_default()).expect("a set has 16 precisions at most")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn grid() -> Grid {
+        let offset = Precisions::default().utc_offset(19_800);
+        Grid { counts: offset, ..Grid::default() }
+    }
+
+    fn cells() -> impl Strategy<Value = Vec<Cell>> {
+        let cell = ("[a-z/{}]{1,12}", 0_u64..4_000_000_000, 0_usize..7, any::<u64>());
+        let cell = cell.prop_map(|(name, start, finest, count)| Cell {
+            counter: CounterName::new(&name).expect("a name"),
+            start: Timestamp::from_unix(start),
+            finest: grid().counts.precision(finest),
+            count,
+        });
+        prop::collection::vec(cell, 0..50)
+    }
+
+    fn sketches() -> impl Strategy<Value = Vec<VisitorCell>> {
+        let visitors = prop::collection::vec(any::<u64>(), 0..400);
+        let cell = ("[a-z]{1,3}", 0_u64..4_000_000_000, 0_usize..2, visitors);
+        let cell = cell.prop_map(|(name, start, finest, visitors)| VisitorCell {
+            counter: CounterName::new(&name).expect("a name"),
+            start: Timestamp::from_unix(start),
+            finest: grid().visitors.precision(finest),
+            raised: visitors.iter().map(|visitor| Register::of(&visitor.to_le_bytes())).collect(),
+        });
+        prop::collection::vec(cell, 0..5)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read_again(cells in cells(), sketches in sketches()) {
+            let bytes = encode(cells.iter(), sketches.iter(), &grid());
+            prop_assert_eq!(decode(&bytes, &grid()), Some((cells, sketches)));
+        }
+
+        #[test]
+        fn no_bytes_panic_and_what_is_read_is_valid(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            drop(decode_grid(&bytes));
+            if let Some((cells, sketches)) = decode(&bytes, &grid()) {
+                let again = encode(cells.iter(), sketches.iter(), &grid());
+                prop_assert_eq!(decode(&again, &grid()), Some((cells, sketches)));
+            }
+        }
+
+        #[test]
+        fn changed_and_moved_rows_have_another_checksum(
+            bytes in prop::collection::vec(any::<u8>(), 1..100),
+            at: prop::sample::Index,
+            bit in 0_u8..8,
+        ) {
+            let sum = checksum(3, 7, &bytes);
+            let mut changed = bytes.clone();
+            changed[at.index(bytes.len())] ^= 1 << bit;
+            prop_assert_ne!(checksum(3, 7, &changed), sum);
+            prop_assert_ne!(checksum(3, 8, &bytes), sum);
+            prop_assert_ne!(checksum(4, 7, &bytes), sum);
+        }
+    }
+
+    #[test]
+    fn a_grid_is_read_with_its_offsets_and_retention() {
+        assert_eq!(decode_grid(&encode_grid(&grid())), Some(grid()));
+        assert_eq!(decode_grid(&[]), None);
+        assert_eq!(
+            decode_grid(
+                &postcard::to_allocvec(&(vec![(0_u32, 0_u32, 1_u32)], vec![(1_u32, 0_u32, 1_u32)]))
+                    .expect("bytes")
+            ),
+            None
+        );
+    }
+}

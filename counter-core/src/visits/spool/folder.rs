@@ -1,0 +1,134 @@
+//! The files of a directory that several processes share: each has its own, and one that nobody holds is anybody's.
+//!
+//! A process holds a lock for as long as it lives. The kernel ends the lock with the process, however that ends, so
+//! neither a clock nor a process number has to be trusted.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fs4::fs_std::FileExt;
+use tokio::fs;
+
+use crate::writer::WriterId;
+
+/// The name of each file begins so, and what does not is never touched.
+const PREFIX: &str = "access-counter-";
+const SUFFIX: &str = "spool";
+const LOCK: &str = "lock";
+/// The suffix of a file that cannot be read.
+const ASIDE: &str = "damaged";
+
+/// The place of a file in the directory, locked for as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    _lock: std::fs::File,
+}
+
+/// Creates the directory, and checks that files can be made in it.
+///
+/// # Errors
+/// Fails when they cannot.
+pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let probe = folder.join(format!("{PREFIX}{}.probe", WriterId::random()));
+    std::fs::write(&probe, b"probe")?;
+    std::fs::remove_file(probe)
+}
+
+/// Lists the places that have a file or a lock.
+pub(crate) async fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut entries, mut places) = (fs::read_dir(folder).await?, Vec::new());
+    while let Some(entry) = entries.next_entry().await? {
+        let path = entry.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let suffix = path.extension().unwrap_or_default();
+        if name.starts_with(PREFIX) && (suffix == SUFFIX || suffix == LOCK) {
+            places.push(path.with_extension(SUFFIX));
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    Ok(places)
+}
+
+impl Place {
+    /// Locks a new place.
+    pub(crate) async fn new(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(format!("{PREFIX}{}.{SUFFIX}", WriterId::random()));
+        let lock = path.with_extension(LOCK);
+        let place = Self::lock(&path).await?.ok_or(io::ErrorKind::WouldBlock)?;
+        // A lock without a file is removed by whoever sees it first, which may have been before it was locked.
+        if fs::try_exists(lock).await? { Ok(place) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    }
+
+    /// Locks the place of a file that no process holds; `None` where one does, or there is no file.
+    pub(crate) async fn of(path: &Path) -> io::Result<Option<Self>> {
+        let Some(place) = Self::lock(path).await? else { return Ok(None) };
+        if fs::try_exists(path).await? {
+            return Ok(Some(place));
+        }
+        place.remove().await?;
+        Ok(None)
+    }
+
+    async fn lock(path: &Path) -> io::Result<Option<Self>> {
+        let lock = path.with_extension(LOCK);
+        let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(lock).await?;
+        let lock = lock.into_std().await;
+        let is_free = lock.try_lock_exclusive()?;
+        Ok(is_free.then(|| Self { path: path.to_owned(), _lock: lock }))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether the file is there.
+    pub(crate) async fn exists(&self) -> io::Result<bool> {
+        fs::try_exists(&self.path).await
+    }
+
+    /// Returns the bytes on the disk.
+    ///
+    /// # Errors
+    /// Fails when the file was removed.
+    pub(crate) async fn bytes(&self) -> io::Result<u64> {
+        let file = fs::metadata(&self.path).await?.len();
+        let log = fs::metadata(self.log()).await.map_or(0, |log| log.len());
+        Ok(file + log)
+    }
+
+    /// Removes the file, and last the lock.
+    ///
+    /// The file must be closed, or never be written again.
+    pub(crate) async fn remove(&self) -> io::Result<()> {
+        // Without its log the file would be an older one, but not a wrong one.
+        for path in [PathBuf::from(self.log()), self.path.clone(), self.path.with_extension(LOCK)] {
+            match fs::remove_file(path).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Renames a file that cannot be read, and its log, so that a person may look at it; returns the new name.
+    pub(crate) async fn set_aside(&self) -> io::Result<PathBuf> {
+        let aside = self.path.with_extension(ASIDE);
+        fs::rename(&self.path, &aside).await?;
+        let mut log = aside.clone().into_os_string();
+        log.push("-wal");
+        drop(fs::rename(self.log(), log).await);
+        self.remove().await?;
+        Ok(aside)
+    }
+
+    /// Returns the log of SQLite.
+    fn log(&self) -> OsString {
+        let mut path = self.path.clone().into_os_string();
+        path.push("-wal");
+        path
+    }
+}

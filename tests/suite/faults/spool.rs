@@ -1,0 +1,219 @@
+//! Law 1 when a process ends before its hits are stored: they are in a spool, and another process sends them, once.
+
+mod disk;
+mod kills;
+mod lives;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use counter_core::stores::Shards;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Hits, SpoolHealth};
+use counter_core::{Counters, Error, ErrorKind, MemoryStore, Stats, Store, Timestamp};
+use tempfile::TempDir;
+use tests::until;
+
+use crate::support::{name, precision};
+use crate::through::{Hand, Through};
+
+const LIMIT: Duration = tests::LIMIT;
+
+/// A store that may be away.
+#[derive(Clone, Debug)]
+struct Switch {
+    is_away: Arc<AtomicBool>,
+    shards: Shards,
+}
+
+impl Switch {
+    fn store() -> Through<Self> {
+        Through::new(Self { is_away: Arc::default(), shards: Shards::ONE })
+    }
+
+    fn away(&self, away: bool) {
+        self.is_away.store(away, Ordering::Relaxed);
+    }
+}
+
+impl Hand for Switch {
+    fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    fn pass(&self) -> Result<(), Error> {
+        match self.is_away.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Unavailable)),
+            false => Ok(()),
+        }
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("the folder for temporary files is writable")
+}
+
+fn over(store: &(impl Store + Clone), folder: &Path) -> Counters {
+    Counters::builder(store.clone()).spool(folder).build().expect("the folder is writable")
+}
+
+fn record(counters: &Counters, hits: u64) {
+    let recorder = counters.recorder();
+    let counter = recorder.counter("a");
+    (0..hits).for_each(|_| recorder.record(counter, None));
+}
+
+fn spool(stats: &Stats) -> SpoolHealth {
+    stats.health().spool.expect("there is a spool")
+}
+
+async fn total(stats: &Stats) -> u64 {
+    let now = Timestamp::now();
+    let range = now.minus(2 * 86_400)..now.plus(1);
+    stats.total(&name("a"), precision(86_400), range).await.expect("readable")
+}
+
+/// The names of the files in a directory, in order.
+fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let names = entries.map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8"));
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+fn sums(hits: Hits) -> (u64, u64, u64) {
+    assert!(hits.balance(), "{hits:?}");
+    (hits.recorded, hits.recovered, hits.applied)
+}
+
+/// Runs counters until a condition holds.
+async fn run_until(counters: &mut Counters, what: &str, mut holds: impl AsyncFnMut(&Stats) -> bool) {
+    let stats = counters.stats();
+    tokio::select! {
+        ended = counters.run(std::future::pending()) => panic!("{ended:?}"),
+        () = until(what, LIMIT, async || holds(&stats).await) => {}
+    }
+}
+
+/// Runs counters until the spool has everything, and ends them as a process ends that is killed.
+async fn write_and_end(mut counters: Counters) {
+    run_until(&mut counters, "all is written", async |stats| {
+        let spool = spool(stats);
+        spool.since_written.is_some() && spool.unwritten == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_waited_for_a_store_that_was_away_for_two_lives_is_sent_in_the_third() {
+    let (store, folder) = (Switch::store(), folder());
+    store.hand.away(true);
+    for hits in [100, 20] {
+        let counters = over(&store, folder.path());
+        record(&counters, hits);
+        write_and_end(counters).await;
+    }
+    store.hand.away(false);
+    let mut counters = over(&store, folder.path());
+    record(&counters, 3);
+    counters.flush().await.expect("the store is back");
+    assert_eq!(total(&counters.stats()).await, 123);
+    assert_eq!(sums(counters.stats().ledger().hits), (123, 120, 123));
+    assert_eq!(spool(&counters.stats()).leftovers, 0);
+    counters.run(async {}).await.expect("all is sent");
+    assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+}
+
+#[tokio::test]
+async fn what_the_store_had_is_neither_sent_again_nor_recovered() {
+    let (store, folder) = (MemoryStore::new(), folder());
+    let mut counters = over(&store, folder.path());
+    record(&counters, 50);
+    counters.flush().await.expect("memory takes all");
+    drop(counters);
+    let mut next = over(&store, folder.path());
+    next.flush().await.expect("memory takes all");
+    assert_eq!(total(&next.stats()).await, 50);
+    assert_eq!(sums(next.stats().ledger().hits), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn visitors_are_recovered_and_are_the_same_visitors() {
+    let (store, folder) = (Switch::store(), folder());
+    store.hand.away(true);
+    let key = VisitorKey::new([7; 16]);
+    for visitors in [0..40_u8, 20..60] {
+        let counters = over(&store, folder.path());
+        let recorder = counters.recorder();
+        for visitor in visitors {
+            recorder.record(recorder.counter("a"), Some(key.visitor(&[&[visitor]])));
+        }
+        write_and_end(counters).await;
+    }
+    store.hand.away(false);
+    let mut counters = over(&store, folder.path());
+    counters.flush().await.expect("the store is back");
+    let now = Timestamp::now();
+    let range = now.minus(2 * 86_400)..now.plus(1);
+    let uniques = counters.stats().uniques(&[name("a")], precision(86_400), range).await.expect("readable");
+    assert_eq!((uniques.visitors, total(&counters.stats()).await), (60, 80));
+}
+
+#[tokio::test]
+async fn of_two_processes_that_share_a_directory_the_one_that_lives_sends_what_the_other_left() {
+    let (store, folder) = (Switch::store(), folder());
+    let mut living = over(&store, folder.path());
+    living.flush().await.expect("the store is there");
+    store.hand.away(true);
+    let ended = over(&store, folder.path());
+    record(&ended, 100);
+    record(&living, 20);
+    write_and_end(ended).await;
+    store.hand.away(false);
+    run_until(&mut living, "all is recovered", async |stats| stats.ledger().hits.recovered == 100).await;
+    living.run(async {}).await.expect("all is sent");
+    assert_eq!(total(&living.stats()).await, 120);
+    assert_eq!(sums(living.stats().ledger().hits), (120, 100, 120));
+    assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
+}
+
+#[tokio::test]
+async fn a_shutdown_without_the_store_leaves_the_rest_in_the_spool() {
+    let (store, folder) = (Switch::store(), folder());
+    let counters = Counters::builder(store.clone()).spool(folder.path());
+    let mut counters =
+        counters.shutdown_timeout(Duration::from_millis(50)).build().expect("the folder is writable");
+    store.hand.away(true);
+    record(&counters, 100);
+    let error = counters.run(async {}).await.expect_err("the store is away");
+    assert_eq!(*error.kind(), ErrorKind::Unflushed { hits: 100 });
+    assert_eq!(spool(&counters.stats()).unwritten, 0);
+    drop(counters);
+    store.hand.away(false);
+    let mut next = over(&store, folder.path());
+    next.run(async {}).await.expect("the store is back");
+    next.flush().await.expect("the store is back");
+    assert_eq!(total(&next.stats()).await, 100);
+}
+
+#[tokio::test]
+async fn what_nothing_keeps_any_more_is_told_as_expired() {
+    let (store, folder) = (Switch::store(), folder());
+    store.hand.away(true);
+    let mut counters = over(&store, folder.path());
+    record(&counters, 5);
+    counters.flush().await.expect_err("the store is away");
+    // It waits behind the batch of those.
+    let recorder = counters.recorder();
+    let year = Timestamp::now().minus(366 * 86_400);
+    recorder.record_at(recorder.counter("a"), None, year, std::num::NonZeroU32::MIN);
+    write_and_end(counters).await;
+    store.hand.away(false);
+    let mut next = over(&store, folder.path());
+    next.flush().await.expect("the store is back");
+    let hits = next.stats().ledger().hits;
+    assert_eq!((sums(hits), hits.expired), ((6, 6, 5), 1));
+}

@@ -1,0 +1,202 @@
+//! Disks that fail, and files that are not what was written: they cost durability, which is told, and nothing else.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use counter_core::stores::Shards;
+use counter_core::{BuildError, Counters};
+use tests::until;
+
+use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, total, write_and_end};
+
+/// What happens to the bytes of a file.
+type Damage = fn(&mut Vec<u8>);
+
+/// Where SQLite keeps the version of what is in a file.
+const USER_VERSION: usize = 60;
+
+/// Leaves a file with some hits, with all that is in it, and returns its path.
+async fn left_in(folder: &Path, hits: u64) -> PathBuf {
+    let store = Switch::store();
+    store.hand.away(true);
+    let counters = over(&store, folder);
+    record(&counters, hits);
+    write_and_end(counters).await;
+    // Unlike a process that is killed, one that lives on closes the file.
+    until("the file is closed", LIMIT, async || !files(folder).iter().any(|name| name.ends_with("-wal")))
+        .await;
+    let names = files(folder);
+    let name = names.iter().find(|name| name.ends_with(".spool")).expect("a file was left");
+    folder.join(name)
+}
+
+fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).expect("readable");
+    change(&mut bytes);
+    std::fs::write(path, bytes).expect("writable");
+}
+
+/// Checks that a process that finds files counts its own hits, and returns what is there after it.
+async fn goes_on_beside_what_is_in(folder: &Path) -> Vec<String> {
+    let store = Switch::store();
+    let mut counters = over(&store, folder);
+    record(&counters, 3);
+    counters.flush().await.expect("the store is there");
+    assert_eq!(total(&counters.stats()).await, 3);
+    assert_eq!(counters.stats().ledger().hits.recovered, 0);
+    counters.run(async {}).await.expect("all is sent");
+    files(folder)
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_made_is_an_error_of_the_builder_that_names_it() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "no folder").expect("writable");
+    let error = Counters::builder(Switch::store()).spool(file.join("spool")).build().expect_err("a file");
+    assert!(matches!(&error, BuildError::Spool { folder, .. } if *folder == file.join("spool")), "{error:?}");
+    assert!(error.to_string().contains("file/spool"), "{error}");
+    let mut counters = over(&Switch::store(), &folder.path().join("a/new/one"));
+    counters.flush().await.expect("the store is there");
+    assert_eq!(spool(&counters.stats()).failing_for, None);
+}
+
+#[tokio::test]
+async fn while_the_directory_is_gone_hits_are_sent_and_when_it_is_back_they_are_durable_again() {
+    let (store, folder, elsewhere) = (Switch::store(), folder(), folder());
+    let path = folder.path().join("spool");
+    for put_back in [true, false] {
+        let mut counters = over(&store, &path);
+        let before = total(&counters.stats()).await;
+        counters.flush().await.expect("the store is there");
+        if put_back {
+            std::fs::rename(&path, elsewhere.path().join("spool")).expect("on one disk");
+        } else {
+            std::fs::remove_dir_all(&path).expect("ours");
+        }
+        record(&counters, 100);
+        run_until(&mut counters, "it is told", async |stats| {
+            let spool = spool(stats);
+            spool.failing_for.is_some() && spool.last_error.is_some() && stats.ledger().hits.applied == 100
+        })
+        .await;
+        assert_eq!(total(&counters.stats()).await, before + 100);
+        store.hand.away(true);
+        record(&counters, 20);
+        counters.flush().await.expect_err("the store is away");
+        assert_eq!(spool(&counters.stats()).unwritten, 20);
+        if put_back {
+            std::fs::rename(elsewhere.path().join("spool"), &path).expect("on one disk");
+        } else {
+            std::fs::create_dir(&path).expect("ours");
+        }
+        run_until(&mut counters, "it is durable again", async |stats| {
+            let spool = spool(stats);
+            spool.failing_for.is_none() && spool.unwritten == 0
+        })
+        .await;
+        drop(counters);
+        store.hand.away(false);
+        let mut next = over(&store, &path);
+        next.flush().await.expect("the store is back");
+        assert_eq!((total(&next.stats()).await, next.stats().ledger().hits.recovered), (before + 120, 20));
+        next.run(async {}).await.expect("all is sent");
+        assert!(files(&path).is_empty(), "{:?}", files(&path));
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_costs_durability_until_there_is_room_again() {
+    let (store, folder) = (Switch::store(), folder());
+    let counters = Counters::builder(store.clone()).spool(folder.path()).spool_limit(200 << 10);
+    let mut counters = counters.build().expect("the folder is writable");
+    store.hand.away(true);
+    let recorder = counters.recorder();
+    for n in 0..1500 {
+        recorder.record(recorder.counter(&format!("{n}{}", "x".repeat(180))), None);
+    }
+    run_until(&mut counters, "it is told", async |stats| {
+        let spool = spool(stats);
+        spool.last_error.is_some_and(|error| error.contains("full")) && spool.unwritten > 0
+    })
+    .await;
+    store.hand.away(false);
+    run_until(&mut counters, "it is over", async |stats| {
+        stats.ledger().hits.applied == 1500 && spool(stats).failing_for.is_some()
+    })
+    .await;
+    assert_eq!(spool(&counters.stats()).unwritten, 0, "what the store has needs no disk");
+    assert!(counters.stats().ledger().hits.balance());
+}
+
+#[tokio::test]
+async fn files_that_are_not_for_this_process_are_left_alone() {
+    let folder = folder();
+    let newer = left_in(folder.path(), 5).await;
+    change(&newer, |bytes| bytes[USER_VERSION + 3] = 2);
+    let foreign = folder.path().join("access-counter-of-somebody.txt");
+    std::fs::write(&foreign, "a text").expect("writable");
+    let left = goes_on_beside_what_is_in(folder.path()).await;
+    assert!(newer.exists() && foreign.exists() && left.len() <= 3, "{left:?}");
+    // The version that knows the format finds it.
+    change(&newer, |bytes| bytes[USER_VERSION + 3] = 1);
+    let mut counters = over(&Switch::store(), folder.path());
+    counters.flush().await.expect("the store is there");
+    assert_eq!(total(&counters.stats()).await, 5);
+}
+
+#[tokio::test]
+async fn a_file_for_another_number_of_shards_is_left_alone() {
+    let folder = folder();
+    let left = left_in(folder.path(), 5).await;
+    let mut store = Switch::store();
+    store.hand.shards = Shards::try_from(4).expect("a number of shards");
+    let mut counters = over(&store, folder.path());
+    counters.flush().await.expect("the store is there");
+    assert_eq!(counters.stats().ledger().hits.recovered, 0);
+    assert!(left.exists());
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_anywhere_is_put_aside_and_counts_nothing_wrong() {
+    let cut = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() - 4096);
+    let torn = |bytes: &mut Vec<u8>| bytes.truncate(5000);
+    let header = |bytes: &mut Vec<u8>| bytes[..16].fill(b'x');
+    // The name of the counter is in the content of a row, of which it is the second byte or so.
+    let content = |bytes: &mut Vec<u8>| {
+        let page = bytes.chunks(4096).rposition(|page| page.iter().any(|byte| *byte != 0)).expect("pages");
+        let at = page * 4096 + 4090;
+        bytes[at..at + 4].fill(0xff);
+    };
+    let changes: [(&str, Damage); 4] =
+        [("a page is missing", cut), ("torn", torn), ("no header", header), ("other bytes", content)];
+    for (what, damage) in changes {
+        let folder = folder();
+        let path = left_in(folder.path(), 5).await;
+        change(&path, damage);
+        let left = goes_on_beside_what_is_in(folder.path()).await;
+        let is_aside = |name: &String| name.contains(".damaged");
+        assert!(!left.is_empty() && left.iter().all(is_aside), "{what}: {left:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_file_and_a_lock_alone_are_removed() {
+    let folder = folder();
+    std::fs::write(folder.path().join("access-counter-1.spool"), "").expect("writable");
+    std::fs::write(folder.path().join("access-counter-2.lock"), "").expect("writable");
+    let left = goes_on_beside_what_is_in(folder.path()).await;
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_does_nothing_writes_nothing() {
+    let folder = folder();
+    let mut counters = over(&Switch::store(), folder.path());
+    record(&counters, 1);
+    counters.flush().await.expect("the store is there");
+    run_until(&mut counters, "it rests", async |stats| {
+        spool(stats).since_written.is_some_and(|since| since > Duration::from_millis(500))
+    })
+    .await;
+}

@@ -1,0 +1,191 @@
+//! Processes that are killed again and again, counted from outside.
+//!
+//! `COUNTER_STORM_KILLS` says how many, 12 if nothing does, and `COUNTER_STORM_SEED` repeats what chance decided.
+
+use std::path::Path;
+use std::process::Command;
+
+use counter_core::{Counters, RedisStore};
+use tests::sentinel::RedisSentinel;
+use tests::{Process, RedisServer, until};
+use tokio::time::sleep;
+
+use super::{LIMIT, folder};
+use crate::random::Random;
+use crate::support::store;
+
+const COUNTERS: [&str; 3] = ["a", "b", "c"];
+const PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3600, 18_000, 86_400];
+
+fn kills() -> u64 {
+    let said = std::env::var("COUNTER_STORM_KILLS").ok();
+    said.map_or(12, |kills| kills.parse().expect("COUNTER_STORM_KILLS is a whole number"))
+}
+
+/// What processes have said: the hits that are to be counted at the least, and at the most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    durable: u64,
+    asked: u64,
+}
+
+/// A process that records.
+struct Recording(Process);
+
+impl Recording {
+    async fn start(url: &str, folder: &Path, random: &mut Random) -> Self {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_recorder"));
+        program.arg(url).arg(folder).arg(random.next().to_string());
+        program.arg(random.one_of(&["20", "150", "1000"]));
+        let process = Process::start(&mut program);
+        process.wait_line(|line| line.strip_prefix("asked ").map(drop), LIMIT).await;
+        Self(process)
+    }
+
+    fn said(&self) -> Said {
+        let mut said = Said::default();
+        for line in self.0.lines() {
+            let number = |prefix| line.strip_prefix(prefix).map(|number| number.parse().expect("a number"));
+            said.durable = number("durable ").unwrap_or(said.durable).max(said.durable);
+            said.asked = number("asked ").unwrap_or(said.asked);
+        }
+        said
+    }
+
+    /// Kills it, and adds what it has said.
+    async fn kill(mut self, all: &mut Said) {
+        self.0.kill();
+        until("all is read", LIMIT, async || self.0.has_said_all()).await;
+        let said = self.said();
+        assert!(said.durable <= said.asked, "{said:?}");
+        (all.durable, all.asked) = (all.durable + said.durable, all.asked + said.asked);
+    }
+}
+
+/// Has this process send all that is left, and returns what the spool says of it.
+async fn drain(store: RedisStore, folder: &Path) -> u64 {
+    let mut counters = Counters::builder(store).spool(folder).build().expect("the folder is writable");
+    let stats = counters.stats();
+    until("all is recovered", LIMIT, async || {
+        counters.flush().await.is_ok() && stats.health().spool.is_some_and(|spool| spool.leftovers == 0)
+    })
+    .await;
+    counters.run(async {}).await.expect("nothing is left");
+    assert_eq!(std::fs::read_dir(folder).expect("the folder is there").count(), 0, "files are left");
+    let hits = stats.ledger().hits;
+    assert!(hits.balance() && hits.pending == 0 && hits.recovered == hits.recorded, "{hits:?}");
+    assert_eq!((hits.dropped.total(), hits.expired, hits.lost_by_server), (0, 0, 0), "{hits:?}");
+    hits.recovered
+}
+
+/// The hits that the server has, which are the same in every precision.
+fn counted(server: &RedisServer) -> u64 {
+    let sum = |precision: &u32| {
+        let of = |counter: &&str| {
+            let counts = server.strings(&["HVALS", &format!("access:count:{precision}:{counter}")]);
+            counts.iter().map(|count| count.parse::<u64>().expect("an integer")).sum::<u64>()
+        };
+        COUNTERS.iter().map(of).sum::<u64>()
+    };
+    let sums: Vec<_> = PRECISIONS.iter().map(sum).collect();
+    assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+    sums[0]
+}
+
+/// The visitors that the server has; each hit has its own.
+fn visitors(server: &RedisServer) -> u64 {
+    let keys = COUNTERS.map(|counter| server.strings(&["KEYS", &format!("access:unique:86400:{counter}:*")]));
+    let keys = keys.concat();
+    let words: Vec<_> = ["PFCOUNT".to_owned()].into_iter().chain(keys).collect();
+    server.int(&words).cast_unsigned()
+}
+
+#[track_caller]
+fn assert_counted(server: &RedisServer, said: Said, what: &str) {
+    let counted = counted(server);
+    assert!((said.durable..=said.asked).contains(&counted), "{what}: {counted} counted, {said:?}");
+    let (visitors, few) = (visitors(server), counted / 20 + 20);
+    assert!(visitors.abs_diff(counted) <= few, "{what}: {visitors} visitors of {counted} hits");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_any_instant_a_process_loses_nothing_that_was_written_and_doubles_nothing() {
+    let mut random = Random::storm("of kills over a spool");
+    let (folder, mut said) = (folder(), Said::default());
+    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (mut away, mut together) = (0, Vec::new());
+    for kill in 0..kills() {
+        match random.among(0..8) {
+            // It is away for one to three lives, so that some begin and end without it.
+            0 | 1 if away == 0 => {
+                redis.kill();
+                away = 1 + random.among(0..3);
+            }
+            2 if away == 0 => {
+                redis.kill();
+                redis.restart();
+            }
+            _ => {}
+        }
+        let recording = Recording::start(&redis.url(), folder.path(), &mut random).await;
+        sleep(random.millis(0..400)).await;
+        // Sometimes the next ones run beside it for a while.
+        if random.among(0..4) == 0 {
+            together.push(recording);
+        } else {
+            recording.kill(&mut said).await;
+        }
+        if together.len() > 2 {
+            together.remove(0).kill(&mut said).await;
+        }
+        if away > 0 {
+            away -= 1;
+            if away == 0 {
+                redis.restart();
+            }
+        }
+        if kill % 20 == 19 && away == 0 && together.is_empty() {
+            drain(store(&redis.url()).await, folder.path()).await;
+            assert_counted(&redis, said, "in between");
+        }
+    }
+    for recording in together {
+        recording.kill(&mut said).await;
+    }
+    if away > 0 {
+        redis.restart();
+    }
+    drain(store(&redis.url()).await, folder.path()).await;
+    assert_counted(&redis, said, "at the end");
+    eprintln!("{} counted of {said:?}", counted(&redis));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_around_a_failover_a_process_loses_nothing_that_was_written() {
+    let mut random = Random::storm("of kills and failovers");
+    let (folder, mut said) = (folder(), Said::default());
+    let mut servers = RedisSentinel::start();
+    for _ in 0..kills().div_ceil(4).min(50) {
+        let recording = Recording::start(&servers.url(), folder.path(), &mut random).await;
+        sleep(random.millis(0..400)).await;
+        match random.among(0..3) {
+            0 => {
+                servers.kill_master();
+                servers.restart_old();
+                recording.kill(&mut said).await;
+            }
+            1 => {
+                recording.kill(&mut said).await;
+                servers.failover();
+            }
+            _ => {
+                servers.failover();
+                recording.kill(&mut said).await;
+            }
+        }
+        servers.until_replicated();
+    }
+    drain(store(&servers.url()).await, folder.path()).await;
+    let counted = counted(servers.master_server());
+    assert!((said.durable..=said.asked).contains(&counted), "{counted} counted, {said:?}");
+}

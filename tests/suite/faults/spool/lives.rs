@@ -1,0 +1,209 @@
+//! Law 1 over the lives of processes with one spool, in any order of events: flushes that fail and are dropped, ends
+//! without warning, a directory that goes and comes back, and a store that loses replies, fences and its newest data.
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use counter_core::{Counters, Recorder, Stats};
+use tempfile::TempDir;
+
+use super::super::histories::{Data, Model};
+use super::{folder, over, spool};
+use crate::through::Through;
+
+const HISTORIES: u64 = 60;
+
+struct Lives {
+    model: Model,
+    store: Through<Model>,
+    folder: TempDir,
+    life: Option<Life>,
+    snapshots: Vec<Data>,
+    /// Whether the directory is where it belongs.
+    is_there: bool,
+    /// What was recorded, what of it was surely written, and what is said to be lost or in doubt.
+    recorded: u64,
+    durable: u64,
+    doubtful: u64,
+    said: Vec<String>,
+}
+
+struct Life {
+    counters: Counters,
+    recorder: Recorder,
+    stats: Stats,
+    recorded: u64,
+}
+
+impl Lives {
+    fn begin(seed: u64) -> Self {
+        let model = Model::new(seed, true);
+        let folder = folder();
+        let mut lives = Self {
+            store: Through::new(model.clone()),
+            model,
+            folder,
+            life: None,
+            snapshots: vec![Data::default()],
+            is_there: true,
+            recorded: 0,
+            durable: 0,
+            doubtful: 0,
+            said: Vec::new(),
+        };
+        std::fs::create_dir(lives.path()).expect("ours");
+        lives.live();
+        lives
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("spool")
+    }
+
+    fn live(&mut self) -> &mut Life {
+        let path = self.path();
+        self.life.get_or_insert_with(|| {
+            let counters = over(&self.store, &path);
+            Life { recorder: counters.recorder(), stats: counters.stats(), counters, recorded: 0 }
+        })
+    }
+
+    /// Ends the process as `kill -9` does.
+    fn end(&mut self) {
+        let Some(life) = self.life.take() else { return };
+        self.recorded += life.recorded;
+        self.durable += life.recorded - spool(&life.stats).unwritten;
+        let hits = life.stats.ledger().hits;
+        assert!(hits.balance(), "{hits:?}: {}", self.said.join("; "));
+        self.doubtful += hits.dropped.in_doubt + hits.lost_by_server;
+    }
+
+    async fn step(&mut self) {
+        let model = self.model.clone();
+        let what = match model.among(0..16) {
+            0..5 => {
+                let hits = 1 + model.among(0..5);
+                let life = self.live();
+                let counter = life.recorder.counter(["a", "b", "c"][usize::try_from(hits % 3).expect("3")]);
+                (0..hits).for_each(|_| life.recorder.record(counter, None));
+                life.recorded += hits;
+                format!("{hits} hits")
+            }
+            5..9 => {
+                model.fail(true);
+                let sent = self.live().counters.flush().await.is_ok();
+                model.fail(false);
+                format!("a flush, {sent}")
+            }
+            9 => {
+                model.fail(true);
+                let polls = 1 + model.among(0..6);
+                {
+                    let mut flush = pin!(self.live().counters.flush());
+                    for _ in 0..polls {
+                        let mut context = Context::from_waker(Waker::noop());
+                        if flush.as_mut().poll(&mut context).is_ready() {
+                            break;
+                        }
+                        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                    }
+                }
+                model.fail(false);
+                format!("a flush that is dropped after {polls} polls")
+            }
+            10..12 => {
+                // In a directory that is gone no process starts.
+                if self.is_there {
+                    self.end();
+                    self.live();
+                }
+                "another life".to_owned()
+            }
+            12 => {
+                let (from, to) = (self.path(), self.folder.path().join("elsewhere"));
+                let (from, to) = if self.is_there { (from, to) } else { (to, from) };
+                std::fs::rename(from, to).expect("on one disk");
+                self.is_there = !self.is_there;
+                format!("the directory is there: {}", self.is_there)
+            }
+            // What the store acknowledged while the disk failed is in no file yet.
+            13 | 14 if self.is_there => {
+                drop(self.live().counters.flush().await);
+                let back = usize::try_from(model.among(1..5)).expect("4");
+                match self.snapshots.len().checked_sub(back) {
+                    None => "no failover".to_owned(),
+                    Some(place) => {
+                        self.snapshots.truncate(place + 1);
+                        let earlier = self.snapshots[place].clone();
+                        model.data(|data| *data = earlier);
+                        format!("a failover, {back} back")
+                    }
+                }
+            }
+            15 if self.is_there => {
+                self.notice().await;
+                model.data(|data| data.fences.clear());
+                self.snapshots.clear();
+                "all fences are lost".to_owned()
+            }
+            _ => "nothing".to_owned(),
+        };
+        self.said.push(what);
+        let data = model.data(|data| data.clone());
+        // To a time at which a fence was missing nothing goes back: that is one fault too many within a minute.
+        if !data.fences.is_empty() || data.hits == 0 {
+            self.snapshots.push(data);
+        }
+    }
+
+    /// Sends a batch, and what is left of others, by which the process learns what the store has lost: fences that are
+    /// lost right after a failover cannot be told from it.
+    async fn notice(&mut self) {
+        self.end();
+        let life = self.live();
+        life.recorder.record(life.recorder.counter("w"), None);
+        life.recorded += 1;
+        life.counters.flush().await.expect("nothing fails");
+    }
+
+    async fn check(mut self, seed: u64) -> (u64, u64) {
+        if !self.is_there {
+            std::fs::rename(self.folder.path().join("elsewhere"), self.path()).expect("on one disk");
+            self.is_there = true;
+        }
+        self.notice().await;
+        let life = self.live();
+        life.counters.run(async {}).await.expect("nothing fails any more");
+        let stats = life.stats.clone();
+        self.end();
+        let (stored, said) = (self.model.data(|data| data.hits), self.said.join("; "));
+        assert_eq!(stats.ledger().hits.pending, 0, "{said}");
+        let surely = self.durable.saturating_sub(self.doubtful);
+        assert!(
+            (surely..=self.recorded).contains(&stored),
+            "{seed}: {stored} stored, {} recorded, {} durable, {} doubtful: {said}",
+            self.recorded,
+            self.durable,
+            self.doubtful
+        );
+        (self.recorded - self.durable, self.doubtful)
+    }
+}
+
+#[tokio::test]
+async fn in_any_order_of_events_nothing_is_doubled_and_nothing_that_was_written_is_lost() {
+    let (mut unwritten, mut doubtful) = (0, 0);
+    for seed in 0..HISTORIES {
+        let mut lives = Lives::begin(seed);
+        for _ in 0..40 {
+            lives.step().await;
+        }
+        let (lost, doubt) = lives.check(seed).await;
+        (unwritten, doubtful) = (unwritten + lost, doubtful + doubt);
+    }
+    assert!(
+        unwritten > 0 && doubtful > 0,
+        "these histories show less than they should: {unwritten} {doubtful}"
+    );
+}
