@@ -334,7 +334,7 @@ impl Tally {
             stripe.lock().take(&mut spare, current);
             for cell in spare.drain(..) {
                 let waiting = backlog.waiting(cell.counter, &self.registry);
-                waiting.each(|pending| pending.add(cell.counter, cell.start, cell.count, &self.grid));
+                waiting.each(|pending| _ = pending.add(cell.counter, cell.start, cell.count, &self.grid));
             }
         }
         backlog.spare = spare;
