@@ -1,12 +1,12 @@
 //! The remarks on a batch as a text, which a store keeps with the fence.
 
-use std::fmt::Write;
-
 use super::{DropReason, Part, Remark};
 
 /// Writes remarks as `c0:type,v3:other,b7:began,`.
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn encode(remarks: &[Remark]) -> String {
+    use std::fmt::Write;
+
     let mut text = String::new();
     for remark in remarks {
         let (kind, index, reason) = match *remark {

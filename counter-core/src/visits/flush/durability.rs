@@ -34,6 +34,7 @@ pub(super) struct ShardDurability {
     shard: Shard,
 }
 
+#[cfg_attr(not(feature = "spool"), expect(clippy::unused_self, reason = "there is no spool"))]
 impl Durability {
     /// Prepares a spool of this size in a directory.
     ///
