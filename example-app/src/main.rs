@@ -70,8 +70,8 @@ struct Settings {
     /// Seconds between two flushes.
     #[arg(long, env, default_value = "1", value_parser = seconds)]
     flush_interval: Duration,
-    /// Directory in which counts that Redis does not have yet survive the process, created if it is missing; several instances may share it.
-    #[arg(long, env, requires = "redis")]
+    /// Directory in which counts that the store does not have yet survive the process, created if it is missing; several instances may share it.
+    #[arg(long, env)]
     spool: Option<PathBuf>,
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
@@ -142,6 +142,9 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         counters = counters.secret(secret);
     }
     if let Some(folder) = settings.spool {
+        if matches!(store, AnyStore::Memory(_)) {
+            return Err("--spool is for a store that outlives the process, and memory: does not".into());
+        }
         counters = counters.spool(folder);
     }
     let counters = counters.build()?;

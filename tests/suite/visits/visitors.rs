@@ -179,6 +179,7 @@ async fn visitors_older_than_an_hour_s_retention_count_for_their_day() {
 
 #[tokio::test]
 async fn nothing_that_names_a_visitor_reaches_the_store() {
+    const AGENT: &str = "Mozilla/5.0 (X11; SecretOs x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
     let mut site = Site::start().await;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
     let layer = AccessCounterLayer::new(site.counters.recorder());
@@ -187,7 +188,7 @@ async fn nothing_that_names_a_visitor_reaches_the_store() {
     for n in 0..50 {
         let mut request = Request::get("/people/ann?mail=ann@example.org").body(()).expect("a request");
         let headers = request.headers_mut();
-        headers.insert("user-agent", HeaderValue::from_static("Mozilla/5.0 (SecretAgent) Gecko/7"));
+        headers.insert("user-agent", HeaderValue::from_static(AGENT));
         headers.insert("cookie", HeaderValue::from_static("session=s3cr3t"));
         headers.insert("x-forwarded-for", format!("203.0.113.{n}").parse().expect("a value"));
         request.extensions_mut().insert(SocketAddr::from(([198, 51, 100, 7], 4711)));
@@ -197,7 +198,7 @@ async fn nothing_that_names_a_visitor_reaches_the_store() {
     let keys = site.server.strings(&["KEYS", "*"]);
     assert!(keys.iter().any(|key| key.starts_with("access:unique:")), "{keys:?}");
     let binary = [&[203, 0, 113][..], &[198, 51, 100, 7]];
-    let text = ["203.0.113", "198.51.100", "SecretAgent", "s3cr3t", "ann"].map(str::as_bytes);
+    let text = ["203.0.113", "198.51.100", "SecretOs", "s3cr3t", "ann"].map(str::as_bytes);
     for key in keys {
         let value = site.server.bytes(&["DUMP", &key]).expect("the key is there");
         for secret in binary.iter().chain(&text) {
