@@ -47,10 +47,10 @@
 //! | the database is restored from a backup, or a replica that is behind takes over | each process sends the batches of the last minute again; a [source](crate::source) is read again from the position in the backup |
 //! | a deadlock, a lock that takes long, `SQLITE_BUSY` | nothing: the transaction is tried again for 5 s, and then by the flusher |
 //! | the disk is full | hits wait in memory, folded; the error and the log say that the disk of the database is full |
-//! | a process stops in the middle of a transaction | others wait for 10 s at most, and then the server ends it |
+//! | a process stops in the middle of a transaction (`SIGSTOP`) | others wait for 10 s at most, and then the server ends it; with SQLite, until it goes on or is killed |
 //! | rows are removed by hand | counts that are gone are gone; but remove no fence of a process that runs, or the batches of its last minute may count twice |
 //!
-//! Every call is bounded by 5 s, with everything that is tried again.
+//! Every statement is bounded by 5 s, and so is every call with everything that is tried again; a batch may take a minute.
 //!
 //! The clock of the database decides what has left retention, what is too far ahead (25 hours), and when the fence of a
 //! process is forgotten: after seven days of silence. A source is forgotten when its life is over, if it was given one.

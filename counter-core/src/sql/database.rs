@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(any(feature = "mariadb", feature = "postgres"))]
 use sqlx::Executor;
 use sqlx::pool::PoolOptions;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::session::Pool;
 use super::{Class, Dialect, Failure, Options, Row, Session, Value};
@@ -14,6 +14,9 @@ use crate::{Error, ErrorKind};
 
 /// The time that a call may take, with everything that is tried again.
 const CALL: Duration = Duration::from_secs(5);
+/// The time that a batch may take: one of an outage has thousands of buckets, and would never be applied if it were cut off
+/// each time.
+const BATCH: Duration = Duration::from_secs(60);
 /// The time that making the tables may take.
 const SCHEMA: Duration = Duration::from_secs(60);
 
@@ -98,6 +101,14 @@ impl Database {
         Self::attempt_within(CALL, once).await
     }
 
+    /// Returns the result of an attempt at a batch, which may take a minute where each of its statements is answered.
+    pub(crate) async fn attempt_batch<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        Self::attempt_within(BATCH, once).await
+    }
+
     /// Returns the result of an attempt at changing the schema, which may take a minute.
     pub(super) async fn attempt_for_schema<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
     where
@@ -110,11 +121,13 @@ impl Database {
     where
         F: Future<Output = Result<T, Failure>>,
     {
+        let began = Instant::now();
+        let gave_way = |failure: &Failure| failure.class() == Some(Class::Busy) && began.elapsed() < CALL;
         let attempts = async {
             let mut backoff = Backoff::new();
             loop {
                 match once().await {
-                    Err(failure) if failure.class() == Some(Class::Busy) => sleep(backoff.next()).await,
+                    Err(failure) if gave_way(&failure) => sleep(backoff.next()).await,
                     done => return done,
                 }
             }

@@ -3,7 +3,8 @@ use sqlx::error::DatabaseError;
 use super::{Class, Dialect};
 
 pub(super) const DIALECT: Dialect = Dialect {
-    now: "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)",
+    // The cast alone would round up, half a second before everybody else's clock.
+    now: "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp())) AS BIGINT)",
     begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
     in_list: "= ANY(?)",
     pairs: "unnest(?) AS pair(id, n)",

@@ -1,5 +1,8 @@
 //! Connections of any of the databases, and the rows that they answer with.
 
+use std::io;
+use std::time::Duration;
+
 #[cfg(feature = "mariadb")]
 use sqlx::MySql;
 #[cfg(feature = "postgres")]
@@ -9,9 +12,13 @@ use sqlx::Sqlite;
 use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 use sqlx::{Error as SqlError, Executor, Row as _};
+use tokio::time::timeout;
 
 use super::statement::query;
 use super::{Class, Dialect, Failure, Value};
+
+/// The time that a statement may take.
+const STATEMENT: Duration = Duration::from_secs(5);
 
 /// A kind of database, with what each driver has for it.
 macro_rules! of_each {
@@ -127,6 +134,10 @@ impl Pool {
 impl Session {
     /// Executes a statement; returns the number of rows that it found to change.
     pub(crate) async fn execute(&mut self, text: &str, values: &[Value<'_>]) -> Result<u64, Failure> {
+        in_time(self.executed(text, values)).await
+    }
+
+    async fn executed(&mut self, text: &str, values: &[Value<'_>]) -> Result<u64, Failure> {
         match self.connection() {
             #[cfg(feature = "sqlite")]
             Connection::Sqlite(connection) => {
@@ -148,6 +159,10 @@ impl Session {
 
     /// Executes a statement that answers with rows.
     pub(crate) async fn fetch(&mut self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Failure> {
+        in_time(self.fetched(text, values)).await
+    }
+
+    async fn fetched(&mut self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Failure> {
         match self.connection() {
             #[cfg(feature = "sqlite")]
             Connection::Sqlite(connection) => {
@@ -182,14 +197,14 @@ impl Session {
     /// Commits the transaction. When this fails, it is not known whether it was committed, unless the database
     /// answered.
     pub(crate) async fn commit(mut self) -> Result<(), Failure> {
-        self.execute_text("COMMIT").await?;
+        in_time(self.execute_text("COMMIT")).await?;
         self.end();
         Ok(())
     }
 
     /// Ends the transaction without a change.
     pub(crate) async fn roll_back(mut self) -> Result<(), Failure> {
-        self.execute_text("ROLLBACK").await?;
+        in_time(self.execute_text("ROLLBACK")).await?;
         self.end();
         Ok(())
     }
@@ -242,6 +257,13 @@ impl Row {
     pub(crate) fn optional_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, Failure> {
         on_each!(Self, self, row => row.try_get_unchecked(column)).map_err(Failure::Silence)
     }
+}
+
+/// Bounds the time of a statement: a batch has many, and a database that does not answer is given up before all of
+/// them have had theirs.
+async fn in_time<T>(statement: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = |_| Failure::Silence(SqlError::Io(io::ErrorKind::TimedOut.into()));
+    timeout(STATEMENT, statement).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
 }
 
 fn failure(error: SqlError, classify: fn(&dyn DatabaseError) -> Class) -> Failure {

@@ -106,10 +106,14 @@ async fn include(database: &Database, counter: &UniqueKey, items: &[Vec<u8>]) ->
         let held = row.items.saturating_add_unsigned(new);
         if held > most {
             convert(&mut session, row.id, Sketch::new()).await?;
-        } else if new > 0 {
+            // Also where nothing is new: the threshold may be lower than it was.
+            session.commit().await?;
+            return Ok(Included { new, exact: false });
+        }
+        if new > 0 {
             write_items(&mut session, row.id, held).await?;
         }
-        return end(session, new, held <= most).await;
+        return end(session, new, true).await;
     };
     end(session, new, false).await
 }

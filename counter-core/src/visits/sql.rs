@@ -23,9 +23,9 @@ use crate::time::{Bucket, Grid};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precision, Precisions, Timestamp};
 
-/// The number of samples that one batch may change: those of some 1,400 counts, so that a flush is nearly always one
-/// transaction.
-const BATCH: usize = 20_000;
+/// The number of samples that one batch may change: those of some 700 counts, so that few transactions make a flush. After
+/// an outage each may lie in a bucket of its own, with statements of its own.
+const BATCH: usize = 10_000;
 
 /// The visits of one database.
 #[derive(Debug)]

@@ -1,8 +1,10 @@
 //! SQL databases: several processes and a kill of each, lost replies, a full disk, an older backup, other versions.
 
 use std::env;
+use std::num::NonZeroU32;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use counter_core::entity::sqlx;
 use counter_core::source::{Commit, Source, SourceName};
@@ -10,7 +12,7 @@ use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark};
-use counter_core::{Counters, ErrorKind, SqlStore, Store, Timestamp};
+use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Store, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
@@ -18,7 +20,7 @@ use tests::{FaultProxy, LIMIT, MariaDb, Postgres, Process, RedisServer, until};
 use tokio::task::block_in_place;
 
 use crate::random::Random;
-use crate::stores::{self, sql};
+use crate::stores::{self, databases, sql};
 use crate::support::{name, precision};
 
 /// The address that a process of a test is told, and what it is to do there.
@@ -190,6 +192,46 @@ async fn a_database_that_does_not_answer_takes_five_seconds_of_a_call() {
     proxy.black_hole(false);
     let there = async || store.known(&[precision(60)], "", 1).await.is_ok();
     until("the database is back", LIMIT, there).await;
+}
+
+/// After an outage nearly each second is a bucket of its own, with statements of its own.
+#[tokio::test]
+async fn a_batch_whose_statements_take_longer_than_a_call_may_is_applied() {
+    let server = Postgres::shared();
+    let proxy = FaultProxy::start_before_sql(server.address()).await;
+    let direct = server.database();
+    let (_, database) = direct.rsplit_once('/').expect("an address");
+    let store = sql(&format!("postgres://postgres@{}/{database}", proxy.address())).await;
+    let kept = NonZeroU32::new(7200).expect("not 0");
+    let seconds = Precisions::new([precision(1)]).expect("one").samples(kept);
+    let mut counters = Counters::builder(store).precisions(seconds).build().expect("good settings");
+    let (recorder, now) = (counters.recorder(), Timestamp::now());
+    for ago in 0..1000 {
+        recorder.record_at(recorder.counter("a"), None, now.minus(ago), NonZeroU32::MIN);
+    }
+    proxy.delay_replies(Duration::from_millis(3));
+    counters.flush().await.expect("each statement is answered");
+    proxy.delay_replies(Duration::ZERO);
+    assert_eq!(total(&counters, "a").await, 1000);
+}
+
+#[tokio::test]
+async fn a_database_is_not_ahead_of_a_process_on_the_same_machine() {
+    let (_servers, urls) = databases();
+    for url in urls {
+        let store = sql(&url).await;
+        let mut counters = over(store.clone());
+        let recorder = counters.recorder();
+        let mut ahead = 0;
+        // Over a second and a half: one that rounds up is ahead in half of them.
+        for _ in 0..15 {
+            recorder.record(recorder.counter("a"), None);
+            flushed(&mut counters).await;
+            ahead += u32::from(store.clock_skew().is_some_and(|skew| skew < 0));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(ahead <= 2, "{url}: {ahead} of 15");
+    }
 }
 
 #[tokio::test]

@@ -37,6 +37,18 @@ async fn processes_that_take_a_counter_over_its_threshold_at_once_lose_nothing()
 }
 
 #[tokio::test]
+async fn a_threshold_that_is_lowered_makes_a_sketch_of_what_is_known_already() {
+    let (_servers, urls) = databases();
+    for url in urls {
+        let store = sql(&url).await;
+        assert_eq!(include(&adaptive(&store, "guests", 300), 0..250).await, 250);
+        let guests = adaptive(&store, "guests", 200);
+        assert_eq!(include(&guests, 0..10).await, 0);
+        assert!(!matches!(count(&guests).await, Distinct::Exact(_)), "{url}");
+    }
+}
+
+#[tokio::test]
 async fn a_set_of_many_pages_is_removed_and_one_that_is_emptied_begins_anew() {
     let (_servers, urls) = databases();
     for url in urls {

@@ -12,7 +12,7 @@ pub struct PostgresDatabase(sqlx::Pool<Postgres>);
 sql_database! {
     PostgresDatabase of Postgres {
         schema: include_str!("postgres.sql"),
-        now: "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT)",
+        now: "CAST(FLOOR(EXTRACT(EPOCH FROM now())) AS BIGINT)",
         insert_new: ("INSERT INTO", " ON CONFLICT DO NOTHING"),
         add: "ON CONFLICT (kind, entity, field) DO UPDATE SET value = access_entity.value + excluded.value, \
               version = access_entity.version + 1",

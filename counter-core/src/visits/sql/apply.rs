@@ -15,7 +15,7 @@ use crate::{Error, Timestamp};
 pub(super) const TOLD: i64 = 40 * 86_400;
 
 pub(super) async fn apply(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
-    store.database.attempt(|| apply_or_fit(store, batch)).await
+    store.database.attempt_batch(|| apply_or_fit(store, batch)).await
 }
 
 /// Applies a batch; where a sum leaves the range, which a statement tells of all its rows together, once more and
