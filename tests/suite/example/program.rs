@@ -426,7 +426,7 @@ impl Site {
         get(self.address, path, &[]).await
     }
 
-    async fn admin(&self, question: &str) -> Response {
+    pub(crate) async fn admin(&self, question: &str) -> Response {
         get(self.address, &format!("/admin/stats/api/{question}"), &[SHOWN]).await
     }
 

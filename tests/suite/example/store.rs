@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tests::http::{get, post};
-use tests::{MariaDb, Postgres, Process, until};
+use tests::{MariaDb, Postgres, Process, RedisServer, until};
 
 use super::program::{LIMIT, Site, TOKEN, command, start};
 use crate::support::BROWSER;
@@ -58,6 +59,47 @@ async fn the_numbers_of_before_are_there_after_a_stop_and_after_a_kill() {
     let site = start_in(folder.path(), &[]).await;
     assert_eq!((total(&site, "hits").await, total(&site, "/articles/{id}").await), (7, 5));
     assert_eq!(site.ask("uniques?counter=hits&precision=86400").await["uniques"], 1);
+}
+
+#[tokio::test]
+async fn what_a_killed_process_had_for_a_redis_that_is_away_comes_with_the_next_one() {
+    let (mut redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
+    redis.stop();
+    let settings = ["--redis", &redis.url(), "--spool", "spool"];
+    for _ in 0..2 {
+        let mut site = start_in(folder.path(), &settings).await;
+        visit(&site, 3).await;
+        let spooled = async || {
+            // Unwell, since the store is away.
+            let health: Value = serde_json::from_str(&site.admin("health").await.body).expect("JSON");
+            health["pending"].as_u64() >= Some(3) && health["spool"]["unwritten"] == 0
+        };
+        until("the hits are on the disk", LIMIT, spooled).await;
+        site.process.kill();
+    }
+    redis.restart();
+    let mut site = start_in(folder.path(), &settings).await;
+    visit(&site, 1).await;
+    until("the store reads", LIMIT, async || {
+        site.admin("total?counter=hits&precision=86400").await.status == 200
+    })
+    .await;
+    until_counted(&site, 7).await;
+    site.process.terminate();
+    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+    assert_eq!(redis.int(&["HGET", "access:total", "hits"]), 7);
+}
+
+#[tokio::test]
+async fn a_spool_for_a_store_in_memory_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let mut command = command().await;
+    command
+        .args(["--listen", "127.0.0.1:0", "--store", "memory:", "--spool", "spool"])
+        .current_dir(folder.path());
+    let mut process = Process::start(&mut command);
+    assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
+    until("it says why", LIMIT, async || process.to_string().contains("outlives the process")).await;
 }
 
 #[tokio::test]
