@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sqlx::{Connection, SqliteConnection};
 
+use super::recovery::in_time;
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::unwind::tell;
@@ -120,7 +121,7 @@ impl Leftover {
     pub(super) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
         let samples = self.samples;
         loop {
-            self.write().await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))?;
+            in_time(self.write()).await?;
             // One shard that is away does not hold up the others.
             let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store, samples))).await;
             if !self.lanes.iter().any(|lane| lane.is_changed) {
@@ -132,12 +133,13 @@ impl Leftover {
     /// Closes the file, and keeps its place.
     pub(super) async fn close(self) -> Place {
         if let Some(connection) = self.connection {
-            drop(connection.close().await);
+            drop(in_time(connection.close()).await);
         }
         self.place
     }
 
-    /// Writes the lanes whose rows are outdated, before anything of them is sent.
+    /// Writes the lanes whose rows are outdated, before anything of them is sent. Until that is done they stay outdated, and
+    /// the file is opened again for the next attempt.
     async fn write(&mut self) -> Result<(), Failure> {
         let entries: Vec<_> = self.lanes.iter().filter(|lane| lane.is_changed).map(Lane::entry).collect();
         if entries.is_empty() {
