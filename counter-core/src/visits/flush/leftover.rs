@@ -120,7 +120,7 @@ impl Leftover {
     /// Sends what the store does not have.
     pub(super) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
         let samples = self.samples;
-        loop {
+        for _ in 0..ATTEMPTS {
             in_time(self.write()).await?;
             // One shard that is away does not hold up the others.
             let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store, samples))).await;
@@ -128,6 +128,8 @@ impl Leftover {
                 return sent.into_iter().collect();
             }
         }
+        // It is asked again after a pause.
+        Err(no_fences())
     }
 
     /// Closes the file, and keeps its place.
@@ -254,7 +256,7 @@ impl Lane {
             }
             self.next = None;
         }
-        Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"))
+        Err(no_fences())
     }
 
     /// Asks the store what it has; returns `false` where the items are others now, and the file has to be written
@@ -399,6 +401,10 @@ impl Item {
         tally.doubt(shard, hits, cells.len(), false);
         hits
     }
+}
+
+fn no_fences() -> Error {
+    Error::new(ErrorKind::Refused).caused_by("the store keeps no fences")
 }
 
 /// Folds what waited into batches, and returns the hits that no precision keeps any more.
