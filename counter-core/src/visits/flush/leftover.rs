@@ -296,7 +296,12 @@ impl Lane {
         }
         let next = self.items.partition_point(|item| item.batch.fence.sequence <= last);
         let (there, missing) = self.items.split_at_mut(next);
-        there.iter_mut().for_each(|item| item.is_replay = true);
+        for item in there {
+            if !std::mem::replace(&mut item.is_replay, true) && item.is_known {
+                // The answer to it was lost.
+                tally.acknowledge(&item.batch, &[], false);
+            }
+        }
         for item in &mut *missing {
             item.recover(tally);
         }
