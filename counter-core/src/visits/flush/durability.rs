@@ -108,12 +108,14 @@ impl Durability {
 }
 
 impl ShardDurability {
-    /// Has what was cut written before it is sent, as far as that is possible.
-    pub(super) async fn save(&self) {
+    /// Has what was cut written before it is sent, as far as that is possible; returns `false` where a file may be
+    /// outdated.
+    pub(super) async fn save(&self) -> bool {
         #[cfg(feature = "spool")]
         if let Some(spool) = &self.spool {
-            spool.save(self.shard).await;
+            return spool.save(self.shard).await;
         }
+        true
     }
 
     /// Has what an earlier writer left replaced.
