@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use counter_core::sketch::Sketch;
 use counter_core::stores::{Namespace, Shards};
-use counter_core::{Counters, RedisStore, Timestamp};
+use counter_core::time::Bucket;
+use counter_core::{CounterName, Counters, RedisStore, Timestamp, VisitorId};
 use tests::{LIMIT, Process, RedisServer, Value, until};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -19,7 +21,7 @@ use crate::topic::Topic;
 #[expect(dead_code, reason = "the suite uses all of it")]
 mod servers;
 
-use servers::{One, Pair, Servers, Three};
+use servers::{Keys, One, Pair, Servers, Three};
 
 const PARTITIONS: i32 = 6;
 
@@ -116,12 +118,18 @@ impl Servers for Backwards {
     const FORGET: bool = true;
     const FAULTS: u64 = 2;
 
-    fn url(&self) -> String {
-        self.0.url()
+    type Store = RedisStore;
+
+    async fn store(&self) -> RedisStore {
+        servers::store(self).await
     }
 
-    fn shards(&self) -> Option<Shards> {
-        None
+    async fn batches(&self) -> u64 {
+        servers::batches(self)
+    }
+
+    async fn reference(&self, counter: &CounterName, bucket: Bucket, visitors: &[VisitorId]) -> Sketch {
+        servers::reference(self, counter, bucket, visitors)
     }
 
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
@@ -143,6 +151,16 @@ impl Servers for Backwards {
     async fn heal(&mut self) {
         self.0.command(&["SAVE"]);
     }
+}
+
+impl Keys for Backwards {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        None
+    }
 
     fn command(&self, _: &str, words: &[Vec<u8>]) -> Value {
         self.0.command(words)
@@ -158,7 +176,7 @@ fn seconds() -> u64 {
     seconds.map_or(15, |seconds| seconds.parse().expect("COUNTER_STORM_SECONDS is a whole number"))
 }
 
-async fn store(servers: &impl Servers, namespace: &str) -> RedisStore {
+async fn store(servers: &impl Keys, namespace: &str) -> RedisStore {
     let namespace: Namespace = namespace.parse().expect("a namespace");
     let mut store = None;
     until("the store is there", LIMIT, async || {
@@ -169,11 +187,11 @@ async fn store(servers: &impl Servers, namespace: &str) -> RedisStore {
     store.expect("connected")
 }
 
-async fn counters(servers: &impl Servers, namespace: &str) -> Counters {
+async fn counters(servers: &impl Keys, namespace: &str) -> Counters {
     Counters::builder(store(servers, namespace).await).build().expect("good settings")
 }
 
-async fn storm<S: Servers>(name: &str, mut servers: S) {
+async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
     let mut random = Random::storm(name);
     let mut events = BTreeMap::<&'static str, u32>::new();
     let mut brokers = Brokers::start(PARTITIONS);

@@ -42,7 +42,7 @@ pub(crate) trait Servers {
 }
 
 /// Servers of Redis.
-trait Keys {
+pub(crate) trait Keys {
     /// Where clients find them.
     fn url(&self) -> String;
 
@@ -64,7 +64,7 @@ trait Keys {
     }
 }
 
-async fn store(servers: &impl Keys) -> RedisStore {
+pub(crate) async fn store(servers: &impl Keys) -> RedisStore {
     let mut builder = RedisStore::builder();
     if let Some(shards) = servers.shards() {
         builder = builder.shards(shards);
@@ -72,7 +72,7 @@ async fn store(servers: &impl Keys) -> RedisStore {
     builder.connect(&servers.url()).await.expect("an address")
 }
 
-fn batches(servers: &impl Keys) -> u64 {
+pub(crate) fn batches(servers: &impl Keys) -> u64 {
     let fences = servers.keys("*fence:*");
     let sequence = |key: &String| {
         let fence = servers.command(key, &[b"GET".to_vec(), key.clone().into()]).text().expect("a fence");
@@ -81,7 +81,12 @@ fn batches(servers: &impl Keys) -> u64 {
     fences.iter().map(sequence).sum()
 }
 
-fn reference(servers: &impl Keys, counter: &CounterName, bucket: Bucket, visitors: &[VisitorId]) -> Sketch {
+pub(crate) fn reference(
+    servers: &impl Keys,
+    counter: &CounterName,
+    bucket: Bucket,
+    visitors: &[VisitorId],
+) -> Sketch {
     let reference = servers.key(counter, "reference");
     servers.command(&reference, &[b"DEL".to_vec(), reference.clone().into()]);
     let ids: Vec<_> = visitors.iter().map(|visitor| visitor.as_bytes().to_vec()).collect();
