@@ -94,12 +94,6 @@ impl Journal {
         self.is_changed = true;
     }
 
-    /// Notes that the batches after a sequence, which are in no file, are these instead.
-    pub(crate) fn cut_anew(&mut self, after: u64, batches: impl IntoIterator<Item = Arc<Batch>>, next: u64) {
-        self.batches.retain(|batch| batch.fence.sequence <= after);
-        self.cut(batches, next);
-    }
-
     /// Notes that a writer takes over, with these batches.
     pub(crate) fn begin(
         &mut self,

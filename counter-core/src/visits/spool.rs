@@ -102,9 +102,11 @@ impl Spool {
     }
 
     /// Writes what is new of a shard before it is sent. While the disk fails that is not waited for: it costs
-    /// durability only, since the store's fence tells what of the file is outdated. Returns whether it is written.
-    pub(crate) async fn save(&self, shard: Shard) -> bool {
-        !self.tally.spool(|spool| spool.failing.is_some()) && self.write(Some(shard)).await.is_ok()
+    /// durability only, since the store's fence tells what of the file is outdated.
+    pub(crate) async fn save(&self, shard: Shard) {
+        if !self.tally.spool(|spool| spool.failing.is_some()) {
+            drop(self.write(Some(shard)).await);
+        }
     }
 
     /// Writes what a new writer of a shard is about to send. What the file has of the earlier writer must not

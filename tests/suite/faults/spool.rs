@@ -1,6 +1,5 @@
 //! Law 1 when a process ends before its hits are stored: they are in a spool, and another process sends them, once.
 
-mod cuts;
 mod disk;
 mod kills;
 mod lives;

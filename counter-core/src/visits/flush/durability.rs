@@ -108,14 +108,12 @@ impl Durability {
 }
 
 impl ShardDurability {
-    /// Has what was cut written before it is sent, as far as that is possible; returns `false` where a file may be
-    /// outdated.
-    pub(super) async fn save(&self) -> bool {
+    /// Has what was cut written before it is sent, as far as that is possible.
+    pub(super) async fn save(&self) {
         #[cfg(feature = "spool")]
         if let Some(spool) = &self.spool {
-            return spool.save(self.shard).await;
+            spool.save(self.shard).await;
         }
-        true
     }
 
     /// Has what an earlier writer left replaced.

@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sqlx::{Connection, SqliteConnection};
 
-use super::recovery::in_time;
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::unwind::tell;
@@ -32,8 +31,6 @@ pub(super) struct Leftover {
     connection: Option<SqliteConnection>,
     grid: Arc<Grid>,
     lanes: Vec<Lane>,
-    /// The samples that a batch may change.
-    samples: usize,
     /// Set where this process has sent it before.
     has_counted: bool,
 }
@@ -42,32 +39,18 @@ pub(super) struct Leftover {
 #[derive(Debug)]
 struct Lane {
     shard: Shard,
-    grid: Arc<Grid>,
     writer: WriterId,
     witness: Option<Witness>,
     /// The time since the writer wrote something.
     silence: Duration,
     /// The batches, by sequence.
     items: Vec<Item>,
-    /// What was not cut into batches yet, as far as the file goes.
-    waiting: Option<Waiting>,
-    /// The hits that no precision keeps any more, and that are not in the ledger yet.
-    expired: u64,
+    /// The hits that no precision keeps any more, and the sequence of the batch that would have them.
+    expired: (u64, u64),
     /// The place of the next item to send, once the store has told it.
     next: Option<usize>,
     /// Set where the file has other rows than these items: they are written before anything is sent.
     is_changed: bool,
-}
-
-/// What waited, and becomes batches only if the store has none of their sequences: it may have been cut, in a way that the
-/// file does not tell, while the disk failed.
-#[derive(Debug)]
-struct Waiting {
-    /// The sequence of the first batch that it was for.
-    first: u64,
-    parts: Vec<(Vec<Cell>, Vec<VisitorCell>)>,
-    /// Set where the store had the first of those batches once.
-    is_replay: bool,
 }
 
 #[derive(Debug)]
@@ -100,15 +83,15 @@ impl Leftover {
             Err(unread) => return Err((place, unread)),
         };
         let Found { grid, silence, lanes } = found;
-        let lane = |lane| Lane::of(lane, silence, &grid, has_counted);
+        let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
         let lanes = lanes.into_iter().map(lane).collect();
-        Ok(Self { place, connection: Some(connection), grid, lanes, samples, has_counted })
+        Ok(Self { place, connection: Some(connection), grid, lanes, has_counted })
     }
 
     /// Returns whether nothing of it is needed any more once it was sent: the store may still lose what it was sent,
     /// in a failover, so that a file is kept until it was looked at again.
     pub(super) fn is_spent(&self) -> bool {
-        self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty() && lane.waiting.is_none())
+        self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty())
     }
 
     /// Returns the hits that are in the ledger of this process and not acknowledged.
@@ -119,29 +102,25 @@ impl Leftover {
 
     /// Sends what the store does not have.
     pub(super) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
-        let samples = self.samples;
-        for _ in 0..ATTEMPTS {
-            in_time(self.write()).await?;
+        loop {
+            self.write().await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))?;
             // One shard that is away does not hold up the others.
-            let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store, samples))).await;
+            let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store))).await;
             if !self.lanes.iter().any(|lane| lane.is_changed) {
                 return sent.into_iter().collect();
             }
         }
-        // It is asked again after a pause.
-        Err(no_fences())
     }
 
     /// Closes the file, and keeps its place.
     pub(super) async fn close(self) -> Place {
         if let Some(connection) = self.connection {
-            drop(in_time(connection.close()).await);
+            drop(connection.close().await);
         }
         self.place
     }
 
-    /// Writes the lanes whose rows are outdated, before anything of them is sent. Until that is done they stay outdated, and
-    /// the file is opened again for the next attempt.
+    /// Writes the lanes whose rows are outdated, before anything of them is sent.
     async fn write(&mut self) -> Result<(), Failure> {
         let entries: Vec<_> = self.lanes.iter().filter(|lane| lane.is_changed).map(Lane::entry).collect();
         if entries.is_empty() {
@@ -163,17 +142,15 @@ impl Leftover {
 }
 
 impl Lane {
-    fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, has_counted: bool) -> Self {
+    fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, samples: usize, has_counted: bool) -> Self {
         let FoundLane { shard, writer, witness, parts } = found;
         let mut lane = Self {
             shard,
-            grid: Arc::clone(grid),
             writer,
             witness,
             silence,
             items: Vec::new(),
-            waiting: None,
-            expired: 0,
+            expired: (0, 0),
             next: None,
             is_changed: false,
         };
@@ -181,50 +158,33 @@ impl Lane {
         let mut last = 0;
         for part in batches {
             last = part.sequence;
-            lane.push(part.sequence, part.cells, part.sketches);
+            lane.push(part.sequence, part.cells, part.sketches, grid);
         }
         let first = waiting.iter().map(|part| part.sequence).max().unwrap_or_default();
         // What waited under an earlier sequence was cut since.
         let waiting = waiting.into_iter().filter(|part| part.sequence == first && first > last);
-        let parts: Vec<_> = waiting.map(|part| (part.cells, part.sketches)).collect();
-        if !parts.is_empty() {
-            lane.waiting = Some(Waiting { first, parts, is_replay: has_counted });
+        let waiting: Vec<_> = waiting.map(|part| (part.cells, part.sketches)).collect();
+        if !waiting.is_empty() {
+            let (chunks, expired) = fold(waiting, grid, samples);
+            lane.expired = (expired, first);
+            lane.is_changed = true;
+            for (sequence, chunk) in (first..).zip(chunks) {
+                lane.push(sequence, chunk.cells, chunk.sketches, grid);
+            }
         }
-        for item in &mut lane.items {
-            (item.is_replay, item.is_known) = (has_counted, has_counted);
-        }
+        lane.items.iter_mut().for_each(|item| (item.is_replay, item.is_known) = (has_counted, has_counted));
         lane
     }
 
-    /// Makes batches of what waited, which the file must have before one is sent.
-    ///
-    /// The first is empty, as is that of a process which sends what its disk did not take: one that is still on its way
-    /// to the store stands for nothing else.
-    fn cut(&mut self, samples: usize) {
-        let Some(Waiting { first, parts, is_replay }) = self.waiting.take() else { return };
-        let (chunks, expired) = fold(parts, &self.grid, samples);
-        self.expired += if is_replay { 0 } else { expired };
-        self.is_changed = true;
-        for (sequence, chunk) in (first..).zip(std::iter::once(Chunk::default()).chain(chunks)) {
-            self.push(sequence, chunk.cells, chunk.sketches);
-            let item = self.items.last_mut().expect("one was pushed");
-            (item.is_replay, item.is_known) = (is_replay, is_replay);
-        }
-    }
-
-    fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>) {
-        let batch = Batch { cells, sketches, ..self.nothing(self.fence(sequence - 1, sequence)) };
+    fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Arc<Grid>) {
+        let fence = self.fence(sequence - 1, sequence);
+        let batch = Batch { shard: self.shard, fence, cells, sketches, grid: Arc::clone(grid) };
         self.items.push(Item {
             batch: Arc::new(batch),
             is_replay: false,
             is_known: false,
             may_be_applied: true,
         });
-    }
-
-    fn nothing(&self, fence: Fence) -> Batch {
-        let grid = Arc::clone(&self.grid);
-        Batch { shard: self.shard, fence, cells: Vec::new(), sketches: Vec::new(), grid }
     }
 
     const fn fence(&self, after: u64, sequence: u64) -> Fence {
@@ -245,9 +205,9 @@ impl Lane {
         }
     }
 
-    async fn send(&mut self, tally: &Tally, store: &dyn Store, samples: usize) -> Result<(), Error> {
+    async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
-            if self.next.is_none() && !self.find(tally, store, samples).await? {
+            if self.next.is_none() && !self.find(tally, store).await? {
                 // The file comes first.
                 return Ok(());
             }
@@ -256,52 +216,31 @@ impl Lane {
             }
             self.next = None;
         }
-        Err(no_fences())
+        Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"))
     }
 
     /// Asks the store what it has; returns `false` where the items are others now, and the file has to be written
     /// before they are sent.
-    async fn find(&mut self, tally: &Tally, store: &dyn Store, samples: usize) -> Result<bool, Error> {
-        if self.items.is_empty() && self.waiting.is_none() {
-            return Ok(true);
-        }
-        let probe = self.nothing(self.fence(BEYOND - 1, BEYOND));
+    async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
+        let Some(first) = self.items.first() else { return Ok(true) };
+        let probe = Batch {
+            fence: self.fence(BEYOND - 1, BEYOND),
+            cells: Vec::new(),
+            sketches: Vec::new(),
+            ..(*first.batch).clone()
+        };
         let last = match store.apply(&probe).await? {
             ApplyOutcome::SequenceGap { last } => last,
             ApplyOutcome::Applied(_) => BEYOND,
         };
-        let first = self.items.first();
-        let begins = first.is_some_and(|first| first.batch.fence.sequence == 1 && !first.is_replay);
+        let begins = first.batch.fence.sequence == 1 && !first.is_replay;
         if last == 0 && !begins {
-            self.cut(samples);
             self.miss_fence(tally, store).await?;
             return Ok(false);
         }
-        if let Some(waiting) = &mut self.waiting {
-            if waiting.first > last {
-                self.cut(samples);
-                return Ok(false);
-            }
-            // It was cut, and nothing tells which hits of it were sent.
-            if !std::mem::replace(&mut waiting.is_replay, true) {
-                let (shard, hits) = (self.shard, waiting.hits());
-                tell(|| {
-                    tracing::warn!(
-                        %shard,
-                        hits,
-                        "the disk failed before a process ended; of these hits, those that it had not sent are lost"
-                    );
-                });
-            }
-        }
         let next = self.items.partition_point(|item| item.batch.fence.sequence <= last);
         let (there, missing) = self.items.split_at_mut(next);
-        for item in there {
-            if !std::mem::replace(&mut item.is_replay, true) && item.is_known {
-                // The answer to it was lost.
-                tally.acknowledge(&item.batch, &[], false);
-            }
-        }
+        there.iter_mut().for_each(|item| item.is_replay = true);
         for item in &mut *missing {
             item.recover(tally);
         }
@@ -309,7 +248,10 @@ impl Lane {
             // What lies between is in no file any more.
             Arc::make_mut(&mut first.batch).fence.after = last;
         }
-        tally.recover_expired(std::mem::take(&mut self.expired));
+        let (expired, sequence) = std::mem::take(&mut self.expired);
+        if sequence > last {
+            tally.recover_expired(expired);
+        }
         self.next = Some(next);
         Ok(true)
     }
@@ -352,10 +294,8 @@ impl Lane {
         let had_sent = self.witness.is_some() || doubtful > 0;
         self.writer = WriterId::random();
         (self.witness, self.silence) = (None, Duration::ZERO);
-        if self.items.is_empty() {
-            return Ok(());
-        }
-        let nothing = self.nothing(self.fence(0, 1));
+        let Some(first) = self.items.first() else { return Ok(()) };
+        let nothing = Batch { cells: Vec::new(), sketches: Vec::new(), ..(*first.batch).clone() };
         self.items.retain(|item| item.batch.len() > 0);
         let begin =
             Item { batch: Arc::new(nothing), is_replay: false, is_known: true, may_be_applied: false };
@@ -380,12 +320,6 @@ impl Lane {
     }
 }
 
-impl Waiting {
-    fn hits(&self) -> u64 {
-        self.parts.iter().flat_map(|(cells, _)| cells).map(|cell| cell.count).sum()
-    }
-}
-
 impl Item {
     /// Enters it into the ledger of this process, unless it is in that of the one that ended.
     fn recover(&mut self, tally: &Tally) {
@@ -406,10 +340,6 @@ impl Item {
         tally.doubt(shard, hits, cells.len(), false);
         hits
     }
-}
-
-fn no_fences() -> Error {
-    Error::new(ErrorKind::Refused).caused_by("the store keeps no fences")
 }
 
 /// Folds what waited into batches, and returns the hits that no precision keeps any more.

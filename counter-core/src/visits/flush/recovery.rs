@@ -11,7 +11,7 @@ use super::leftover::Leftover;
 use crate::backoff::Backoff;
 use crate::unwind::{caught, tell};
 use crate::visits::spool::Spool;
-use crate::visits::spool::file::{Failure, Unread};
+use crate::visits::spool::file::Unread;
 use crate::visits::spool::folder::{self, Place};
 use crate::visits::tally::Tally;
 use crate::{Error, ErrorKind, Store};
@@ -195,9 +195,7 @@ impl Recovery {
 }
 
 /// Bounds what a disk may take that hangs.
-pub(super) async fn in_time<T, E: Into<Failure>>(
-    work: impl Future<Output = Result<T, E>>,
-) -> Result<T, Error> {
+async fn in_time<T>(work: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
     match timeout(PATIENCE, work).await {
         Ok(done) => done.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
         Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),

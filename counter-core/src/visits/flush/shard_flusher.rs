@@ -33,8 +33,6 @@ pub(super) struct ShardFlusher {
     outgoing: VecDeque<Outgoing>,
     replays: ReplayBuffer,
     durability: ShardDurability,
-    /// The sequence before the batches that were cut and are not known to be written; none of them was sent.
-    unsaved: Option<u64>,
     /// Set from when this writer took over until no spool has batches of the one before it.
     is_new: bool,
     /// Set where the store is to be asked whether it still has what it acknowledged.
@@ -92,7 +90,6 @@ impl ShardFlusher {
             outgoing: VecDeque::new(),
             replays: ReplayBuffer::default(),
             durability,
-            unsaved: None,
             is_new: false,
             asking: false,
             acknowledged: None,
@@ -160,14 +157,16 @@ impl ShardFlusher {
     async fn send(&mut self) -> Result<(), Error> {
         self.tally.account(self.shard, Account::attempt);
         self.missed = false;
-        // A flush that was dropped may have cut them and not have written them.
-        self.save().await;
+        if !self.outgoing.is_empty() {
+            // A flush that was dropped may have cut them and not have written them.
+            self.durability.save().await;
+        }
         self.send_outgoing().await?;
         let flush = self.tally.commits.begin(self.shard);
         loop {
             self.lost = false;
             self.cut();
-            self.save().await;
+            self.durability.save().await;
             self.send_outgoing().await?;
             // After a loss, the visitors are taken again.
             if !self.lost {
@@ -198,31 +197,7 @@ impl ShardFlusher {
             let batches = self.outgoing.iter().map(|one| &one.batch);
             let new = batches.filter(|batch| batch.fence.sequence > before && batch.len() > 0).cloned();
             self.tally.journal(self.shard, |journal| journal.cut(new, next));
-            self.unsaved = Some(before);
         }
-    }
-
-    /// Has what was cut written. Where that fails, an empty batch goes first: with it, the store's fence passes what the
-    /// file has under its sequence, so that this can never count beside what was cut of it.
-    async fn save(&mut self) {
-        if self.unsaved.is_none() {
-            return;
-        }
-        let is_written = self.durability.save().await;
-        let Some(before) = self.unsaved.take().filter(|_| !is_written) else { return };
-        let is_sent = |one: &Outgoing| one.batch.fence.sequence <= before || one.batch.len() == 0;
-        let unsent = self.outgoing.partition_point(is_sent);
-        let Some(first) = self.outgoing.get(unsent).map(|one| one.batch.fence.sequence) else { return };
-        let unsent = self.outgoing.split_off(unsent);
-        self.writer.sequence = first - 1;
-        self.enqueue(self.nothing(), false);
-        for Outgoing { batch, replay, .. } in unsent {
-            self.enqueue(Arc::unwrap_or_clone(batch), replay);
-        }
-        let batches = self.outgoing.iter().map(|one| &one.batch);
-        let batches = batches.filter(|batch| batch.fence.sequence > first).cloned();
-        let next = self.writer.upcoming();
-        self.tally.journal(self.shard, |journal| journal.cut_anew(before, batches, next));
     }
 
     async fn send_outgoing(&mut self) -> Result<(), Error> {
@@ -334,7 +309,7 @@ impl ShardFlusher {
     /// Becomes a new writer, so that nothing still on its way under the old id can count.
     fn begin_anew(&mut self, replays: Vec<Arc<Batch>>) {
         self.writer = Writer::new();
-        (self.is_new, self.unsaved) = (true, None);
+        self.is_new = true;
         let waiting = std::mem::take(&mut self.outgoing);
         for batch in replays {
             self.enqueue(Arc::unwrap_or_clone(batch), true);

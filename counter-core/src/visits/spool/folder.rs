@@ -104,8 +104,8 @@ impl Place {
     ///
     /// The file must be closed, or never be written again.
     pub(crate) async fn remove(&self) -> io::Result<()> {
-        // Without its log the file would be an older one; a log without its file is nothing.
-        for path in [self.path.clone(), PathBuf::from(self.log()), self.path.with_extension(LOCK)] {
+        // Without its log the file would be an older one, but not a wrong one.
+        for path in [PathBuf::from(self.log()), self.path.clone(), self.path.with_extension(LOCK)] {
             match fs::remove_file(path).await {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
