@@ -63,6 +63,7 @@
 //! | the directory is removed, or its disk is unmounted | the same, until it is there again; a new file is made in it | the same |
 //! | a file that was left is damaged | it is renamed to `.damaged`, and nothing of it counts | an error in the log, with its hits if it can still tell |
 //! | a file is of a newer version, or for another number of shards | it is left for a process that can read it | a warning in the log, once |
+//! | the disk fails just when more than one batch is cut, and the process is killed after the store has some of them | **known limit**: the next process cuts what the file has otherwise, so some hits of those batches may count twice and others not at all | nothing |
 //!
 //! One case waits for the disk: where the store has lost everything, including the fence, hits are sent under a new one,
 //! and what the file has under the earlier one has to be replaced or removed first, or it could count again.
