@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-/// What a database writes in its own way.
+/// The expressions that each database writes in its own way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
     /// The Unix time of the database's clock.
@@ -13,7 +13,7 @@ pub(crate) struct Dialect {
     pub(crate) pairs: &'static str,
     /// Locks the rows of a `SELECT` until the transaction ends.
     pub(crate) for_update: &'static str,
-    /// What follows the `SELECT` of rows to delete: those that another transaction holds are left out.
+    /// The end of the `SELECT` of rows to delete: those that another transaction holds are left out.
     pub(super) skip_locked: &'static str,
     /// The lines of all rows as one text, where `{}` is what stands in a line, and what stands between two columns
     /// of it.

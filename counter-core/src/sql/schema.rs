@@ -15,7 +15,7 @@ pub(crate) enum SchemaError {
     Older(u32),
     /// They are of this later version.
     Newer(u32),
-    /// What stands where the version should is none.
+    /// The entry of the version is no number.
     Odd,
     /// It is not known.
     Unknown(Error),

@@ -24,7 +24,7 @@ pub(crate) struct Journal {
     batches: VecDeque<Arc<Batch>>,
     /// The lowest sequence that is still needed.
     oldest: u64,
-    /// What was added to what waits, and never taken to be written.
+    /// The hits that were added to what waits and never taken to be written.
     added: Pending,
     /// The hits that were cut into batches before they were taken to be written.
     cut: u64,

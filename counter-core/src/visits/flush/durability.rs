@@ -18,14 +18,14 @@ use crate::visits::spool::{Spool, folder};
 #[cfg(feature = "spool")]
 use crate::visits::tally::Tally;
 
-/// What a spool does for a flusher.
+/// The part of a spool in the work of a flusher.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
     #[cfg(feature = "spool")]
     spool: Option<(Arc<Spool>, Recovery)>,
 }
 
-/// What a spool does for one shard.
+/// The part of a spool in the work of one shard.
 #[derive(Debug)]
 pub(super) struct ShardDurability {
     #[cfg(feature = "spool")]

@@ -35,7 +35,7 @@ pub(super) struct Leftover {
     has_counted: bool,
 }
 
-/// What is left for one shard.
+/// The rows that are left for one shard.
 #[derive(Debug)]
 struct Lane {
     shard: Shard,
@@ -66,7 +66,7 @@ struct Item {
 
 /// The sequence of a batch that no store accepts, and whose answer tells the fence: sequences are at most 2^53.
 const BEYOND: u64 = (1 << 53) - 1;
-/// How often a store may lose the fence while a lane is sent.
+/// The number of times that a store may lose the fence while a lane is sent.
 const ATTEMPTS: usize = 3;
 
 impl Leftover {

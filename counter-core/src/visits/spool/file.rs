@@ -71,7 +71,7 @@ pub(crate) struct Found {
     pub(crate) lanes: Vec<FoundLane>,
 }
 
-/// What is left for one shard.
+/// The rows that are left for one shard.
 pub(crate) struct FoundLane {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
