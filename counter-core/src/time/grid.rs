@@ -84,6 +84,16 @@ impl Retention {
     }
 }
 
+impl Grid {
+    /// Returns this grid with the longer retention of the two for the precisions that both have.
+    pub(crate) fn reaching(&self, further: &Self) -> Self {
+        Self {
+            counts: self.counts.reaching(&further.counts),
+            visitors: self.visitors.reaching(&further.visitors),
+        }
+    }
+}
+
 impl From<Precision> for Retention {
     /// Keeps 120 samples.
     fn from(precision: Precision) -> Self {
@@ -133,6 +143,14 @@ impl Precisions {
             kept.samples = samples;
         }
         self
+    }
+
+    fn reaching(&self, further: &Self) -> Self {
+        let longer = |kept: &Retention| {
+            let further = further.retention(kept.precision).map_or(kept.samples, |kept| kept.samples);
+            Retention { samples: kept.samples.max(further), ..*kept }
+        };
+        Self { kept: self.kept.iter().map(longer).collect(), base: self.base }
     }
 
     /// Moves the buckets of all precisions, so that they begin this many seconds earlier: see

@@ -37,6 +37,7 @@ pub struct Stats {
     tally: Arc<Tally>,
     salt_epoch: Precision,
     sources: Sources,
+    reach: Arc<Grid>,
 }
 
 /// The samples of one counter at one precision.
@@ -96,13 +97,15 @@ const NAMED: usize = 1000;
 const PAGE: usize = 1000;
 
 impl Stats {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         store: Arc<dyn Store>,
         tally: Arc<Tally>,
         salt_epoch: Precision,
         sources: Sources,
     ) -> Self {
-        Self { store, tally, salt_epoch, sources }
+        let reach =
+            store.reach().map_or_else(|| Arc::clone(&tally.grid), |more| tally.grid.reaching(more).into());
+        Self { store, tally, salt_epoch, sources, reach }
     }
 
     /// Returns the samples of a counter whose buckets start in `range`.
@@ -379,6 +382,21 @@ impl Stats {
     #[must_use]
     pub fn grid(&self) -> &Grid {
         &self.tally.grid
+    }
+
+    /// Returns the buckets that can be read: those that are kept, and those that the archive of the store keeps for
+    /// longer, if it has one.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// assert_eq!(counters.stats().reach(), counters.stats().grid());
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn reach(&self) -> &Grid {
+        &self.reach
     }
 
     /// Returns the width of a salt epoch. A visitor who comes in several epochs counts once in each, unless

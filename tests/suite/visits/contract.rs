@@ -29,6 +29,7 @@ stores::on! {
         visitors_are_a_union_over_counters_and_buckets
         visitors_count_in_every_visitor_precision
         visitors_of_many_counters_are_counted_for_each_in_their_order
+        sketches_of_many_counters_come_in_their_order
         a_read_takes_the_buckets_of_its_range_ascending
         known_counters_come_in_pages_by_name
         counters_are_contained_where_they_have_samples_of_one_of_the_precisions
@@ -239,6 +240,21 @@ async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: im
         assert_eq!((counts[1], counts[2]), (0, 10 * buckets.len() as u64));
     }
     assert!(store.visitor_counts(&[], &[bucket(hour)]).await.expect("readable").is_empty());
+}
+
+async fn sketches_of_many_counters_come_in_their_order(store: impl Store + Clone) {
+    let of = |n: u32| seen(&format!("c{n}"), T, n..2 * n);
+    send(&store, &visits(WriterId::random(), 1, (1..=100).map(of).collect())).await;
+    let counters: Vec<_> = (0..=100).rev().chain([7]).map(|n| name(&format!("c{n}"))).collect();
+    for (start, there) in [(1_585_908_000, true), (1_585_908_000 - 3600, false)] {
+        let bucket = Bucket { precision: precision(3600), start: unix(start) };
+        let sketches = store.sketches(&counters, bucket).await.expect("readable");
+        assert_eq!(sketches.len(), counters.len());
+        for (n, sketch) in (0..=100).rev().chain([7]).zip(sketches) {
+            let expected = if there { of(n).raised } else { Sketch::new() };
+            assert_eq!(sketch, Ok(expected), "c{n}");
+        }
+    }
 }
 
 async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store + Clone) {
