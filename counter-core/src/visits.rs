@@ -23,6 +23,8 @@ pub mod source;
 mod spool;
 mod flush;
 mod clean;
+#[cfg(feature = "archive")]
+pub mod archive;
 mod stats;
 mod counters;
 mod upkeep;

@@ -53,6 +53,13 @@ impl Hint {
         "Keep logs for longer than their readers and the store may be away.",
     );
 
+    /// The hint that buckets have left retention and are not in the archive.
+    pub const ARCHIVE_BEHIND: Self = Self::new(
+        "archive_behind",
+        "Buckets that left retention wait for their last copy into the archive, for twice their retention at most.",
+        "See that a copier runs, in one process at least, and that both stores are there for it.",
+    );
+
     /// Creates a hint.
     #[must_use]
     pub const fn new(name: &'static str, seen: &'static str, remedy: &'static str) -> Self {

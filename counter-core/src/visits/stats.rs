@@ -416,6 +416,7 @@ impl Stats {
     #[must_use]
     pub fn health(&self) -> Health {
         let mut health = self.tally.health(self.store.connections(), self.store.clock_skew());
+        health.hints.extend(self.store.hints());
         let sources = self.sources();
         if sources.iter().any(SourceStatus::stands_still) {
             health.hints.push(Hint::SOURCE_STANDS_STILL);

@@ -9,7 +9,7 @@ use crate::handle::for_handles;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{ApplyOutcome, Batch, KnownReading, Reading, Unreadable, Witness};
+use crate::visits::{ApplyOutcome, Batch, Hint, KnownReading, Reading, Unreadable, Witness};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
@@ -49,6 +49,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// visitors, with how many samples; `None` where retention is only what writers and cleaners say.
     fn reach(&self) -> Option<&Grid> {
         None
+    }
+
+    /// Returns what this store finds wrong although nothing fails, for [`Health`](crate::Health).
+    fn hints(&self) -> Vec<Hint> {
+        Vec::new()
     }
 
     /// Returns what distinguishes a lost fence of this writer from lost data; `None` where the store cannot
@@ -224,6 +229,7 @@ for_handles!(Store {
     fn connections() -> u64;
     fn batch_samples() -> usize;
     fn reach() -> Option<&'a Grid>;
+    fn hints() -> Vec<Hint>;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
     fn clock_skew() -> Option<i64>;
