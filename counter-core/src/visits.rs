@@ -38,7 +38,7 @@ pub(crate) mod redis;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod sql;
 
-pub use batch::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark, VisitorCell};
+pub use batch::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark, VisitorCell};
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;

@@ -178,7 +178,7 @@ impl Kept {
                     fit += 1;
                 }
             }
-            if fit > 0 {
+            if batch.adds_to_lifetime(fit) {
                 let total = self.totals.entry(cell.counter.clone()).or_default();
                 if *total == 0 {
                     applied.remarks.push(Remark::Began { cell: index });

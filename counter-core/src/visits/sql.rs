@@ -2,7 +2,7 @@
 
 mod fence;
 mod names;
-mod adds;
+mod additions;
 mod raised;
 mod apply;
 mod clean;

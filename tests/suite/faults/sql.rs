@@ -11,7 +11,7 @@ use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark};
 use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Store, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -423,7 +423,14 @@ async fn redis_counts_the_visitors_of_an_export() {
 
 fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
     let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
-    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
+    Batch {
+        shard: Shard::default(),
+        fence,
+        cells,
+        sketches: Vec::new(),
+        grid: Arc::new(Grid::default()),
+        adds: Adds::Hits,
+    }
 }
 
 fn cell(counter: &str, start: Timestamp, count: u64) -> Cell {
