@@ -35,21 +35,25 @@
 //! ```
 
 mod store;
+mod listed;
 mod copier;
+mod restore;
+mod audit;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::time::Instant;
 
+pub use audit::{Audit, Auditor, Difference, Side};
 pub use copier::{Copied, Copier};
 pub use store::{ArchiveStore, Lease, Page, Progress, Values};
 
-use super::{ApplyOutcome, Batch, Cleaned, Hint, KnownReading, Reading, Store, Unreadable, Witness};
+use super::{ApplyOutcome, ArchiveHealth, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
 use crate::future::Answer;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
@@ -70,7 +74,9 @@ pub struct Archive {
     far: Arc<dyn Far>,
     kept: Grid,
     settled: Arc<Settled>,
-    is_behind: Arc<AtomicBool>,
+    /// The number of buckets that wait for their last copy.
+    waiting: Arc<AtomicU32>,
+    audited: Arc<Mutex<Option<Arc<Audit>>>>,
 }
 
 /// A far store: it is read as any other.
@@ -81,13 +87,12 @@ impl<T: Store + ArchiveStore> Far for T {}
 /// Where the near store's part begins, by values and precision, as this process saw it last, and when that was.
 type Settled = Mutex<HashMap<(Values, Precision), (Timestamp, Instant)>>;
 
+const CALM: &str = "nothing panics under this lock";
+
 /// What the far store keeps by default: hours for two years, and days for ten.
 const COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
 /// Visitors of hours are a hundred times as large as counts: a quarter.
 const VISITORS: [(u32, u32); 2] = [(3600, 92 * 24), (86_400, 3660)];
-
-/// The number of buckets that may wait for their last copy before a hint says so.
-const BEHIND: u32 = 3;
 
 impl Archive {
     /// Creates an archive that keeps the hours of counts for two years, those of visitors for 92 days, and days for ten
@@ -98,7 +103,8 @@ impl Archive {
             far: Arc::new(far),
             kept: Grid { counts: precisions(COUNTS), visitors: precisions(VISITORS) },
             settled: Arc::default(),
-            is_behind: Arc::default(),
+            waiting: Arc::default(),
+            audited: Arc::default(),
         }
     }
 
@@ -135,6 +141,19 @@ impl Archive {
         Copier::new(self.clone(), grid)
     }
 
+    /// Returns what compares the two stores, of counters that keep this grid: that of their
+    /// [`Stats::grid`](crate::Stats::grid).
+    #[must_use]
+    pub fn auditor(&self, grid: &Grid) -> Auditor {
+        Auditor::new(self.clone(), grid)
+    }
+
+    /// Returns the last audit of this process.
+    #[must_use]
+    pub fn last_audit(&self) -> Option<Arc<Audit>> {
+        self.audited.lock().expect(CALM).clone()
+    }
+
     /// Returns what is kept of a precision in the far store, if anything is.
     fn kept_of(&self, values: Values, precision: Precision) -> Option<Retention> {
         let set = match values {
@@ -145,7 +164,7 @@ impl Archive {
     }
 
     fn settled(&self) -> MutexGuard<'_, HashMap<(Values, Precision), (Timestamp, Instant)>> {
-        self.settled.lock().expect("nothing panics under this lock")
+        self.settled.lock().expect(CALM)
     }
 
     /// Reads how far copying is, and remembers it for readers.
@@ -186,7 +205,7 @@ impl Archive {
             most = most.max(waiting);
             kept.samples.saturating_add(waiting)
         });
-        self.is_behind.store(most > BEHIND, Ordering::Relaxed);
+        self.waiting.store(most, Ordering::Relaxed);
         held
     }
 
@@ -223,8 +242,9 @@ impl Store for Archive {
         Some(&self.kept)
     }
 
-    fn hints(&self) -> Vec<Hint> {
-        self.is_behind.load(Ordering::Relaxed).then_some(Hint::ARCHIVE_BEHIND).into_iter().collect()
+    fn archive_health(&self) -> Option<ArchiveHealth> {
+        let differing = self.last_audit().map(|audit| audit.differing);
+        Some(ArchiveHealth { waiting_buckets: self.waiting.load(Ordering::Relaxed), differing })
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {

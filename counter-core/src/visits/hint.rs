@@ -59,6 +59,12 @@ impl Hint {
         "Buckets that left retention wait for their last copy into the archive, for twice their retention at most.",
         "See that a copier runs, in one process at least, and that both stores are there for it.",
     );
+    /// The hint that the near store has lost what the archive has.
+    pub const ARCHIVE_DIFFERS: Self = Self::new(
+        "archive_differs",
+        "The near store has less of some buckets than the archive, which was copied from it.",
+        "See what it lost, and repair it from the archive.",
+    );
 
     /// Creates a hint.
     #[must_use]

@@ -9,7 +9,7 @@ use crate::handle::for_handles;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{ApplyOutcome, Batch, Hint, KnownReading, Reading, Unreadable, Witness};
+use crate::visits::{ApplyOutcome, ArchiveHealth, Batch, KnownReading, Reading, Unreadable, Witness};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
@@ -51,9 +51,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns what this store finds wrong although nothing fails, for [`Health`](crate::Health).
-    fn hints(&self) -> Vec<Hint> {
-        Vec::new()
+    /// Returns the state of an archive that the store is, for [`Health`](crate::Health); `None` where it is none.
+    fn archive_health(&self) -> Option<ArchiveHealth> {
+        None
     }
 
     /// Returns what distinguishes a lost fence of this writer from lost data; `None` where the store cannot
@@ -229,7 +229,7 @@ for_handles!(Store {
     fn connections() -> u64;
     fn batch_samples() -> usize;
     fn reach() -> Option<&'a Grid>;
-    fn hints() -> Vec<Hint>;
+    fn archive_health() -> Option<ArchiveHealth>;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
     fn clock_skew() -> Option<i64>;

@@ -2,6 +2,7 @@
 
 mod contract;
 mod copies;
+mod audits;
 mod histories;
 
 use std::num::NonZeroU32;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use counter_core::sketch::Sketch;
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::{Bucket, Grid, Retention};
-use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell};
 use counter_core::{Precisions, Sample, Store, Timestamp};
 
 use crate::support::{always, name, precision, unix};
@@ -34,6 +35,7 @@ async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: 
             cells: cells.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
             sketches: sketches.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
             grid: Arc::clone(grid),
+            adds: Adds::Hits,
         };
         let outcome = store.apply(&batch).await.expect("the store is there");
         assert!(matches!(outcome, ApplyOutcome::Applied(_)), "{outcome:?}");

@@ -1,9 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::listed::Listed;
 use super::{Archive, Page, Progress, Values};
 use crate::future::BoxFuture;
 use crate::time::{Bucket, Grid, Retention};
@@ -35,10 +36,7 @@ use crate::{CounterName, Error, Precision, Sample, Timestamp};
 #[derive(Debug)]
 pub struct Copier {
     archive: Archive,
-    /// What the near store keeps, of what is copied.
-    kept: Vec<(Values, Retention)>,
-    /// The precisions under which the near store lists its counters.
-    listed: Vec<Precision>,
+    listed: Listed,
     holder: WriterId,
     interval: Duration,
     lateness: Duration,
@@ -55,8 +53,6 @@ pub struct Copied {
     pub unreadable: u64,
 }
 
-/// The number of counters on a page: with their sketches of one bucket up to 8 MB.
-const PAGE: usize = 500;
 /// The number of buckets of counts on a page.
 const BUCKETS: usize = 24;
 /// The number of closed buckets that are copied again with those that follow, for hits that come late.
@@ -68,12 +64,8 @@ const LEASE: Duration = Duration::from_secs(120);
 
 impl Copier {
     pub(super) fn new(archive: Archive, grid: &Grid) -> Self {
-        let of = |values, kept: Retention| archive.kept_of(values, kept.precision).map(|_| (values, kept));
-        let counts = grid.counts.iter().filter_map(|kept| of(Values::Counts, kept));
-        let visitors = grid.visitors.iter().filter_map(|kept| of(Values::Visitors, kept));
         Self {
-            kept: counts.chain(visitors).collect(),
-            listed: grid.counts.iter().map(|kept| kept.precision).collect(),
+            listed: Listed::new(&archive, grid),
             archive,
             holder: WriterId::random(),
             interval: Duration::from_secs(30),
@@ -116,7 +108,7 @@ impl Copier {
             Pass { copier: self, prolonged: Instant::now(), read: lease.time, copied: &mut copied };
         // The earlier of two clocks: one that is ahead would take open buckets for closed ones.
         let at = now.min(lease.time).minus(self.lateness.as_secs());
-        for &(values, kept) in &self.kept {
+        for &(values, kept) in &self.listed.kept {
             pass.copy(values, kept, at).await?;
         }
         Ok(copied)
@@ -193,43 +185,21 @@ impl Pass<'_> {
         let leaving = progress.settled.max(first)..oldest.plus(LEAVING * width).min(closed);
         let starts: BTreeSet<_> = precision.starts(leaving).chain(precision.starts(recent)).collect();
         let starts: Vec<_> = starts.into_iter().collect();
-        let mut from = String::new();
-        loop {
-            let (counters, next) = self.page_of_counters(values, precision, &from).await?;
+        let (mut next, near) = (Some(String::new()), &*self.copier.archive.near);
+        while let Some(from) = next {
+            let page = self.copier.listed.counters(near, values, precision, &from).await?;
+            // What cannot be read is left out, and holds up nothing else.
+            self.copied.unreadable += page.unreadable;
             for starts in starts.chunks(BUCKETS) {
                 self.prolong().await?;
                 match values {
-                    Values::Counts => self.copy_counts(&counters, kept, starts).await?,
-                    Values::Visitors => self.copy_visitors(&counters, precision, starts).await?,
+                    Values::Counts => self.copy_counts(&page.counters, kept, starts).await?,
+                    Values::Visitors => self.copy_visitors(&page.counters, precision, starts).await?,
                 }
             }
-            let Some(next) = next else { break };
-            from = next;
+            next = page.next;
         }
         self.copier.archive.far.advance(values, precision, Progress { copied: closed, settled: oldest }).await
-    }
-
-    /// Reads the names of some counters, and from where to go on.
-    async fn page_of_counters(
-        &mut self,
-        values: Values,
-        precision: Precision,
-        from: &str,
-    ) -> Result<(Vec<CounterName>, Option<String>), Error> {
-        let listed = &self.copier.listed;
-        let precisions = match values {
-            Values::Counts => std::slice::from_ref(&precision),
-            // Their counts may be of other precisions alone.
-            Values::Visitors => listed,
-        };
-        let known = self.copier.archive.near.known(precisions, from, PAGE).await?;
-        // What cannot be read is left out, and holds up nothing else.
-        self.copied.unreadable += known.unreadable.len() as u64;
-        let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
-        let is_last = names.len() < PAGE;
-        let names: Vec<_> = names.into_iter().take(PAGE).collect();
-        let next = names.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
-        Ok((names, next))
     }
 
     async fn copy_counts(
@@ -290,14 +260,7 @@ impl Pass<'_> {
     /// Returns an empty page; `kept` is what the far store keeps.
     fn page(&self, values: Values, precision: Precision) -> Page {
         let kept = self.copier.archive.kept_of(values, precision).unwrap_or(precision.into());
-        Page {
-            read: self.read,
-            kept,
-            counters: Vec::new(),
-            lifetimes: Vec::new(),
-            counts: BTreeMap::new(),
-            visitors: BTreeMap::new(),
-        }
+        Page::new(self.read, kept)
     }
 
     async fn put(&self, page: Page) -> Result<(), Error> {

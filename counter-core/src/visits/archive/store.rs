@@ -38,8 +38,9 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     /// A call that is dropped may have done it.
     fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()>;
 
-    /// Takes a page: of counts and lifetimes the greater of what it has and what comes, of visitors the union. What comes
-    /// of a counter that was forgotten since the page was [`read`](Page::read), by this store's clock, is left out.
+    /// Takes a page: of counts and lifetimes the greater of what it has and what comes, of visitors the union; or what
+    /// comes, if the page [replaces](Page::replaces) values. What comes of a counter that was forgotten since the page was
+    /// [`read`](Page::read), by this store's clock, is left out.
     ///
     /// # Errors
     /// Fails when it is not known whether the store has it: call again.
@@ -81,16 +82,34 @@ pub struct Progress {
 pub struct Page {
     /// The time of the archive's clock before any of it was read.
     pub read: Timestamp,
+    /// Whatever the archive has of these values is replaced, even by less.
+    pub replaces: bool,
     /// The precision, with how many samples of it the archive keeps.
     pub kept: Retention,
     /// The counters by name, each once.
     pub counters: Vec<CounterName>,
     /// Everything that each of them ever counted, in the same order; or nothing.
     pub lifetimes: Vec<u64>,
-    /// The counts of buckets, by their start, of counters by their index; none is 0.
+    /// The counts of buckets, by their start, of counters by their index.
     pub counts: BTreeMap<Timestamp, Vec<(usize, u64)>>,
-    /// The visitors of buckets, in the same way; none is empty.
+    /// The visitors of buckets, in the same way.
     pub visitors: BTreeMap<Timestamp, Vec<(usize, Sketch)>>,
+}
+
+impl Page {
+    /// Creates a page without values.
+    #[must_use]
+    pub const fn new(read: Timestamp, kept: Retention) -> Self {
+        Self {
+            read,
+            replaces: false,
+            kept,
+            counters: Vec::new(),
+            lifetimes: Vec::new(),
+            counts: BTreeMap::new(),
+            visitors: BTreeMap::new(),
+        }
+    }
 }
 
 for_handles!(ArchiveStore {

@@ -64,7 +64,7 @@ impl ArchiveStore for MemoryVisits {
             for (index, &lifetime) in page.lifetimes.iter().enumerate() {
                 if let Some(counter) = counter(index) {
                     let total = kept.totals.entry(counter.clone()).or_default();
-                    *total = lifetime.max(*total);
+                    *total = if page.replaces { lifetime } else { lifetime.max(*total) };
                 }
             }
             let precision = page.kept.precision;
@@ -72,8 +72,11 @@ impl ArchiveStore for MemoryVisits {
                 for &(index, count) in counts {
                     let Some(counter) = counter(index) else { continue };
                     let buckets = kept.counts.entry((precision, counter.clone())).or_default();
-                    let greater = buckets.entry(start).or_default();
-                    *greater = count.max(*greater);
+                    let kept = buckets.entry(start).or_default();
+                    *kept = if page.replaces { count } else { count.max(*kept) };
+                    if *kept == 0 {
+                        buckets.remove(&start);
+                    }
                 }
             }
             for (&start, sketches) in &page.visitors {
@@ -84,6 +87,9 @@ impl ArchiveStore for MemoryVisits {
                     let visitors = kept.visitors.entry(place);
                     let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
                     visitors.expiry = expiry.max(visitors.expiry);
+                    if page.replaces {
+                        visitors.sketch = Sketch::new();
+                    }
                     visitors.sketch.merge(sketch);
                 }
             }

@@ -114,7 +114,8 @@ async fn put_counts(
     let totals: Vec<_> = page.lifetimes.iter().copied().enumerate().filter_map(pair).collect();
     if !totals.is_empty() {
         let greater = format!("{}(kept.total, pair.n)", dialect.greatest);
-        let text = dialect.update_by_pairs("access_counter", "total", &greater, "kept.id = pair.id");
+        let value = if page.replaces { "pair.n" } else { &greater };
+        let text = dialect.update_by_pairs("access_counter", "total", value, "kept.id = pair.id");
         session.execute(&text, &[Value::Pairs(&totals)]).await?;
     }
     let greater = format!("{}({{old}}, {{new}})", dialect.greatest);
@@ -122,9 +123,9 @@ async fn put_counts(
     let insert = dialect.upsert(
         "access_sample",
         "width, bucket, counter, hits",
-        &format!("SELECT ?, ?, pair.id, pair.n FROM {pairs} WHERE pair.n > 0"),
+        &format!("SELECT ?, ?, pair.id, pair.n FROM {pairs} WHERE pair.n >= 0"),
         "width, bucket, counter",
-        &[("hits", &greater)],
+        &[("hits", if page.replaces { "{new}" } else { &greater })],
     );
     let enter = dialect.upsert(
         "access_known",
@@ -141,6 +142,10 @@ async fn put_counts(
         latest.extend(pairs.iter().map(|(id, _)| (*id, unix(start))));
         if !pairs.is_empty() {
             session.execute(&insert, &[width, Value::Int(unix(start)), Value::Pairs(&pairs)]).await?;
+        }
+        if page.replaces {
+            let text = "DELETE FROM access_sample WHERE width = ? AND bucket = ? AND hits = 0";
+            session.execute(text, &[width, Value::Int(unix(start))]).await?;
         }
     }
     let mut latest: Vec<_> = latest.into_iter().collect();
@@ -169,6 +174,15 @@ async fn put_visitors(
         let place = (width(page.kept.precision), unix(start));
         let expiry = unix(page.kept.expiry(start));
         for some in raised.chunks(raised::SKETCHES) {
+            if page.replaces {
+                let ids: Vec<_> = some.iter().map(|(id, _)| *id).collect();
+                let list = store.database.dialect().in_list;
+                let text =
+                    format!("DELETE FROM access_visitors WHERE width = ? AND bucket = ? AND counter {list}");
+                session
+                    .execute(&text, &[Value::Int(place.0), Value::Int(place.1), Value::Ints(&ids)])
+                    .await?;
+            }
             raised::merge(session, store.database.dialect(), place, expiry, some, &mut unreadable).await?;
         }
     }

@@ -1,6 +1,5 @@
 //! What a store does that takes absolute values, shown on every such store.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use counter_core::archive::{ArchiveStore, Page, Progress, Values};
@@ -33,14 +32,9 @@ fn hour() -> u64 {
 }
 
 fn page(counters: &[&str]) -> Page {
-    Page {
-        read: Timestamp::now(),
-        kept: kept([(3600, 1000)]).iter().next().expect("hours"),
-        counters: counters.iter().map(|counter| name(counter)).collect(),
-        lifetimes: Vec::new(),
-        counts: BTreeMap::new(),
-        visitors: BTreeMap::new(),
-    }
+    let mut page = Page::new(Timestamp::now(), kept([(3600, 1000)]).iter().next().expect("hours"));
+    page.counters = counters.iter().map(|counter| name(counter)).collect();
+    page
 }
 
 fn of(visitors: std::ops::Range<u32>) -> Sketch {

@@ -28,6 +28,8 @@ macro_rules! archives {
     };
 }
 
+pub(super) use archives;
+
 archives! {
     what_left_the_near_store_is_read_from_the_far_one:
     memory_is_archived_in_memory memory memory,
@@ -37,16 +39,16 @@ archives! {
     sqlite_is_archived_in_sqlite sqlite sqlite,
 }
 
-fn grid() -> Arc<Grid> {
+pub(super) fn grid() -> Arc<Grid> {
     let set = kept([(60, 10), (3600, 48), (86_400, 10)]);
     Arc::new(Grid { counts: set, visitors: kept([(3600, 48), (86_400, 10)]) })
 }
 
-fn hit(counter: &str, at: Timestamp, finest: u32) -> Cell {
+pub(super) fn hit(counter: &str, at: Timestamp, finest: u32) -> Cell {
     Cell { counter: name(counter), start: at, finest: precision(finest), count: 1 }
 }
 
-fn visit(counter: &str, at: Timestamp, who: u64) -> VisitorCell {
+pub(super) fn visit(counter: &str, at: Timestamp, who: u64) -> VisitorCell {
     let mut raised = Sketch::new();
     raised.insert(VisitorKey::new([3; 16]).visitor(&[&who.to_le_bytes()]));
     VisitorCell { counter: name(counter), start: at, finest: precision(3600), raised }
