@@ -5,6 +5,7 @@
 //! comes first it does not decide. On a machine that is slow a storm lasts until it was one.
 
 mod record;
+mod archiving;
 mod instance;
 mod servers;
 mod databases;
@@ -17,6 +18,7 @@ use tests::until;
 use tokio::time::{Instant, sleep};
 
 use crate::random::{Random, Rounds};
+use archiving::Archiving;
 use databases::{File, Server};
 use instance::{Cleaning, Instance, cleaner};
 use record::Record;
@@ -91,13 +93,15 @@ impl Storm {
     async fn passes_over<S: Servers>(mut self, servers: &mut S) {
         let (start, began) = (Instant::now(), Timestamp::now());
         let mut kinds = Rounds::of(S::FAULTS);
+        let archiving = Archiving::start().await;
         let mut cleaning = Vec::new();
         for _ in 0..CLEANERS {
-            cleaning.push(Cleaning::start(servers.store().await));
+            cleaning.push(Cleaning::start(archiving.of(servers.store().await)));
         }
+        let copying = archiving.copy(servers.store().await, self.random.fork());
         let mut instances = Vec::new();
         for _ in 0..INSTANCES {
-            instances.push(self.begin(servers).await);
+            instances.push(self.begin(servers, &archiving).await);
         }
         self.blow(servers, &mut kinds, self.time / 2).await;
 
@@ -110,7 +114,7 @@ impl Storm {
             let (record, ()) = tokio::join!(old.end(), self.blow(servers, &mut kinds, self.time / 10));
             record
         };
-        instances.push(self.begin(servers).await);
+        instances.push(self.begin(servers, &archiving).await);
         self.blow(servers, &mut kinds, self.time * 4 / 10).await;
         let deadline = Instant::now() + LIMIT;
         while !servers.have_seen_all() {
@@ -128,6 +132,7 @@ impl Storm {
             removed += cleaning.end().await;
         }
         assert!(removed > 0, "the cleaners had nothing to do");
+        archiving.compare(servers.store().await, &record, copying, began).await;
         self.compare(servers, &record, began).await;
         let batches = servers.batches().await;
         let faults: u32 = self.faults.values().sum();
@@ -141,8 +146,8 @@ impl Storm {
     }
 
     /// At once, and not when a first batch is safe: what is lost of a beginner is sent again as well.
-    async fn begin(&mut self, servers: &impl Servers) -> Instance {
-        Instance::start(servers.store().await, &mut self.random)
+    async fn begin(&mut self, servers: &impl Servers, archiving: &Archiving) -> Instance {
+        Instance::start(archiving.of(servers.store().await), &mut self.random)
     }
 
     /// For that time, and two faults at least: a failover alone may take longer.

@@ -136,6 +136,20 @@ impl Record {
         }
     }
 
+    /// Compares every second since `began` with what a store has that keeps them all.
+    pub(crate) async fn compare_seconds(&self, store: &impl Store, began: Timestamp) {
+        let since = began..Timestamp::MAX;
+        let requests = samples_of(store, &[name(HITS)], precision(1), since.clone()).await.concat();
+        assert_eq!(requests.iter().map(|sample| sample.count).sum::<u64>(), self.requests);
+        for page in 0..PAGES {
+            let recorded = self.counts.range((page, began)..=(page, Timestamp::MAX));
+            let expected: Vec<_> = recorded.map(|((_, at), count)| (*at, *count)).collect();
+            let found = samples_of(store, &[title(page)], precision(1), since.clone()).await.concat();
+            let found: Vec<_> = found.iter().map(|sample| (sample.start, sample.count)).collect();
+            assert_eq!(found, expected, "{} by the second", title(page));
+        }
+    }
+
     async fn compare_visitors(&self, store: &impl Store, servers: &impl Servers, width: Precision) {
         let mut buckets = BTreeMap::<_, BTreeSet<u32>>::new();
         for ((page, hour), visitors) in &self.visitors {

@@ -1,0 +1,96 @@
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use counter_core::archive::{Archive, Copier};
+use counter_core::time::{Grid, Retention};
+use counter_core::{Precisions, SqlStore, Store, Timestamp};
+use tempfile::TempDir;
+use tests::until;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::LIMIT;
+use super::record::Record;
+use crate::random::Random;
+use crate::stores;
+use crate::support::precision;
+
+/// A far store, into which seconds are copied all through the storm: hours would still be open at its end.
+#[derive(Debug)]
+pub(crate) struct Archiving {
+    far: SqlStore,
+    _folder: TempDir,
+}
+
+/// A copier that is cut off in the middle of its passes.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    copying: JoinHandle<Copier>,
+    passes: Arc<AtomicU64>,
+    done: Arc<AtomicBool>,
+}
+
+impl Archiving {
+    pub(crate) async fn start() -> Self {
+        let (folder, far) = stores::sqlite().await;
+        Self { far, _folder: folder }
+    }
+
+    /// A store with this archive behind it.
+    pub(crate) fn of(&self, near: impl Store) -> Archive {
+        let seconds = Retention { precision: precision(1), samples: NonZeroU32::MAX };
+        let kept = Precisions::new([seconds]).expect("a set");
+        Archive::new(near, self.far.clone()).keep(Grid { counts: kept.clone(), visitors: kept })
+    }
+
+    pub(crate) fn copy(&self, near: impl Store, random: Random) -> Copying {
+        let done = Arc::<AtomicBool>::default();
+        let passes = Arc::<AtomicU64>::default();
+        let copier = self.of(near).copier(&Grid::default()).lateness(Duration::from_secs(1));
+        let copying = tokio::spawn(copy(copier, random, Arc::clone(&passes), Arc::clone(&done)));
+        Copying { copying, passes, done }
+    }
+
+    /// Copies the rest, finds no difference, and everything that was ever recorded.
+    pub(crate) async fn compare(
+        &self,
+        near: impl Store,
+        record: &Record,
+        copying: Copying,
+        began: Timestamp,
+    ) {
+        until("there were passes", LIMIT, async || copying.passes.load(Ordering::Relaxed) > 3).await;
+        copying.done.store(true, Ordering::Relaxed);
+        let mut copier = timeout(LIMIT, copying.copying).await.expect("it ends").expect("no panic");
+        let (archive, last) = (self.of(near), Timestamp::now());
+        until("all has closed and is copied", LIMIT, async || {
+            let now = Timestamp::now();
+            copier.copy_once(now).await.is_ok() && now > last.plus(2)
+        })
+        .await;
+        let mut auditor = archive.auditor(&Grid::default());
+        let audit = auditor.audit(Timestamp::now(), None).await.expect("both are there");
+        assert!(audit.compared > 0 && audit.unreadable == 0, "{audit:?}");
+        assert_eq!((audit.differing, audit.differences), (0, Vec::new()));
+        record.compare_seconds(&archive, began).await;
+    }
+}
+
+async fn copy(
+    mut copier: Copier,
+    mut random: Random,
+    passes: Arc<AtomicU64>,
+    done: Arc<AtomicBool>,
+) -> Copier {
+    while !done.load(Ordering::Relaxed) {
+        let pass = copier.copy_once(Timestamp::now());
+        // A server may be away; and now and then it is cut off.
+        if let Ok(Ok(_)) = timeout(random.millis(1..400), pass).await {
+            passes.fetch_add(1, Ordering::Relaxed);
+        }
+        sleep(random.millis(1..100)).await;
+    }
+    copier
+}
