@@ -67,13 +67,18 @@
 //! | [`Side::Far`](crate::archive::Side::Far): a Redis lost its data | adds what is missing to the near store, under a fence, so that nothing is added twice and hits that come meanwhile stay |
 //! | [`Side::Near`](crate::archive::Side::Near): the archive is wrong | replaces what the archive has, even by less |
 //!
+//! Until then, counts of both stores are read, and visitors of single series; tables of many counters ask the near store
+//! alone for the visitors that it should have. A repair brings back what is within the near store's retention: lifetimes are
+//! the greater of both until then, and grow by the repaired days. A log whose position was lost with the data is read again:
+//! let its readers come to its end first, or its hits count once more.
+//!
 //! What was open when the near store was lost is in no archive, nor is what came after the last copy.
 //!
 //! # When a store is away
 //!
 //! | | what happens |
 //! |---|---|
-//! | the far store is away | hits count as ever; what the near store has is read, what only the archive may have is an error; buckets wait |
+//! | the far store is away | hits count as ever; what the near store has is read, if need be after 5 s; what only the archive may have is an error; buckets wait |
 //! | the near store is away | hits wait, as without an archive; nothing is read |
 //! | a counter is forgotten | in both; what was read of it before is not written again |
 //!

@@ -44,14 +44,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 pub use audit::{Audit, Auditor, Difference, Side};
 pub use copier::{Copied, Copier};
-pub use store::{ArchiveStore, Lease, Page, Progress, Values};
+pub use store::{ArchiveStore, Page, Progress, Values};
 
 use super::{ApplyOutcome, ArchiveHealth, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
 use crate::future::Answer;
@@ -73,9 +73,7 @@ pub struct Archive {
     near: Arc<dyn Store>,
     far: Arc<dyn Far>,
     kept: Grid,
-    settled: Arc<Settled>,
-    /// The number of buckets that wait for their last copy.
-    waiting: Arc<AtomicU32>,
+    state: Arc<Mutex<State>>,
     audited: Arc<Mutex<Option<Arc<Audit>>>>,
 }
 
@@ -84,9 +82,24 @@ trait Far: Store + ArchiveStore {}
 
 impl<T: Store + ArchiveStore> Far for T {}
 
-/// Where the near store's part begins, by values and precision, as this process saw it last, and when that was.
-type Settled = Mutex<HashMap<(Values, Precision), (Timestamp, Instant)>>;
+/// What this process knows of the two stores.
+#[derive(Debug, Default)]
+struct State {
+    /// What the near store keeps, as far as the counters over it have told.
+    near: Option<Grid>,
+    /// When the far store failed last.
+    away: Option<Instant>,
+    /// How far each precision of counts was copied for the last time, and when that was asked.
+    settled: HashMap<Precision, Timestamp>,
+    asked: Option<Instant>,
+    /// The number of buckets that wait for their last copy.
+    waiting: u32,
+}
 
+/// The time for which what was asked of the far store is known.
+const ASKED: Duration = Duration::from_secs(20);
+/// The time for which a far store that failed is not asked where the near one has enough.
+const AWAY: Duration = Duration::from_secs(10);
 const CALM: &str = "nothing panics under this lock";
 
 /// What the far store keeps by default: hours for two years, and days for ten.
@@ -102,8 +115,7 @@ impl Archive {
             near: Arc::new(near),
             far: Arc::new(far),
             kept: Grid { counts: precisions(COUNTS), visitors: precisions(VISITORS) },
-            settled: Arc::default(),
-            waiting: Arc::default(),
+            state: Arc::default(),
             audited: Arc::default(),
         }
     }
@@ -163,60 +175,86 @@ impl Archive {
         set.of_width(precision.as_seconds()).map(|kept| Retention { precision, ..kept })
     }
 
-    fn settled(&self) -> MutexGuard<'_, HashMap<(Values, Precision), (Timestamp, Instant)>> {
-        self.settled.lock().expect(CALM)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(CALM)
     }
 
-    /// Reads how far copying is, and remembers it for readers.
-    async fn progress(&self, values: Values, precision: Precision) -> Result<Option<Progress>, Error> {
-        let asked = Instant::now();
-        let progress = self.far.progress(values, precision).await?;
-        if let Some(progress) = progress {
-            self.settled().insert((values, precision), (progress.settled, asked));
-        }
-        Ok(progress)
-    }
-
-    /// Returns whether the near store has everything from here on. Where it has to be asked what it has no longer, it
-    /// takes no clock: a bucket is removed after it is settled, and this goes on no faster than time does.
+    /// Returns whether the near store has everything from here on, by the later of two clocks.
     fn is_near(&self, values: Values, precision: Precision, from: Timestamp) -> bool {
-        self.kept_of(values, precision).is_none()
-            || self.settled().get(&(values, precision)).is_some_and(|(settled, asked)| {
-                let since = asked.elapsed().as_secs().saturating_add(precision.as_seconds().into());
-                settled.plus(since) <= from
-            })
+        if self.kept_of(values, precision).is_none() {
+            return true;
+        }
+        let state = self.state();
+        let kept = state.near.as_ref().and_then(|near| match values {
+            Values::Counts => near.counts.retention(precision),
+            Values::Visitors => near.visitors.retention(precision),
+        });
+        let now = Timestamp::now();
+        let behind = self.near.clock_skew().map_or(0, |skew| skew.min(0).unsigned_abs());
+        // What is about to leave may be gone before it is asked for.
+        kept.is_some_and(|kept| kept.oldest(now.plus(behind)).plus(precision.as_seconds().into()) <= from)
     }
 
     /// Returns the retention by which the near store may be cleaned: longer for what was not yet copied for the last
     /// time, and at most twice as long.
     async fn held(&self, now: Timestamp, kept: &Precisions) -> Precisions {
-        let mut settled = HashMap::new();
-        for kept in kept.iter().filter(|kept| self.kept_of(Values::Counts, kept.precision).is_some()) {
-            // Where it is not known how far copying is, everything waits.
-            let progress = self.progress(Values::Counts, kept.precision).await.ok().flatten();
-            settled.insert(kept.precision, progress.map_or(Timestamp::MIN, |progress| progress.settled));
-        }
+        self.ask_what_is_settled(kept).await;
+        let mut state = self.state();
         let mut most = 0;
         let held = kept.with_samples(|kept| {
-            let Some(settled) = settled.get(&kept.precision) else { return kept.samples };
-            let seconds = kept.oldest(now).as_unix().saturating_sub(settled.as_unix());
-            let waiting = seconds.div_ceil(kept.precision.as_seconds().into());
-            let waiting = u32::try_from(waiting).unwrap_or(u32::MAX).min(kept.samples.get());
+            if self.kept_of(Values::Counts, kept.precision).is_none() {
+                return kept.samples;
+            }
+            let (width, oldest) = (u64::from(kept.precision.as_seconds()), kept.oldest(now));
+            // What is later was settled by a clock that was ahead. Where nothing is known, everything waits.
+            let settled =
+                state.settled.get(&kept.precision).filter(|settled| **settled <= oldest.plus(width));
+            let seconds = oldest.as_unix().saturating_sub(settled.map_or(0, |settled| settled.as_unix()));
+            let waiting = u32::try_from(seconds.div_ceil(width)).unwrap_or(u32::MAX).min(kept.samples.get());
             most = most.max(waiting);
             kept.samples.saturating_add(waiting)
         });
-        self.waiting.store(most, Ordering::Relaxed);
+        state.waiting = most;
         held
     }
 
-    /// Reads from both stores; where the far one fails, what the near one has is enough if it has everything.
+    /// Notes how far these values of a precision were copied for the last time.
+    fn note_settled(&self, values: Values, precision: Precision, settled: Timestamp) {
+        if values == Values::Counts {
+            self.state().settled.insert(precision, settled);
+        }
+    }
+
+    /// Asks how far copying is, not more often than is worth it; what is known stays where there is no answer.
+    async fn ask_what_is_settled(&self, kept: &Precisions) {
+        let is_fresh = |asked: Instant| asked.elapsed() < ASKED;
+        if self.state().asked.replace(Instant::now()).is_some_and(is_fresh) {
+            return;
+        }
+        let copied = kept.iter().filter(|kept| self.kept_of(Values::Counts, kept.precision).is_some());
+        for kept in copied {
+            match self.far.progress(Values::Counts, kept.precision).await {
+                Ok(Some(progress)) => self.note_settled(Values::Counts, kept.precision, progress.settled),
+                Ok(None) => {}
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Reads from both stores. Where the near one has enough, nobody waits for a far one that has just failed, and what
+    /// the near one has is the answer.
     async fn both<T>(
         &self,
         is_near: bool,
         near: Answer<'_, T>,
         far: Answer<'_, T>,
     ) -> Result<(T, Option<T>), Error> {
+        let is_away = self.state().away.is_some_and(|since| since.elapsed() < AWAY);
+        if is_near && is_away {
+            return Ok((near.await?, None));
+        }
         let (near, far) = tokio::join!(near, far);
+        self.state().away = far.is_err().then(Instant::now);
         match far {
             Ok(far) => Ok((near?, Some(far))),
             Err(_) if is_near => Ok((near?, None)),
@@ -238,13 +276,19 @@ impl Store for Archive {
         self.near.batch_samples()
     }
 
+    fn attach(&self, grid: &Grid) {
+        self.state().near = Some(grid.clone());
+        self.near.attach(grid);
+    }
+
     fn reach(&self) -> Option<&Grid> {
         Some(&self.kept)
     }
 
     fn archive_health(&self) -> Option<ArchiveHealth> {
-        let differing = self.last_audit().map(|audit| audit.differing);
-        Some(ArchiveHealth { waiting_buckets: self.waiting.load(Ordering::Relaxed), differing })
+        let left = |audit: &Audit| if audit.repaired_from.is_some() { 0 } else { audit.differing };
+        let differing = self.last_audit().map(|audit| left(&audit));
+        Some(ArchiveHealth { waiting_buckets: self.state().waiting, differing })
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
@@ -281,10 +325,12 @@ impl Store for Archive {
         kept: &'a Precisions,
     ) -> Answer<'a, Option<String>> {
         Box::pin(async move {
-            if cursor.is_none() && shard == Shard::default() {
+            let is_first = cursor.is_none() && shard == Shard::default();
+            let next = self.near.adopt(shard, cursor, kept).await?;
+            if is_first {
                 self.far.adopt(Shard::default(), None, &self.kept.counts).await?;
             }
-            self.near.adopt(shard, cursor, kept).await
+            Ok(next)
         })
     }
 
@@ -302,7 +348,12 @@ impl Store for Archive {
             let far = self.far.samples(counters, precision, range, kept.samples.get());
             let (near, far) = self.both(is_near, near, far).await?;
             let Some(far) = far else { return Ok(near) };
-            Ok(near.into_iter().zip(far).map(|(near, far)| Ok(merged(near?, far?))).collect())
+            let merge = |(near, far): (Result<Reading, _>, Result<Reading, _>)| match (near?, far) {
+                (near, Ok(far)) => Ok(merged(near, far)),
+                (near, Err(_)) if is_near => Ok(near),
+                (_, Err(unreadable)) => Err(unreadable),
+            };
+            Ok(near.into_iter().zip(far).map(merge).collect())
         })
     }
 
@@ -324,7 +375,10 @@ impl Store for Archive {
         Box::pin(async move {
             // The near store first: what was read of it before is older than what the far store then remembers.
             self.near.forget(counter, grid, now).await?;
-            self.far.forget(counter, &grid.reaching(&self.kept), now).await
+            self.far.forget(counter, &grid.reaching(&self.kept), now).await?;
+            // A repair may have read the far store before. Those to come are refused, and what came is removed.
+            restore::refuse_others(self, self.shards().of(counter)).await?;
+            self.near.forget(counter, grid, now).await
         })
     }
 
@@ -374,6 +428,14 @@ impl Store for Archive {
             return self.near.visitor_counts(counters, buckets);
         }
         Box::pin(async move {
+            if counters.len() < buckets.len() {
+                let mut counts = Vec::with_capacity(counters.len());
+                for counter in counters {
+                    let union = self.visitors(std::slice::from_ref(counter), buckets).await?;
+                    counts.push(Ok(union.estimate()));
+                }
+                return Ok(counts);
+            }
             let mut unions: Vec<Result<Sketch, Unreadable>> =
                 counters.iter().map(|_| Ok(Sketch::new())).collect();
             for &bucket in buckets {
@@ -399,9 +461,24 @@ impl Store for Archive {
         from: &'a str,
         limit: usize,
     ) -> Answer<'a, KnownReading> {
+        self.known_since(precisions, from, limit, Timestamp::MIN)
+    }
+
+    fn known_since<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+        since: Timestamp,
+    ) -> Answer<'a, KnownReading> {
         Box::pin(async move {
-            let near = self.near.known(precisions, from, limit);
-            let (near, far) = tokio::join!(near, self.far.known(precisions, from, limit));
+            let near = self.near.known_since(precisions, from, limit, since);
+            // Only what it keeps: so a list of minutes has no names of years.
+            let kept: Vec<_> = precisions.iter().copied().filter(|one| self.keeps(*one)).collect();
+            if kept.is_empty() {
+                return near.await;
+            }
+            let (near, far) = tokio::join!(near, self.far.known_since(&kept, from, limit, since));
             let mut all = near?;
             match far {
                 Ok(far) => {
@@ -435,6 +512,10 @@ impl Store for Archive {
 }
 
 impl Archive {
+    fn keeps(&self, precision: Precision) -> bool {
+        self.kept_of(Values::Counts, precision).is_some()
+    }
+
     /// Returns those of these buckets whose visitors the far store keeps.
     fn buckets_kept(&self, buckets: &[Bucket]) -> Vec<Bucket> {
         let is_kept = |bucket: &Bucket| self.kept_of(Values::Visitors, bucket.precision).is_some();
@@ -462,7 +543,15 @@ fn merged(near: Reading, far: Reading) -> Reading {
     }
     Reading {
         samples: all.into_iter().map(|(start, count)| Sample { start, count }).collect(),
-        unreadable: near.unreadable.or(far.unreadable),
+        unreadable: match (near.unreadable, far.unreadable) {
+            (Some(mut near), Some(far)) => {
+                near.buckets.extend(far.buckets);
+                near.buckets.sort_unstable();
+                near.buckets.dedup();
+                Some(near)
+            }
+            (near, far) => near.or(far),
+        },
     }
 }
 

@@ -124,7 +124,17 @@ impl Store for SqlVisits {
         from: &'a str,
         limit: usize,
     ) -> Answer<'a, KnownReading> {
-        Box::pin(read::known(self, precisions, from, limit))
+        Box::pin(read::known(self, precisions, from, limit, Timestamp::MIN))
+    }
+
+    fn known_since<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+        since: Timestamp,
+    ) -> Answer<'a, KnownReading> {
+        Box::pin(read::known(self, precisions, from, limit, since))
     }
 
     fn contains<'a>(

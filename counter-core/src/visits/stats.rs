@@ -105,6 +105,7 @@ impl Stats {
         salt_epoch: Precision,
         sources: Sources,
     ) -> Self {
+        store.attach(&tally.grid);
         let reach =
             store.reach().map_or_else(|| Arc::clone(&tally.grid), |more| tally.grid.reaching(more).into());
         Self { store, tally, salt_epoch, sources, reach }
@@ -202,7 +203,7 @@ impl Stats {
         let mut ranking = Ranking { counters: Vec::new(), unreadable: Vec::new() };
         let (mut after, mut seen, mut looked_at) = (None, 0, 0);
         loop {
-            let page = self.list_counters(after.as_ref(), PAGE).await?;
+            let page = self.list(&[precision], after.as_ref(), PAGE, range.start).await?;
             seen += page.counters.len() as u64;
             if seen > COUNTERS {
                 return Err(Error::new(ErrorKind::TooManyCounters { most: COUNTERS }));
@@ -343,13 +344,23 @@ impl Stats {
         after: Option<&CounterName>,
         limit: usize,
     ) -> Result<CounterPage, Error> {
+        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
+        self.list(&precisions, after, limit, Timestamp::MIN).await
+    }
+
+    async fn list(
+        &self,
+        precisions: &[Precision],
+        after: Option<&CounterName>,
+        limit: usize,
+        since: Timestamp,
+    ) -> Result<CounterPage, Error> {
         let limit = limit.clamp(1, PAGE);
         // No name contains a control character, so this is the smallest text after `after`.
         let from = after.map_or_else(String::new, |after| format!("{after}\0"));
-        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
         let mut counters = BTreeMap::<_, Vec<_>>::new();
         let KnownReading { counters: known, unreadable } =
-            self.store.known(&precisions, &from, limit + 1).await?;
+            self.store.known_since(precisions, &from, limit + 1, since).await?;
         for (name, precision) in known {
             counters.entry(name).or_default().push(precision);
         }

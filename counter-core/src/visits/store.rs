@@ -45,6 +45,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// A call that is dropped may still apply the batch; call again with the same batch.
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
 
+    /// Tells the store what counters keep that are built over it.
+    fn attach(&self, grid: &Grid) {
+        let _ = grid;
+    }
+
     /// Returns what this store keeps for longer than its writers know of, as an archive does: precisions of counts and of
     /// visitors, with how many samples; `None` where retention is only what writers and cleaners say.
     fn reach(&self) -> Option<&Grid> {
@@ -198,6 +203,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Answer<'a, KnownReading>;
 
+    /// Returns what [`known`](Self::known) does, and may leave out counters of a precision whose samples are all of
+    /// earlier buckets than that of `since`. This implementation leaves out none.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    fn known_since<'a>(
+        &'a self,
+        precisions: &'a [Precision],
+        from: &'a str,
+        limit: usize,
+        since: Timestamp,
+    ) -> Answer<'a, KnownReading> {
+        let _ = since;
+        self.known(precisions, from, limit)
+    }
+
     /// Returns, for each of these counters, whether it has samples of one of these precisions. A list of
     /// counters that cannot be read does not affect the counters of others. This implementation asks for one
     /// counter after the other; a store that can ask for all at once does better.
@@ -228,6 +249,7 @@ for_handles!(Store {
     fn shards() -> Shards;
     fn connections() -> u64;
     fn batch_samples() -> usize;
+    fn attach(grid: &Grid) -> ();
     fn reach() -> Option<&'a Grid>;
     fn archive_health() -> Option<ArchiveHealth>;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
@@ -245,6 +267,8 @@ for_handles!(Store {
         -> Answer<'a, Vec<Result<u64, Unreadable>>>;
     fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
     fn known(precisions: &'a [Precision], from: &'a str, limit: usize) -> Answer<'a, KnownReading>;
+    fn known_since(precisions: &'a [Precision], from: &'a str, limit: usize, since: Timestamp)
+        -> Answer<'a, KnownReading>;
     fn contains(counters: &'a [CounterName], precisions: &'a [Precision])
         -> Answer<'a, Vec<Result<bool, Unreadable>>>;
 });

@@ -12,8 +12,7 @@ use crate::future::BoxFuture;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
 use crate::unwind::{caught, tell};
-use crate::visits::Reading;
-use crate::writer::WriterId;
+use crate::visits::{Adds, Reading};
 use crate::{CounterName, Error, Precision, Sample, Store, Timestamp};
 
 /// Compares the two stores of an [`Archive`], bucket by bucket, and repairs one of them when asked to.
@@ -87,6 +86,8 @@ pub struct Audit {
     pub differences: Vec<Difference>,
     /// Entries that cannot be read in one of the stores, and were not compared.
     pub unreadable: u64,
+    /// Values that a repaired store refused.
+    pub refused: u64,
     /// The side that the other was repaired from.
     pub repaired_from: Option<Side>,
 }
@@ -109,10 +110,10 @@ pub struct Difference {
 
 /// The number of differences that are named.
 const NAMED: usize = 1000;
-/// The number of buckets of counts that are compared at once, of a page of counters.
-const BUCKETS: usize = 24;
-/// The number of buckets that are left out after those that were copied for the last time: they may leave the near store
-/// meanwhile.
+/// The number of buckets of counts that are compared at once, of a page of counters: a database looks for so many samples
+/// one by one.
+const BUCKETS: usize = 20;
+/// The number of buckets that are left out since they are about to leave the near store.
 const LEAVING: u64 = 2;
 
 impl Auditor {
@@ -131,8 +132,12 @@ impl Auditor {
     /// Makes an audit; where one side is named as the right one, repairs the other from it.
     ///
     /// From the near side, the far one gets the values that the near one has, even if they are less. From the far side,
-    /// what is missing is added to the near one, so hits that come meanwhile are not lost; the lifetimes of counters, too.
-    /// Several that repair at once add nothing twice.
+    /// what is missing is added to the near one, so hits that come meanwhile are not lost; what is added to the coarsest
+    /// precision is added to lifetimes, which stay without what is older than that. Several that repair at once add nothing
+    /// twice.
+    ///
+    /// A [source](crate::source) whose position was lost with the data is read again from there: let its readers come to
+    /// the end of their logs before a repair from the far side, or its hits count once more.
     ///
     /// The result is also that of [`Archive::last_audit`].
     ///
@@ -149,10 +154,10 @@ impl Auditor {
             differing: 0,
             differences: Vec::new(),
             unreadable: 0,
+            refused: 0,
             repaired_from: right,
         };
-        // A lease that ends at once: the answer has the time.
-        self.began = self.archive.far.lease(WriterId::random(), Duration::ZERO).await?.time;
+        self.began = self.archive.far.time().await?;
         for &(values, kept) in &self.listed.kept {
             self.compare(values, kept, right, &mut audit).await?;
         }
@@ -213,14 +218,12 @@ impl Auditor {
         audit: &mut Audit,
     ) -> Result<(), Error> {
         let precision = kept.precision;
-        let width = u64::from(precision.as_seconds());
-        let Some(progress) = self.archive.progress(values, precision).await? else { return Ok(()) };
-        // By what was copied, and by no clock.
-        let starts = precision.starts(progress.settled.plus(LEAVING * width)..progress.copied);
-        let starts: Vec<_> = starts.collect();
+        let Some(progress) = self.archive.far.progress(values, precision).await? else { return Ok(()) };
+        let first = self.first(kept);
+        let starts: Vec<_> = precision.starts(first..progress.copied).collect();
         let mut next = Some(String::new());
         while let Some(from) = next {
-            let page = self.listed.counters(&self.archive, values, precision, &from).await?;
+            let page = self.listed.counters(&self.archive, values, precision, &from, first).await?;
             audit.unreadable += page.unreadable;
             let at_once = if values == Values::Counts { BUCKETS } else { 1 };
             for starts in starts.chunks(at_once) {
@@ -229,6 +232,12 @@ impl Auditor {
             next = page.next;
         }
         Ok(())
+    }
+
+    /// Returns the first bucket that the near store has for a while yet, by the later of two clocks.
+    fn first(&self, kept: Retention) -> Timestamp {
+        let now = Timestamp::now().max(self.began);
+        kept.oldest(now).plus(LEAVING * u64::from(kept.precision.as_seconds()))
     }
 
     async fn compare_page(
@@ -245,6 +254,9 @@ impl Auditor {
             // A counter may have been forgotten between the two reads, which only another can tell.
             found = self.read(values, kept.precision, counters, starts).await?;
         }
+        // What has begun to leave the near store meanwhile is no difference.
+        let first = self.first(kept);
+        found.all.retain(|(_, start), _| *start >= first);
         audit.compared += found.all.len() as u64;
         audit.unreadable += found.unreadable;
         let (mut late, mut less) = (BTreeMap::new(), BTreeMap::new());
@@ -272,7 +284,13 @@ impl Auditor {
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
                 let affected: Vec<_> = affected.into_iter().collect();
-                restore(&self.archive, values, kept, &affected, starts).await
+                // With hits of the coarsest precision returns what they were of the lifetime.
+                let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
+                let is_coarsest = counts.map(|(_, kept)| kept.precision).max() == Some(kept.precision);
+                let adds = if is_coarsest { Adds::Hits } else { Adds::Samples };
+                let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
+                audit.refused += restore(&self.archive, values, kept, adds, &affected, &starts).await?;
+                Ok(())
             }
             _ => Ok(()),
         }

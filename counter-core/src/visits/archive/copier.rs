@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::ops::Range;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -100,16 +100,15 @@ impl Copier {
     /// Dropping the future leaves the rest to the next pass.
     pub async fn copy_once(&mut self, now: Timestamp) -> Result<Copied, Error> {
         let mut copied = Copied::default();
-        let lease = self.archive.far.lease(self.holder, LEASE).await?;
-        if !lease.is_held {
+        let far = &self.archive.far;
+        if !far.lease(self.holder, LEASE).await? {
             return Ok(copied);
         }
-        let mut pass =
-            Pass { copier: self, prolonged: Instant::now(), read: lease.time, copied: &mut copied };
         // The earlier of two clocks: one that is ahead would take open buckets for closed ones.
-        let at = now.min(lease.time).minus(self.lateness.as_secs());
+        let now = now.min(far.time().await?);
+        let mut pass = Pass { copier: self, prolonged: Instant::now(), copied: &mut copied };
         for &(values, kept) in &self.listed.kept {
-            pass.copy(values, kept, at).await?;
+            pass.copy(values, kept, now).await?;
         }
         Ok(copied)
     }
@@ -140,6 +139,10 @@ impl Copier {
                         if std::mem::replace(&mut failing, false) {
                             tracing::info!("copying into the archive works again");
                         }
+                        if copied.unreadable > 0 {
+                            let unreadable = copied.unreadable;
+                            tracing::warn!(unreadable, "entries that cannot be read are not in the archive");
+                        }
                         if copied != Copied::default() {
                             tracing::debug!(copied.samples, copied.sketches, "copied into the archive");
                         }
@@ -163,43 +166,67 @@ struct Pass<'a> {
     copier: &'a Copier,
     /// When the lease was prolonged last.
     prolonged: Instant,
-    /// The far store's clock at that time.
-    read: Timestamp,
     copied: &'a mut Copied,
 }
 
 impl Pass<'_> {
     /// Copies the values of a precision that have closed at this time, and remembers how far that went.
-    async fn copy(&mut self, values: Values, kept: Retention, at: Timestamp) -> Result<(), Error> {
-        let precision = kept.precision;
+    async fn copy(&mut self, values: Values, kept: Retention, now: Timestamp) -> Result<(), Error> {
+        let (precision, at) = (kept.precision, now.minus(self.copier.lateness.as_secs()));
         let width = u64::from(precision.as_seconds());
         let (closed, oldest) = (precision.bucket(at).start, kept.oldest(at));
         // As far back as the near store may have waited.
         let first = oldest.minus(width * u64::from(kept.samples.get()));
-        let progress = self.copier.archive.progress(values, precision).await?;
-        let progress = progress.unwrap_or(Progress { copied: first, settled: first });
+        let far = &self.copier.archive.far;
+        // What is later was copied by a clock that was ahead.
+        let known = |progress: &Progress| {
+            progress.copied <= closed.plus(width) && progress.settled <= oldest.plus(width)
+        };
+        let progress = far.progress(values, precision).await?.filter(known);
+        let mut progress = progress.unwrap_or(Progress { copied: first, settled: first });
         if progress.copied >= closed && progress.settled >= oldest {
             return Ok(());
         }
+        let leaving = progress.settled.max(first)..kept.oldest(now).plus(LEAVING * width).min(closed);
         let recent = progress.copied.minus(AGAIN * width).max(first)..closed;
-        let leaving = progress.settled.max(first)..oldest.plus(LEAVING * width).min(closed);
-        let starts: BTreeSet<_> = precision.starts(leaving).chain(precision.starts(recent)).collect();
-        let starts: Vec<_> = starts.into_iter().collect();
+        for starts in chunks(precision, leaving) {
+            self.copy_buckets(values, kept, &starts).await?;
+        }
+        progress.settled = oldest.max(progress.settled);
+        for starts in chunks(precision, recent) {
+            self.copy_buckets(values, kept, &starts).await?;
+            let end = starts.last().map_or(closed, |last| last.plus(width));
+            progress.copied = end.max(progress.copied);
+            far.advance(values, precision, progress).await?;
+        }
+        progress.copied = closed;
+        far.advance(values, precision, progress).await?;
+        self.copier.archive.note_settled(values, precision, progress.settled);
+        Ok(())
+    }
+
+    /// Copies these buckets, which follow each other, of all counters.
+    async fn copy_buckets(
+        &mut self,
+        values: Values,
+        kept: Retention,
+        starts: &[Timestamp],
+    ) -> Result<(), Error> {
         let (mut next, near) = (Some(String::new()), &*self.copier.archive.near);
         while let Some(from) = next {
-            let page = self.copier.listed.counters(near, values, precision, &from).await?;
+            self.prolong().await?;
+            let read = self.copier.archive.far.time().await?;
+            let Some(&first) = starts.first() else { return Ok(()) };
+            let page = self.copier.listed.counters(near, values, kept.precision, &from, first).await?;
             // What cannot be read is left out, and holds up nothing else.
             self.copied.unreadable += page.unreadable;
-            for starts in starts.chunks(BUCKETS) {
-                self.prolong().await?;
-                match values {
-                    Values::Counts => self.copy_counts(&page.counters, kept, starts).await?,
-                    Values::Visitors => self.copy_visitors(&page.counters, precision, starts).await?,
-                }
+            match values {
+                Values::Counts => self.copy_counts(&page.counters, kept, starts, read).await?,
+                Values::Visitors => self.copy_visitors(&page.counters, kept.precision, starts, read).await?,
             }
             next = page.next;
         }
-        self.copier.archive.far.advance(values, precision, Progress { copied: closed, settled: oldest }).await
+        Ok(())
     }
 
     async fn copy_counts(
@@ -207,12 +234,13 @@ impl Pass<'_> {
         counters: &[CounterName],
         kept: Retention,
         starts: &[Timestamp],
+        read: Timestamp,
     ) -> Result<(), Error> {
         let (Some(&first), Some(last)) = (starts.first(), starts.last()) else { return Ok(()) };
         let near = &self.copier.archive.near;
         let range = first..last.plus(1);
         let readings = near.samples(counters, kept.precision, range, kept.samples.get()).await?;
-        let mut page = self.page(Values::Counts, kept.precision);
+        let mut page = self.page(Values::Counts, kept.precision, read);
         for (counter, reading) in counters.iter().zip(readings) {
             let reading = reading
                 .unwrap_or_else(|unreadable| Reading { unreadable: Some(unreadable), ..Reading::default() });
@@ -236,10 +264,12 @@ impl Pass<'_> {
         counters: &[CounterName],
         precision: Precision,
         starts: &[Timestamp],
+        read: Timestamp,
     ) -> Result<(), Error> {
         for &start in starts {
+            self.prolong().await?;
             let bucket = Bucket { precision, start };
-            let mut page = self.page(Values::Visitors, precision);
+            let mut page = self.page(Values::Visitors, precision, read);
             let sketches = self.copier.archive.near.sketches(counters, bucket).await?;
             for (counter, sketch) in counters.iter().zip(sketches) {
                 match sketch {
@@ -258,9 +288,9 @@ impl Pass<'_> {
     }
 
     /// Returns an empty page; `kept` is what the far store keeps.
-    fn page(&self, values: Values, precision: Precision) -> Page {
+    fn page(&self, values: Values, precision: Precision, read: Timestamp) -> Page {
         let kept = self.copier.archive.kept_of(values, precision).unwrap_or(precision.into());
-        Page::new(self.read, kept)
+        Page::new(read, kept)
     }
 
     async fn put(&self, page: Page) -> Result<(), Error> {
@@ -274,8 +304,17 @@ impl Pass<'_> {
     async fn prolong(&mut self) -> Result<(), Error> {
         if self.prolonged.elapsed() > LEASE / 2 {
             self.prolonged = Instant::now();
-            self.read = self.copier.archive.far.lease(self.copier.holder, LEASE).await?.time;
+            self.copier.archive.far.lease(self.copier.holder, LEASE).await?;
         }
         Ok(())
     }
+}
+
+/// Returns the buckets that start in a range, in order, as many together as are copied at once.
+fn chunks(precision: Precision, range: Range<Timestamp>) -> impl Iterator<Item = Vec<Timestamp>> {
+    let mut starts = precision.starts(range);
+    std::iter::from_fn(move || {
+        let some: Vec<_> = starts.by_ref().take(BUCKETS).collect();
+        (!some.is_empty()).then_some(some)
+    })
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::{Archive, Values};
 use crate::time::{Grid, Retention};
-use crate::{CounterName, Error, Precision, Store};
+use crate::{CounterName, Error, Precision, Store, Timestamp};
 
 /// The number of counters on a page: with their sketches of one bucket up to 8 MB.
 pub(super) const PAGE: usize = 500;
@@ -37,20 +37,21 @@ impl Listed {
         }
     }
 
-    /// Lists the counters of a store that may have such values, from a name on.
+    /// Lists the counters of a store that may have such values since then, from a name on.
     pub(super) async fn counters(
         &self,
         store: &dyn Store,
         values: Values,
         precision: Precision,
         from: &str,
+        since: Timestamp,
     ) -> Result<Counters, Error> {
         let precisions = match values {
             Values::Counts => std::slice::from_ref(&precision),
             // Their counts may be of other precisions alone.
             Values::Visitors => &self.counts,
         };
-        let known = store.known(precisions, from, PAGE).await?;
+        let known = store.known_since(precisions, from, PAGE, since).await?;
         let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
         let is_last = names.len() < PAGE;
         let counters: Vec<_> = names.into_iter().take(PAGE).collect();

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use super::{Archive, Values};
+use crate::backoff::Backoff;
 use crate::shard::Shard;
 use crate::source::{Source, SourceName};
 use crate::time::{Bucket, Grid, Retention};
-use crate::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell};
+use crate::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Remark, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precisions, Sample, Store, Timestamp};
 
@@ -16,7 +19,7 @@ const LIFE: Duration = Duration::from_secs(30 * 86_400);
 /// The number of sketches in a batch: up to 800 KB.
 const SKETCHES: usize = 64;
 /// The number of attempts while others repair at the same time.
-const ATTEMPTS: u32 = 10;
+const ATTEMPTS: u32 = 100;
 
 /// Adds to the near store what it has less of than the far one.
 ///
@@ -26,19 +29,43 @@ pub(super) async fn restore(
     archive: &Archive,
     values: Values,
     kept: Retention,
+    adds: Adds,
     counters: &[CounterName],
     starts: &[Timestamp],
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let (shards, set) = (archive.near.shards(), Precisions::new([kept]).expect("one precision is a set"));
     let grid = Arc::new(Grid { counts: set.clone(), visitors: set });
+    let mut refused = 0;
     for shard in shards.iter() {
         let counters: Vec<_> = counters.iter().filter(|name| shards.of(name) == shard).cloned().collect();
-        let repair = Repair { archive, values, kept, counters: &counters, starts, shard, grid: &grid };
+        let repair = Repair { archive, values, kept, adds, counters: &counters, starts, shard, grid: &grid };
         if !counters.is_empty() {
-            repair.run().await?;
+            refused += repair.run().await?;
         }
     }
-    Ok(())
+    Ok(refused)
+}
+
+/// Moves the position of a shard, so that what others have read and not yet added is refused.
+pub(super) async fn refuse_others(archive: &Archive, shard: Shard) -> Result<(), Error> {
+    let grid = Arc::default();
+    for _ in 0..ATTEMPTS {
+        let at = position(archive, shard, &grid).await?;
+        let moved = archive.near.apply(&empty(shard, &grid, fence(at, at + step()))).await?;
+        if matches!(moved, ApplyOutcome::Applied(_)) {
+            return Ok(());
+        }
+    }
+    Err(Error::new(ErrorKind::Unavailable).caused_by("others repair the same shard at the same time"))
+}
+
+async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u64, Error> {
+    // No source is ever there, so the shard answers where it is instead.
+    let nowhere = fence(Source::MAX_POSITION + 2, Source::MAX_POSITION + 4);
+    match archive.near.apply(&empty(shard, grid, nowhere)).await? {
+        ApplyOutcome::SequenceGap { last } => Ok(last),
+        ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Refused)),
+    }
 }
 
 /// A repair of some counters of one shard.
@@ -46,6 +73,7 @@ struct Repair<'a> {
     archive: &'a Archive,
     values: Values,
     kept: Retention,
+    adds: Adds,
     counters: &'a [CounterName],
     starts: &'a [Timestamp],
     shard: Shard,
@@ -53,27 +81,30 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    async fn run(&self) -> Result<(), Error> {
+    /// Returns how many values were refused.
+    async fn run(&self) -> Result<u64, Error> {
+        let (mut refused, mut backoff) = (0, Backoff::new());
         for _ in 0..ATTEMPTS {
-            if self.attempt().await? {
-                return Ok(());
+            if self.attempt(&mut refused).await? {
+                return Ok(refused);
             }
+            sleep(backoff.next()).await;
         }
         Err(Error::new(ErrorKind::Unavailable).caused_by("others repair the same at the same time"))
     }
 
     /// Returns whether nobody else came in between.
-    async fn attempt(&self) -> Result<bool, Error> {
-        // No source is ever there, so the shard answers where it is instead.
-        let nowhere = self.batch(Source::MAX_POSITION + 2, Source::MAX_POSITION + 4);
-        let ApplyOutcome::SequenceGap { last: mut at } = self.archive.near.apply(&nowhere).await? else {
-            return Err(Error::new(ErrorKind::Refused));
-        };
+    async fn attempt(&self, refused: &mut u64) -> Result<bool, Error> {
+        let mut at = position(self.archive, self.shard, self.grid).await?;
         for mut batch in self.missing().await? {
             let next = at + step();
             batch.fence = fence(at, next);
             match self.archive.near.apply(&batch).await? {
-                ApplyOutcome::Applied(_) => at = next,
+                ApplyOutcome::Applied(remarks) => {
+                    *refused +=
+                        remarks.iter().filter(|one| matches!(one, Remark::Refused { .. })).count() as u64;
+                    at = next;
+                }
                 ApplyOutcome::SequenceGap { .. } => return Ok(false),
             }
         }
@@ -85,16 +116,13 @@ impl Repair<'_> {
         let mut batches = Vec::new();
         match self.values {
             Values::Counts => {
-                let (samples, lifetimes) = (self.missing_samples().await?, self.missing_lifetimes().await?);
-                for (adds, cells) in [(Adds::Samples, samples), (Adds::Lifetimes, lifetimes)] {
-                    for cells in cells.chunks(self.archive.near.batch_samples().max(1)) {
-                        batches.push(Batch { adds, cells: cells.to_vec(), ..self.batch(0, 0) });
-                    }
+                for cells in self.missing_samples().await?.chunks(self.archive.near.batch_samples().max(1)) {
+                    batches.push(Batch { cells: cells.to_vec(), ..self.batch() });
                 }
             }
             Values::Visitors => {
                 for sketches in self.missing_visitors().await?.chunks(SKETCHES) {
-                    batches.push(Batch { sketches: sketches.to_vec(), ..self.batch(0, 0) });
+                    batches.push(Batch { sketches: sketches.to_vec(), ..self.batch() });
                 }
             }
         }
@@ -126,21 +154,6 @@ impl Repair<'_> {
         Ok(cells)
     }
 
-    async fn missing_lifetimes(&self) -> Result<Vec<Cell>, Error> {
-        let far = self.archive.far.lifetimes(self.counters).await?;
-        let near = self.archive.near.lifetimes(self.counters).await?;
-        let mut cells = Vec::new();
-        for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
-            if let (Ok(near), Ok(far)) = (near, far)
-                && far > near
-            {
-                let (start, finest) = (Timestamp::MIN, self.kept.precision);
-                cells.push(Cell { counter: counter.clone(), start, finest, count: far - near });
-            }
-        }
-        Ok(cells)
-    }
-
     async fn missing_visitors(&self) -> Result<Vec<VisitorCell>, Error> {
         let precision = self.kept.precision;
         let mut cells = Vec::new();
@@ -158,16 +171,14 @@ impl Repair<'_> {
         Ok(cells)
     }
 
-    fn batch(&self, after: u64, sequence: u64) -> Batch {
-        Batch {
-            shard: self.shard,
-            fence: fence(after, sequence),
-            cells: Vec::new(),
-            sketches: Vec::new(),
-            grid: Arc::clone(self.grid),
-            adds: Adds::Samples,
-        }
+    fn batch(&self) -> Batch {
+        Batch { adds: self.adds, ..empty(self.shard, self.grid, fence(0, 0)) }
     }
+}
+
+fn empty(shard: Shard, grid: &Arc<Grid>, fence: Fence) -> Batch {
+    let (cells, sketches, grid) = (Vec::new(), Vec::new(), Arc::clone(grid));
+    Batch { shard, fence, cells, sketches, grid, adds: Adds::Samples }
 }
 
 fn fence(after: u64, sequence: u64) -> Fence {

@@ -13,15 +13,22 @@ use crate::{CounterName, Precision, Timestamp};
 ///
 /// It also is a [`Store`](crate::Store), by which what it has is read, cleaned and forgotten.
 pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
-    /// Asks to be the only one that copies for this time, by the store's own clock, from now on; the holder prolongs its
-    /// lease in the same way. It saves others the work: copying is right without it.
+    /// Asks to be the only one that copies for this time, by the store's own clock, from now on; returns whether that is
+    /// so. The holder prolongs its lease in the same way. It saves others the work: copying is right without it. A lease
+    /// that ends later than one that begins now is of a clock that was ahead, and does not count.
     ///
     /// # Errors
     /// Fails when the store cannot do it now.
     ///
     /// # Cancel safety
     /// A call that is dropped may have taken the lease.
-    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, Lease>;
+    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool>;
+
+    /// Returns the time of the store's clock.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    fn time(&self) -> Answer<'_, Timestamp>;
 
     /// Returns how far these values of a precision were copied, if any ever were.
     ///
@@ -29,7 +36,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     /// Fails when the store cannot be read.
     fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>>;
 
-    /// Remembers how far these values of a precision were copied; either instant goes forward only.
+    /// Remembers how far these values of a precision were copied.
     ///
     /// # Errors
     /// Fails when the store cannot do it now.
@@ -57,15 +64,6 @@ pub enum Values {
     Counts,
     /// The sketches of visitors.
     Visitors,
-}
-
-/// The answer to the question for a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// The lease belongs to the one who asked.
-    pub is_held: bool,
-    /// The time of the store's clock.
-    pub time: Timestamp,
 }
 
 /// The progress of copying the buckets of a precision, by where they start.
@@ -113,7 +111,8 @@ impl Page {
 }
 
 for_handles!(ArchiveStore {
-    fn lease(holder: WriterId, time: Duration) -> Answer<'a, Lease>;
+    fn lease(holder: WriterId, time: Duration) -> Answer<'a, bool>;
+    fn time() -> Answer<'a, Timestamp>;
     fn progress(values: Values, precision: Precision) -> Answer<'a, Option<Progress>>;
     fn advance(values: Values, precision: Precision, progress: Progress) -> Answer<'a, ()>;
     fn put(page: &'a Page) -> Answer<'a, ()>;

@@ -5,7 +5,7 @@ use super::{MemoryVisits, Visitors};
 use crate::future::Answer;
 use crate::sketch::Sketch;
 use crate::time::Bucket;
-use crate::visits::archive::{ArchiveStore, Lease, Page, Progress, Values};
+use crate::visits::archive::{ArchiveStore, Page, Progress, Values};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Timestamp};
 
@@ -29,16 +29,21 @@ impl Archived {
 }
 
 impl ArchiveStore for MemoryVisits {
-    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, Lease> {
+    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool> {
         Box::pin(async move {
-            let now = Timestamp::now();
-            let lease = &mut self.kept().archived.holder;
-            let is_held = lease.is_none_or(|(other, expiry)| other == holder || expiry <= now);
+            let (now, lease) = (Timestamp::now(), &mut self.kept().archived.holder);
+            let end = now.plus(time.as_secs());
+            let is_held =
+                lease.is_none_or(|(other, expiry)| other == holder || expiry <= now || expiry > end);
             if is_held {
-                *lease = Some((holder, now.plus(time.as_secs())));
+                *lease = Some((holder, end));
             }
-            Ok(Lease { is_held, time: now })
+            Ok(is_held)
         })
+    }
+
+    fn time(&self) -> Answer<'_, Timestamp> {
+        Box::pin(async { Ok(Timestamp::now()) })
     }
 
     fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>> {
@@ -47,10 +52,7 @@ impl ArchiveStore for MemoryVisits {
 
     fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()> {
         Box::pin(async move {
-            let kept = &mut self.kept().archived.progress;
-            let latest = kept.entry((values, precision)).or_insert(progress);
-            latest.copied = latest.copied.max(progress.copied);
-            latest.settled = latest.settled.max(progress.settled);
+            self.kept().archived.progress.insert((values, precision), progress);
             Ok(())
         })
     }

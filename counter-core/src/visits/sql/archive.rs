@@ -7,13 +7,20 @@ use super::names::Known;
 use super::{SqlVisits, at, names, raised, unix, width};
 use crate::future::Answer;
 use crate::sql::{Failure, Session, Value};
-use crate::visits::archive::{ArchiveStore, Lease, Page, Progress, Values};
+use crate::visits::archive::{ArchiveStore, Page, Progress, Values};
 use crate::writer::WriterId;
-use crate::{Error, Precision};
+use crate::{Error, Precision, Timestamp};
 
 impl ArchiveStore for SqlVisits {
-    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, Lease> {
+    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool> {
         Box::pin(async move { self.database.attempt(|| lease(self, holder, time)).await })
+    }
+
+    fn time(&self) -> Answer<'_, Timestamp> {
+        Box::pin(async move {
+            let rows = self.database.fetch(&format!("SELECT {}", self.database.dialect().now), &[]).await?;
+            Ok(at(rows.first().map_or(Ok(0), |row| row.int(0))?))
+        })
     }
 
     fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>> {
@@ -29,7 +36,7 @@ impl ArchiveStore for SqlVisits {
     }
 }
 
-async fn lease(store: &SqlVisits, holder: WriterId, time: Duration) -> Result<Lease, Failure> {
+async fn lease(store: &SqlVisits, holder: WriterId, time: Duration) -> Result<bool, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
     let text =
@@ -39,7 +46,8 @@ async fn lease(store: &SqlVisits, holder: WriterId, time: Duration) -> Result<Le
     let rows = session.fetch(&format!("SELECT {}", dialect.now), &[]).await?;
     let now = rows.first().map_or(Ok(0), |row| row.int(0))?;
     let holder = holder.to_string();
-    let is_held = found.is_none_or(|(other, expiry)| other == holder || expiry <= now);
+    let end = now.saturating_add(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+    let is_held = found.is_none_or(|(other, expiry)| other == holder || expiry <= now || expiry > end);
     if is_held {
         let text = dialect.upsert(
             "access_lease",
@@ -48,11 +56,10 @@ async fn lease(store: &SqlVisits, holder: WriterId, time: Duration) -> Result<Le
             "name",
             &[("holder", "{new}"), ("expiry", "{new}")],
         );
-        let expiry = now.saturating_add(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
-        session.execute(&text, &[Value::Text(&holder), Value::Int(expiry)]).await?;
+        session.execute(&text, &[Value::Text(&holder), Value::Int(end)]).await?;
     }
     session.commit().await?;
-    Ok(Lease { is_held, time: at(now) })
+    Ok(is_held)
 }
 
 async fn progress(
@@ -74,13 +81,12 @@ async fn advance(
     progress: Progress,
 ) -> Result<(), Failure> {
     let dialect = store.database.dialect();
-    let later = format!("{}({{old}}, {{new}})", dialect.greatest);
     let text = dialect.upsert(
         "access_archive",
         "kind, width, copied, settled",
         "VALUES (?, ?, ?, ?)",
         "kind, width",
-        &[("copied", &later), ("settled", &later)],
+        &[("copied", "{new}"), ("settled", "{new}")],
     );
     let row = [kind(values), width(precision), unix(progress.copied), unix(progress.settled)];
     let mut session = store.database.begin().await?;
@@ -113,9 +119,10 @@ async fn put_counts(
     };
     let totals: Vec<_> = page.lifetimes.iter().copied().enumerate().filter_map(pair).collect();
     if !totals.is_empty() {
-        let greater = format!("{}(kept.total, pair.n)", dialect.greatest);
-        let value = if page.replaces { "pair.n" } else { &greater };
-        let text = dialect.update_by_pairs("access_counter", "total", value, "kept.id = pair.id");
+        // Rows that stay as they are are not written.
+        let such =
+            if page.replaces { "kept.id = pair.id" } else { "kept.id = pair.id AND kept.total < pair.n" };
+        let text = dialect.update_by_pairs("access_counter", "total", "pair.n", such);
         session.execute(&text, &[Value::Pairs(&totals)]).await?;
     }
     let greater = format!("{}({{old}}, {{new}})", dialect.greatest);

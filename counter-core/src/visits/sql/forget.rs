@@ -26,21 +26,31 @@ async fn forget_once(
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
     let text = format!("SELECT id FROM access_counter WHERE name = ?{}", dialect.for_update);
-    let Some(id) = single(&mut session, &text, &[Value::Text(counter)]).await? else {
-        return session.roll_back().await;
-    };
-    for kept in grid.counts.iter() {
-        delete(&mut session, dialect.in_list, "access_sample", id, kept, now).await?;
+    // One that is not there is remembered, too: an archive may be about to get it.
+    if let Some(id) = single(&mut session, &text, &[Value::Text(counter)]).await? {
+        for kept in grid.counts.iter() {
+            delete(&mut session, dialect.in_list, "access_sample", id, kept, now).await?;
+        }
+        for kept in grid.visitors.iter() {
+            delete(&mut session, dialect.in_list, "access_visitors", id, kept, now).await?;
+        }
+        for text in [
+            "DELETE FROM access_known WHERE counter = ?",
+            "DELETE FROM access_told WHERE counter = ?",
+            "DELETE FROM access_counter WHERE id = ?",
+        ] {
+            session.execute(text, &[Value::Int(id)]).await?;
+        }
     }
-    for kept in grid.visitors.iter() {
-        delete(&mut session, dialect.in_list, "access_visitors", id, kept, now).await?;
-    }
-    session.execute("DELETE FROM access_known WHERE counter = ?", &[Value::Int(id)]).await?;
     // The name begins anew under another number, so that nothing which is left can be taken for it; it is removed
     // as it leaves retention. The time of this is what tells writers that their visitors are gone.
-    session.execute("DELETE FROM access_told WHERE counter = ?", &[Value::Int(id)]).await?;
-    session.execute("DELETE FROM access_counter WHERE id = ?", &[Value::Int(id)]).await?;
-    let text = format!("INSERT INTO access_counter (name, total, forgotten) VALUES (?, 0, {})", dialect.now);
+    let text = dialect.upsert(
+        "access_counter",
+        "name, total, forgotten",
+        &format!("VALUES (?, 0, {})", dialect.now),
+        "name",
+        &[("forgotten", "{new}")],
+    );
     session.execute(&text, &[Value::Text(counter)]).await?;
     session.commit().await
 }
@@ -84,7 +94,10 @@ async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
     let long_ago = format!("forgotten > 0 AND forgotten < {} - {TOLD}", store.database.dialect().now);
     for text in [
         format!("DELETE FROM access_told WHERE counter IN (SELECT id FROM access_counter WHERE {long_ago})"),
-        format!("DELETE FROM access_counter WHERE {long_ago} AND total = 0"),
+        format!(
+            "DELETE FROM access_counter WHERE {long_ago} AND total = 0 AND NOT EXISTS \
+             (SELECT 1 FROM access_known WHERE counter = access_counter.id)"
+        ),
         format!("UPDATE access_counter SET forgotten = 0 WHERE {long_ago}"),
     ] {
         session.execute(&text, &[]).await?;

@@ -10,6 +10,8 @@ use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
 /// The number of samples that are looked for one by one; for more, all buckets of the range are gone through.
 const SEARCHED: usize = 10_000;
+/// The number of buckets from which on samples are looked for one by one, however many they are.
+const LONG: usize = 500;
 /// The number of sketches that are read at once: up to 800 KB an answer.
 const SKETCHES: usize = 64;
 
@@ -34,20 +36,28 @@ pub(super) async fn samples(
         let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
         // A row for each bucket, since rows lie in this order, and a line for each counter in it.
         let lines = dialect.lines(&["counter", "hits"]);
-        let rows = if buckets.saturating_add(1).saturating_mul(all.len()) <= SEARCHED {
+        // Of years, as an archive has them, all buckets would be those of all counters that ever were.
+        let is_long = buckets > LONG;
+        let mut rows = Vec::new();
+        if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= SEARCHED {
             let starts: Vec<_> = precision.starts(range.clone()).map(unix).collect();
             let text = format!(
                 "SELECT bucket, {lines} FROM access_sample \
                  WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
             );
-            store.database.fetch(&text, &[place, Value::Ints(&starts), Value::Ints(&all)]).await?
+            for starts in starts.chunks(SEARCHED) {
+                for some in all.chunks((SEARCHED / starts.len().max(1)).max(1)) {
+                    let values = [place, Value::Ints(starts), Value::Ints(some)];
+                    rows.extend(store.database.fetch(&text, &values).await?);
+                }
+            }
         } else {
             let text = format!(
                 "SELECT bucket, {lines} FROM access_sample \
                  WHERE width = ? AND bucket >= ? AND bucket < ? AND counter {in_list} GROUP BY bucket"
             );
-            store.database.fetch(&text, &[place, from, to, Value::Ints(&all)]).await?
-        };
+            rows = store.database.fetch(&text, &[place, from, to, Value::Ints(&all)]).await?;
+        }
         for row in rows {
             let start = at(row.int(0)?);
             for line in row.text(1)?.lines() {
@@ -194,6 +204,7 @@ pub(super) async fn known(
     precisions: &[Precision],
     from: &str,
     limit: usize,
+    since: Timestamp,
 ) -> Result<KnownReading, Error> {
     // No name has this character, and PostgreSQL takes no text that has it: what follows `a` and it follows `a`.
     let (from, after) = match from.split_once('\0') {
@@ -203,13 +214,14 @@ pub(super) async fn known(
     let text = format!(
         "SELECT {} FROM (SELECT name FROM access_counter \
          JOIN access_known ON access_known.counter = access_counter.id \
-         WHERE width = ? AND name {after} ? ORDER BY name LIMIT ?) AS page",
+         WHERE width = ? AND latest >= ? AND name {after} ? ORDER BY name LIMIT ?) AS page",
         store.database.dialect().lines(&["name"])
     );
     let mut all = KnownReading::default();
     for &precision in precisions {
         let limit = Value::Int(i64::try_from(limit).unwrap_or(i64::MAX));
-        let values = [Value::Int(width(precision)), Value::Text(from), limit];
+        let since = Value::Int(unix(precision.bucket(since).start));
+        let values = [Value::Int(width(precision)), since, Value::Text(from), limit];
         for row in store.database.fetch(&text, &values).await? {
             let page = row.optional_text(0)?.unwrap_or_default();
             let mut names: Vec<_> = page.lines().collect();

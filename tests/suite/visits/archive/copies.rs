@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Copied};
+use counter_core::archive::{Archive, ArchiveStore, Copied, Progress, Values};
 use counter_core::sketch::Sketch;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
@@ -92,8 +93,10 @@ async fn what_left_the_near_store_is_read_from_the_far_one(
     assert_eq!(sketch(&archive, "/", 3600, bucket).await, visitors);
     assert_eq!(sketch(&far, "/", 3600, bucket).await, visitors);
 
-    // Again: nothing changes, and unless an hour has ended meanwhile nothing is done.
+    // Again, and with the next hour as if it had ended: no more than is new, late, or about to leave.
     copier.copy_once(Timestamp::now()).await.expect("both are there");
+    let next = copier.lateness(Duration::ZERO).copy_once(Timestamp::now()).await.expect("both are there");
+    assert!(next.samples <= 2 * (2 * 6 + 5), "{next:?}");
     assert_eq!(samples(&archive, "/", 3600).await, before);
     archive.forget(&name("/"), &grid, Timestamp::now()).await.expect("both are there");
     assert_eq!((samples(&archive, "/", 3600).await, lifetime(&archive, "/").await), (vec![], 0));
@@ -130,7 +133,15 @@ async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
     assert_eq!(stats.uniques(&[name("/old")], day, last.clone()).await.expect("readable").visitors, 5);
     let both = [name("/new"), name("/old"), name("/none")];
     assert_eq!(stats.uniques(&both, day, last.clone()).await.expect("readable").visitors, 5);
-    let each = stats.uniques_by_counter(&both, day, last).await.expect("readable");
+    // Of counters whose near store would keep days for a month: within that, it is asked alone.
+    let month = Counters::builder(archive.clone()).visitor_precisions(kept([(86_400, 30)]));
+    let each = month
+        .build()
+        .expect("good settings")
+        .stats()
+        .uniques_by_counter(&both, day, last)
+        .await
+        .expect("readable");
     let each: Vec<_> = each.into_iter().flatten().map(|uniques| uniques.visitors).collect();
     assert_eq!(each, [3, 5, 0]);
     let there = stats.contains_counters(&both).await.expect("readable");
@@ -159,6 +170,25 @@ async fn the_near_store_waits_for_the_last_copy_and_not_longer_than_twice_its_re
     assert_eq!(samples(&near, "/", 3600).await.len(), 48);
     assert_eq!(samples(&archive, "/", 3600).await.len(), 96);
     assert!(waiting().is_empty());
+}
+
+#[tokio::test]
+async fn after_a_clock_that_was_far_ahead_copying_goes_on() {
+    let (near, far) = (MemoryStore::new(), MemoryStore::new());
+    let archive = Archive::new(near.clone(), far.clone());
+    let (grid, now, hour) = (grid(), Timestamp::now(), precision(3600));
+    let month = now.plus(30 * 86_400);
+    far.advance(Values::Counts, hour, Progress { copied: month, settled: month })
+        .await
+        .expect("memory takes all");
+    send(&archive, &grid, (0..60).map(|ago| hit("/", now.minus(3600 * ago), 3600)).collect(), Vec::new())
+        .await;
+    clean(&archive, now, &grid.counts).await;
+    assert_eq!(samples(&near, "/", 3600).await.len(), 60, "nothing is settled");
+    archive.copier(&grid).copy_once(now).await.expect("both are there");
+    assert!(samples(&far, "/", 3600).await.len() >= 58);
+    let progress = far.progress(Values::Counts, hour).await.expect("readable").expect("it was copied");
+    assert!(progress.copied <= now && progress.settled < now, "{progress:?}");
 }
 
 #[tokio::test]
