@@ -1,8 +1,9 @@
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
 use counter_core::Timestamp;
-use counter_core::source::{Commit, Sources};
+use counter_core::source::Sources;
 use counter_core::visits::Hit;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -10,7 +11,7 @@ use rdkafka::message::Message;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{error, info, warn};
 
-use crate::builder::source_name;
+use crate::builder::{begun_name, source_name};
 use crate::client::Client;
 use crate::decider::Decider;
 use crate::error::is_out_of_range;
@@ -47,6 +48,8 @@ pub struct KafkaConsumer<F> {
     /// The time at which the group last heard what is counted.
     told: Instant,
     joined: bool,
+    /// True when it is known that the topic was begun at the ends of its partitions, where it is to be.
+    is_begun: bool,
     trouble: Option<RDKafkaErrorCode>,
 }
 
@@ -122,6 +125,7 @@ where
             checked: Instant::now(),
             told: Instant::now(),
             joined: false,
+            is_begun: false,
             trouble: None,
         })
     }
@@ -224,29 +228,49 @@ where
     /// Opens the partitions that were assigned, and begins to fetch them at the positions of the store.
     async fn open(&mut self) -> Result<(), RunError> {
         let cluster = self.cluster().await?;
+        if self.settings.start == Start::Latest && !self.is_begun {
+            if let Err(error) = self.begin_at_ends(&cluster).await {
+                return self.fail(&error);
+            }
+            self.is_begun = true;
+        }
         while let Some(&number) = self.joining.last() {
             let name = source_name(&cluster, &self.settings.topic, number)
                 .map_err(|error| RunError::Client(error.to_string()))?;
-            let mut source = match self.sources.open(name).await {
+            let source = match self.sources.open(name).await {
                 Ok(source) => source,
                 Err(error) => return self.fail(&error),
             };
-            if source.position() == 0 && self.settings.start == Start::Latest {
-                match self.client.ends_of(number) {
-                    Ok((_, end)) => source.advance_to(end),
-                    Err(error) => return self.fail(&error),
-                }
-                // The place is remembered before anything is read: records of an outage belong to the topic.
-                match source.close().await {
-                    Ok(Commit::Done | Commit::Moved) => {}
-                    Err(error) => return self.fail(&error),
-                }
-            }
             self.joining.pop();
             self.partitions.insert(number, Partition::new(source));
         }
         self.outage.end();
         self.assign()
+    }
+
+    /// Moves all partitions of the topic to their ends, whoever reads them, unless that was done before.
+    ///
+    /// The places are remembered before anything is read: records of an outage belong to the topic. It is once for the
+    /// topic and not for each partition, since a partition without records is at its beginning afterwards too, as is one
+    /// that is added later, and both are to be read from there.
+    async fn begin_at_ends(&self, cluster: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let topic = &self.settings.topic;
+        let mut begun = self.sources.open(begun_name(cluster, topic)?).await?;
+        if begun.position() > 0 {
+            return Ok(());
+        }
+        for number in self.client.partitions()? {
+            let mut source = self.sources.open(source_name(cluster, topic, number)?).await?;
+            if source.position() == 0 {
+                let (_, end) = self.client.ends_of(number)?;
+                source.advance_to(end);
+                // Where another member was faster, it is elsewhere, which is as good.
+                _ = source.close().await?;
+            }
+        }
+        begun.advance_to(1);
+        _ = begun.close().await?;
+        Ok(())
     }
 
     /// Returns the name of the cluster, which librdkafka knows since it joined the group.

@@ -92,7 +92,8 @@
 //! [`Access`] has no default. It is a bearer token, which a link or a form exchanges for a session; a name and
 //! a password; a closure over the request; or open to every client. A browser that has no access is shown a
 //! page with that form, and other clients a problem. Each of them can read;
-//! [`Access::may_forget`] adds the right to forget counters. Where a proxy ends TLS,
+//! [`Access::may_forget`] adds the right to forget counters, and [`Access::may_record`] the right to send hits, where
+//! `Options::hits` (feature `hits`) has opened `api/hits`. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.
 //!

@@ -52,7 +52,7 @@
 //! | the store is away | partitions are paused, the membership is kept, and reading goes on when the store is back |
 //! | the store went back | the topic is read again from there, within 5 s where nothing new comes |
 //! | compaction and transactions leave offsets without records | nothing; aborted records are left out by the client (`read_committed`) |
-//! | partitions are added | the group gives them to a member, which begins where `Builder::start` says |
+//! | partitions are added | the group gives them to a member as soon as its client knows of them, within 5 min (`topic.metadata.refresh.interval.ms`); they are read from their beginning |
 //! | retention was faster than the consumer | an error in the log, `lost` in the ledger, and on from the beginning of what there is |
 //! | a topic was created again, and is shorter | `run` fails with `LogReplaced`; nothing is counted |
 //! | a topic was created again, and is longer by now | nothing shows it: its first records are missing. Set another `Builder::cluster` |

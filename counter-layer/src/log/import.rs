@@ -92,13 +92,35 @@ impl Import {
     pub async fn count<R: Read>(
         &mut self,
         name: SourceName,
-        mut open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
+        open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
     ) -> Result<Option<u64>, ImportError> {
         let mut source = self.sources.open(name).await.map_err(ImportError::Store)?;
+        self.count_into(&mut source, open).await
+    }
+
+    /// Counts the lines of a source as [`count`](Self::count) does, into one that stays open: for a log that is
+    /// followed.
+    ///
+    /// While the log is quiet, call [`Source::check`] every few seconds. Where it says that the source has moved, the
+    /// store has gone back to an older state, as in a failover, and the lines from there on are to be counted again by
+    /// another call of this.
+    ///
+    /// # Errors
+    /// As with [`count`](Self::count).
+    ///
+    /// # Cancel safety
+    /// As with [`count`](Self::count).
+    pub async fn count_into<R: Read>(
+        &mut self,
+        source: &mut Source,
+        mut open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
+    ) -> Result<Option<u64>, ImportError> {
+        // What an earlier call has read and could not send goes first.
+        _ = source.commit().await.map_err(ImportError::Store)?;
         loop {
             let from = if self.has_directives { 0 } else { source.position() };
             let Some(mut lines) = open(from).map_err(ImportError::Log)? else { return Ok(None) };
-            let counted = self.read(&mut source, &mut lines).await;
+            let counted = self.read(source, &mut lines).await;
             // What was read before an error counts.
             match (source.close().await.map_err(ImportError::Store)?, counted) {
                 (Commit::Moved, _) | (_, Ok(Commit::Moved)) => {}

@@ -137,7 +137,7 @@ async fn lines_that_are_no_records_are_told_by_their_place_and_hold_nothing_up()
     let body = format!(
         "{good}\n\nsecret\n{{\"at\":1,\"secret\":1}}\n\r\n{good}\r\n[\"secret\"]\n{{\"counter\":\"secret\",\"at\":-1}}"
     );
-    let told = post(&site.router, "shop", 1, body).await;
+    let told = post(&site.router, "shop", 1, body.clone()).await;
     assert!(!told.body.contains("secret"), "{}", told.body);
     let malformed = json!([
         {"line": 3, "reason": "json"},
@@ -149,6 +149,18 @@ async fn lines_that_are_no_records_are_told_by_their_place_and_hold_nothing_up()
     assert_eq!((&json["read"], &json["recorded"], &json["malformed"]), (&json!(6), &json!(2), &malformed));
     assert_eq!(lifetime(&site.counters, "a").await, 2);
     assert_eq!(site.counters.stats().sources()[0].ledger.records.malformed, 4);
+    // By reason, and repeated ones as often as in the ledger.
+    for repeated in [1, 2] {
+        let metrics = send(&site.router, "/admin/stats/metrics", None).await.body;
+        for (reason, records) in [("json", repeated), ("fields", 3 * repeated), ("status", 0)] {
+            let line = format!("access_counter_malformed_records_total{{reason=\"{reason}\"}} {records}");
+            assert!(metrics.lines().any(|written| written == line), "{line}\n{metrics}");
+        }
+        let line =
+            format!("access_counter_source_malformed_total{{source=\"producer:shop\"}} {}", 4 * repeated);
+        assert!(metrics.lines().any(|written| written == line), "{line}\n{metrics}");
+        post(&site.router, "shop", 1, body.clone()).await;
+    }
 }
 
 #[tokio::test]
