@@ -16,7 +16,7 @@ use crate::topic::Topic;
 
 const PARTITIONS: i32 = 4;
 
-async fn redis(server: &RedisServer) -> RedisStore {
+pub(crate) async fn redis(server: &RedisServer) -> RedisStore {
     RedisStore::connect(&server.url(), Namespace::default()).await.expect("the server is there")
 }
 
