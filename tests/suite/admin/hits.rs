@@ -1,5 +1,6 @@
 //! Hits that other programs send: each request counts once, however often and wherever it is repeated.
 
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +9,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
+use axum::routing::get;
 use counter_core::stores::Shards;
 use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
 use counter_layer::admin::{self, Access, Options};
-use counter_layer::{AccessCounterLayer, Outcome, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Forwarded, Identity, Outcome, Rule, Rules};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{Full, Limited};
 use serde_json::{Value, json};
@@ -20,7 +22,7 @@ use tokio::net::TcpListener;
 
 use super::site::{Answer, Site, answer, ask, send, site};
 use crate::random::Random;
-use crate::support::{name, precision, store};
+use crate::support::{BROWSER, name, precision, store};
 
 const TOKEN: &str = "a-long-random-token";
 
@@ -128,6 +130,49 @@ async fn a_request_that_is_told_of_counts_as_one_that_the_layer_saw() {
     let seen =
         counters.stats().uniques(&[name("articles")], precision(86_400), range).await.expect("readable");
     assert_eq!(seen.visitors, 2);
+}
+
+#[tokio::test]
+async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_of_trusted_hops() {
+    for (hops, peer, forwarded) in [
+        (0, "192.0.2.1", None),
+        (1, "10.0.0.1", Some("192.0.2.1")),
+        (2, "10.0.0.1", Some("198.51.100.7, 192.0.2.1, 10.0.0.2")),
+    ] {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(hops);
+        let layer = AccessCounterLayer::new(counters.recorder()).identity(client).expect("a good identity");
+        let options = Options::new().hits(counters.sources(), layer.log_counter());
+        let admin = admin::router_with(counters.stats(), Access::open().may_record(), options);
+        let router = Router::new().route("/", get(async || "")).layer(layer).nest("/admin/stats", admin);
+        let mut counters = counters;
+        // The salt of the day is agreed with the store.
+        counters.flush().await.expect("memory takes all");
+        let day = precision(86_400);
+        let mut asked = Timestamp::now();
+        // Of two days they would be two.
+        until("both are of one day", LIMIT, async || {
+            asked = Timestamp::now();
+            let mut request = Request::get("/").header(header::USER_AGENT, BROWSER);
+            if let Some(forwarded) = forwarded {
+                request = request.header("x-forwarded-for", forwarded);
+            }
+            let peer: SocketAddr = format!("{peer}:4711").parse().expect("an address");
+            let request = request.extension(peer).body(Body::empty()).expect("a request");
+            assert_eq!(answer(&router, request).await.status, StatusCode::OK);
+            day.bucket(asked) == day.bucket(Timestamp::now())
+        })
+        .await;
+        let record = |address| json!({"path": "/", "at": asked.as_unix(), "address": address, "user_agent": BROWSER});
+        for (number, address, visitors) in [(1, "192.0.2.1", 1), (2, "192.0.2.2", 2)] {
+            let told = post(&router, "proxy", number, lines(&[record(address)])).await;
+            assert_eq!(told.json()["recorded"], 1, "{}", told.body);
+            counters.flush().await.expect("memory takes all");
+            let range = day.bucket(asked).start..day.bucket(asked).end();
+            let seen = counters.stats().uniques(&[name("hits")], day, range).await.expect("readable");
+            assert_eq!(seen.visitors, visitors, "{hops} hops, {address}");
+        }
+    }
 }
 
 #[tokio::test]
