@@ -1,4 +1,3 @@
-use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,19 +7,19 @@ use counter_core::visits::Hit;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{error, info, warn};
 
-use crate::builder::{begun_name, source_name};
 use crate::client::Client;
 use crate::decider::Decider;
 use crate::error::is_out_of_range;
 use crate::keys::Keys;
 use crate::membership::Change;
+use crate::opener::Opener;
 use crate::outage::Outage;
 use crate::partition::Partition;
 use crate::partitions::Partitions;
-use crate::{BuildError, Builder, Decision, Record, RunError, Start};
+use crate::{BuildError, Builder, Decision, Record, RunError};
 
 /// A member of a consumer group that counts the records of a topic, each exactly once.
 ///
@@ -29,6 +28,7 @@ pub struct KafkaConsumer<F> {
     settings: Builder,
     client: Client,
     sources: Sources,
+    opener: Opener,
     decider: Decider<F>,
     /// The partitions that the group gave to this member and that are not opened yet.
     joining: Vec<i32>,
@@ -48,8 +48,6 @@ pub struct KafkaConsumer<F> {
     /// The time at which the group last heard what is counted.
     told: Instant,
     joined: bool,
-    /// True when it is known that the topic was begun at the ends of its partitions, where it is to be.
-    is_begun: bool,
     trouble: Option<RDKafkaErrorCode>,
 }
 
@@ -84,9 +82,6 @@ const CHECK: Duration = Duration::from_secs(5);
 /// not know its end.
 const SHORTER: u32 = 5;
 
-/// The time that brokers have to tell the id of their cluster.
-const CLUSTER_ID: Duration = Duration::from_secs(30);
-
 impl KafkaConsumer<()> {
     /// Returns the settings of a consumer of this topic, in this group.
     ///
@@ -109,10 +104,12 @@ where
     ) -> Result<Self, BuildError> {
         let client = Client::new(config, &settings.topic)
             .map_err(|error: KafkaError| BuildError::Settings(error.to_string()))?;
+        let opener = Opener::new(&settings, sources.clone());
         Ok(Self {
             settings,
             client,
             sources,
+            opener,
             decider: Decider::new(decide),
             joining: Vec::new(),
             partitions: Partitions::default(),
@@ -125,7 +122,6 @@ where
             checked: Instant::now(),
             told: Instant::now(),
             joined: false,
-            is_begun: false,
             trouble: None,
         })
     }
@@ -227,67 +223,16 @@ where
 
     /// Opens the partitions that were assigned, and begins to fetch them at the positions of the store.
     async fn open(&mut self) -> Result<(), RunError> {
-        let cluster = self.cluster().await?;
-        if self.settings.start == Start::Latest && !self.is_begun {
-            if let Err(error) = self.begin_at_ends(&cluster).await {
-                return self.fail(&error);
-            }
-            self.is_begun = true;
-        }
+        self.opener.learn_cluster(&self.client).await?;
         while let Some(&number) = self.joining.last() {
-            let name = source_name(&cluster, &self.settings.topic, number)
-                .map_err(|error| RunError::Client(error.to_string()))?;
-            let source = match self.sources.open(name).await {
-                Ok(source) => source,
+            match self.opener.open(&self.client, number).await {
+                Ok(source) => self.partitions.insert(number, Partition::new(source)),
                 Err(error) => return self.fail(&error),
-            };
+            }
             self.joining.pop();
-            self.partitions.insert(number, Partition::new(source));
         }
         self.outage.end();
         self.assign()
-    }
-
-    /// Moves all partitions of the topic to their ends, whoever reads them, unless that was done before.
-    ///
-    /// The places are remembered before anything is read: records of an outage belong to the topic. It is once for the
-    /// topic and not for each partition, since a partition without records is at its beginning afterwards too, as is one
-    /// that is added later, and both are to be read from there.
-    async fn begin_at_ends(&self, cluster: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let topic = &self.settings.topic;
-        let mut begun = self.sources.open(begun_name(cluster, topic)?).await?;
-        if begun.position() > 0 {
-            return Ok(());
-        }
-        for number in self.client.partitions()? {
-            let mut source = self.sources.open(source_name(cluster, topic, number)?).await?;
-            if source.position() == 0 {
-                let (_, end) = self.client.ends_of(number)?;
-                source.advance_to(end);
-                // Where another member was faster, it is elsewhere, which is as good.
-                _ = source.close().await?;
-            }
-        }
-        begun.advance_to(1);
-        _ = begun.close().await?;
-        Ok(())
-    }
-
-    /// Returns the name of the cluster, which librdkafka knows since it joined the group.
-    async fn cluster(&mut self) -> Result<String, RunError> {
-        if let Some(cluster) = &self.settings.cluster {
-            return Ok(cluster.clone());
-        }
-        let limit = Instant::now() + CLUSTER_ID;
-        loop {
-            if let Some(id) = self.client.cluster_id() {
-                return Ok(self.settings.cluster.insert(id).clone());
-            }
-            if Instant::now() > limit {
-                return Err(RunError::NoClusterId);
-            }
-            sleep(TICK).await;
-        }
     }
 
     /// Fetches all partitions from their positions on.

@@ -126,15 +126,16 @@ impl Producers {
         let (decided, hits) = self.0.decide(&lines).await.map_err(NotCounted::Store)?;
         let slots = (number - 1) * SLOTS..number * SLOTS;
         let mut source = self.0.sources.open(producer.0.clone()).await.map_err(NotCounted::Store)?;
-        let opened_at = source.position();
+        let (opened_at, before) = (source.position(), source.ledger().records.malformed);
         // Of a request that is repeated, every record is offered once more, so that the ledger has it.
         let mut next = 0;
         while !self.0.count(&mut source, &slots, &decided[next..], next, &hits).await? {
             next = decided.len().min(usize_of(source.position().saturating_sub(slots.start)));
         }
         let receipt = Receipt::of(&lines, &decided, &slots, opened_at);
-        if !receipt.malformed.is_empty() {
-            let malformed = source.ledger().records.malformed;
+        let malformed = source.ledger().records.malformed;
+        // Often enough to be noticed, and never more than 64 times.
+        if malformed.checked_ilog2() > before.checked_ilog2() {
             tracing::warn!(source = %source.name(), number, malformed, "records are malformed");
         }
         Ok(receipt)

@@ -163,7 +163,8 @@ async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_o
             day.bucket(asked) == day.bucket(Timestamp::now())
         })
         .await;
-        let record = |address| json!({"path": "/", "at": asked.as_unix(), "address": address, "user_agent": BROWSER});
+        let record =
+            |address| json!({"path": "/", "at": asked.as_unix(), "address": address, "user_agent": BROWSER});
         for (number, address, visitors) in [(1, "192.0.2.1", 1), (2, "192.0.2.2", 2)] {
             let told = post(&router, "proxy", number, lines(&[record(address)])).await;
             assert_eq!(told.json()["recorded"], 1, "{}", told.body);
