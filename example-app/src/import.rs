@@ -15,6 +15,7 @@ use counter_layer::log::{Fingerprint, Follower, Format, Grown, Import, Lines, Lo
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{sleep, timeout};
 
 use crate::summary::Summary;
 use crate::target::Target;
@@ -54,6 +55,10 @@ const POLL: Duration = Duration::from_secs(1);
 /// although nothing comes.
 const CHECK: Duration = Duration::from_secs(5);
 
+/// The time that the store has for what was read last, and the time between two attempts.
+const CLOSE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// The bytes of which a format is found out.
 const BEGINNING: u64 = 64 * 1024;
 
@@ -76,6 +81,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let mut logs = Logs::new(&settings, &counters)?;
     if let Some(stop) = stop {
         logs.follow(&settings.files, stop).await?;
+        logs.close().await;
     } else {
         for file in &settings.files {
             logs.count(file).await.map_err(|error| format!("{}: {error}", file.display()))?;
@@ -196,7 +202,7 @@ impl Logs {
                 checked = Instant::now();
             }
             tokio::select! {
-                () = tokio::time::sleep(POLL) => {}
+                () = sleep(POLL) => {}
                 _ = interrupt.recv() => return Ok(()),
                 _ = terminate.recv() => return Ok(()),
             }
@@ -234,6 +240,21 @@ impl Logs {
                 // Those of the others are asked about when it is back.
                 Err(error) => return tracing::warn!(%error, "the store does not say what it has counted"),
             }
+        }
+    }
+
+    /// Counts what was read when the program was told to stop.
+    async fn close(&mut self) {
+        let closing = async {
+            for source in self.open.values_mut() {
+                // Where another import is ahead, it goes on from there.
+                while source.close().await.is_err() {
+                    sleep(PAUSE).await;
+                }
+            }
+        };
+        if timeout(CLOSE, closing).await.is_err() {
+            tracing::warn!("the store does not take what was read last: the next import reads it again");
         }
     }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use counter_core::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{LIMIT, Process, RedisServer, process, until};
+use tests::{FaultProxy, LIMIT, Process, RedisServer, process, until};
 
 use crate::random::Random;
 use crate::support::{BOT, BROWSER, assert_same, clf, contents, copy_salts, storm_seconds};
@@ -103,6 +103,30 @@ async fn what_the_store_has_lost_of_a_quiet_log_is_counted_again() {
     import.terminate();
     let told = summary(import).await;
     assert_eq!((&told["recorded"], &told["already_counted"]), (&json!(28), &json!(0)), "{told}");
+}
+
+#[tokio::test]
+async fn what_was_read_is_counted_when_an_import_is_told_to_stop() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let proxy = FaultProxy::start(redis.address()).await;
+    let log = path(&folder, "access.log");
+    fs::write(&log, line("/articles/7", 200, 1)).expect("there is space");
+    let mut command = Command::new(process::example().await);
+    command.args(["import", "--store", &proxy.url(), "--route", "/articles/{id}", "--follow", &log]);
+    let mut import = Process::start(&mut command);
+    until("the line is counted", LIMIT, async || totals(&redis).get("hits") == Some(&1)).await;
+    proxy.reply_with(u64::MAX, "LOADING the test");
+    let more: String = (2..=9).map(|visitor| line("/articles/7", 200, visitor)).collect();
+    OpenOptions::new()
+        .append(true)
+        .open(&log)
+        .and_then(|mut log| log.write_all(more.as_bytes()))
+        .expect("there is space");
+    import.wait_error_line(|line| line.contains("a log waits").then_some(()), LIMIT).await;
+    import.terminate();
+    proxy.reply_with(0, "");
+    let told = summary(import).await;
+    assert_eq!((&told["recorded"], totals(&redis)["hits"]), (&json!(9), 9), "{told}");
 }
 
 #[tokio::test]
