@@ -221,7 +221,7 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     #[cfg(feature = "dashboard")]
     let first = dashboard::first_page(&stats);
     #[cfg(not(feature = "dashboard"))]
-    let first = index::first_page(&catalog);
+    let first = index::first_page(&stats, &catalog);
     #[cfg(feature = "dashboard")]
     let pages = dashboard::pages(&stats);
     let public_path = options.public_path.clone();
