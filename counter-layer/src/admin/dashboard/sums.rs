@@ -78,6 +78,11 @@ impl Compared {
 }
 
 impl Sums {
+    /// Some line has a change.
+    pub(super) fn is_compared(&self) -> bool {
+        self.lines.iter().any(|sum| sum.change.is_some())
+    }
+
     /// The sums of the lines of a view, with the series that was read for each and since when it counts.
     pub(super) fn of(
         view: &View,

@@ -16,7 +16,7 @@ pub(crate) struct Tick {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TimeTick {
     pub(crate) percent: String,
-    /// At which of its sides it stands there, so that the edge does not cut it off.
+    /// At which of its sides it stands there, so that the edge does not cut it off, not even on a telephone.
     pub(crate) anchor: &'static str,
     /// When it is, where the script is to write it in the viewer's zone: months and years are those of the site.
     pub(crate) unix: Option<u64>,
@@ -100,8 +100,8 @@ fn tick(frame: &Frame, place: usize, mark: usize, text: String) -> TimeTick {
     TimeTick {
         percent: fixed(frame.percent(place)),
         anchor: match frame.percent(place) {
-            ..4.0 => "start",
-            96.0.. => "end",
+            ..7.0 => "start",
+            93.0.. => "end",
             _ => "middle",
         },
         unix: None,
