@@ -267,7 +267,8 @@ fn place_letters(frame: &Frame, lines: &[Line], curves: &mut [Curve]) {
     let last = |line: &Line| {
         let whole = line.points.iter().rposition(|point| matches!(point, Point::Whole(_)));
         let place = whole.or_else(|| line.points.iter().rposition(|point| point.count().is_some()))?;
-        Some((frame.percent(place), frame.y(line.points[place].count()?)))
+        // There is room for half a letter behind it.
+        Some((frame.percent(place).min(98.0), frame.y(line.points[place].count()?)))
     };
     let mut ends: Vec<_> =
         lines.iter().zip(curves).filter_map(|(line, curve)| last(line).map(|(x, y)| (x, y, curve))).collect();
