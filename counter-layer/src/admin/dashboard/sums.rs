@@ -1,4 +1,4 @@
-//! What the lines of a chart add up to, and how that compares with the time before.
+//! The sums of the lines of a chart, and their changes from the time before.
 
 use std::ops::Range;
 
@@ -115,7 +115,7 @@ impl Sums {
     }
 }
 
-/// How many different visitors the first counter had in the time of the chart, in words; nothing where they are not
+/// The number of different visitors of the first counter in the time of the chart, in words; nothing where they are not
 /// asked for, or this precision has none.
 pub(super) async fn visitors(
     reader: &Reader<'_>,
