@@ -24,11 +24,11 @@ use crate::through::{Hand, Through};
 
 const DAY: u64 = 86_400;
 
-/// What an archive keeps, and every read of samples that came.
+/// What an archive keeps, and the oldest days that were read.
 #[derive(Clone, Debug)]
 struct Far {
     grid: Arc<Grid>,
-    reads: Arc<Mutex<Vec<(Precision, Range<Timestamp>)>>>,
+    oldest: Arc<Mutex<Option<Timestamp>>>,
 }
 
 impl Hand for Far {
@@ -37,19 +37,21 @@ impl Hand for Far {
     }
 
     fn see(&self, precision: Precision, range: &Range<Timestamp>) {
-        self.reads.lock().expect("no panic").push((precision, range.clone()));
+        if precision == day() {
+            let mut oldest = self.oldest.lock().expect("no panic");
+            *oldest = Some(oldest.map_or(range.start, |oldest| oldest.min(range.start)));
+        }
     }
 }
 
 impl Far {
     fn new() -> Self {
-        Self { grid: Arc::new(years()), reads: Arc::default() }
+        Self { grid: Arc::new(years()), oldest: Arc::default() }
     }
 
     /// The oldest days that were read since the last question.
     fn oldest_days(&self) -> Option<Timestamp> {
-        let reads = std::mem::take(&mut *self.reads.lock().expect("no panic"));
-        reads.iter().filter(|(read, _)| *read == day()).map(|(_, range)| range.start).min()
+        self.oldest.lock().expect("no panic").take()
     }
 }
 
