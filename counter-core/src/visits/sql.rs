@@ -2,10 +2,12 @@
 
 mod fence;
 mod names;
-mod adds;
+mod additions;
 mod raised;
 mod apply;
 mod clean;
+#[cfg(feature = "archive")]
+mod archive;
 mod forget;
 mod read;
 mod salt;

@@ -20,7 +20,7 @@ use crate::visits::spool::file::{self, Failure, Found, FoundLane, Rows, Unread};
 use crate::visits::spool::folder::Place;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell, Witness};
+use crate::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell, Witness};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Store, Timestamp};
 
@@ -178,7 +178,8 @@ impl Lane {
 
     fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Arc<Grid>) {
         let fence = self.fence(sequence - 1, sequence);
-        let batch = Batch { shard: self.shard, fence, cells, sketches, grid: Arc::clone(grid) };
+        let batch =
+            Batch { shard: self.shard, fence, cells, sketches, grid: Arc::clone(grid), adds: Adds::Hits };
         self.items.push(Item {
             batch: Arc::new(batch),
             is_replay: false,

@@ -15,7 +15,7 @@ use crate::unwind::{caught, tell};
 use crate::visits::delivery::Account;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Batch, Fence, FenceKind, Part, Remark, Witness};
+use crate::visits::{Adds, ApplyOutcome, Batch, Fence, FenceKind, Part, Remark, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -341,6 +341,7 @@ impl ShardFlusher {
             cells: Vec::new(),
             sketches: Vec::new(),
             grid: Arc::clone(&self.tally.grid),
+            adds: Adds::Hits,
         }
     }
 
