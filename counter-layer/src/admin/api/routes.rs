@@ -26,7 +26,7 @@ pub(crate) fn routes(
     let pictures = Pictures::new(stats.clone(), |_| true);
     let mut routes = vec![
         first,
-        index::route(catalog),
+        index::route(&stats, catalog),
         counters::route(&stats),
         counters::forget_route(&stats),
         series::route(&stats),
