@@ -14,7 +14,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::skew::Skew;
-use super::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
+use super::{
+    ApplyOutcome, Batch, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable, Witness,
+};
 use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -123,6 +125,10 @@ impl Store for SqlVisits {
         limit: usize,
     ) -> Answer<'a, KnownReading> {
         Box::pin(read::known(self, precisions, from, limit))
+    }
+
+    fn counted<'a>(&'a self, _: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+        Box::pin(read::counted(self, cursor))
     }
 
     fn contains<'a>(
