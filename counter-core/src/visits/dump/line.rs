@@ -15,7 +15,7 @@ const FORMAT: &str = "access-counter";
 const VERSION: u32 = 1;
 
 /// The length of the longest line, in bytes.
-const LINE: usize = 64 * 1024;
+pub(super) const LINE: usize = 64 * 1024;
 
 /// The largest number of samples in a line.
 pub(super) const SAMPLES: usize = 500;

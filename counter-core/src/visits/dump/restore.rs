@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 
 use super::lane::{Lane, Section};
-use super::line::{Dumped, Record, parse};
+use super::line::{Dumped, LINE, Record, parse};
 use crate::shard::Shard;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};
@@ -86,6 +86,9 @@ pub enum RestoreError {
 const NAMED: usize = 16;
 
 impl Restore {
+    /// The length of the longest line, in bytes without its end: 64 KiB.
+    pub const MAX_LINE: usize = LINE;
+
     pub(crate) fn new(store: Arc<dyn Store>, grid: Arc<Grid>) -> Self {
         Self {
             store,
@@ -101,7 +104,8 @@ impl Restore {
 
     /// Takes the next line, with or without its end, and sends what is due; an empty line is passed over.
     ///
-    /// Lines are numbered, so that none can be missing, come twice, or be of another dump. A line has at most 64 KiB.
+    /// Lines are numbered, so that none can be missing, come twice, or be of another dump. A line has at
+    /// most [`MAX_LINE`](Self::MAX_LINE) bytes.
     ///
     /// # Errors
     /// Fails when the line is malformed, or when the store did not acknowledge what was sent. The line was not taken
