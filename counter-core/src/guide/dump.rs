@@ -2,8 +2,15 @@
 //!
 //! A SQLite file that became too slow, a Redis that is to become a database, a namespace or a number of shards that was
 //! chosen badly: [`Stats::dump`](crate::Stats::dump) reads any store, [`Counters::restore`](crate::Counters::restore)
-//! writes into any other. The module [`dump`](crate::dump) has an example; the program `example-app` has the commands
-//! `dump` and `restore`.
+//! adds that to any other. The module [`dump`](crate::dump) has an example; the program `example-app` has the commands
+//! `dump` and `restore`:
+//!
+//! ```text
+//! $ example-app dump --store sqlite:access-counter.db counts.ndjson.gz
+//! {"counters":10000,"samples":4200000,"sketches":90000,"lifetimes":10000,"unreadable":0,"lines":…,"seconds":…}
+//! $ example-app restore --store redis://127.0.0.1:6379 counts.ndjson.gz
+//! {"counters":10000,"samples":4200000,"sketches":90000,"lifetimes":10000,"already_restored":0,"expired":0,…}
+//! ```
 //!
 //! # To move a site that goes on counting
 //!
@@ -36,16 +43,17 @@
 //! # Grids
 //!
 //! A dump has the precisions of the process that makes it, as far back as the store [reaches](crate::Stats::reach). A
-//! restore keeps what the grid of its own process keeps:
-//! what its retention no longer wants is `expired` in [`Restored`](crate::dump::Restored), and
-//! what is of another precision, or of one with another offset, is `unknown`. Both processes should have the same grid;
-//! nothing is made out of finer samples. Lifetimes come in any case.
+//! restore keeps what the grid of its own process keeps: what its retention no longer wants is `expired` in
+//! [`Restored`](crate::dump::Restored), and what is of another precision, or of one with another offset, is `unknown`.
+//! Both processes should have the same grid; nothing is made out of finer samples. Lifetimes come in any case, also of
+//! counters whose samples are all gone.
 //!
 //! # What is in no dump
 //!
-//! - **Salts**, which are secrets: a file with counts harms nobody. The new store begins with another salt, so a visitor
-//!   who was there before and comes again in the same epoch, by default that day, counts as two in the hour and the day
-//!   of the move. With stable visitors under a [secret](crate::Builder::secret) and no salt, nothing changes.
+//! - **Salts**, which are secrets: with them, a dump could be tried against addresses. The new store begins with others,
+//!   so a visitor of both stores counts as two in the buckets that were open at the move, and where visitors are told
+//!   apart by the [stable salt](crate::Recorder::stable_salt), also in the union of buckets before and after it. Visitors
+//!   under a [key](crate::visitor::VisitorKey) of the application stay the same.
 //! - **Fences** of processes: an instance that counts into the new store is a new writer there.
 //! - **Positions of sources**: a log, a topic or a producer begins at 0 in the new store, and would count
 //!   everything once more. Bring each to its position before it is read:

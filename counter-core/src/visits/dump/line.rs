@@ -26,7 +26,7 @@ const REPEATED: usize = 500;
 /// The largest count that every store can hold.
 pub(super) const MOST: u64 = i64::MAX.cast_unsigned();
 
-/// What a dump holds, by its own account in its last line.
+/// The sums of a dump, which are in its last line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -13,11 +13,15 @@ pub(super) enum Part {
     Lifetimes { counters: Range<usize> },
 }
 
-/// The number of counters that are read at once, at most.
-const PAGE: usize = 500;
+/// The number of counters whose counts are read at once, at most. A store with an index by bucket looks at all
+/// counters of a bucket for each page.
+const COUNTERS: usize = 2500;
 
-/// The number of buckets that are read at once, of a counter and of all counters together: about 1 MB.
-const BUCKETS: u32 = 60_000;
+/// The number of buckets that are read at once, of a counter and of all counters together: some 10 MB of lines.
+const BUCKETS: u32 = 300_000;
+
+/// The number of counters whose visitors of a bucket are read at once: up to 8 MB of lines.
+const SKETCHES: usize = 500;
 
 /// Returns everything that is kept at `now`, precision by precision, so that each batch of a restore is of one.
 pub(super) fn parts(
@@ -26,7 +30,7 @@ pub(super) fn parts(
     counters: usize,
 ) -> impl Iterator<Item = Part> + Send + Sync + 'static {
     let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
-        let page = usize::try_from(BUCKETS / kept.samples).unwrap_or(PAGE).clamp(1, PAGE);
+        let page = usize::try_from(BUCKETS / kept.samples).unwrap_or(COUNTERS).clamp(1, COUNTERS);
         pages(counters, page).flat_map(move |counters| {
             ranges(kept, now).map(move |range| Part::Samples { kept, range, counters: counters.clone() })
         })
@@ -35,10 +39,10 @@ pub(super) fn parts(
         let buckets = kept.precision.starts(kept.oldest(now)..now.plus(AHEAD));
         buckets.flat_map(move |start| {
             let bucket = Bucket { precision: kept.precision, start };
-            pages(counters, PAGE).map(move |counters| Part::Visitors { bucket, counters })
+            pages(counters, SKETCHES).map(move |counters| Part::Visitors { bucket, counters })
         })
     });
-    let lifetimes = pages(counters, PAGE).map(|counters| Part::Lifetimes { counters });
+    let lifetimes = pages(counters, COUNTERS).map(|counters| Part::Lifetimes { counters });
     samples.chain(visitors).chain(lifetimes)
 }
 
@@ -70,7 +74,7 @@ mod tests {
             precision: Precision::try_from(seconds).expect("not 0").utc_offset(-7),
             samples: NonZeroU32::new(samples).expect("not 0"),
         };
-        let counts = Precisions::new([kept(1, 150_000), kept(3600, 120), kept(86_400, 2)]).expect("a set");
+        let counts = Precisions::new([kept(1, 700_000), kept(3600, 120), kept(86_400, 2)]).expect("a set");
         let visitors = Precisions::new([kept(3600, 3)]).expect("a set");
         let grid = Grid { counts, visitors };
         let now = Timestamp::from_unix(1_585_908_965);
@@ -80,7 +84,7 @@ mod tests {
                 let mut starts = Vec::new();
                 for part in &parts {
                     let Part::Samples { kept: of, range, counters } = part else { continue };
-                    assert!(counters.len() as u64 * u64::from(of.samples.get().min(BUCKETS)) <= 60_000);
+                    assert!(counters.len() as u64 * u64::from(of.samples.get().min(BUCKETS)) <= 300_000);
                     if *of == kept && counters.contains(&0) {
                         starts.extend(kept.precision.starts(range.clone()));
                     }

@@ -9,7 +9,7 @@ use crate::shard::Shard;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};
 use crate::visits::source::{empty, positions};
-use crate::visits::{Adds, ApplyOutcome, Batch, Remark, Store, VisitorCell};
+use crate::visits::{Adds, ApplyOutcome, Batch, Part, Remark, Store, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
@@ -32,7 +32,7 @@ pub struct Restore {
     restored: Restored,
 }
 
-/// What became of the samples, sketches and lifetimes of a dump: each is in one of these numbers.
+/// The outcome of a restore: each sample, sketch and lifetime of the dump is in one of these numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
@@ -325,7 +325,12 @@ impl Restore {
 
 impl Restored {
     fn note(&mut self, batch: &Batch, remarks: &[Remark]) {
-        let is_refused = |remark: &&Remark| matches!(remark, Remark::Refused { .. });
+        // Of counts, what is refused of the lists is not what is refused of the counts.
+        let is_refused = |remark: &&Remark| match remark {
+            Remark::Refused { part: Part::Index, .. } => batch.adds == Adds::Lifetimes,
+            Remark::Refused { .. } => true,
+            Remark::Began { .. } => false,
+        };
         let parts = batch.cells.len() + batch.sketches.len();
         let refused = remarks.iter().filter(is_refused).count().min(parts) as u64;
         self.refused += refused;
