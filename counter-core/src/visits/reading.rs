@@ -41,7 +41,7 @@ pub struct KnownReading {
 pub struct CountedReading {
     /// The counters, in any order.
     pub counters: Vec<CounterName>,
-    /// Where to continue, or `None` after the last.
+    /// The cursor from which to continue, or `None` after the last.
     pub next: Option<String>,
     /// Lists that cannot be read, and entries in other lists that are not counters.
     pub unreadable: Vec<Unreadable>,

@@ -67,7 +67,7 @@ pub enum RestoreError {
     Malformed {
         /// The number that the line should have, from 1.
         line: u64,
-        /// What was expected.
+        /// The text of what was expected.
         expected: String,
     },
     /// There were no more lines, and this was not the last one of the dump: the rest of the file is missing.
