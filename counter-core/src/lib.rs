@@ -182,6 +182,9 @@ pub use stores::{AnyStore, MemoryStore};
 pub use time::{Precision, Precisions, Sample, Timestamp};
 #[doc(inline)]
 pub use visitor::{Secret, VisitorId};
+#[cfg(feature = "archive")]
+#[doc(inline)]
+pub use visits::archive;
 #[cfg(feature = "dump")]
 #[doc(inline)]
 pub use visits::dump;

@@ -25,6 +25,8 @@ mod flush;
 mod clean;
 #[cfg(feature = "dump")]
 pub mod dump;
+#[cfg(feature = "archive")]
+pub mod archive;
 mod stats;
 mod counters;
 mod upkeep;
@@ -42,7 +44,7 @@ pub use batch::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark,
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;
-pub use health::{Health, SpoolHealth};
+pub use health::{ArchiveHealth, Health, SpoolHealth};
 pub use hint::Hint;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 pub use metrics::{Metric, MetricValue};

@@ -48,6 +48,10 @@
 //! Both processes should have the same grid; nothing is made out of finer samples. Lifetimes come in any case, also of
 //! counters whose samples are all gone.
 //!
+//! An archive is dumped as one store, with all years that it reaches back. A restore adds to the store that counts, and
+//! keeps what that keeps. The years go into the far store by a restore of the same dump into it alone, with the
+//! precisions and the retention of the archive.
+//!
 //! # What is in no dump
 //!
 //! - **Salts**, which are secrets: with them, a dump could be tried against addresses. The new store begins with others,

@@ -6,6 +6,8 @@ mod additions;
 mod raised;
 mod apply;
 mod clean;
+#[cfg(feature = "archive")]
+mod archive;
 mod forget;
 mod read;
 mod salt;

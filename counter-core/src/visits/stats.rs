@@ -95,6 +95,8 @@ const COUNTERS: u64 = 10_000;
 const RANKED: u64 = 10_000_000;
 /// The number of unreadable entries that a ranking names.
 const NAMED: usize = 1000;
+/// The number of buckets that may wait for their last copy into an archive before a hint says so.
+const WAITING: u32 = 3;
 /// The number of counters on a page.
 const PAGE: usize = 1000;
 
@@ -431,6 +433,14 @@ impl Stats {
     #[must_use]
     pub fn health(&self) -> Health {
         let mut health = self.tally.health(self.store.connections(), self.store.clock_skew());
+        health.archive = self.store.archive_health();
+        if let Some(archive) = health.archive {
+            let hints = [
+                (archive.waiting_buckets > WAITING, Hint::ARCHIVE_BEHIND),
+                (archive.differing.is_some_and(|differing| differing > 0), Hint::ARCHIVE_DIFFERS),
+            ];
+            health.hints.extend(hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint));
+        }
         let sources = self.sources();
         if sources.iter().any(SourceStatus::stands_still) {
             health.hints.push(Hint::SOURCE_STANDS_STILL);

@@ -9,7 +9,9 @@ use crate::handle::for_handles;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{ApplyOutcome, Batch, CountedReading, KnownReading, Reading, Unreadable, Witness};
+use crate::visits::{
+    ApplyOutcome, ArchiveHealth, Batch, CountedReading, KnownReading, Reading, Unreadable, Witness,
+};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
@@ -48,6 +50,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns what this store keeps for longer than its writers know of, as an archive does: precisions of counts and of
     /// visitors, with how many samples; `None` where retention is only what writers and cleaners say.
     fn reach(&self) -> Option<&Grid> {
+        None
+    }
+
+    /// Returns the state of an archive that the store is, for [`Health`](crate::Health); `None` where it is none.
+    fn archive_health(&self) -> Option<ArchiveHealth> {
         None
     }
 
@@ -237,6 +244,7 @@ for_handles!(Store {
     fn connections() -> u64;
     fn batch_samples() -> usize;
     fn reach() -> Option<&'a Grid>;
+    fn archive_health() -> Option<ArchiveHealth>;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
     fn clock_skew() -> Option<i64>;

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use counter_core::archive::Archive;
 use counter_core::dump::{RestoreError, Restored};
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
@@ -409,6 +410,27 @@ async fn a_store_that_lost_what_was_restored_is_restored_from_the_first_line() {
     assert!(matches!(ended, Err(RestoreError::WentBack)), "{ended:?}");
     restore(target.clone(), &lines).await.expect("the server is there");
     assert_eq!(content(&target, now).await, content(&from, now).await);
+}
+
+#[tokio::test]
+async fn a_dump_of_an_archive_has_what_only_its_far_store_has() {
+    let (near, far, now) = (MemoryStore::new(), MemoryStore::new(), Timestamp::now());
+    let long_ago = now.minus(200 * 86_400);
+    let cell = |counter, start| Cell { counter: name(counter), start, finest: precision(86_400), count: 77 };
+    send(&near, &[cell("new", now)], &[]).await;
+    send(&far, &[cell("old", long_ago)], &[]).await;
+    let days = Retention { precision: precision(86_400), samples: NonZeroU32::new(400).expect("not 0") };
+    let kept = Grid { counts: Precisions::new([days]).expect("a set"), ..Grid::default() };
+    let lines = dump(Archive::new(near, far).keep(kept)).await;
+    assert!(!lines.iter().any(|line| line.contains("unreadable\":{")), "{lines:?}");
+    let target = MemoryStore::new();
+    restore(target.clone(), &lines).await.expect("memory takes all");
+    let content = content(&target, now).await;
+    for (counter, at) in [("new", now), ("old", long_ago)] {
+        let sample = Sample { start: precision(86_400).bucket(at).start, count: 77 };
+        assert_eq!(content.samples[&(precision(86_400), name(counter))], [sample]);
+        assert_eq!(content.lifetimes[&name(counter)], 77);
+    }
 }
 
 /// Restores a dump again and again until it is done, and is killed now and then, drops futures, and sends what it has at
