@@ -7,9 +7,11 @@
 //!
 //! ```text
 //! $ example-app dump --store sqlite:access-counter.db counts.ndjson.gz
-//! {"counters":10000,"samples":4200000,"sketches":90000,"lifetimes":10000,"unreadable":0,"lines":…,"seconds":…}
+//! {"counters":1000,"samples":540000,"sketches":9239,"lifetimes":1000,"unreadable":0,"lines":17241,"seconds":…}
 //! $ example-app restore --store redis://127.0.0.1:6379 counts.ndjson.gz
-//! {"counters":10000,"samples":4200000,"sketches":90000,"lifetimes":10000,"already_restored":0,"expired":0,…}
+//! {"counters":1000,"samples":540000,"sketches":9239,"lifetimes":1000,"already_restored":0,"expired":0,…,"seconds":…}
+//! $ example-app restore --store redis://127.0.0.1:6379 counts.ndjson.gz
+//! {"counters":1000,"samples":0,"sketches":0,"lifetimes":0,"already_restored":550239,"expired":0,…,"seconds":…}
 //! ```
 //!
 //! # To move a site that goes on counting
