@@ -67,6 +67,7 @@
 //! |---|---|
 //! | [`visits`] | visits of pages by time, and their unique visitors; the main types are re-exported here |
 //! | [`source`] | visits from files, topics and other logs that can be read again |
+//! | [`dump`] | everything that a store of visits has as lines of JSON, and back into any store |
 //! | [`unique`] | counters of different items |
 //! | [`window`] | counters of windows, for limits and quotas |
 //! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
@@ -85,6 +86,7 @@
 //! | `entity` | the module [`entity`](mod@entity), without a database |
 //! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
+//! | `dump` | the module [`dump`] |
 //! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
 //! | `metrics` | metrics through the `metrics` facade: see below |
 //! | `rustls`, `native-tls` | `rediss://` addresses |
@@ -183,6 +185,9 @@ pub use visitor::{Secret, VisitorId};
 #[cfg(feature = "archive")]
 #[doc(inline)]
 pub use visits::archive;
+#[cfg(feature = "dump")]
+#[doc(inline)]
+pub use visits::dump;
 #[doc(inline)]
 pub use visits::source;
 #[doc(inline)]

@@ -23,6 +23,8 @@ pub mod source;
 mod spool;
 mod flush;
 mod clean;
+#[cfg(feature = "dump")]
+pub mod dump;
 #[cfg(feature = "archive")]
 pub mod archive;
 mod stats;
@@ -46,7 +48,7 @@ pub use health::{ArchiveHealth, Health, SpoolHealth};
 pub use hint::Hint;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 pub use metrics::{Metric, MetricValue};
-pub use reading::{KnownReading, Reading, Unreadable};
+pub use reading::{CountedReading, KnownReading, Reading, Unreadable};
 pub use recorder::Recorder;
 pub use registry::{Counter, Hit};
 pub use stats::{CounterPage, Ranking, Series, Stats, Uniques};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::error::Error;
-use std::io::{self, IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::io::{self, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use counter_core::source::{Commit, Source, SourceName, Sources};
 use counter_core::visitor::VisitorKey;
 use counter_layer::log::{Fingerprint, Follower, Format, Grown, Import, Lines, LogFile};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
+use crate::progress;
 use crate::summary::Summary;
 use crate::target::Target;
 
@@ -134,7 +134,7 @@ impl Logs {
         let name = self.source(&fingerprint.to_string())?;
         self.skip(&name, LogFile::open(file)?).await?;
         let is_compressed = LogFile::open(file)?.is_compressed();
-        let bar = progress(file, is_compressed)?;
+        let bar = progress::reading(file, is_compressed)?;
         let open = |position| {
             let mut log = LogFile::open(file)?;
             bar.set_position(position);
@@ -291,19 +291,4 @@ fn lines(mut log: impl Read) -> io::Result<u64> {
         }
         lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
     }
-}
-
-/// A bar on the terminal, of bytes; of a compressed file nothing tells how many there are.
-fn progress(file: &Path, is_compressed: bool) -> io::Result<ProgressBar> {
-    if !stderr().is_terminal() {
-        return Ok(ProgressBar::hidden());
-    }
-    let style = |text| ProgressStyle::with_template(text).expect("a template of ours");
-    let bar = if is_compressed {
-        ProgressBar::no_length().with_style(style("{msg} {bytes}, {bytes_per_sec}"))
-    } else {
-        let bar = ProgressBar::new(std::fs::metadata(file)?.len());
-        bar.with_style(style("{msg} {wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left"))
-    };
-    Ok(bar.with_message(file.display().to_string()))
 }

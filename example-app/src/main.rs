@@ -6,9 +6,13 @@ mod serve;
 mod store;
 mod summary;
 mod target;
+mod progress;
+mod copy;
 #[cfg(feature = "kafka")]
 mod consume;
 mod import;
+mod dump;
+mod restore;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -96,6 +100,8 @@ struct Settings {
 #[derive(Debug, Subcommand)]
 enum Command {
     Import(import::Settings),
+    Dump(dump::Settings),
+    Restore(restore::Settings),
     #[cfg(feature = "kafka")]
     Consume(consume::Settings),
 }
@@ -113,6 +119,8 @@ async fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let result = match settings.command.take() {
         Some(Command::Import(settings)) => import::run(settings).await,
+        Some(Command::Dump(settings)) => dump::run(settings).await,
+        Some(Command::Restore(settings)) => restore::run(settings).await,
         #[cfg(feature = "kafka")]
         Some(Command::Consume(settings)) => consume::run(settings).await,
         None => serve(settings, output).await,

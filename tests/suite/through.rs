@@ -7,7 +7,9 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::stores::{Answer, Shard, Shards};
 use counter_core::time::{Bucket, Grid};
-use counter_core::visits::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Unreadable, Witness};
+use counter_core::visits::{
+    ApplyOutcome, Batch, Cleaned, CountedReading, KnownReading, Reading, Unreadable, Witness,
+};
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Store, Timestamp};
 
 /// What a test does to the calls of a [`Through`].
@@ -128,5 +130,9 @@ impl<H: Hand> Store for Through<H> {
         limit: usize,
     ) -> Answer<'a, KnownReading> {
         Box::pin(async move { self.inner.known(precisions, from, limit).await })
+    }
+
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+        self.inner.counted(shard, cursor)
     }
 }

@@ -9,4 +9,5 @@ mod book;
 mod flow;
 mod upkeep;
 mod source;
+mod dump;
 mod metrics;

@@ -53,7 +53,10 @@ pub use audit::{Audit, Auditor, Difference, Side};
 pub use copier::{Copied, Copier};
 pub use store::{ArchiveStore, Page, Progress, Values};
 
-use super::{ApplyOutcome, ArchiveHealth, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
+use super::{
+    ApplyOutcome, ArchiveHealth, Batch, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
+    Witness,
+};
 use crate::future::Answer;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
@@ -489,6 +492,31 @@ impl Store for Archive {
                 Err(error) => all.unreadable.push(away(&error)),
             }
             Ok(all)
+        })
+    }
+
+    /// Those of the far store come after those of the first shard: a counter may have left the near one.
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+        const NEAR: &str = "near:";
+        const FAR: &str = "far:";
+        Box::pin(async move {
+            let cursor = cursor.as_deref();
+            if let Some(cursor) = cursor.and_then(|cursor| cursor.strip_prefix(FAR)) {
+                let cursor = Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned);
+                let mut page = self.far.counted(Shard::default(), cursor).await.unwrap_or_else(|error| {
+                    CountedReading { unreadable: vec![away(&error)], ..CountedReading::default() }
+                });
+                page.next = page.next.map(|next| format!("{FAR}{next}"));
+                return Ok(page);
+            }
+            let cursor = cursor.map(|cursor| cursor.strip_prefix(NEAR).unwrap_or(cursor).to_owned());
+            let mut page = self.near.counted(shard, cursor).await?;
+            page.next = match page.next {
+                Some(next) => Some(format!("{NEAR}{next}")),
+                None if shard == Shard::default() => Some(FAR.to_owned()),
+                None => None,
+            };
+            Ok(page)
         })
     }
 

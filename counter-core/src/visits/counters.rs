@@ -123,6 +123,13 @@ impl Counters {
         self.sources.clone()
     }
 
+    /// Returns a restore of a [dump](crate::dump) into the store.
+    #[cfg(feature = "dump")]
+    #[must_use]
+    pub fn restore(&self) -> crate::dump::Restore {
+        self.stats.restore()
+    }
+
     /// Flushes once: see [`Flusher::flush`].
     ///
     /// # Errors

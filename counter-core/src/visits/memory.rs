@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-use super::{Cleaned, KnownReading, Reading, Store, Unreadable};
+use super::{Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable};
 use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -143,6 +143,13 @@ impl Store for MemoryVisits {
                 names.map(move |(_, name)| (name.clone(), precision))
             };
             Ok(precisions.iter().flat_map(|precision| of(*precision)).collect::<Vec<_>>().into())
+        })
+    }
+
+    fn counted<'a>(&'a self, _: Shard, _: Option<String>) -> Answer<'a, CountedReading> {
+        Box::pin(async move {
+            let counters = self.kept().totals.keys().cloned().collect();
+            Ok(CountedReading { counters, ..CountedReading::default() })
         })
     }
 }

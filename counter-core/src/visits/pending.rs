@@ -49,7 +49,7 @@ struct Cost {
 
 /// The bytes on the wire that a batch may have for each sample that it may change: of 1,000 samples, 64 KiB do not stall a
 /// slow connection.
-const BYTES: usize = 64;
+pub(crate) const BYTES: usize = 64;
 
 impl Pending {
     /// Returns the work that it adds to a batch.
@@ -180,11 +180,11 @@ fn travels_dense(raised: &Sketch) -> bool {
     raised.registers().nth(300).is_some()
 }
 
-fn sketch_work(raised: &Sketch) -> usize {
+pub(crate) fn sketch_work(raised: &Sketch) -> usize {
     if travels_dense(raised) { 120 } else { 2 + raised.registers().count() / 3 }
 }
 
-fn visitor_bytes(cell: &VisitorCell) -> usize {
+pub(crate) fn visitor_bytes(cell: &VisitorCell) -> usize {
     let name = cell.counter.len() + 96;
     if cell.travels_dense() { name + 12_400 } else { name + 16 * cell.raised.registers().count() }
 }

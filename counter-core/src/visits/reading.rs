@@ -36,6 +36,17 @@ pub struct KnownReading {
     pub unreadable: Vec<Unreadable>,
 }
 
+/// Some of the counters of a shard that have a lifetime, as [`Store::counted`](crate::Store::counted) finds them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountedReading {
+    /// The counters, in any order.
+    pub counters: Vec<CounterName>,
+    /// The cursor from which to continue, or `None` after the last.
+    pub next: Option<String>,
+    /// Lists that cannot be read, and entries in other lists that are not counters.
+    pub unreadable: Vec<Unreadable>,
+}
+
 impl Unreadable {
     /// Creates an entry for a whole key.
     #[must_use]
@@ -47,6 +58,12 @@ impl Unreadable {
 impl From<Vec<Sample>> for Reading {
     fn from(samples: Vec<Sample>) -> Self {
         Self { samples, unreadable: None }
+    }
+}
+
+impl From<Unreadable> for Reading {
+    fn from(unreadable: Unreadable) -> Self {
+        Self { samples: Vec::new(), unreadable: Some(unreadable) }
     }
 }
 

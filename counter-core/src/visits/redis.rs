@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use keys::Keys;
 
-use super::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
+use super::{
+    ApplyOutcome, Batch, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable, Witness,
+};
 use crate::future::Answer;
 use crate::redis::{Client, Script};
 use crate::shard::{Shard, Shards};
@@ -151,6 +153,10 @@ impl Store for RedisVisits {
         limit: usize,
     ) -> Answer<'a, KnownReading> {
         Box::pin(read::known(self, precisions, from, limit))
+    }
+
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+        Box::pin(read::counted(self, shard, cursor))
     }
 
     fn contains<'a>(

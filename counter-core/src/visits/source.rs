@@ -40,6 +40,7 @@
 mod name;
 mod ledger;
 mod lane;
+mod position;
 mod reader;
 mod sources;
 
@@ -47,3 +48,5 @@ pub use ledger::{SourceHits, SourceLedger, SourceRecords, SourceStatus};
 pub use name::{SourceName, SourceNameError};
 pub use reader::{Commit, Source};
 pub use sources::Sources;
+#[cfg(feature = "dump")]
+pub(super) use {lane::empty, position::positions};

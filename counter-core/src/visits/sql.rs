@@ -16,7 +16,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::skew::Skew;
-use super::{ApplyOutcome, Batch, Cleaned, KnownReading, Reading, Store, Unreadable, Witness};
+use super::{
+    ApplyOutcome, Batch, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable, Witness,
+};
 use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -135,6 +137,10 @@ impl Store for SqlVisits {
         since: Timestamp,
     ) -> Answer<'a, KnownReading> {
         Box::pin(read::known(self, precisions, from, limit, since))
+    }
+
+    fn counted<'a>(&'a self, _: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+        Box::pin(read::counted(self, cursor))
     }
 
     fn contains<'a>(

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid};
+#[cfg(feature = "dump")]
+use crate::visits::dump::{Dump, Restore};
 use crate::visits::metrics::{Metric, metrics};
 use crate::visits::source::{SourceStatus, Sources};
 use crate::visits::tally::Tally;
@@ -149,6 +151,19 @@ impl Stats {
             unreadable: reading.unreadable,
         };
         Ok(all.into_iter().map(|reading| reading.map(series)).collect())
+    }
+
+    /// Returns a [dump](crate::dump) of everything that the store has.
+    #[cfg(feature = "dump")]
+    #[must_use]
+    pub fn dump(&self) -> Dump {
+        Dump::new(Arc::clone(&self.store), Arc::clone(&self.reach))
+    }
+
+    /// Returns a restore into the store, for [`Counters::restore`](crate::Counters::restore).
+    #[cfg(feature = "dump")]
+    pub(crate) fn restore(&self) -> Restore {
+        Restore::new(Arc::clone(&self.store), Arc::clone(&self.tally.grid))
     }
 
     /// Returns the state of every source that this process has opened, by name.

@@ -9,7 +9,9 @@ use crate::handle::for_handles;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{ApplyOutcome, ArchiveHealth, Batch, KnownReading, Reading, Unreadable, Witness};
+use crate::visits::{
+    ApplyOutcome, ArchiveHealth, Batch, CountedReading, KnownReading, Reading, Unreadable, Witness,
+};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
@@ -219,6 +221,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         self.known(precisions, from, limit)
     }
 
+    /// Returns some of the counters of a shard that have a lifetime, from `cursor` on: also those of which no samples
+    /// are left. Until there is no more, every counter that has one all the while comes at least once. This
+    /// implementation says that it cannot read them.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+        let _ = cursor;
+        let unreadable =
+            Unreadable::new(format!("lifetimes of shard {shard}"), "this store does not list them");
+        Box::pin(async { Ok(CountedReading { unreadable: vec![unreadable], ..CountedReading::default() }) })
+    }
+
     /// Returns, for each of these counters, whether it has samples of one of these precisions. A list of
     /// counters that cannot be read does not affect the counters of others. This implementation asks for one
     /// counter after the other; a store that can ask for all at once does better.
@@ -269,6 +284,7 @@ for_handles!(Store {
     fn known(precisions: &'a [Precision], from: &'a str, limit: usize) -> Answer<'a, KnownReading>;
     fn known_since(precisions: &'a [Precision], from: &'a str, limit: usize, since: Timestamp)
         -> Answer<'a, KnownReading>;
+    fn counted(shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading>;
     fn contains(counters: &'a [CounterName], precisions: &'a [Precision])
         -> Answer<'a, Vec<Result<bool, Unreadable>>>;
 });

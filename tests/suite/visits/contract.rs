@@ -49,6 +49,7 @@ stores::on! {
         visitors_are_added_to_one_precision
         lifetimes_are_added_to_no_bucket
         what_is_added_beside_hits_adds_up
+        counters_with_a_lifetime_are_listed_also_where_no_samples_are_left
         a_lifetime_that_is_added_ends_at_its_range
     }
 }
@@ -572,4 +573,31 @@ async fn a_lifetime_that_is_added_ends_at_its_range(store: impl Store + Clone) {
     }
     assert_eq!(lifetimes(&store, &["b"]).await, [2]);
     assert!((most..=most + 7).contains(&lifetimes(&store, &["a"]).await[0]));
+}
+
+async fn counters_with_a_lifetime_are_listed_also_where_no_samples_are_left(store: impl Store + Clone) {
+    let counted = async || {
+        let (mut counters, mut cursor) = (BTreeSet::new(), None);
+        loop {
+            let page = store.counted(Shard::default(), cursor).await.expect("readable");
+            assert_eq!(page.unreadable, []);
+            counters.extend(page.counters);
+            cursor = page.next;
+            if cursor.is_none() {
+                return counters;
+            }
+        }
+    };
+    assert_eq!(counted().await, BTreeSet::new());
+    let names: Vec<_> = (0..2500).map(|n| format!("/{n}")).collect();
+    let writer = WriterId::random();
+    for (sequence, some) in (1..).zip(names.chunks(100)) {
+        let cells = some.iter().map(|counter| cell(counter, T, 86_400, 1)).collect();
+        send(&store, &batch(writer, sequence, cells)).await;
+    }
+    clean(&store, T + 1000 * 86_400).await;
+    assert!(known(&store).await.is_empty());
+    assert_eq!(counted().await, names.iter().map(|counter| name(counter)).collect());
+    store.forget(&name("/7"), &Grid::default(), unix(T)).await.expect("the store is there");
+    assert_eq!(counted().await.len(), 2499);
 }

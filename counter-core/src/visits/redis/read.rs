@@ -6,10 +6,11 @@ use crate::redis::{Group, all_at_once, args, in_order};
 
 use super::RedisVisits;
 use super::junk::{Junk, wrong_key};
+use super::writers::MARK;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::Bucket;
-use crate::visits::{KnownReading, Reading, Unreadable};
+use crate::visits::{CountedReading, KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
 /// Buckets of a counter are read one by one where they are less than this part of those that are kept; for
@@ -282,6 +283,41 @@ pub(super) async fn known(
     }
     all.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
     Ok(all)
+}
+
+pub(super) async fn counted(
+    store: &RedisVisits,
+    shard: Shard,
+    cursor: Option<String>,
+) -> Result<CountedReading, Error> {
+    let key = &store.keys(shard).total;
+    let cursor = cursor.as_deref().unwrap_or("0");
+    let call = ("HSCAN", args([key, cursor, "COUNT", &MEMBERS.to_string()]));
+    let mut reading = CountedReading::default();
+    let answer = match store.client.call_each(key, vec![call]).await?.pop() {
+        Some(Ok(answer)) => answer.into_array(),
+        Some(Err(error)) => {
+            let unreadable = wrong_key(key, &error);
+            store.told.tell(&unreadable);
+            reading.unreadable.push(unreadable);
+            return Ok(reading);
+        }
+        None => Vec::new(),
+    };
+    let [next, fields] =
+        <[Value; 2]>::try_from(answer).map_err(|_| Unreadable::new(key, "is not scanned"))?;
+    reading.next = next.as_string().filter(|next| next != "0");
+    let mut junk = Junk::default();
+    for field in fields.into_array().chunks(2).filter_map(|pair| pair.first()) {
+        match str::from_utf8(field.as_bytes().unwrap_or_default()).map(CounterName::new) {
+            Ok(Ok(counter)) => reading.counters.push(counter),
+            _ if field.as_bytes() == Some(MARK.as_bytes()) => {}
+            _ => junk.add(field, "is not a counter"),
+        }
+    }
+    reading.unreadable.extend(junk.found(key));
+    reading.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
+    Ok(reading)
 }
 
 pub(super) async fn contains(

@@ -103,7 +103,7 @@ impl Lane {
 }
 
 /// Returns a batch without counts.
-pub(super) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
+pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
     let fence = Fence { writer: source, kind: FenceKind::Source { life: None }, sequence, after };
     Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(grid), adds: Adds::Hits }
 }

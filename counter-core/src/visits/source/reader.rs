@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::lane::{Lane, empty};
 use super::ledger::Status;
+use super::position::{LARGEST, positions};
 use super::{SourceLedger, SourceName};
 use crate::visits::tally::Tally;
 use crate::visits::{ApplyOutcome, FenceKind, Hit, Part, Remark, Skip};
@@ -63,7 +64,7 @@ fn oldest(now: Timestamp, life: Duration) -> Timestamp {
 
 impl Source {
     /// The largest position: 2^53, up to which Lua's numbers are exact.
-    pub const MAX_POSITION: u64 = 1 << 53;
+    pub const MAX_POSITION: u64 = LARGEST;
 
     pub(super) async fn open(
         tally: Arc<Tally>,
@@ -316,7 +317,7 @@ impl Source {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn check(&mut self) -> Result<Commit, Error> {
-        let positions = self.ask().await?;
+        let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
         note_offered(&mut self.lanes, self.position);
         let mut commit = Commit::Done;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
@@ -340,25 +341,9 @@ impl Source {
         state.counted = state.counted.min(self.position);
     }
 
-    /// Asks every shard for its position.
-    async fn ask(&self) -> Result<Vec<u64>, Error> {
-        // No source is ever there, so every shard answers where it is instead. Lua has no odd numbers there.
-        let nowhere = |lane: &Lane| {
-            let (after, sequence) = (Self::MAX_POSITION + 2, Self::MAX_POSITION + 4);
-            empty(self.writer, lane.shard, after, sequence, &self.tally.grid)
-        };
-        let questions: Vec<_> = self.lanes.iter().map(nowhere).collect();
-        let answers = join_all(questions.iter().map(|batch| self.store.apply(batch))).await;
-        let position = |answer: Result<ApplyOutcome, Error>| match answer? {
-            ApplyOutcome::SequenceGap { last } => Ok(last),
-            ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Refused)),
-        };
-        answers.into_iter().map(position).collect()
-    }
-
     /// Goes to the lowest position of a shard.
     async fn locate(&mut self) -> Result<(), Error> {
-        let positions = self.ask().await?;
+        let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
             lane.move_to(last);
         }

@@ -5,7 +5,7 @@ use super::{SqlVisits, at, malformed, names, unix, width};
 use crate::sketch::Sketch;
 use crate::sql::Value;
 use crate::time::Bucket;
-use crate::visits::{KnownReading, Reading, Unreadable};
+use crate::visits::{CountedReading, KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
 /// The number of samples that are looked for one by one; for more, all buckets of the range are gone through.
@@ -14,6 +14,8 @@ const SEARCHED: usize = 10_000;
 const LONG: usize = 500;
 /// The number of sketches that are read at once: up to 800 KB an answer.
 const SKETCHES: usize = 64;
+/// The number of counters with a lifetime that are listed at once.
+const COUNTED: i64 = 1000;
 
 type Each<T> = Vec<Result<T, Unreadable>>;
 
@@ -237,6 +239,27 @@ pub(super) async fn known(
         }
     }
     Ok(all)
+}
+
+pub(super) async fn counted(store: &SqlVisits, cursor: Option<String>) -> Result<CountedReading, Error> {
+    let text = format!(
+        "SELECT {} FROM (SELECT name FROM access_counter WHERE total <> 0 AND name > ? ORDER BY name LIMIT ?) AS page",
+        store.database.dialect().lines(&["name"])
+    );
+    let values = [Value::Text(cursor.as_deref().unwrap_or_default()), Value::Int(COUNTED)];
+    let mut reading = CountedReading::default();
+    for row in store.database.fetch(&text, &values).await? {
+        let page = row.optional_text(0)?.unwrap_or_default();
+        let last = (page.lines().count() as i64 == COUNTED).then(|| page.lines().max()).flatten();
+        reading.next = last.map(str::to_owned);
+        for name in page.lines() {
+            match CounterName::new(name) {
+                Ok(name) => reading.counters.push(name),
+                Err(error) => reading.unreadable.push(Unreadable::new("access_counter", error.to_string())),
+            }
+        }
+    }
+    Ok(reading)
 }
 
 pub(super) async fn contains(

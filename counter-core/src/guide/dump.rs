@@ -1,0 +1,86 @@
+//! Dumps: a backup of the counts in a file that any store takes, and the way from one store to another.
+//!
+//! A SQLite file that became too slow, a Redis that is to become a database, a namespace or a number of shards that was
+//! chosen badly: [`Stats::dump`](crate::Stats::dump) reads any store, [`Counters::restore`](crate::Counters::restore)
+//! adds that to any other. The module [`dump`](crate::dump) has an example; the program `example-app` has the commands
+//! `dump` and `restore`:
+//!
+//! ```text
+//! $ example-app dump --store sqlite:access-counter.db counts.ndjson.gz
+//! {"counters":1000,"samples":540000,"sketches":9239,"lifetimes":1000,"unreadable":0,"lines":17241,"seconds":…}
+//! $ example-app restore --store redis://127.0.0.1:6379 counts.ndjson.gz
+//! {"counters":1000,"samples":540000,"sketches":9239,"lifetimes":1000,"already_restored":0,"expired":0,…,"seconds":…}
+//! $ example-app restore --store redis://127.0.0.1:6379 counts.ndjson.gz
+//! {"counters":1000,"samples":0,"sketches":0,"lifetimes":0,"already_restored":550239,"expired":0,…,"seconds":…}
+//! ```
+//!
+//! # To move a site that goes on counting
+//!
+//! What is restored is added to what is there, and registers of visitors are merged. So a new store may count before it
+//! gets the dump of the old one:
+//!
+//! 1. start the instances with the new store,
+//! 2. stop those with the old one, which flushes them,
+//! 3. dump the old store, and restore that into the new one.
+//!
+//! Nothing is lost and nothing counts twice, in whatever order hits come. Only readers see the older counts later.
+//! With few hits it is simpler to stop everything, to dump, to restore, and to start.
+//!
+//! A dump of a store in which somebody counts is no snapshot: a hit of that time may be in it, or not, or in some
+//! precisions and not in others. It does for a backup. For a move, stop the writers first, or their last hits stay
+//! behind.
+//!
+//! # Exactly once
+//!
+//! A dump has a random id, each of its lines a number, and the store keeps the number of the last line that it has, for
+//! each shard, beside the counts: a [source](crate::source) of the name `dump:{id}`. A restore that was killed, or whose
+//! store was away, is repeated from the first line of the file, by as many processes at once as there happen to be. A
+//! line that is missing, comes twice or is damaged ends the restore before anything of it is added; what came before it
+//! stays, and is passed over when the good file is restored.
+//!
+//! Two dumps of one store are two dumps: restoring both adds everything twice. The position of a dump is kept for ever,
+//! and takes some 200 bytes of each shard; [`Sources::forget`](crate::source::Sources::forget) forgets it, after which
+//! the dump can be added once more.
+//!
+//! # Grids
+//!
+//! A dump has the precisions of the process that makes it, as far back as the store [reaches](crate::Stats::reach). A
+//! restore keeps what the grid of its own process keeps: what its retention no longer wants is `expired` in
+//! [`Restored`](crate::dump::Restored), and what is of another precision, or of one with another offset, is `unknown`.
+//! Both processes should have the same grid; nothing is made out of finer samples. Lifetimes come in any case, also of
+//! counters whose samples are all gone.
+//!
+//! An archive is dumped as one store, with all years that it reaches back. A restore adds to the store that counts, and
+//! keeps what that keeps. The years go into the far store by a restore of the same dump into it alone, with the
+//! precisions and the retention of the archive.
+//!
+//! # What is in no dump
+//!
+//! - **Salts**, which are secrets: with them, a dump could be tried against addresses. The new store begins with others,
+//!   so a visitor of both stores counts as two in the buckets that were open at the move, and where visitors are told
+//!   apart by the [stable salt](crate::Recorder::stable_salt), also in the union of buckets before and after it. Visitors
+//!   under a [key](crate::visitor::VisitorKey) of the application stay the same.
+//! - **Fences** of processes: an instance that counts into the new store is a new writer there.
+//! - **Positions of sources**: a log, a topic or a producer begins at 0 in the new store, and would count
+//!   everything once more. Bring each to its position before it is read:
+//!   [`Source::advance_to`](crate::source::Source::advance_to) and [`close`](crate::source::Source::close).
+//! - **Windows**, which expire, and **entities**, whose truth is in their database.
+//! - **Unique counters**, of which no store has a list.
+//! - A [spool](crate::Builder::spool) that is not empty: let it be sent first.
+//!
+//! # Format
+//!
+//! A dump is a text of lines, each a JSON object with a number and one entry. Times are Unix seconds, and a
+//! precision is a text such as `60` or `86400@82800`. Lines of one precision follow each other.
+//!
+//! ```text
+//! {"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"…","time":1585908965,"counts":[{"precision":"60","samples":120}],"visitors":[…]}}}
+//! {"line":2,"entry":{"samples":{"precision":"60","counter":"/about","counts":[[1585908900,3],[1585908960,12]]}}}
+//! {"line":3,"entry":{"visitors":{"precision":"3600","counter":"/about","start":1585908000,"registers":"SFlMTA…"}}}
+//! {"line":4,"entry":{"lifetime":{"counter":"/about","count":15}}}
+//! {"line":5,"entry":{"end":{"counters":1,"samples":2,"sketches":1,"lifetimes":1,"unreadable":0}}}
+//! ```
+//!
+//! Registers are what Redis stores under the key of a HyperLogLog, in base64. What could not be read is an entry
+//! `unreadable` with the key and the reason, so that a file tells what it lacks. A file without its last line is torn,
+//! which a restore says at its end.

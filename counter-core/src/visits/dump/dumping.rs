@@ -1,0 +1,235 @@
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use super::line::{Dumped, Entry, MOST, SAMPLES};
+use super::part::{Part, parts};
+use crate::future::Answer;
+use crate::time::Grid;
+use crate::visits::{Reading, Store, Unreadable};
+use crate::writer::WriterId;
+use crate::{CounterName, Error, Precision, Sample, Timestamp};
+
+/// The number of counters of a precision that are listed at once.
+const LISTED: usize = 1000;
+
+/// The number of keys that are told in lines; what follows is counted.
+const TOLD: usize = 1000;
+
+/// A dump that is being made: see [the module](crate::dump).
+///
+/// It reads what [`Stats::reach`](crate::Stats::reach) names, and the lifetimes. It is no snapshot: a hit that the
+/// store gets meanwhile may be in it, or in some of its precisions, or not. What cannot be read is told in a line and
+/// counted in [`dumped`](Self::dumped).
+pub struct Dump {
+    store: Arc<dyn Store>,
+    reach: Arc<Grid>,
+    id: WriterId,
+    began: Timestamp,
+    names: Arc<[CounterName]>,
+    state: State,
+    /// Lines that are ready.
+    lines: VecDeque<String>,
+    /// The number of the last of them.
+    line: u64,
+    dumped: Dumped,
+    /// Keys that are told already.
+    told: HashSet<String>,
+}
+
+enum State {
+    Beginning,
+    Listing,
+    /// The part that is being read, and those that follow it.
+    Reading(Option<Part>, Box<dyn Iterator<Item = Part> + Send + Sync>),
+    Ended,
+}
+
+impl Dump {
+    pub(crate) fn new(store: Arc<dyn Store>, reach: Arc<Grid>) -> Self {
+        Self {
+            store,
+            reach,
+            id: WriterId::random(),
+            began: Timestamp::now(),
+            names: Arc::default(),
+            state: State::Beginning,
+            lines: VecDeque::new(),
+            line: 0,
+            dumped: Dumped::default(),
+            told: HashSet::new(),
+        }
+    }
+
+    /// Returns the next line, without an end of line; `None` after the last.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read; the next call goes on where this one was.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped loses no line.
+    pub async fn next(&mut self) -> Result<Option<String>, Error> {
+        if let Some(line) = self.lines.pop_front() {
+            return Ok(Some(line));
+        }
+        self.advance().await
+    }
+
+    /// Returns what the lines hold that were read until now.
+    #[must_use]
+    pub const fn dumped(&self) -> Dumped {
+        self.dumped
+    }
+
+    fn advance(&mut self) -> Answer<'_, Option<String>> {
+        Box::pin(async {
+            while self.lines.is_empty() {
+                match &mut self.state {
+                    State::Beginning => {
+                        let [counts, visitors] = [&self.reach.counts, &self.reach.visitors]
+                            .map(|kept| kept.iter().collect::<Vec<_>>());
+                        self.push(Entry::begin(self.id, self.began, &counts, &visitors));
+                        self.state = State::Listing;
+                    }
+                    State::Listing => {
+                        let (names, unreadable) = list(&*self.store, &self.reach).await?;
+                        self.names = names.into_iter().collect();
+                        self.dumped.counters = self.names.len() as u64;
+                        unreadable.iter().for_each(|unreadable| self.tell(unreadable));
+                        let parts = parts(&self.reach, self.began, self.names.len());
+                        self.state = State::Reading(None, Box::new(parts));
+                    }
+                    State::Reading(part, parts) => {
+                        if part.is_none() {
+                            *part = parts.next();
+                        }
+                        match part.clone() {
+                            Some(part) => self.read(&part).await?,
+                            None => {
+                                self.push(Entry::End(self.dumped));
+                                self.state = State::Ended;
+                            }
+                        }
+                    }
+                    State::Ended => return Ok(None),
+                }
+            }
+            Ok(self.lines.pop_front())
+        })
+    }
+
+    /// Makes the lines of a part, and goes on to the next one.
+    async fn read(&mut self, part: &Part) -> Result<(), Error> {
+        let names = Arc::clone(&self.names);
+        match part {
+            Part::Samples { kept, range, counters } => {
+                let (names, samples) = (&names[counters.clone()], kept.samples.get());
+                let read = self.store.samples(names, kept.precision, range.clone(), samples).await?;
+                for (name, reading) in names.iter().zip(read) {
+                    let reading = reading.unwrap_or_else(Reading::from);
+                    reading.unreadable.iter().for_each(|unreadable| self.tell(unreadable));
+                    self.push_samples(kept.precision, name, &reading.samples);
+                }
+            }
+            Part::Visitors { bucket, counters } => {
+                let names = &names[counters.clone()];
+                let read = self.store.sketches(names, *bucket).await?;
+                for (name, sketch) in names.iter().zip(read) {
+                    match sketch {
+                        Ok(sketch) if sketch.is_empty() => {}
+                        Ok(sketch) => {
+                            self.dumped.sketches += 1;
+                            self.push(Entry::visitors(*bucket, name, &sketch));
+                        }
+                        Err(unreadable) => self.tell(&unreadable),
+                    }
+                }
+            }
+            Part::Lifetimes { counters } => {
+                let names = &names[counters.clone()];
+                let read = self.store.lifetimes(names).await?;
+                for (name, count) in names.iter().zip(read) {
+                    match count {
+                        Ok(0) => {}
+                        Ok(count) => {
+                            self.dumped.lifetimes += 1;
+                            self.push(Entry::lifetime(name, count.min(MOST)));
+                        }
+                        Err(unreadable) => self.tell(&unreadable),
+                    }
+                }
+            }
+        }
+        if let State::Reading(part, _) = &mut self.state {
+            *part = None;
+        }
+        Ok(())
+    }
+
+    fn push_samples(&mut self, precision: Precision, counter: &CounterName, samples: &[Sample]) {
+        let samples: Vec<_> =
+            samples.iter().copied().filter(|sample| (1..=MOST).contains(&sample.count)).collect();
+        self.dumped.samples += samples.len() as u64;
+        for samples in samples.chunks(SAMPLES) {
+            self.push(Entry::samples(precision, counter, samples));
+        }
+    }
+
+    fn tell(&mut self, unreadable: &Unreadable) {
+        if self.told.contains(&unreadable.key) {
+            return;
+        }
+        self.dumped.unreadable += 1;
+        if self.told.len() < TOLD {
+            self.told.insert(unreadable.key.clone());
+            self.push(Entry::unreadable(unreadable));
+        }
+    }
+
+    fn push(&mut self, entry: Entry<'_>) {
+        self.line += 1;
+        self.lines.push_back(entry.text(self.line));
+    }
+}
+
+/// Lists the counters that have samples or a lifetime, by name.
+async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>, Vec<Unreadable>), Error> {
+    let (mut names, mut unreadable) = (BTreeSet::new(), Vec::new());
+    for kept in reach.counts.iter() {
+        let mut from = String::new();
+        loop {
+            let mut page = store.known(&[kept.precision], &from, LISTED).await?;
+            unreadable.append(&mut page.unreadable);
+            page.counters.sort_unstable();
+            // Of several shards, what follows may have gaps.
+            page.counters.truncate(LISTED);
+            // No name contains a control character, so this is the smallest text after the last.
+            let last = page.counters.last().map(|(last, _)| format!("{last}\0"));
+            let is_full = page.counters.len() == LISTED;
+            names.extend(page.counters.into_iter().map(|(name, _)| name));
+            match last {
+                Some(last) if is_full => from = last,
+                _ => break,
+            }
+        }
+    }
+    for shard in store.shards().iter() {
+        let mut cursor = None;
+        loop {
+            let page = store.counted(shard, cursor).await?;
+            names.extend(page.counters);
+            unreadable.extend(page.unreadable);
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    Ok((names, unreadable))
+}
+
+impl fmt::Debug for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dump").field("id", &self.id).field("dumped", &self.dumped).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,160 @@
+use std::sync::Arc;
+
+use crate::shard::Shard;
+use crate::time::{Grid, Retention};
+use crate::visits::pending::{BYTES, sketch_work, visitor_bytes};
+use crate::visits::source::empty;
+use crate::visits::{Adds, Batch, Cell, VisitorCell};
+use crate::writer::WriterId;
+use crate::{CounterName, Precisions, Sample, Timestamp};
+
+/// What the lines of a batch have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    Samples(Retention),
+    Visitors(Retention),
+    Lifetimes,
+}
+
+/// The way of a dump to one shard: lines that the shard does not have, in their order.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) shard: Shard,
+    /// The line up to which the shard has everything, as far as is known.
+    pub(super) counted: u64,
+    section: Section,
+    cells: Vec<(u64, Cell)>,
+    sketches: Vec<(u64, VisitorCell)>,
+    work: usize,
+    bytes: usize,
+    /// The batch that was sent and is not acknowledged; it never changes.
+    pub(super) outgoing: Option<Outgoing>,
+}
+
+/// A batch, with the lines that its parts are of.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) batch: Batch,
+    section: Section,
+    lines: Vec<u64>,
+}
+
+impl Lane {
+    pub(super) fn new(shard: Shard, counted: u64) -> Self {
+        let (cells, sketches) = (Vec::new(), Vec::new());
+        Self {
+            shard,
+            counted,
+            section: Section::Lifetimes,
+            cells,
+            sketches,
+            work: 0,
+            bytes: 0,
+            outgoing: None,
+        }
+    }
+
+    pub(super) fn push_samples(
+        &mut self,
+        line: u64,
+        kept: Retention,
+        counter: &CounterName,
+        samples: &[Sample],
+    ) {
+        self.section = Section::Samples(kept);
+        for &Sample { start, count } in samples {
+            self.push(line, Cell { counter: counter.clone(), start, finest: kept.precision, count });
+        }
+    }
+
+    pub(super) fn push_lifetime(&mut self, line: u64, counter: CounterName, count: u64, grid: &Grid) {
+        self.section = Section::Lifetimes;
+        let finest = grid.counts.precision(0);
+        self.push(line, Cell { counter, start: Timestamp::MIN, finest, count });
+    }
+
+    fn push(&mut self, line: u64, cell: Cell) {
+        self.work += 1;
+        self.bytes += cell.counter.len() + 32;
+        self.cells.push((line, cell));
+    }
+
+    pub(super) fn push_visitors(&mut self, line: u64, kept: Retention, cell: VisitorCell) {
+        self.section = Section::Visitors(kept);
+        self.work += sketch_work(&cell.raised);
+        self.bytes += visitor_bytes(&cell);
+        self.sketches.push((line, cell));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells.is_empty() && self.sketches.is_empty()
+    }
+
+    /// Returns whether a line of this section can be added, of which a batch has so many samples about.
+    pub(super) fn takes(&self, section: Section, samples: usize) -> bool {
+        let is_full = self.work >= samples || self.bytes >= samples.saturating_mul(BYTES);
+        self.outgoing.is_none() && (self.is_empty() || self.section == section && !is_full)
+    }
+
+    /// Makes a batch of everything, if none is under way.
+    pub(super) fn cut(&mut self, source: WriterId, grid: &Arc<Grid>) {
+        if self.outgoing.is_some() || self.is_empty() {
+            return;
+        }
+        // Those of the same bucket next to each other, as a batch has them.
+        self.cells.sort_by_key(|(_, cell)| cell.start);
+        let last =
+            self.cells.iter().map(|(line, _)| *line).chain(self.sketches.iter().map(|(line, _)| *line)).max();
+        let mut batch = empty(source, self.shard, self.counted, last.unwrap_or(self.counted), grid);
+        let one = |kept: Retention| Precisions::new([kept]).expect("one precision is a set");
+        match self.section {
+            Section::Samples(kept) => {
+                batch.grid = Arc::new(Grid { counts: one(kept), ..(**grid).clone() });
+                batch.adds = Adds::Samples;
+            }
+            Section::Visitors(kept) => {
+                batch.grid = Arc::new(Grid { visitors: one(kept), ..(**grid).clone() });
+                batch.adds = Adds::Samples;
+            }
+            Section::Lifetimes => batch.adds = Adds::Lifetimes,
+        }
+        let mut lines = Vec::with_capacity(self.cells.len() + self.sketches.len());
+        for (line, cell) in self.cells.drain(..) {
+            lines.push(line);
+            batch.cells.push(cell);
+        }
+        for (line, cell) in self.sketches.drain(..) {
+            lines.push(line);
+            batch.sketches.push(cell);
+        }
+        (self.work, self.bytes) = (0, 0);
+        self.outgoing = Some(Outgoing { batch, section: self.section, lines });
+    }
+    /// Takes the batch that the store has now.
+    pub(super) fn acknowledge(&mut self) -> Option<Batch> {
+        let batch = self.outgoing.take()?.batch;
+        self.counted = batch.fence.sequence;
+        Some(batch)
+    }
+
+    /// Drops what is not acknowledged and not beyond this line, up to which the shard has everything; returns the
+    /// number of samples, sketches and lifetimes of it.
+    pub(super) fn skip_to(&mut self, line: u64) -> u64 {
+        self.counted = line;
+        let Some(Outgoing { batch, section, lines }) = self.outgoing.take() else { return 0 };
+        let mut skipped = 0;
+        let mut lines = lines.into_iter();
+        for (of, cell) in
+            lines.by_ref().take(batch.cells.len()).collect::<Vec<_>>().into_iter().zip(batch.cells)
+        {
+            if of <= line { skipped += 1 } else { self.push(of, cell) }
+        }
+        for (of, cell) in lines.zip(batch.sketches) {
+            match section {
+                Section::Visitors(kept) if of > line => self.push_visitors(of, kept, cell),
+                _ => skipped += 1,
+            }
+        }
+        skipped
+    }
+}

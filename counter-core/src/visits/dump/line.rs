@@ -1,0 +1,377 @@
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Retention};
+use crate::visits::Unreadable;
+use crate::writer::WriterId;
+use crate::{CounterName, Precision, Sample, Timestamp};
+
+/// The first word of a dump, and the version of its lines.
+const FORMAT: &str = "access-counter";
+const VERSION: u32 = 1;
+
+/// The length of the longest line, in bytes.
+pub(super) const LINE: usize = 64 * 1024;
+
+/// The largest number of samples in a line.
+pub(super) const SAMPLES: usize = 500;
+
+/// The number of characters of a foreign text that are repeated.
+const REPEATED: usize = 500;
+
+/// The largest count that every store can hold.
+pub(super) const MOST: u64 = i64::MAX.cast_unsigned();
+
+/// The sums of a dump, which are in its last line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Dumped {
+    /// Counters that the store lists, because they have samples or a lifetime.
+    pub counters: u64,
+    /// Counts of buckets.
+    pub samples: u64,
+    /// Sketches of the visitors of buckets.
+    pub sketches: u64,
+    /// Counters with a lifetime.
+    pub lifetimes: u64,
+    /// Entries that could not be read, and are told in lines of their own.
+    pub unreadable: u64,
+}
+
+/// A line that was read.
+#[derive(Debug, PartialEq)]
+pub(super) enum Record {
+    Begin { id: String },
+    Samples { precision: Precision, counter: CounterName, samples: Vec<Sample> },
+    Visitors { bucket: Bucket, counter: CounterName, sketch: Sketch },
+    Lifetime { counter: CounterName, count: u64 },
+    Unreadable,
+    End(Dumped),
+}
+
+/// A line as text.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    line: u64,
+    #[serde(borrow)]
+    entry: Entry<'a>,
+}
+
+/// What a line holds.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Entry<'a> {
+    #[serde(borrow)]
+    Dump(Begin<'a>),
+    #[serde(borrow)]
+    Samples(Samples<'a>),
+    #[serde(borrow)]
+    Visitors(Visitors<'a>),
+    #[serde(borrow)]
+    Lifetime(Lifetime<'a>),
+    #[serde(borrow)]
+    Unreadable(NotRead<'a>),
+    End(Dumped),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Begin<'a> {
+    #[serde(borrow)]
+    format: Cow<'a, str>,
+    version: u32,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    time: u64,
+    #[serde(borrow)]
+    counts: Vec<Kept<'a>>,
+    #[serde(borrow)]
+    visitors: Vec<Kept<'a>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept<'a> {
+    #[serde(borrow)]
+    precision: Cow<'a, str>,
+    samples: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Samples<'a> {
+    #[serde(borrow)]
+    precision: Cow<'a, str>,
+    #[serde(borrow)]
+    counter: Cow<'a, str>,
+    /// Each with its start.
+    counts: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Visitors<'a> {
+    #[serde(borrow)]
+    precision: Cow<'a, str>,
+    #[serde(borrow)]
+    counter: Cow<'a, str>,
+    start: u64,
+    /// What Redis would store, in base64.
+    #[serde(borrow)]
+    registers: Cow<'a, str>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Lifetime<'a> {
+    #[serde(borrow)]
+    counter: Cow<'a, str>,
+    count: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NotRead<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+    /// The starts of the buckets that are therefore missing, where these are not all of the key.
+    buckets: Vec<u64>,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn begin(id: WriterId, time: Timestamp, counts: &[Retention], visitors: &[Retention]) -> Self {
+        let kept = |kept: &Retention| Kept {
+            precision: kept.precision.to_string().into(),
+            samples: kept.samples.get(),
+        };
+        Self::Dump(Begin {
+            format: FORMAT.into(),
+            version: VERSION,
+            id: id.to_string().into(),
+            time: time.as_unix(),
+            counts: counts.iter().map(kept).collect(),
+            visitors: visitors.iter().map(kept).collect(),
+        })
+    }
+
+    pub(super) fn samples(precision: Precision, counter: &'a CounterName, samples: &[Sample]) -> Self {
+        let counts = samples.iter().map(|sample| (sample.start.as_unix(), sample.count)).collect();
+        let precision = precision.to_string().into();
+        Self::Samples(Samples { precision, counter: Cow::Borrowed(counter), counts })
+    }
+
+    pub(super) fn visitors(bucket: Bucket, counter: &'a CounterName, sketch: &Sketch) -> Self {
+        Self::Visitors(Visitors {
+            precision: bucket.precision.to_string().into(),
+            counter: Cow::Borrowed(counter),
+            start: bucket.start.as_unix(),
+            registers: STANDARD.encode(sketch.to_redis_short()).into(),
+        })
+    }
+
+    pub(super) fn lifetime(counter: &'a CounterName, count: u64) -> Self {
+        Self::Lifetime(Lifetime { counter: Cow::Borrowed(counter), count })
+    }
+
+    pub(super) fn unreadable(unreadable: &Unreadable) -> Self {
+        let cut = |text: &str| text.chars().take(REPEATED).collect::<String>().into();
+        let buckets = unreadable.buckets.iter().take(REPEATED).map(|start| start.as_unix()).collect();
+        Self::Unreadable(NotRead { key: cut(&unreadable.key), reason: cut(&unreadable.reason), buckets })
+    }
+
+    /// Writes the line of this number, without an end of line.
+    pub(super) fn text(self, line: u64) -> String {
+        serde_json::to_string(&Line { line, entry: self }).expect("texts and numbers are JSON")
+    }
+}
+
+/// Reads a line, and its number; the error is what was expected.
+pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
+    if bytes.len() > LINE {
+        return Err(format!("a line of at most {LINE} bytes"));
+    }
+    let Line { line, entry } = serde_json::from_slice(bytes).map_err(|error| {
+        let text = error.to_string();
+        // It names a line of this text, which is always the first.
+        let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
+        format!("a line of a dump ({reason} at byte {})", error.column())
+    })?;
+    let record = match entry {
+        Entry::Dump(begin) => begin.record()?,
+        Entry::Samples(samples) => samples.record()?,
+        Entry::Visitors(visitors) => visitors.record()?,
+        Entry::Lifetime(Lifetime { counter, count }) => {
+            Record::Lifetime { counter: name(&counter)?, count: positive(count)? }
+        }
+        Entry::Unreadable(_) => Record::Unreadable,
+        Entry::End(dumped) => Record::End(dumped),
+    };
+    Ok((line, record))
+}
+
+impl Begin<'_> {
+    fn record(self) -> Result<Record, String> {
+        if self.format != FORMAT || self.version != VERSION {
+            return Err(format!("the format {FORMAT} in version {VERSION}"));
+        }
+        let is_id = self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_id {
+            return Err("an id of 32 hexadecimal digits".to_owned());
+        }
+        Ok(Record::Begin { id: self.id.to_ascii_lowercase() })
+    }
+}
+
+impl Samples<'_> {
+    fn record(self) -> Result<Record, String> {
+        if self.counts.len() > SAMPLES {
+            return Err(format!("at most {SAMPLES} samples"));
+        }
+        let (precision, counter) = (precision(&self.precision)?, name(&self.counter)?);
+        let sample =
+            |(start, count)| Ok(Sample { start: bucket(precision, start)?.start, count: positive(count)? });
+        let samples = self.counts.into_iter().map(sample).collect::<Result<_, String>>()?;
+        Ok(Record::Samples { precision, counter, samples })
+    }
+}
+
+impl Visitors<'_> {
+    fn record(self) -> Result<Record, String> {
+        let (precision, counter) = (precision(&self.precision)?, name(&self.counter)?);
+        let bucket = bucket(precision, self.start)?;
+        let bytes = STANDARD.decode(&*self.registers).map_err(|error| format!("base64 ({error})"))?;
+        let sketch = Sketch::from_redis(&bytes).map_err(|error| format!("registers ({error})"))?;
+        Ok(Record::Visitors { bucket, counter, sketch })
+    }
+}
+
+fn precision(text: &str) -> Result<Precision, String> {
+    text.parse().map_err(|error| format!("a precision ({error})"))
+}
+
+fn name(text: &str) -> Result<CounterName, String> {
+    CounterName::new(text).map_err(|error| format!("the name of a counter ({error})"))
+}
+
+fn positive(count: u64) -> Result<u64, String> {
+    if (1..=MOST).contains(&count) { Ok(count) } else { Err(format!("a count from 1 to {MOST}")) }
+}
+
+fn bucket(precision: Precision, start: u64) -> Result<Bucket, String> {
+    let bucket = precision.bucket(Timestamp::from_unix(start));
+    let begins = bucket.start.as_unix() == start;
+    if begins { Ok(bucket) } else { Err(format!("the start of a bucket of the precision {precision}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn precision(seconds: u32) -> Precision {
+        Precision::try_from(seconds).expect("not 0")
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let counter = CounterName::new("a \"b\" \\ é").expect("a name");
+        let sample = |start, count| Sample { start: Timestamp::from_unix(start), count };
+        let samples = vec![sample(0, 1), sample(60, MOST)];
+        let sketch: Sketch = (0..4000_u32).map(|n| crate::sketch::Register::of(&n.to_le_bytes())).collect();
+        let offset = precision(86_400).utc_offset(3600).bucket(Timestamp::from_unix(1_585_908_965));
+        for (entry, record) in [
+            (
+                Entry::samples(precision(60), &counter, &samples),
+                Record::Samples {
+                    precision: precision(60),
+                    counter: counter.clone(),
+                    samples: samples.clone(),
+                },
+            ),
+            (
+                Entry::visitors(offset, &counter, &sketch),
+                Record::Visitors { bucket: offset, counter: counter.clone(), sketch: sketch.clone() },
+            ),
+            (Entry::lifetime(&counter, 7), Record::Lifetime { counter: counter.clone(), count: 7 }),
+            (Entry::unreadable(&Unreadable::new("key", "reason")), Record::Unreadable),
+            (Entry::End(Dumped::default()), Record::End(Dumped::default())),
+        ] {
+            let text = entry.text(12);
+            assert!(text.len() <= LINE && !text.contains('\n'), "{text}");
+            assert_eq!(parse(text.as_bytes()), Ok((12, record)));
+        }
+    }
+
+    #[test]
+    fn the_longest_lines_are_read_again() {
+        let name = CounterName::new(&"\"".repeat(CounterName::MAX_BYTES)).expect("a name");
+        let samples = vec![Sample { start: Timestamp::MAX, count: MOST }; SAMPLES];
+        let ranks = (0..16_384).map(|index| crate::sketch::Register { index, rank: 51 });
+        for entry in [
+            Entry::samples(precision(1), &name, &samples),
+            Entry::visitors(precision(1).bucket(Timestamp::MAX), &name, &ranks.collect()),
+            Entry::unreadable(&Unreadable {
+                buckets: vec![Timestamp::MAX; 100_000],
+                ..Unreadable::new("\u{1}".repeat(100_000), "é".repeat(100_000))
+            }),
+        ] {
+            let text = entry.text(u64::MAX);
+            assert!(parse(text.as_bytes()).is_ok(), "{}: {:?}", text.len(), parse(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_dump_says_what_was_expected() {
+        let of = |entry: &str| format!("{{\"line\":2,\"entry\":{entry}}}");
+        let samples = |precision: &str, counter: &str, counts: &str| {
+            of(&format!(
+                "{{\"samples\":{{\"precision\":{precision},\"counter\":{counter},\"counts\":{counts}}}}}"
+            ))
+        };
+        let visitors = |registers: &str| {
+            let text = "{\"visitors\":{\"precision\":\"60\",\"counter\":\"a\",\"start\":0,\"registers\":\"";
+            of(&format!("{text}{registers}\"}}}}"))
+        };
+        let begin = |format: &str, version: u32, id: &str| {
+            of(&format!(
+                "{{\"dump\":{{\"format\":\"{format}\",\"version\":{version},\"id\":\"{id}\",\"time\":0,\"counts\":[],\"visitors\":[]}}}}"
+            ))
+        };
+        let (id, many) = ("0".repeat(32), format!("[{}[0,1]]", "[0,1],".repeat(SAMPLES)));
+        for (text, expected) in [
+            (String::new(), "a line of a dump (EOF"),
+            ("127.0.0.1 - - [10/Oct/2000]".to_owned(), "a line of a dump (trailing characters"),
+            ("[".repeat(10_000), "a line of a dump"),
+            (" ".repeat(LINE + 1), "at most 65536 bytes"),
+            ("{\"line\":2}".to_owned(), "missing field `entry`"),
+            ("{\"line\":-1,\"entry\":{}}".to_owned(), "at byte 10"),
+            (of("{\"end\":{}}"), "missing field `counters`"),
+            (of("{\"more\":{}}"), "unknown variant `more`"),
+            (samples("\"60\"", "\"a\"", "[[0,1]],\"x\":1"), "unknown field `x`"),
+            (samples("\"0\"", "\"a\"", "[[0,1]]"), "a precision"),
+            (samples("60", "\"a\"", "[[0,1]]"), "invalid type"),
+            (samples("\"60\"", "\"\"", "[[0,1]]"), "the name of a counter"),
+            (samples("\"60\"", "\"a\\n\"", "[[0,1]]"), "the name of a counter"),
+            (samples("\"60\"", "\"a\"", "[[1,1]]"), "the start of a bucket of the precision 60"),
+            (samples("\"60\"", "\"a\"", "[[18446744073709551600,1]]"), "the start of a bucket"),
+            (samples("\"60\"", "\"a\"", "[[0,0]]"), "a count from 1"),
+            (samples("\"60\"", "\"a\"", "[[0,9223372036854775808]]"), "a count from 1"),
+            (samples("\"60\"", "\"a\"", &many), "at most 500 samples"),
+            (visitors("!"), "base64"),
+            (visitors("AAAA"), "registers (not a HyperLogLog"),
+            (begin("other", 1, &id), "the format access-counter in version 1"),
+            (begin("access-counter", 2, &id), "the format access-counter in version 1"),
+            (begin("access-counter", 1, "x"), "an id of 32"),
+        ] {
+            let error = parse(text.as_bytes()).expect_err("not a line of a dump");
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+use std::iter::successors;
+use std::ops::Range;
+
+use crate::Timestamp;
+use crate::time::{Bucket, Grid, Retention};
+use crate::visits::batch::AHEAD;
+
+/// A part of a store that is read at once: of some counters, by their places in the list of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Samples { kept: Retention, range: Range<Timestamp>, counters: Range<usize> },
+    Visitors { bucket: Bucket, counters: Range<usize> },
+    Lifetimes { counters: Range<usize> },
+}
+
+/// The number of counters whose counts are read at once, at most. A store with an index by bucket looks at all
+/// counters of a bucket for each page.
+const COUNTERS: usize = 2500;
+
+/// The number of buckets that are read at once, of a counter and of all counters together: some 10 MB of lines.
+const BUCKETS: u32 = 300_000;
+
+/// The number of counters whose visitors of a bucket are read at once: up to 8 MB of lines.
+const SKETCHES: usize = 500;
+
+/// Returns everything that is kept at `now`, precision by precision, so that each batch of a restore is of one.
+pub(super) fn parts(
+    grid: &Grid,
+    now: Timestamp,
+    counters: usize,
+) -> impl Iterator<Item = Part> + Send + Sync + 'static {
+    let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
+        let page = usize::try_from(BUCKETS / kept.samples).unwrap_or(COUNTERS).clamp(1, COUNTERS);
+        pages(counters, page).flat_map(move |counters| {
+            ranges(kept, now).map(move |range| Part::Samples { kept, range, counters: counters.clone() })
+        })
+    });
+    let visitors = grid.visitors.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
+        let buckets = kept.precision.starts(kept.oldest(now)..now.plus(AHEAD));
+        buckets.flat_map(move |start| {
+            let bucket = Bucket { precision: kept.precision, start };
+            pages(counters, SKETCHES).map(move |counters| Part::Visitors { bucket, counters })
+        })
+    });
+    let lifetimes = pages(counters, COUNTERS).map(|counters| Part::Lifetimes { counters });
+    samples.chain(visitors).chain(lifetimes)
+}
+
+fn pages(counters: usize, page: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..counters).step_by(page).map(move |from| from..counters.min(from + page))
+}
+
+/// Returns what a precision keeps, in ranges of so many buckets, and with the last what is of a clock that is ahead.
+fn ranges(kept: Retention, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
+    let width = u64::from(kept.precision.as_seconds()) * u64::from(BUCKETS);
+    let starts =
+        successors(Some(kept.oldest(now)), move |start| Some(start.plus(width)).filter(|next| *next <= now));
+    starts.map(move |start| match start.plus(width) {
+        end if end <= now => start..end,
+        _ => start..now.plus(AHEAD + 1),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::{Precision, Precisions};
+
+    #[test]
+    fn every_bucket_that_is_kept_is_in_one_part_for_each_counter() {
+        let kept = |seconds, samples| Retention {
+            precision: Precision::try_from(seconds).expect("not 0").utc_offset(-7),
+            samples: NonZeroU32::new(samples).expect("not 0"),
+        };
+        let counts = Precisions::new([kept(1, 700_000), kept(3600, 120), kept(86_400, 2)]).expect("a set");
+        let visitors = Precisions::new([kept(3600, 3)]).expect("a set");
+        let grid = Grid { counts, visitors };
+        let now = Timestamp::from_unix(1_585_908_965);
+        for counters in [0, 1, 501] {
+            let parts: Vec<_> = parts(&grid, now, counters).collect();
+            for kept in grid.counts.iter() {
+                let mut starts = Vec::new();
+                for part in &parts {
+                    let Part::Samples { kept: of, range, counters } = part else { continue };
+                    assert!(counters.len() as u64 * u64::from(of.samples.get().min(BUCKETS)) <= 300_000);
+                    if *of == kept && counters.contains(&0) {
+                        starts.extend(kept.precision.starts(range.clone()));
+                    }
+                }
+                let expected: Vec<_> = kept.precision.starts(kept.oldest(now)..now.plus(AHEAD + 1)).collect();
+                assert_eq!(starts, if counters == 0 { Vec::new() } else { expected });
+            }
+            let last = parts.iter().filter(|part| {
+                matches!(part, Part::Lifetimes { counters: of } | Part::Visitors { counters: of, .. } if of.end == counters)
+            });
+            assert_eq!(last.count(), if counters == 0 { 0 } else { 1 + 3 + 25 });
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Writes everything that a store of visits has into a file.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, BufWriter, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use counter_core::dump::Dumped;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+
+use crate::copy::{Copied, Patience, is_compressed};
+use crate::progress;
+
+/// Writes the counts of a store, its visitors and its lifetimes as lines of JSON, which `restore` adds to any store.
+#[derive(Debug, Args)]
+pub(crate) struct Settings {
+    /// File to write, compressed by gzip if its name ends in .gz; `-` is the standard output.
+    #[arg(default_value = "-", value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    store: Copied,
+}
+
+/// The line at the end.
+#[derive(Debug, Serialize)]
+struct Summary {
+    #[serde(flatten)]
+    dumped: Dumped,
+    lines: u64,
+    seconds: f64,
+}
+
+pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
+    let (began, file) = (Instant::now(), &*settings.file);
+    let counters = settings.store.counters().await?;
+    let mut output = Output::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let bar = progress::writing(file);
+    let (mut dump, mut patience, mut lines) = (counters.stats().dump(), Patience::default(), 0);
+    loop {
+        match dump.next().await {
+            Ok(Some(line)) => {
+                patience.renew();
+                writeln!(output, "{line}")?;
+                lines += 1;
+                bar.inc(line.len() as u64 + 1);
+            }
+            Ok(None) => break,
+            Err(error) => patience.bear(error).await?,
+        }
+    }
+    output.end()?;
+    bar.finish_and_clear();
+    let dumped = dump.dumped();
+    if dumped.unreadable > 0 {
+        tracing::warn!(
+            dumped.unreadable,
+            "some of the store cannot be read and is not in the dump, which names it"
+        );
+    }
+    let summary = serde_json::to_string(&Summary { dumped, lines, seconds: began.elapsed().as_secs_f64() })?;
+    if file == Path::new("-") {
+        writeln!(stderr(), "{summary}")?;
+    } else {
+        writeln!(stdout(), "{summary}")?;
+    }
+    Ok(())
+}
+
+enum Output {
+    Plain(BufWriter<File>),
+    Compressed(GzEncoder<BufWriter<File>>),
+    Standard(BufWriter<io::Stdout>),
+}
+
+impl Output {
+    fn create(file: &Path) -> io::Result<Self> {
+        if file == Path::new("-") {
+            return Ok(Self::Standard(BufWriter::new(stdout())));
+        }
+        let writer = BufWriter::new(File::create(file)?);
+        let is_compressed = is_compressed(file);
+        Ok(if is_compressed {
+            Self::Compressed(GzEncoder::new(writer, Compression::default()))
+        } else {
+            Self::Plain(writer)
+        })
+    }
+
+    /// Sees that everything is in the file, and the file on the disk.
+    fn end(self) -> io::Result<()> {
+        let mut writer = match self {
+            Self::Plain(writer) => writer,
+            Self::Compressed(encoder) => encoder.finish()?,
+            Self::Standard(mut writer) => return writer.flush(),
+        };
+        writer.flush()?;
+        writer.get_ref().sync_all()
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(writer) => writer.write(bytes),
+            Self::Compressed(encoder) => encoder.write(bytes),
+            Self::Standard(writer) => writer.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(writer) => writer.flush(),
+            Self::Compressed(encoder) => encoder.flush(),
+            Self::Standard(writer) => writer.flush(),
+        }
+    }
+}

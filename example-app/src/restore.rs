@@ -1,0 +1,132 @@
+//! Adds what a dump has to a store: each line once, however often the program is started and wherever it is killed.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use counter_core::dump::{Restore, RestoreError, Restored};
+use flate2::bufread::MultiGzDecoder;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::copy::{Copied, Patience, is_compressed};
+use crate::progress;
+
+/// Adds what `dump` wrote to a store; what was added by an earlier restore of the same dump is not added again.
+#[derive(Debug, Args)]
+pub(crate) struct Settings {
+    /// File to read, compressed by gzip if its name ends in .gz; `-` is the standard input.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    store: Copied,
+}
+
+/// The line at the end.
+#[derive(Debug, Serialize)]
+struct Summary {
+    counters: u64,
+    samples: u64,
+    sketches: u64,
+    lifetimes: u64,
+    already_restored: u64,
+    expired: u64,
+    unknown: u64,
+    refused: u64,
+    unreadable: u64,
+    seconds: f64,
+}
+
+pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
+    let (began, file) = (Instant::now(), &*settings.file);
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let counters = settings.store.counters().await?;
+    let (mut input, bar) = open(file).map_err(|error| named(&error))?;
+    let mut restore = counters.restore();
+    let (mut patience, mut line) = (Patience::default(), Vec::new());
+    loop {
+        line.clear();
+        // One more than the longest, so that it is seen to be too long.
+        input
+            .by_ref()
+            .take(Restore::MAX_LINE as u64 + 3)
+            .read_until(b'\n', &mut line)
+            .map_err(|error| named(&error))?;
+        if line.is_empty() {
+            break;
+        }
+        while let Err(error) = restore.line(&line).await {
+            bear(error, &mut patience).await.map_err(|error| named(&error))?;
+        }
+        patience.renew();
+    }
+    let restored = loop {
+        match restore.finish().await {
+            Ok(restored) => break restored,
+            Err(error) => bear(error, &mut patience).await.map_err(|error| named(&error))?,
+        }
+    };
+    bar.finish_and_clear();
+    warn(&restored);
+    let Restored { counters, samples, sketches, lifetimes, already_restored, .. } = restored;
+    let Restored { expired, unknown, refused, unreadable, .. } = restored;
+    let seconds = began.elapsed().as_secs_f64();
+    let summary = Summary {
+        counters,
+        samples,
+        sketches,
+        lifetimes,
+        already_restored,
+        expired,
+        unknown,
+        refused,
+        unreadable,
+        seconds,
+    };
+    writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
+    Ok(())
+}
+
+fn warn(restored: &Restored) {
+    let Restored { unknown, refused, unreadable, .. } = *restored;
+    if unknown > 0 {
+        let precisions: Vec<_> = restored.unknown_precisions.iter().map(ToString::to_string).collect();
+        let precisions = precisions.join(", ");
+        tracing::warn!(unknown, precisions, "the dump has precisions that this store does not keep");
+    }
+    if refused > 0 {
+        tracing::warn!(refused, "the store refused a part of the dump");
+    }
+    if unreadable > 0 {
+        tracing::warn!(
+            unreadable,
+            "some of the store could not be read when the dump was made, and is not in it"
+        );
+    }
+}
+
+/// Waits for a store that is away.
+async fn bear(error: RestoreError, patience: &mut Patience) -> Result<(), RestoreError> {
+    match error {
+        RestoreError::Store(error) => Ok(patience.bear(error).await?),
+        error => Err(error),
+    }
+}
+
+fn open(file: &Path) -> std::io::Result<(Box<dyn BufRead>, ProgressBar)> {
+    if file == Path::new("-") {
+        let bar = progress::writing(file);
+        return Ok((Box::new(BufReader::new(bar.wrap_read(stdin()))), bar));
+    }
+    let is_compressed = is_compressed(file);
+    let bar = progress::reading(file, is_compressed)?;
+    let input = BufReader::new(bar.wrap_read(File::open(file)?));
+    let input: Box<dyn BufRead> = match is_compressed {
+        true => Box::new(BufReader::new(MultiGzDecoder::new(input))),
+        false => Box::new(input),
+    };
+    Ok((input, bar))
+}

@@ -1,0 +1,41 @@
+//! Lines of a dump, of any bytes after a good first line: each is refused and changes nothing, or is taken.
+#![no_main]
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use counter_core::dump::RestoreError;
+use counter_core::{Counters, MemoryStore};
+use libfuzzer_sys::fuzz_target;
+
+const FIRST: &[u8] = br#"{"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"00112233445566778899aabbccddeeff","time":0,"counts":[],"visitors":[]}}}"#;
+
+fuzz_target!(|input: &[u8]| {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    for first in [&b""[..], FIRST] {
+        let mut restore = counters.restore();
+        assert!(at_once(restore.line(first)).is_ok());
+        for line in input.split(|byte| *byte == b'\n') {
+            let (lines, before) = (restore.lines(), restore.restored().clone());
+            match at_once(restore.line(line)) {
+                Ok(()) => assert!(restore.lines() <= lines + 1),
+                Err(RestoreError::Malformed { line, expected }) => {
+                    assert!(line == lines + 1 && !expected.is_empty());
+                    assert_eq!((restore.lines(), restore.restored()), (lines, &before));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let (Ok(_) | Err(RestoreError::Torn { .. })) = at_once(restore.finish()) else {
+            panic!("memory takes all");
+        };
+    }
+});
+
+/// Memory is never waited for.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("memory does not wait"),
+    }
+}

@@ -1,0 +1,126 @@
+//! The example's dumps and restores.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use counter_core::{SqlStore, Store, Timestamp};
+use serde_json::Value;
+use tests::{LIMIT, Process, RedisServer, process};
+
+use crate::random::Random;
+use crate::stores;
+use crate::support::{always, count_at, name, precision, store, storm_seconds};
+
+async fn run(command: &str, store: &str, file: &Path) -> Process {
+    let mut program = Command::new(process::example().await);
+    program.args([command, "--store", store]).arg(file);
+    Process::start(&mut program)
+}
+
+/// The last line of a program that ends by itself.
+async fn summary(mut program: Process) -> Value {
+    assert!(program.wait(LIMIT).await.success(), "{program}");
+    program.wait_line(|line| serde_json::from_str::<Value>(line).ok(), LIMIT).await
+}
+
+/// Counters with hits of this instant, in a file.
+async fn count(file: &Path, counters: u32) -> (String, SqlStore) {
+    let url = format!("sqlite:{}", file.display());
+    let store = stores::sql(&url).await;
+    let counters: Vec<_> = (0..counters).map(|n| format!("/{n}")).collect();
+    count_at(&store, &counters, Timestamp::now()).await;
+    (url, store)
+}
+
+fn entries(summary: &Value) -> u64 {
+    ["samples", "sketches", "lifetimes"].iter().map(|name| summary[name].as_u64().expect("a number")).sum()
+}
+
+#[tokio::test]
+async fn a_file_moves_to_redis_once_however_often_it_is_restored() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let (from, _store) = count(&folder.path().join("counts.db"), 30).await;
+    for (file, is_compressed) in [("dump.ndjson", false), ("dump.ndjson.gz", true)] {
+        let file = folder.path().join(file);
+        let dumped = summary(run("dump", &from, &file).await).await;
+        assert_eq!((&dumped["counters"], &dumped["unreadable"]), (&30.into(), &0.into()), "{dumped}");
+        let begins = fs::read(&file).expect("a dump").starts_with(&[0x1f, 0x8b]);
+        assert_eq!(begins, is_compressed);
+        let restored = summary(run("restore", &redis.url(), &file).await).await;
+        assert_eq!(restored["already_restored"], 0);
+        // A minute or a second may have left retention.
+        let all = entries(&restored) + restored["expired"].as_u64().expect("a number");
+        assert_eq!((all, &restored["counters"]), (entries(&dumped), &30.into()), "{restored}");
+        let again = summary(run("restore", &redis.url(), &file).await).await;
+        assert_eq!((entries(&again), &again["already_restored"]), (0, &entries(&dumped).into()), "{again}");
+    }
+    // They were two dumps.
+    let lifetimes = store(&redis.url()).await.lifetimes(&[name("/7"), name("/29")]).await.expect("readable");
+    assert_eq!(lifetimes, [Ok(2), Ok(2)]);
+}
+
+#[tokio::test]
+async fn a_dump_goes_through_pipes() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let (from, _store) = count(&folder.path().join("counts.db"), 3).await;
+    let example = process::example().await;
+    let pipe = format!("{0} dump --store {from} | {0} restore --store {1} -", example.display(), redis.url());
+    let restored = summary(Process::start(Command::new("sh").args(["-c", &pipe]))).await;
+    assert_eq!((&restored["counters"], &restored["lifetimes"]), (&3.into(), &3.into()), "{restored}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_says_where_and_a_torn_one_that_it_is() {
+    let folder = tempfile::tempdir().expect("there is space");
+    let (from, _store) = count(&folder.path().join("counts.db"), 30).await;
+    let file = folder.path().join("dump.ndjson");
+    summary(run("dump", &from, &file).await).await;
+    let text = fs::read_to_string(&file).expect("a dump");
+    let lines: Vec<_> = text.lines().collect();
+    let damaged = [&lines[..7], &["192.0.2.1 - a line of a log"], &lines[8..]].concat().join("\n");
+    let long = [&lines[..7], &[&*"x".repeat(10_000_000)]].concat().join("\n");
+    for (text, told) in [
+        (damaged, "line 8 of the dump: expected a line of a dump"),
+        (long, "line 8 of the dump: expected a line of at most 65536 bytes"),
+        (lines[..20].join("\n"), "the dump ends after line 20, which is not its last"),
+        (String::new(), "the dump ends after line 0, which is not its last"),
+    ] {
+        fs::write(&file, text).expect("there is space");
+        let mut restore =
+            run("restore", &format!("sqlite:{}", folder.path().join("new.db").display()), &file).await;
+        assert_eq!(restore.wait(LIMIT).await.code(), Some(1));
+        let error = restore
+            .wait_error_line(|line| line.contains("dump.ndjson").then(|| line.to_owned()), LIMIT)
+            .await;
+        assert!(error.contains(told) && !error.contains("192.0.2.1"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_restores_that_are_killed_again_and_again_add_each_line_once() {
+    let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let folder = tempfile::tempdir().expect("there is space");
+    let mut random = Random::storm("of killed restores");
+    let (from, old) = count(&folder.path().join("counts.db"), 3000).await;
+    let file = folder.path().join("dump.ndjson");
+    summary(run("dump", &from, &file).await).await;
+    let mut restores = [run("restore", &redis.url(), &file).await, run("restore", &redis.url(), &file).await];
+    for _ in 0..2 * storm_seconds() {
+        tokio::time::sleep(random.millis(0..120)).await;
+        let number = usize::from(random.among(0..2) == 0);
+        restores[number].kill();
+        restores[number] = run("restore", &redis.url(), &file).await;
+    }
+    for restore in restores {
+        summary(restore).await;
+    }
+    let names: Vec<_> = (0..3000).map(|n| name(&format!("/{n}"))).collect();
+    let new = store(&redis.url()).await;
+    let expected = old.lifetimes(&names).await.expect("readable");
+    assert_eq!(new.lifetimes(&names).await.expect("readable"), expected);
+    assert!(expected.iter().all(|total| *total == Ok(1)));
+    let day = precision(86_400);
+    let samples = new.samples(&names, day, always(), 120).await.expect("readable");
+    assert_eq!(samples, old.samples(&names, day, always(), 120).await.expect("readable"));
+}

@@ -1,0 +1,511 @@
+//! Dumps: what one store has comes into another as it was, once.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use counter_core::archive::Archive;
+use counter_core::dump::{RestoreError, Restored};
+use counter_core::sketch::Sketch;
+use counter_core::stores::WriterId;
+use counter_core::time::{Bucket, Grid, Retention};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, VisitorCell};
+use counter_core::{CounterName, Counters, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
+use serde_json::Value;
+use tests::RedisServer;
+use tokio::task::JoinSet;
+
+use crate::random::Random;
+use crate::stores;
+use crate::support::{always, name, precision, store, storm_seconds, unix};
+
+stores::on! {
+    [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
+    {
+        what_was_dumped_comes_into_every_store_and_the_second_time_adds_nothing
+        what_is_restored_is_added_to_what_is_there
+        counters_beyond_the_places_of_a_process_are_restored
+        a_storm_of_restores_that_are_killed_and_doubled_leaves_every_total_exact
+    }
+}
+
+/// The default precisions, kept for so long that nothing leaves retention while a test runs.
+fn grid() -> Grid {
+    let counts = Precisions::default().samples(NonZeroU32::new(3000).expect("not 0"));
+    Grid { counts, ..Grid::default() }
+}
+
+fn counters(store: impl Store) -> Counters {
+    let builder = Counters::builder(store).precisions(grid().counts).max_counters(1);
+    builder.build().expect("a good grid")
+}
+
+fn visitors(numbers: std::ops::Range<u32>) -> Sketch {
+    let visitor = |number: u32| VisitorKey::new([3; 16]).visitor(&[&number.to_le_bytes()]);
+    let mut sketch = Sketch::new();
+    for number in numbers {
+        sketch.insert(visitor(number));
+    }
+    sketch
+}
+
+async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
+    for shard in store.shards().iter() {
+        let is_here = |counter: &CounterName| store.shards().of(counter) == shard;
+        let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
+        let cells = cells.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
+        let sketches = sketches.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
+        let batch = Batch { shard, fence, cells, sketches, grid: Arc::new(grid()), adds: Adds::Hits };
+        store.apply(&batch).await.expect("the store is there");
+    }
+}
+
+/// The names of the counters that a store is filled with.
+fn names() -> Vec<CounterName> {
+    let odd = ["a \"quoted\" one", "back\\slash", "é\u{1f600}", "{a}:b", &"long".repeat(50)];
+    odd.into_iter().map(name).chain((0..40).map(|n| name(&format!("/{n}")))).collect()
+}
+
+/// Fills a store: counts of the last minutes and hours, a few visitors and many, and a counter of which nothing is left but
+/// its lifetime.
+async fn fill(store: &impl Store, now: Timestamp) {
+    let finest = |seconds: u64| precision(if seconds < 600 { 1 } else { 3600 });
+    let mut cells = Vec::new();
+    for (n, counter) in (1..).zip(names()) {
+        for ago in [0, 1, 7, 300, 7200, 100_000] {
+            let (start, finest) = (now.minus(ago), finest(ago));
+            cells.push(Cell { counter: counter.clone(), start, finest, count: n * 1000 + ago % 7 + 1 });
+        }
+    }
+    for ago in 0..600 {
+        cells.push(Cell { counter: name("/0"), start: now.minus(ago), finest: precision(1), count: 1 });
+    }
+    let of = |(counter, ago, numbers)| {
+        let (counter, start) = (name(counter), now.minus(ago));
+        VisitorCell { counter, start, finest: precision(3600), raised: visitors(numbers) }
+    };
+    let sketches = [("/1", 0, 0..10), ("/1", 7200, 5..20), ("/2", 0, 0..5000), ("/3", 90_000, 1..2)].map(of);
+    send(store, &cells, &sketches).await;
+    let old = Cell { counter: name("old"), start: unix(1_000_000_000), finest: precision(86_400), count: 77 };
+    send(store, &[old], &[]).await;
+    for shard in store.shards().iter() {
+        while store.clean(shard, now, &grid().counts).await.expect("the store is there").more {}
+    }
+}
+
+/// What a store has: samples, registers by bucket, and lifetimes.
+#[derive(Debug, Default, PartialEq)]
+struct Content {
+    samples: BTreeMap<(Precision, CounterName), Vec<Sample>>,
+    visitors: BTreeMap<(CounterName, Bucket), Vec<(u16, u8)>>,
+    lifetimes: BTreeMap<CounterName, u64>,
+}
+
+async fn content(store: &impl Store, now: Timestamp) -> Content {
+    let names: Vec<_> = names().into_iter().chain(["old", "new"].map(name)).collect();
+    let mut content = Content::default();
+    for Retention { precision, samples } in grid().counts.iter() {
+        let read = store.samples(&names, precision, always(), samples.get()).await.expect("readable");
+        for (name, reading) in names.iter().zip(read) {
+            content.samples.insert((precision, name.clone()), reading.expect("a counter").samples);
+        }
+    }
+    for kept in grid().visitors.iter() {
+        for start in kept.precision.starts(now.minus(3 * 86_400)..now.plus(1)) {
+            let bucket = Bucket { precision: kept.precision, start };
+            let sketches = store.sketches(&names, bucket).await.expect("readable");
+            for (name, sketch) in names.iter().zip(sketches) {
+                let registers = sketch.expect("a sketch");
+                let registers =
+                    registers.registers().map(|register| (register.index, register.rank)).collect();
+                content.visitors.insert((name.clone(), bucket), registers);
+            }
+        }
+    }
+    let lifetimes = store.lifetimes(&names).await.expect("readable");
+    content.lifetimes =
+        names.into_iter().zip(lifetimes.into_iter().map(|total| total.expect("a total"))).collect();
+    content
+}
+
+async fn dump(store: impl Store) -> Vec<String> {
+    let (mut lines, counters) = (Vec::new(), counters(store));
+    let mut dump = counters.stats().dump();
+    while let Some(line) = dump.next().await.expect("readable") {
+        assert!(!line.contains('\n'));
+        lines.push(line);
+    }
+    assert!(dump.next().await.expect("readable").is_none());
+    lines
+}
+
+async fn restore(store: impl Store, lines: &[String]) -> Result<Restored, RestoreError> {
+    let mut restore = counters(store).restore();
+    for line in lines {
+        restore.line(line.as_bytes()).await?;
+    }
+    restore.finish().await
+}
+
+/// The number of samples, sketches and lifetimes in the last line of a dump.
+fn entries(lines: &[String]) -> u64 {
+    let end: Value = serde_json::from_str(lines.last().expect("lines")).expect("JSON");
+    let end = &end["entry"]["end"];
+    ["samples", "sketches", "lifetimes"].iter().map(|name| end[name].as_u64().expect("a number")).sum()
+}
+
+fn added(restored: &Restored) -> u64 {
+    restored.samples + restored.sketches + restored.lifetimes
+}
+
+async fn what_was_dumped_comes_into_every_store_and_the_second_time_adds_nothing(from: impl Store + Clone) {
+    let now = Timestamp::now();
+    fill(&from, now).await;
+    let (lines, expected) = (dump(from.clone()).await, content(&from, now).await);
+    assert_eq!(expected.lifetimes[&name("old")], 77);
+    comes_into(stores::memory().await.1, &lines, now, &expected).await;
+    let (_server, redis) = stores::redis().await;
+    comes_into(redis, &lines, now, &expected).await;
+    let (_server, redis) = stores::redis_without_scripts().await;
+    comes_into(redis, &lines, now, &expected).await;
+    let (_server, redis) = stores::redis_in_shards().await;
+    comes_into(redis, &lines, now, &expected).await;
+    let (_folder, sqlite) = stores::sqlite().await;
+    comes_into(sqlite, &lines, now, &expected).await;
+    let (_server, postgres) = stores::postgres().await;
+    comes_into(postgres, &lines, now, &expected).await;
+    let (_server, mariadb) = stores::mariadb().await;
+    comes_into(mariadb, &lines, now, &expected).await;
+}
+
+async fn comes_into(store: impl Store + Clone, lines: &[String], now: Timestamp, expected: &Content) {
+    let first = restore(store.clone(), lines).await.expect("the store is there");
+    assert_eq!((added(&first), first.counters), (entries(lines), names().len() as u64 + 1), "{first:?}");
+    assert_eq!(content(&store, now).await, *expected);
+    let second = restore(store.clone(), lines).await.expect("the store is there");
+    assert_eq!((added(&second), second.already_restored), (0, entries(lines)), "{second:?}");
+    assert_eq!(content(&store, now).await, *expected);
+}
+
+async fn what_is_restored_is_added_to_what_is_there(store: impl Store + Clone) {
+    let (now, old) = (Timestamp::now(), MemoryStore::new());
+    let cell = |counter, count| Cell { counter: name(counter), start: now, finest: precision(1), count };
+    let seen = |counter, numbers| {
+        let (counter, raised) = (name(counter), visitors(numbers));
+        VisitorCell { counter, start: now, finest: precision(3600), raised }
+    };
+    send(&old, &[cell("/0", 5), cell("/1", 7)], &[seen("/0", 0..20)]).await;
+    send(&store, &[cell("/0", 100), cell("new", 1)], &[seen("/0", 10..30)]).await;
+    let dumps = [dump(old.clone()).await, dump(old.clone()).await];
+    restore(store.clone(), &dumps[0]).await.expect("the store is there");
+    send(&store, &[cell("/0", 1000)], &[]).await;
+    let content = content(&store, now).await;
+    let sums = |counter| {
+        let of = |kept: Retention| {
+            content.samples[&(kept.precision, name(counter))].iter().map(|sample| sample.count).sum()
+        };
+        let mut sums: Vec<u64> =
+            grid().counts.iter().map(of).chain([content.lifetimes[&name(counter)]]).collect();
+        sums.dedup();
+        sums
+    };
+    assert_eq!([sums("/0"), sums("/1"), sums("new")], [[1105], [7], [1]]);
+    for kept in grid().visitors.iter() {
+        let union = store.visitors(&[name("/0")], &[kept.precision.bucket(now)]).await.expect("readable");
+        assert_eq!(union, visitors(0..30));
+    }
+    // Another dump is another source, even of the same store.
+    restore(store.clone(), &dumps[1]).await.expect("the store is there");
+    assert_eq!(store.lifetimes(&[name("/0")]).await.expect("readable"), [Ok(1110)]);
+}
+
+async fn counters_beyond_the_places_of_a_process_are_restored(store: impl Store + Clone) {
+    let (now, old) = (Timestamp::now(), MemoryStore::new());
+    fill(&old, now).await;
+    restore(store.clone(), &dump(old).await).await.expect("the store is there");
+    assert_eq!(store.lifetimes(&[name("(other)")]).await.expect("readable"), [Ok(0)]);
+    let counters = Counters::builder(store).max_counters(1).build().expect("one counter");
+    let listed = counters.stats().list_counters(None, 1000).await.expect("readable").counters;
+    assert_eq!(listed.len(), names().len());
+}
+
+/// A dump of a store in memory that was filled.
+async fn filled() -> (MemoryStore, Timestamp, Vec<String>) {
+    let (store, now) = (MemoryStore::new(), Timestamp::now());
+    fill(&store, now).await;
+    let lines = dump(store.clone()).await;
+    (store, now, lines)
+}
+
+#[tokio::test]
+async fn a_line_that_is_missing_double_or_damaged_is_refused_and_the_good_one_goes_on() {
+    let (from, now, lines) = filled().await;
+    let middle = lines.len() / 2;
+    let good = &lines[middle];
+    for (bad, expected) in [
+        (lines[middle + 1].clone(), format!("expected the number {}, not {}", middle + 1, middle + 2)),
+        (lines[middle - 1].clone(), format!("expected the number {}, not {middle}", middle + 1)),
+        (good[..good.len() / 2].to_owned(), "expected a line of a dump (EOF".to_owned()),
+        (good.replace("\"line\"", "\"lime\""), "expected a line of a dump (unknown field `lime`".to_owned()),
+        (format!("{good}{good}"), "expected a line of a dump (trailing".to_owned()),
+        ("x".repeat(100_000), "expected a line of at most 65536 bytes".to_owned()),
+        (lines[0].clone(), "expected the number".to_owned()),
+    ] {
+        let store = MemoryStore::new();
+        let mut restore = counters(store.clone()).restore();
+        for line in &lines[..middle] {
+            restore.line(line.as_bytes()).await.expect("a good line");
+        }
+        for _ in 0..2 {
+            let error = restore.line(bad.as_bytes()).await.expect_err("a bad line");
+            assert!(
+                matches!(error, RestoreError::Malformed { line, .. } if line == middle as u64 + 1),
+                "{error:?}"
+            );
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("line {} of the dump: {expected}", middle + 1)), "{text}");
+        }
+        for line in &lines[middle..] {
+            restore.line(format!("{line}\r\n").as_bytes()).await.expect("a good line");
+            restore.line(b"\n").await.expect("nothing");
+        }
+        let error = restore.line(good.as_bytes()).await.expect_err("the dump has ended");
+        assert!(error.to_string().ends_with("expected the end of the dump"), "{error}");
+        assert_eq!(added(&restore.finish().await.expect("memory takes all")), entries(&lines));
+        assert_eq!(content(&store, now).await, content(&from, now).await);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_torn_says_so_and_the_whole_one_adds_what_is_missing() {
+    let (from, now, lines) = filled().await;
+    for kept in [1, 2, lines.len() / 3, lines.len() - 1] {
+        let store = MemoryStore::new();
+        let error = restore(store.clone(), &lines[..kept]).await.expect_err("torn");
+        assert!(matches!(error, RestoreError::Torn { line } if line == kept as u64), "{error:?}");
+        let restored = restore(store.clone(), &lines).await.expect("memory takes all");
+        assert_eq!(added(&restored) + restored.already_restored, entries(&lines));
+        assert_eq!(content(&store, now).await, content(&from, now).await);
+    }
+    let nothing = restore(MemoryStore::new(), &[]).await.expect_err("nothing at all");
+    assert!(matches!(nothing, RestoreError::Torn { line: 0 }), "{nothing:?}");
+}
+
+#[tokio::test]
+async fn a_dump_whose_sums_do_not_hold_is_not_restored_as_a_whole() {
+    let (_, _, mut lines) = filled().await;
+    let end = lines.pop().expect("a last line");
+    lines.push(end.replace("\"sketches\":", "\"sketches\":1"));
+    let error = restore(MemoryStore::new(), &lines).await.expect_err("one is missing");
+    assert!(error.to_string().contains("the sums of the lines before"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_longer_wanted_and_what_is_of_another_precision_is_told_and_nothing_is_unaccounted_for() {
+    let (_, now, lines) = filled().await;
+    let days = Retention { precision: precision(86_400), samples: NonZeroU32::MIN };
+    let other = precision(3600).utc_offset(1800);
+    let counts = Precisions::new([days, other.into()]).expect("a set");
+    let visitors = Precisions::new([days]).expect("a set");
+    let store = MemoryStore::new();
+    let counters = Counters::builder(store.clone()).precisions(counts).visitor_precisions(visitors);
+    let counters = counters.build().expect("a good grid");
+    let mut restore = counters.restore();
+    for line in &lines {
+        restore.line(line.as_bytes()).await.expect("a good line");
+    }
+    let restored = restore.finish().await.expect("memory takes all");
+    assert_eq!(restored.lifetimes, names().len() as u64 + 1);
+    assert!(restored.samples > 0 && restored.expired > 0 && restored.unknown > 0, "{restored:?}");
+    let unknown = [1, 5, 60, 300, 3600, 18_000].map(precision);
+    assert_eq!(restored.unknown_precisions, unknown);
+    let sum =
+        added(&restored) + restored.expired + restored.unknown + restored.refused + restored.already_restored;
+    assert_eq!(sum, entries(&lines));
+    for width in unknown {
+        assert_eq!(
+            store.samples(&names(), width, always(), 120).await.expect("readable").len(),
+            names().len()
+        );
+        assert_eq!(store.known(&[width], "", 9).await.expect("readable").counters, []);
+    }
+    let today = store.samples(&[name("/0")], precision(86_400), always(), 1).await.expect("readable");
+    let today = today[0].as_ref().expect("a counter").samples.len();
+    assert!(today <= 1 || precision(86_400).bucket(now) != precision(86_400).bucket(Timestamp::now()));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_in_the_dump_and_holds_up_nothing_else() {
+    let redis = RedisServer::start();
+    let (from, now) = (store(&redis.url()).await, Timestamp::now());
+    fill(&from, now).await;
+    redis.command(&["SET", "access:count:60:/7", "junk"]);
+    redis.command(&["HSET", "access:total", "/8", "many"]);
+    let day = precision(86_400).bucket(now).start;
+    redis.command(&["SET", &format!("access:unique:86400:/2:{day}"), "junk"]);
+    let lines = dump(from.clone()).await;
+    let told: Vec<_> = lines.iter().filter(|line| line.contains("{\"unreadable\":")).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    for key in ["access:count:60:/7", "access:total", &format!("access:unique:86400:/2:{day}")] {
+        assert!(told.iter().any(|line| line.contains(&format!("\"key\":\"{key}\""))), "{key}: {told:?}");
+    }
+    let target = MemoryStore::new();
+    let restored = restore(target.clone(), &lines).await.expect("memory takes all");
+    assert_eq!((restored.unreadable, added(&restored)), (3, entries(&lines)));
+    let lifetimes = target.lifetimes(&["/7", "/8", "/9"].map(name)).await.expect("readable");
+    let has_some: Vec<_> = lifetimes.into_iter().map(|total| total.expect("a total") > 0).collect();
+    assert_eq!(has_some, [true, false, true]);
+    assert!(target.known(&[precision(60)], "/7", 1).await.expect("readable").counters[0].0 != name("/7"));
+}
+
+#[tokio::test]
+async fn no_secret_of_a_store_and_no_address_is_in_a_dump() {
+    let redis = RedisServer::start();
+    let mut counters = Counters::builder(store(&redis.url()).await).build().expect("the defaults are fine");
+    let recorder = counters.recorder();
+    let salt = recorder.salt().expect("days are fine");
+    counters.flush().await.expect("the server is there");
+    let (address, visitor) = ("192.0.2.77", salt.visitor(&[b"192.0.2.77"]));
+    recorder.record(recorder.counter("hits"), Some(visitor));
+    counters.flush().await.expect("the server is there");
+    let text = dump(store(&redis.url()).await).await.concat();
+    assert!(text.contains("\"visitors\":{\"precision\":\"86400\",\"counter\":\"hits\""), "{text}");
+    let salts = redis.strings(&["KEYS", "access:salt:*"]);
+    assert!(!salts.is_empty());
+    let secrets = [redis.bytes(&["GET", &salts[0]]).expect("a salt"), visitor.as_bytes().to_vec()];
+    for secret in secrets {
+        let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!text.to_lowercase().contains(&hex) && !text.contains(&base64(&secret)[..20]));
+    }
+    assert!(!text.contains(address) && !text.contains("salt") && !text.contains("fence"));
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for some in bytes.chunks(3) {
+        let all = some.iter().fold(0_u32, |all, byte| all << 8 | u32::from(*byte)) << (8 * (3 - some.len()));
+        text.extend((0..4).map(|n| char::from(DIGITS[(all >> (18 - 6 * n) & 63) as usize])));
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_store_that_lost_what_was_restored_is_restored_from_the_first_line() {
+    let (from, now, lines) = filled().await;
+    let redis = RedisServer::start();
+    let target = store(&redis.url()).await;
+    let mut first = counters(target.clone()).restore();
+    for line in &lines[..lines.len() - 1] {
+        first.line(line.as_bytes()).await.expect("a good line");
+    }
+    assert!(first.restored().samples > 0, "something is sent");
+    redis.command(&["FLUSHALL"]);
+    let ended = match first.line(lines[lines.len() - 1].as_bytes()).await {
+        Ok(()) => first.finish().await.map(drop),
+        ended => ended,
+    };
+    assert!(matches!(ended, Err(RestoreError::WentBack)), "{ended:?}");
+    restore(target.clone(), &lines).await.expect("the server is there");
+    assert_eq!(content(&target, now).await, content(&from, now).await);
+}
+
+#[tokio::test]
+async fn a_dump_of_an_archive_has_what_only_its_far_store_has() {
+    let (near, far, now) = (MemoryStore::new(), MemoryStore::new(), Timestamp::now());
+    let long_ago = now.minus(200 * 86_400);
+    let cell = |counter, start| Cell { counter: name(counter), start, finest: precision(86_400), count: 77 };
+    send(&near, &[cell("new", now)], &[]).await;
+    send(&far, &[cell("old", long_ago)], &[]).await;
+    let days = Retention { precision: precision(86_400), samples: NonZeroU32::new(400).expect("not 0") };
+    let kept = Grid { counts: Precisions::new([days]).expect("a set"), ..Grid::default() };
+    let lines = dump(Archive::new(near, far).keep(kept)).await;
+    assert!(!lines.iter().any(|line| line.contains("unreadable\":{")), "{lines:?}");
+    let target = MemoryStore::new();
+    restore(target.clone(), &lines).await.expect("memory takes all");
+    let content = content(&target, now).await;
+    for (counter, at) in [("new", now), ("old", long_ago)] {
+        let sample = Sample { start: precision(86_400).bucket(at).start, count: 77 };
+        assert_eq!(content.samples[&(precision(86_400), name(counter))], [sample]);
+        assert_eq!(content.lifetimes[&name(counter)], 77);
+    }
+}
+
+/// Restores a dump again and again until it is done, and is killed now and then, drops futures, and sends what it has at
+/// other lines than others do.
+async fn restore_through_kills(store: impl Store + Clone, lines: &[String], mut random: Random) {
+    for kills in 0.. {
+        let mut restore = counters(store.clone()).restore();
+        let mut line = 0;
+        while line < lines.len() {
+            tokio::task::yield_now().await;
+            match random.among(0..200) {
+                0 if kills < 10 => break,
+                1..6 => match restore.finish().await {
+                    Err(RestoreError::Torn { .. }) => continue,
+                    finished => panic!("{finished:?}"),
+                },
+                6..12 => {
+                    // It is polled some times, and never again; the answer may be lost with it.
+                    let polls = random.among(1..5);
+                    let ends = async {
+                        for _ in 0..polls {
+                            tokio::task::yield_now().await;
+                        }
+                    };
+                    tokio::select! {
+                        biased;
+                        taken = restore.line(lines[line].as_bytes()) => taken.expect("the store is there"),
+                        () = ends => continue,
+                    }
+                }
+                _ => restore.line(lines[line].as_bytes()).await.expect("the store is there"),
+            }
+            line += 1;
+        }
+        if line == lines.len() {
+            restore.finish().await.expect("the store is there");
+            return;
+        }
+    }
+}
+
+async fn a_storm_of_restores_that_are_killed_and_doubled_leaves_every_total_exact(store: impl Store + Clone) {
+    let mut random = Random::storm("of restores");
+    let end = Instant::now() + Duration::from_secs(storm_seconds() / 4);
+    let (now, expected) = (Timestamp::now(), MemoryStore::new());
+    loop {
+        // Each round adds another dump to the same counters.
+        let old = MemoryStore::new();
+        fill(&old, now).await;
+        fill(&expected, now).await;
+        let lines = dump(old).await;
+        let mut restores = JoinSet::new();
+        for _ in 0..random.among(1..4) {
+            let (store, lines, random) = (store.clone(), lines.clone(), random.fork());
+            restores.spawn(async move { restore_through_kills(store, &lines, random).await });
+        }
+        // A writer counts into the same counters meanwhile.
+        let names = names();
+        while !restores.is_empty() {
+            let place = usize::try_from(random.among(0..names.len() as u64)).expect("a place");
+            let (counter, start) = (names[place].clone(), now.minus(random.among(0..600)));
+            let count = random.among(1..9);
+            let cell = Cell { counter: counter.clone(), start, finest: precision(1), count };
+            let raised = visitors(0..u32::try_from(random.among(1..100)).expect("few"));
+            let seen = VisitorCell { counter, start: now, finest: precision(3600), raised };
+            send(&store, std::slice::from_ref(&cell), std::slice::from_ref(&seen)).await;
+            send(&expected, &[cell], &[seen]).await;
+            tokio::task::yield_now().await;
+            while let Some(restored) = restores.try_join_next() {
+                restored.expect("it ends");
+            }
+        }
+        assert_eq!(content(&store, now).await, content(&expected, now).await);
+        if Instant::now() > end {
+            return;
+        }
+    }
+}
