@@ -1,18 +1,28 @@
 //! Law 1 over the lives of processes with one spool, in any order of events: flushes that fail and are dropped, ends
 //! without warning, a directory that goes and comes back, and a store that loses replies, fences and its newest data.
+//! What waits takes one batch or several, and a batch may reach the store when the process that sent it has ended.
+//!
+//! `COUNTER_STORM_LIVES` says how many histories there are, 60 if nothing does.
 
+use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use counter_core::{Counters, Recorder, Stats};
+use counter_core::{Counters, Recorder, Stats, Timestamp};
 use tempfile::TempDir;
 
 use super::super::histories::{Data, Model};
 use super::{folder, over, spool};
 use crate::through::Through;
 
-const HISTORIES: u64 = 60;
+const COUNTERS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn histories() -> u64 {
+    let said = std::env::var("COUNTER_STORM_LIVES").ok();
+    said.map_or(60, |lives| lives.parse().expect("COUNTER_STORM_LIVES is a whole number"))
+}
 
 struct Lives {
     model: Model,
@@ -24,6 +34,7 @@ struct Lives {
     is_there: bool,
     /// What was recorded, what of it was surely written, and what is said to be lost or in doubt.
     recorded: u64,
+    by_counter: HashMap<&'static str, u64>,
     durable: u64,
     doubtful: u64,
     said: Vec<String>,
@@ -38,7 +49,9 @@ struct Life {
 
 impl Lives {
     fn begin(seed: u64) -> Self {
-        let model = Model::new(seed, true);
+        // A cell has a sample of each of seven precisions: one batch, or several of three cells, or of one.
+        let samples = [1000, 21, 7][usize::try_from(seed % 3).expect("3")];
+        let model = Model::new(seed, true).slow(samples);
         let folder = folder();
         let mut lives = Self {
             store: Through::new(model.clone()),
@@ -48,6 +61,7 @@ impl Lives {
             snapshots: vec![Data::default()],
             is_there: true,
             recorded: 0,
+            by_counter: HashMap::new(),
             durable: 0,
             doubtful: 0,
             said: Vec::new(),
@@ -79,15 +93,22 @@ impl Lives {
         self.doubtful += hits.dropped.in_doubt + hits.lost_by_server;
     }
 
+    /// Records a hit of any counter, at any of some instants.
+    fn record(&mut self) {
+        let name = COUNTERS[usize::try_from(self.model.among(0..COUNTERS.len() as u64)).expect("6")];
+        let at = Timestamp::now().minus(10 * self.model.among(0..3));
+        let life = self.live();
+        life.recorder.record_at(life.recorder.counter(name), None, at, NonZeroU32::MIN);
+        life.recorded += 1;
+        *self.by_counter.entry(name).or_default() += 1;
+    }
+
     async fn step(&mut self) {
         let model = self.model.clone();
         let what = match model.among(0..16) {
             0..5 => {
                 let hits = 1 + model.among(0..5);
-                let life = self.live();
-                let counter = life.recorder.counter(["a", "b", "c"][usize::try_from(hits % 3).expect("3")]);
-                (0..hits).for_each(|_| life.recorder.record(counter, None));
-                life.recorded += hits;
+                (0..hits).for_each(|_| self.record());
                 format!("{hits} hits")
             }
             5..9 => {
@@ -130,6 +151,7 @@ impl Lives {
             // What the store acknowledged while the disk failed is in no file yet.
             13 | 14 if self.is_there => {
                 drop(self.live().counters.flush().await);
+                model.close();
                 let back = usize::try_from(model.among(1..5)).expect("4");
                 match self.snapshots.len().checked_sub(back) {
                     None => "no failover".to_owned(),
@@ -161,10 +183,8 @@ impl Lives {
     /// lost right after a failover cannot be told from it.
     async fn notice(&mut self) {
         self.end();
-        let life = self.live();
-        life.recorder.record(life.recorder.counter("w"), None);
-        life.recorded += 1;
-        life.counters.flush().await.expect("nothing fails");
+        self.record();
+        self.live().counters.flush().await.expect("nothing fails");
     }
 
     async fn check(mut self, seed: u64) -> (u64, u64) {
@@ -178,6 +198,10 @@ impl Lives {
         let stats = life.stats.clone();
         self.end();
         let (stored, said) = (self.model.data(|data| data.hits), self.said.join("; "));
+        for (name, recorded) in &self.by_counter {
+            let stored = self.model.data(|data| data.by_counter.get(*name).copied().unwrap_or_default());
+            assert!(stored <= *recorded, "{seed}: {stored} stored of {name}, {recorded} recorded: {said}");
+        }
         assert_eq!(stats.ledger().hits.pending, 0, "{said}");
         let surely = self.durable.saturating_sub(self.doubtful);
         assert!(
@@ -194,7 +218,7 @@ impl Lives {
 #[tokio::test]
 async fn in_any_order_of_events_nothing_is_doubled_and_nothing_that_was_written_is_lost() {
     let (mut unwritten, mut doubtful) = (0, 0);
-    for seed in 0..HISTORIES {
+    for seed in 0..histories() {
         let mut lives = Lives::begin(seed);
         for _ in 0..40 {
             lives.step().await;
