@@ -36,8 +36,9 @@ pub(super) struct Data {
 pub(super) struct Model {
     data: Arc<Mutex<Data>>,
     random: Arc<Mutex<Random>>,
-    /// Whether calls may fail.
+    /// Whether calls may fail, and whether all do.
     failing: Arc<Mutex<bool>>,
+    away: Arc<Mutex<bool>>,
     /// Whether it shows what it has lost; if not, it forgets fences after a week.
     shows: bool,
     /// The samples that a batch may change.
@@ -49,7 +50,11 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(seed: u64, shows: bool) -> Self {
         let random = Arc::new(Mutex::new(Random::new(seed)));
-        Self { data: Arc::default(), random, failing: Arc::default(), shows, samples: 1000, late: None }
+        Self { data: Arc::default(), random, failing: Arc::default(), away: Arc::default(), shows, samples: 1000, late: None }
+    }
+
+    pub(super) fn away(&self, away: bool) {
+        *self.away.lock().expect("no panic") = away;
     }
 
     /// Makes it take batches of so many samples, and deliver some of them late.
@@ -121,6 +126,13 @@ impl Model {
 }
 
 impl Hand for Model {
+    fn pass(&self) -> Result<(), Error> {
+        match *self.away.lock().expect("no panic") {
+            true => Err(Error::new(ErrorKind::Unavailable)),
+            false => Ok(()),
+        }
+    }
+
     fn batch_samples(&self) -> usize {
         self.samples
     }

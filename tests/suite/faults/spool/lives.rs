@@ -12,6 +12,7 @@ use std::task::{Context, Waker};
 
 use counter_core::{Counters, Recorder, Stats, Timestamp};
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use super::super::histories::{Data, Model};
 use super::{folder, over, spool};
@@ -75,6 +76,16 @@ impl Lives {
         self.folder.path().join("spool")
     }
 
+    fn elsewhere(&self) -> PathBuf {
+        self.folder.path().join("elsewhere")
+    }
+
+    fn put_back(&mut self) {
+        if !std::mem::replace(&mut self.is_there, true) {
+            std::fs::rename(self.elsewhere(), self.path()).expect("on one disk");
+        }
+    }
+
     fn live(&mut self) -> &mut Life {
         let path = self.path();
         self.life.get_or_insert_with(|| {
@@ -105,7 +116,7 @@ impl Lives {
 
     async fn step(&mut self) {
         let model = self.model.clone();
-        let what = match model.among(0..16) {
+        let what = match model.among(0..20) {
             0..5 => {
                 let hits = 1 + model.among(0..5);
                 (0..hits).for_each(|_| self.record());
@@ -123,8 +134,7 @@ impl Lives {
                 {
                     let mut flush = pin!(self.live().counters.flush());
                     for _ in 0..polls {
-                        let mut context = Context::from_waker(Waker::noop());
-                        if flush.as_mut().poll(&mut context).is_ready() {
+                        if flush.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
                             break;
                         }
                         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -135,21 +145,38 @@ impl Lives {
             }
             10..12 => {
                 // In a directory that is gone no process starts.
-                if self.is_there {
-                    self.end();
-                    self.live();
-                }
+                self.put_back();
+                self.end();
+                self.live();
                 "another life".to_owned()
             }
-            12 => {
-                let (from, to) = (self.path(), self.folder.path().join("elsewhere"));
+            12 | 13 => {
+                let (from, to) = (self.path(), self.elsewhere());
                 let (from, to) = if self.is_there { (from, to) } else { (to, from) };
                 std::fs::rename(from, to).expect("on one disk");
                 self.is_there = !self.is_there;
                 format!("the directory is there: {}", self.is_there)
             }
+            14 | 15 => {
+                // Some of it is cut, and some waits behind that.
+                model.away(true);
+                for _ in 0..2 {
+                    (0..6).for_each(|_| self.record());
+                    self.live().counters.flush().await.expect_err("the store is away");
+                }
+                model.away(false);
+                "an outage".to_owned()
+            }
+            16 => {
+                self.live().counters.run(async {}).await.expect("nothing fails");
+                self.put_back();
+                self.end();
+                // The store has confirmed all of it, and no file is left.
+                self.snapshots.clear();
+                "an end in order".to_owned()
+            }
             // What the store acknowledged while the disk failed is in no file yet.
-            13 | 14 if self.is_there => {
+            17 | 18 if self.is_there => {
                 drop(self.live().counters.flush().await);
                 model.close();
                 let back = usize::try_from(model.among(1..5)).expect("4");
@@ -163,7 +190,7 @@ impl Lives {
                     }
                 }
             }
-            15 if self.is_there => {
+            19 if self.is_there => {
                 self.notice().await;
                 model.data(|data| data.fences.clear());
                 self.snapshots.clear();
@@ -188,10 +215,7 @@ impl Lives {
     }
 
     async fn check(mut self, seed: u64) -> (u64, u64) {
-        if !self.is_there {
-            std::fs::rename(self.folder.path().join("elsewhere"), self.path()).expect("on one disk");
-            self.is_there = true;
-        }
+        self.put_back();
         self.notice().await;
         let life = self.live();
         life.counters.run(async {}).await.expect("nothing fails any more");
@@ -215,16 +239,26 @@ impl Lives {
     }
 }
 
+async fn history(seed: u64) -> (u64, u64) {
+    let mut lives = Lives::begin(seed);
+    for _ in 0..40 {
+        lives.step().await;
+    }
+    lives.check(seed).await
+}
+
 #[tokio::test]
 async fn in_any_order_of_events_nothing_is_doubled_and_nothing_that_was_written_is_lost() {
-    let (mut unwritten, mut doubtful) = (0, 0);
-    for seed in 0..histories() {
-        let mut lives = Lives::begin(seed);
-        for _ in 0..40 {
-            lives.step().await;
+    // They wait for the disk most of the time.
+    let (mut running, mut unwritten, mut doubtful) = (JoinSet::new(), 0, 0);
+    for seed in 0..histories() + 8 {
+        if seed >= 8 {
+            let (lost, doubt) = running.join_next().await.expect("one runs").expect("no panic");
+            (unwritten, doubtful) = (unwritten + lost, doubtful + doubt);
         }
-        let (lost, doubt) = lives.check(seed).await;
-        (unwritten, doubtful) = (unwritten + lost, doubtful + doubt);
+        if seed < histories() {
+            running.spawn(history(seed));
+        }
     }
     assert!(
         unwritten > 0 && doubtful > 0,
