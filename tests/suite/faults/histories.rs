@@ -1,7 +1,7 @@
 //! Law 1 in any order of events: a store that loses replies, fences and its newest data, and a process whose
 //! flushes are dropped half-way, over random histories.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
@@ -24,7 +24,7 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
     pub(super) hits: u64,
-    pub(super) by_counter: HashMap<CounterName, u64>,
+    pub(super) by_counter: BTreeMap<CounterName, u64>,
     /// By writer: the last sequence, and when it was set.
     pub(super) fences: HashMap<WriterId, (u64, Instant)>,
     listed: Vec<WriterId>,
@@ -38,7 +38,8 @@ pub(super) struct Model {
     random: Arc<Mutex<Random>>,
     /// Whether calls may fail, and whether all do.
     failing: Arc<Mutex<bool>>,
-    away: Arc<Mutex<bool>>,
+    /// The number of batches with hits that are taken before the store is away.
+    left: Arc<Mutex<u64>>,
     /// Whether it shows what it has lost; if not, it forgets fences after a week.
     shows: bool,
     /// The samples that a batch may change.
@@ -50,11 +51,12 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(seed: u64, shows: bool) -> Self {
         let random = Arc::new(Mutex::new(Random::new(seed)));
-        Self { data: Arc::default(), random, failing: Arc::default(), away: Arc::default(), shows, samples: 1000, late: None }
+        Self { data: Arc::default(), random, failing: Arc::default(), left: Arc::new(Mutex::new(u64::MAX)), shows, samples: 1000, late: None }
     }
 
-    pub(super) fn away(&self, away: bool) {
-        *self.away.lock().expect("no panic") = away;
+    /// Lets the store take so many batches with hits before it is away.
+    pub(super) fn takes(&self, batches: u64) {
+        *self.left.lock().expect("no panic") = batches;
     }
 
     /// Makes it take batches of so many samples, and deliver some of them late.
@@ -126,13 +128,6 @@ impl Model {
 }
 
 impl Hand for Model {
-    fn pass(&self) -> Result<(), Error> {
-        match *self.away.lock().expect("no panic") {
-            true => Err(Error::new(ErrorKind::Unavailable)),
-            false => Ok(()),
-        }
-    }
-
     fn batch_samples(&self) -> usize {
         self.samples
     }
@@ -141,6 +136,13 @@ impl Hand for Model {
         Box::pin(async move {
             let away = || Err(Error::new(ErrorKind::Unavailable));
             self.deliver();
+            if batch.hits() > 0 {
+                let left = &mut *self.left.lock().expect("no panic");
+                match left.checked_sub(1) {
+                    Some(fewer) => *left = fewer,
+                    None => return away(),
+                }
+            }
             let fate = if *self.failing.lock().expect("no panic") { self.among(0..6) } else { 5 };
             match fate {
                 0 => return away(),
