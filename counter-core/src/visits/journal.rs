@@ -30,6 +30,8 @@ pub(crate) struct Journal {
     cut: u64,
     /// The hits that were taken to be written, and are not known to be.
     taken: u64,
+    /// The hits of several batches that the file has only as what waited before they were cut.
+    waited: u64,
     /// The highest sequence of a batch in the file.
     written: u64,
     /// Set where the file has less than it should otherwise than by a sequence: it is written as a whole.
@@ -65,6 +67,7 @@ impl Journal {
             added: Pending::default(),
             cut: 0,
             taken: 0,
+            waited: 0,
             written: 0,
             is_stale: true,
             is_changed: false,
@@ -92,6 +95,26 @@ impl Journal {
         self.batches.extend(batches);
         self.next = Some(next);
         self.is_changed = true;
+        self.note_what_waited();
+    }
+
+    /// Notes that the batches are about to be sent. One that is in no file is known by what waited, which has its sequence, but
+    /// of several that were cut from it nothing tells any more what the store has.
+    pub(crate) fn send(&mut self) {
+        let waited = std::mem::take(&mut self.waited);
+        if self.unwritten_batches().next().is_some() {
+            self.taken += waited;
+        }
+    }
+
+    fn unwritten_batches(&self) -> impl Iterator<Item = &Arc<Batch>> {
+        self.batches.iter().filter(|batch| batch.fence.sequence > self.written)
+    }
+
+    fn note_what_waited(&mut self) {
+        let several = self.unwritten_batches().nth(1).is_some();
+        let hits = self.unwritten_batches().map(|batch| batch.hits()).sum::<u64>();
+        self.waited = if several { hits.saturating_sub(self.taken + self.cut) } else { 0 };
     }
 
     /// Notes that a writer takes over, with these batches.
@@ -147,6 +170,7 @@ impl Journal {
         if entry.writer == self.writer {
             self.written = entry.batches.last().map_or(self.written, |batch| batch.fence.sequence);
             (self.taken, self.is_stale) = (0, false);
+            self.note_what_waited();
         }
     }
 }

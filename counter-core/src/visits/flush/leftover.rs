@@ -39,18 +39,31 @@ pub(super) struct Leftover {
 #[derive(Debug)]
 struct Lane {
     shard: Shard,
+    grid: Arc<Grid>,
     writer: WriterId,
     witness: Option<Witness>,
     /// The time since the writer wrote something.
     silence: Duration,
     /// The batches, by sequence.
     items: Vec<Item>,
-    /// The hits that no precision keeps any more, and the sequence of the batch that would have them.
-    expired: (u64, u64),
+    /// What was not cut into batches yet, as far as the file goes.
+    waiting: Option<Waiting>,
     /// The place of the next item to send, once the store has told it.
     next: Option<usize>,
+    /// The samples that a batch may change.
+    samples: usize,
+    /// Set where this process has sent it before.
+    has_counted: bool,
     /// Set where the file has other rows than these items: they are written before anything is sent.
     is_changed: bool,
+}
+
+/// What waited. It becomes batches only if the store has none of its sequence: otherwise the process has cut it, in a way
+/// that the file does not tell, while the disk failed.
+#[derive(Debug)]
+struct Waiting {
+    sequence: u64,
+    parts: Vec<(Vec<Cell>, Vec<VisitorCell>)>,
 }
 
 #[derive(Debug)]
@@ -91,7 +104,7 @@ impl Leftover {
     /// Returns whether nothing of it is needed any more once it was sent: the store may still lose what it was sent,
     /// in a failover, so that a file is kept until it was looked at again.
     pub(super) fn is_spent(&self) -> bool {
-        self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty())
+        self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty() && lane.waiting.is_none())
     }
 
     /// Returns the hits that are in the ledger of this process and not acknowledged.
@@ -146,45 +159,59 @@ impl Lane {
         let FoundLane { shard, writer, witness, parts } = found;
         let mut lane = Self {
             shard,
+            grid: Arc::clone(grid),
             writer,
             witness,
             silence,
             items: Vec::new(),
-            expired: (0, 0),
+            waiting: None,
             next: None,
+            samples,
+            has_counted,
             is_changed: false,
         };
         let (waiting, batches): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_waiting);
         let mut last = 0;
         for part in batches {
             last = part.sequence;
-            lane.push(part.sequence, part.cells, part.sketches, grid);
+            lane.push(part.sequence, part.cells, part.sketches);
         }
-        let first = waiting.iter().map(|part| part.sequence).max().unwrap_or_default();
+        let sequence = waiting.iter().map(|part| part.sequence).max().unwrap_or_default();
         // What waited under an earlier sequence was cut since.
-        let waiting = waiting.into_iter().filter(|part| part.sequence == first && first > last);
-        let waiting: Vec<_> = waiting.map(|part| (part.cells, part.sketches)).collect();
-        if !waiting.is_empty() {
-            let (chunks, expired) = fold(waiting, grid, samples);
-            lane.expired = (expired, first);
-            lane.is_changed = true;
-            for (sequence, chunk) in (first..).zip(chunks) {
-                lane.push(sequence, chunk.cells, chunk.sketches, grid);
-            }
-        }
-        lane.items.iter_mut().for_each(|item| (item.is_replay, item.is_known) = (has_counted, has_counted));
+        let waiting = waiting.into_iter().filter(|part| part.sequence == sequence && sequence > last);
+        let parts: Vec<_> = waiting.map(|part| (part.cells, part.sketches)).collect();
+        lane.waiting = Some(Waiting { sequence, parts }).filter(|waiting| !waiting.parts.is_empty());
         lane
     }
 
-    fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Arc<Grid>) {
-        let fence = self.fence(sequence - 1, sequence);
-        let batch = Batch { shard: self.shard, fence, cells, sketches, grid: Arc::clone(grid) };
+    /// Makes batches of what waited, which the file must have before one is sent.
+    fn cut(&mut self, tally: &Tally) {
+        let Some(Waiting { sequence, parts }) = self.waiting.take() else { return };
+        let (chunks, expired) = fold(parts, &self.grid, self.samples);
+        if !self.has_counted {
+            tally.recover_expired(expired);
+        }
+        // As the process did that left it: of several batches, the first is an empty one, which is not needed here.
+        let first = sequence + u64::from(chunks.len() > 1);
+        for (sequence, chunk) in (first..).zip(chunks) {
+            self.push(sequence, chunk.cells, chunk.sketches);
+        }
+        self.is_changed = true;
+    }
+
+    fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>) {
+        let batch = Batch { cells, sketches, ..self.nothing(self.fence(sequence - 1, sequence)) };
         self.items.push(Item {
             batch: Arc::new(batch),
-            is_replay: false,
-            is_known: false,
+            is_replay: self.has_counted,
+            is_known: self.has_counted,
             may_be_applied: true,
         });
+    }
+
+    fn nothing(&self, fence: Fence) -> Batch {
+        let grid = Arc::clone(&self.grid);
+        Batch { shard: self.shard, fence, cells: Vec::new(), sketches: Vec::new(), grid }
     }
 
     const fn fence(&self, after: u64, sequence: u64) -> Fence {
@@ -222,19 +249,33 @@ impl Lane {
     /// Asks the store what it has; returns `false` where the items are others now, and the file has to be written
     /// before they are sent.
     async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
-        let Some(first) = self.items.first() else { return Ok(true) };
-        let probe = Batch {
-            fence: self.fence(BEYOND - 1, BEYOND),
-            cells: Vec::new(),
-            sketches: Vec::new(),
-            ..(*first.batch).clone()
-        };
+        if self.items.is_empty() && self.waiting.is_none() {
+            return Ok(true);
+        }
+        let probe = self.nothing(self.fence(BEYOND - 1, BEYOND));
         let last = match store.apply(&probe).await? {
             ApplyOutcome::SequenceGap { last } => last,
             ApplyOutcome::Applied(_) => BEYOND,
         };
-        let begins = first.batch.fence.sequence == 1 && !first.is_replay;
-        if last == 0 && !begins {
+        match &self.waiting {
+            Some(waiting) if waiting.sequence > last => {
+                self.cut(tally);
+                return Ok(false);
+            }
+            Some(waiting) if !self.has_counted => {
+                let (shard, hits) = (self.shard, waiting.hits());
+                tell(|| {
+                    tracing::warn!(
+                        %shard,
+                        hits,
+                        "the disk failed before a process ended; of the hits that waited when it was last written, those are lost that it had not sent"
+                    );
+                });
+            }
+            _ => {}
+        }
+        let begins = |first: &Item| first.batch.fence.sequence == 1 && !first.is_replay;
+        if last == 0 && !self.items.first().is_some_and(begins) {
             self.miss_fence(tally, store).await?;
             return Ok(false);
         }
@@ -247,10 +288,6 @@ impl Lane {
         if let Some(first) = missing.first_mut() {
             // What lies between is in no file any more.
             Arc::make_mut(&mut first.batch).fence.after = last;
-        }
-        let (expired, sequence) = std::mem::take(&mut self.expired);
-        if sequence > last {
-            tally.recover_expired(expired);
         }
         self.next = Some(next);
         Ok(true)
@@ -294,8 +331,10 @@ impl Lane {
         let had_sent = self.witness.is_some() || doubtful > 0;
         self.writer = WriterId::random();
         (self.witness, self.silence) = (None, Duration::ZERO);
-        let Some(first) = self.items.first() else { return Ok(()) };
-        let nothing = Batch { cells: Vec::new(), sketches: Vec::new(), ..(*first.batch).clone() };
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        let nothing = self.nothing(self.fence(0, 1));
         self.items.retain(|item| item.batch.len() > 0);
         let begin =
             Item { batch: Arc::new(nothing), is_replay: false, is_known: true, may_be_applied: false };
@@ -317,6 +356,12 @@ impl Lane {
             false => tracing::info!(%shard, "what a process that ended had never sent is sent"),
         });
         Ok(())
+    }
+}
+
+impl Waiting {
+    fn hits(&self) -> u64 {
+        self.parts.iter().flat_map(|(cells, _)| cells).map(|cell| cell.count).sum()
     }
 }
 

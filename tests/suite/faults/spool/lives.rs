@@ -39,7 +39,9 @@ struct Lives {
     recorded: u64,
     /// The hits that were told as written or stored at some time.
     told: BTreeSet<u64>,
-    /// How many of those were not any more when their process ended, or are said to be lost or in doubt.
+    /// The hits that were recorded since the directory is gone, and so can be in no file.
+    homeless: Vec<u64>,
+    /// The number of hits that were told and were not any more when their process ended, or are said to be lost or in doubt.
     excused: u64,
     /// The sums of what processes had not written, and of what is said to be lost or in doubt.
     unwritten: u64,
@@ -70,6 +72,7 @@ impl Lives {
             is_there: true,
             recorded: 0,
             told: BTreeSet::new(),
+            homeless: Vec::new(),
             excused: 0,
             unwritten: 0,
             doubtful: 0,
@@ -118,8 +121,11 @@ impl Lives {
     fn end(&mut self) {
         let Some(Life { stats, hits: own, .. }) = self.life.take() else { return };
         let unwritten = spool(&stats).unwritten;
-        let told = self.told.range(own.clone()).count() as u64;
-        self.excused += told.saturating_sub(own.end - own.start - unwritten);
+        let told = self.told.range(own).count() as u64;
+        let is_stored = |hit: &u64| self.model.data(|data| data.by_counter.contains_key(&*hit.to_string()));
+        // They are among the unwritten.
+        let homeless = self.homeless.drain(..).filter(|hit| !is_stored(hit)).count() as u64;
+        self.excused += unwritten.saturating_sub(homeless).min(told);
         self.unwritten += unwritten;
         let hits = stats.ledger().hits;
         assert!(hits.balance(), "{hits:?}: {}", self.said.join("; "));
@@ -133,6 +139,9 @@ impl Lives {
         let life = self.live();
         life.recorder.record_at(life.recorder.counter(&name), None, at, NonZeroU32::MIN);
         life.hits.end += 1;
+        if !self.is_there {
+            self.homeless.push(self.recorded);
+        }
         self.recorded += 1;
         assert!(self.recorded < HITS, "fewer counters than hits");
     }
@@ -187,6 +196,7 @@ impl Lives {
                 let (from, to) = if self.is_there { (from, to) } else { (to, from) };
                 std::fs::rename(from, to).expect("on one disk");
                 self.is_there = !self.is_there;
+                self.homeless.clear();
                 format!("the directory is there: {}", self.is_there)
             }
             14 | 15 => {
@@ -211,6 +221,7 @@ impl Lives {
             }
             16 => {
                 self.put_back();
+                self.homeless.clear();
                 self.live().counters.run(async {}).await.expect("nothing fails");
                 self.end();
                 self.live();
