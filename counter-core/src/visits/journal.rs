@@ -26,7 +26,7 @@ pub(crate) struct Journal {
     oldest: u64,
     /// The hits that were added to what waits and never taken to be written.
     added: Pending,
-    /// The hits that were cut into batches before they were taken to be written.
+    /// The hits that were cut into batches, or were left to a whole entry, before they were taken to be written.
     cut: u64,
     /// The hits that were taken to be written, and are not known to be.
     taken: u64,
@@ -34,10 +34,20 @@ pub(crate) struct Journal {
     waited: u64,
     /// The highest sequence of a batch in the file.
     written: u64,
-    /// Set where the file has less than it should otherwise than by a sequence: it is written as a whole.
-    is_stale: bool,
+    file: File,
     /// Set where the file lacks the witness, or rows of an old sequence are to be replaced.
     is_changed: bool,
+}
+
+/// What is known of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum File {
+    /// It lacks something: the next entry is a whole one.
+    Stale,
+    /// An entry was taken, and unless it is written, the next is a whole one.
+    UnderWay,
+    /// It has everything but what was added since.
+    Current,
 }
 
 /// The rows to write for one shard.
@@ -69,7 +79,7 @@ impl Journal {
             taken: 0,
             waited: 0,
             written: 0,
-            is_stale: true,
+            file: File::Stale,
             is_changed: false,
         }
     }
@@ -126,7 +136,8 @@ impl Journal {
     ) {
         (self.writer, self.witness) = (writer, None);
         self.batches.clear();
-        (self.oldest, self.written, self.is_stale) = (0, 0, true);
+        (self.oldest, self.written) = (0, 0);
+        self.spoil();
         self.cut(batches, next);
     }
 
@@ -143,15 +154,24 @@ impl Journal {
         }
     }
 
-    /// Makes the next entry a whole one.
-    pub(crate) const fn spoil(&mut self) {
-        self.is_stale = true;
+    /// Makes the next entry a whole one, whatever becomes of one that was taken. What was added is in that anyway, and would
+    /// grow for as long as none is taken.
+    pub(crate) fn spoil(&mut self) {
+        self.cut += std::mem::take(&mut self.added).hits();
+        self.file = File::Stale;
+    }
+
+    /// Notes that there is no file any more; `waiting` hits wait.
+    pub(crate) fn lose(&mut self, waiting: u64) {
+        self.spoil();
+        self.cut = 0;
+        self.taken = waiting + self.batches.iter().map(|batch| batch.hits()).sum::<u64>();
     }
 
     /// Takes what is to be written; until it is [`written`](Self::written), the file is not relied on.
     pub(crate) fn entry(&mut self, shard: Shard, pending: &Pending) -> Option<Entry> {
         let next = self.next?;
-        let is_whole = self.is_stale;
+        let is_whole = self.file != File::Current;
         if !is_whole && !self.is_changed && self.added.len() == 0 {
             return None;
         }
@@ -160,16 +180,16 @@ impl Journal {
         let waiting = if is_whole { pending.clone() } else { added };
         let is_new = |batch: &&Arc<Batch>| is_whole || batch.fence.sequence > self.written;
         let batches = self.batches.iter().filter(is_new).cloned().collect();
-        (self.is_stale, self.is_changed) = (true, false);
+        (self.file, self.is_changed) = (File::UnderWay, false);
         let (writer, witness, oldest) = (self.writer, self.witness.clone(), self.oldest);
         Some(Entry { shard, writer, witness, is_whole, oldest, batches, next, waiting })
     }
 
     /// Notes that an entry is in the file.
     pub(crate) fn written(&mut self, entry: &Entry) {
-        if entry.writer == self.writer {
+        if entry.writer == self.writer && self.file == File::UnderWay {
             self.written = entry.batches.last().map_or(self.written, |batch| batch.fence.sequence);
-            (self.taken, self.is_stale) = (0, false);
+            (self.taken, self.file) = (0, File::Current);
             self.note_what_waited();
         }
     }

@@ -4,25 +4,26 @@
 //! order, under the sequences that it has in the file. So it does not matter which process sends it, how often, or what ends in
 //! between.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use sqlx::{Connection, SqliteConnection};
+use tokio::time::timeout;
 
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::unwind::tell;
 use crate::visits::journal::Entry;
-use crate::visits::pending::{Chunk, Pending};
-use crate::visits::spool::file::{self, Failure, Found, FoundLane, Rows, Unread};
+use crate::visits::pending::Pending;
+use crate::visits::spool::file::{self, Failure, Found, FoundLane, FoundPart, Rows, Unread};
 use crate::visits::spool::folder::Place;
+use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
 use crate::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell, Witness};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, ErrorKind, Store, Timestamp};
+use crate::{Error, ErrorKind, Store};
 
 /// A file that no process holds any more but this one.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Leftover {
     connection: Option<SqliteConnection>,
     grid: Arc<Grid>,
     lanes: Vec<Lane>,
+    /// The time in which the file is written, if the disk works.
+    patience: Duration,
     /// Set where this process has sent it before.
     has_counted: bool,
 }
@@ -46,7 +49,8 @@ struct Lane {
     silence: Duration,
     /// The batches, by sequence.
     items: Vec<Item>,
-    /// What was not cut into batches yet, as far as the file goes.
+    /// What was not cut into batches yet, as far as the file goes. It becomes batches only if the store has none of its
+    /// sequence: otherwise the process has cut it, in a way that the file does not tell, while the disk failed.
     waiting: Option<Waiting>,
     /// The place of the next item to send, once the store has told it.
     next: Option<usize>,
@@ -54,16 +58,10 @@ struct Lane {
     samples: usize,
     /// Set where this process has sent it before.
     has_counted: bool,
+    /// Set where this process has sent counts under this writer.
+    has_sent: bool,
     /// Set where the file has other rows than these items: they are written before anything is sent.
     is_changed: bool,
-}
-
-/// What waited. It becomes batches only if the store has none of its sequence: otherwise the process has cut it, in a way
-/// that the file does not tell, while the disk failed.
-#[derive(Debug)]
-struct Waiting {
-    sequence: u64,
-    parts: Vec<(Vec<Cell>, Vec<VisitorCell>)>,
 }
 
 #[derive(Debug)]
@@ -95,10 +93,10 @@ impl Leftover {
             Ok(opened) => opened,
             Err(unread) => return Err((place, unread)),
         };
-        let Found { grid, silence, lanes } = found;
+        let Found { grid, silence, bytes, lanes } = found;
         let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
         let lanes = lanes.into_iter().map(lane).collect();
-        Ok(Self { place, connection: Some(connection), grid, lanes, has_counted })
+        Ok(Self { place, connection: Some(connection), grid, lanes, patience: file::patience(bytes), has_counted })
     }
 
     /// Returns whether nothing of it is needed any more once it was sent: the store may still lose what it was sent,
@@ -115,25 +113,28 @@ impl Leftover {
 
     /// Sends what the store does not have.
     pub(super) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
-        loop {
-            self.write().await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))?;
+        for _ in 0..ATTEMPTS {
+            in_time(self.patience, self.write()).await?;
             // One shard that is away does not hold up the others.
             let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store))).await;
             if !self.lanes.iter().any(|lane| lane.is_changed) {
                 return sent.into_iter().collect();
             }
         }
+        // It is asked again after a pause.
+        Err(no_fences())
     }
 
     /// Closes the file, and keeps its place.
     pub(super) async fn close(self) -> Place {
         if let Some(connection) = self.connection {
-            drop(connection.close().await);
+            drop(in_time(self.patience, connection.close()).await);
         }
         self.place
     }
 
-    /// Writes the lanes whose rows are outdated, before anything of them is sent.
+    /// Writes the lanes whose rows are outdated, before anything of them is sent. Until that is done they stay outdated, and
+    /// the file is opened again for the next attempt.
     async fn write(&mut self) -> Result<(), Failure> {
         let entries: Vec<_> = self.lanes.iter().filter(|lane| lane.is_changed).map(Lane::entry).collect();
         if entries.is_empty() {
@@ -156,7 +157,7 @@ impl Leftover {
 
 impl Lane {
     fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, samples: usize, has_counted: bool) -> Self {
-        let FoundLane { shard, writer, witness, parts } = found;
+        let FoundLane { shard, writer, witness, batches, waiting } = found;
         let mut lane = Self {
             shard,
             grid: Arc::clone(grid),
@@ -164,30 +165,26 @@ impl Lane {
             witness,
             silence,
             items: Vec::new(),
-            waiting: None,
+            waiting,
             next: None,
             samples,
             has_counted,
+            has_sent: false,
             is_changed: false,
         };
-        let (waiting, batches): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_waiting);
-        let mut last = 0;
-        for part in batches {
-            last = part.sequence;
-            lane.push(part.sequence, part.cells, part.sketches);
+        for (sequence, FoundPart { cells, sketches }) in batches {
+            // What waited under an earlier sequence was cut since.
+            lane.waiting.take_if(|waiting| waiting.sequence <= sequence);
+            lane.push(sequence, cells, sketches);
         }
-        let sequence = waiting.iter().map(|part| part.sequence).max().unwrap_or_default();
-        // What waited under an earlier sequence was cut since.
-        let waiting = waiting.into_iter().filter(|part| part.sequence == sequence && sequence > last);
-        let parts: Vec<_> = waiting.map(|part| (part.cells, part.sketches)).collect();
-        lane.waiting = Some(Waiting { sequence, parts }).filter(|waiting| !waiting.parts.is_empty());
         lane
     }
 
     /// Makes batches of what waited, which the file must have before one is sent.
     fn cut(&mut self, tally: &Tally) {
-        let Some(Waiting { sequence, parts }) = self.waiting.take() else { return };
-        let (chunks, expired) = fold(parts, &self.grid, self.samples);
+        let Some(waiting) = self.waiting.take() else { return };
+        let sequence = waiting.sequence;
+        let (chunks, expired) = waiting.cut(&self.grid, self.samples);
         if !self.has_counted {
             tally.recover_expired(expired);
         }
@@ -243,7 +240,7 @@ impl Lane {
             }
             self.next = None;
         }
-        Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"))
+        Err(no_fences())
     }
 
     /// Asks the store what it has; returns `false` where the items are others now, and the file has to be written
@@ -276,12 +273,23 @@ impl Lane {
         }
         let begins = |first: &Item| first.batch.fence.sequence == 1 && !first.is_replay;
         if last == 0 && !self.items.first().is_some_and(begins) {
-            self.miss_fence(tally, store).await?;
-            return Ok(false);
+            let now = store.witness(self.shard, self.writer).await?;
+            // The witness is in the file before a count is sent, and the writer in the list before that.
+            let never_sent = self.witness.is_none() && !self.has_sent && now.as_ref().is_some_and(|now| !now.listed);
+            if !never_sent {
+                self.miss_fence(now.as_ref(), tally);
+                return Ok(false);
+            }
+            self.begin();
         }
         let next = self.items.partition_point(|item| item.batch.fence.sequence <= last);
         let (there, missing) = self.items.split_at_mut(next);
-        there.iter_mut().for_each(|item| item.is_replay = true);
+        for item in there {
+            if !std::mem::replace(&mut item.is_replay, true) && item.is_known {
+                // The answer to it was lost.
+                tally.acknowledge(&item.batch, &[], false);
+            }
+        }
         for item in &mut *missing {
             item.recover(tally);
         }
@@ -297,6 +305,7 @@ impl Lane {
     async fn send_rest(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
         while let Some(item) = self.next.and_then(|next| self.items.get_mut(next)) {
             let could_be_applied = std::mem::replace(&mut item.may_be_applied, true);
+            self.has_sent |= item.batch.len() > 0;
             match store.apply(&item.batch).await? {
                 ApplyOutcome::Applied(remarks) => {
                     tally.acknowledge(&item.batch, &remarks, item.is_replay);
@@ -314,9 +323,8 @@ impl Lane {
 
     /// Finds out why the store has no fence of the writer, and goes on as a new writer: with everything where the
     /// counts are not there either, and else without what they may contain.
-    async fn miss_fence(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
-        let now = store.witness(self.shard, self.writer).await?;
-        let data_are_lost = match (&self.witness, &now) {
+    fn miss_fence(&mut self, now: Option<&Witness>, tally: &Tally) {
+        let data_are_lost = match (&self.witness, now) {
             (Some(before), Some(now)) => now.shows_loss_since(before),
             // No fence was made as far as the file goes, which it does to the last but one write.
             (None, Some(now)) => !now.listed && !now.evicts && self.silence < REMEMBERED,
@@ -330,15 +338,8 @@ impl Lane {
         }
         let had_sent = self.witness.is_some() || doubtful > 0;
         self.writer = WriterId::random();
-        (self.witness, self.silence) = (None, Duration::ZERO);
-        if self.items.is_empty() {
-            return Ok(());
-        }
-        let nothing = self.nothing(self.fence(0, 1));
-        self.items.retain(|item| item.batch.len() > 0);
-        let begin =
-            Item { batch: Arc::new(nothing), is_replay: false, is_known: true, may_be_applied: false };
-        self.items.insert(0, begin);
+        (self.witness, self.silence, self.has_sent) = (None, Duration::ZERO, false);
+        self.begin();
         for (sequence, item) in (1..).zip(&mut self.items) {
             let after = sequence - 1;
             let fence = Fence { writer: self.writer, kind: FenceKind::Process, sequence, after };
@@ -355,13 +356,13 @@ impl Lane {
             ),
             false => tracing::info!(%shard, "what a process that ended had never sent is sent"),
         });
-        Ok(())
     }
-}
 
-impl Waiting {
-    fn hits(&self) -> u64 {
-        self.parts.iter().flat_map(|(cells, _)| cells).map(|cell| cell.count).sum()
+    /// Puts an empty batch in front, which makes the fence.
+    fn begin(&mut self) {
+        self.items.retain(|item| item.batch.len() > 0);
+        let batch = Arc::new(self.nothing(self.fence(0, 1)));
+        self.items.insert(0, Item { batch, is_replay: false, is_known: true, may_be_applied: false });
     }
 }
 
@@ -387,36 +388,17 @@ impl Item {
     }
 }
 
-/// Folds what waited into batches, and returns the hits that no precision keeps any more.
-fn fold(waiting: Vec<(Vec<Cell>, Vec<VisitorCell>)>, grid: &Grid, samples: usize) -> (Vec<Chunk>, u64) {
-    let (mut pending, mut names) = (Pending::default(), Names::default());
-    for (cells, sketches) in waiting {
-        for cell in cells {
-            let finest = grid.counts.place(cell.finest).unwrap_or_default();
-            pending.restore(names.number(cell.counter), finest, cell.start, cell.count);
-        }
-        for cell in sketches {
-            let finest = grid.visitors.place(cell.finest).unwrap_or_default();
-            pending.restore_visitors(names.number(cell.counter), finest, cell.start, &cell.raised);
-        }
+/// Bounds what a disk may take that hangs.
+pub(super) async fn in_time<T, E: Into<Failure>>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Error> {
+    match timeout(patience, work).await {
+        Ok(done) => done.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
+        Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
     }
-    let expired = pending.coarsen(Timestamp::now(), grid);
-    (pending.take(&names.all, grid, samples), expired)
 }
 
-/// Names by numbers of their own.
-#[derive(Default)]
-struct Names {
-    all: Vec<CounterName>,
-    numbers: HashMap<CounterName, u32>,
-}
-
-impl Names {
-    fn number(&mut self, name: CounterName) -> u32 {
-        let next = u32::try_from(self.all.len()).expect("a file has fewer names");
-        *self.numbers.entry(name).or_insert_with_key(|name| {
-            self.all.push(name.clone());
-            next
-        })
-    }
+fn no_fences() -> Error {
+    Error::new(ErrorKind::Refused).caused_by("the store keeps no fences")
 }

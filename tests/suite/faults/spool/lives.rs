@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
+use counter_core::visits::SpoolHealth;
 use counter_core::{Counters, Recorder, Stats, Timestamp};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -120,7 +121,11 @@ impl Lives {
     /// Ends the process as `kill -9` does.
     fn end(&mut self) {
         let Some(Life { stats, hits: own, .. }) = self.life.take() else { return };
-        let unwritten = spool(&stats).unwritten;
+        let SpoolHealth { unwritten, failing_for, .. } = spool(&stats);
+        if failing_for.is_some() {
+            // What the store acknowledged meanwhile is in no file, and would be lost with a failover.
+            self.snapshots.clear();
+        }
         let told = self.told.range(own).count() as u64;
         let is_stored = |hit: &u64| self.model.data(|data| data.by_counter.contains_key(&*hit.to_string()));
         // They are among the unwritten.
@@ -229,7 +234,6 @@ impl Lives {
                 self.snapshots.clear();
                 "an end in order".to_owned()
             }
-            // What the store acknowledged while the disk failed is in no file yet.
             17 | 18 if self.is_there => {
                 drop(self.live().counters.flush().await);
                 model.close();
