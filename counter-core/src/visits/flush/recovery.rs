@@ -94,6 +94,7 @@ impl Recovery {
     /// Looks whether the store still has what it was sent from files, and removes those.
     pub(super) async fn finish(&mut self, deadline: Instant) {
         let finish = async {
+            drop(self.send().await);
             while let Some((_, place)) = self.sent.pop_front() {
                 if let Some(mut leftover) = self.open(place, true).await? {
                     leftover.send(&self.tally, &*self.store).await?;

@@ -276,8 +276,14 @@ impl ShardFlusher {
             self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
         }
         if let Some(first) = self.outgoing.front_mut() {
-            // What lies between `last` and this batch is gone for good.
+            // What lies between `last` and this batch is gone for good, or was empty.
+            let between = first.batch.fence.sequence - 1;
             Arc::make_mut(&mut first.batch).fence.after = last;
+            if between > last && self.durability.is_on() {
+                // The fence passes what the file may have of it before anything of this batch is on its way.
+                let batch = Arc::new(Batch { fence: self.writer.fence(last, between), ..self.nothing() });
+                self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
+            }
         }
         self.lost_by_server(replayed, lost);
     }
