@@ -51,7 +51,15 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(seed: u64, shows: bool) -> Self {
         let random = Arc::new(Mutex::new(Random::new(seed)));
-        Self { data: Arc::default(), random, failing: Arc::default(), left: Arc::new(Mutex::new(u64::MAX)), shows, samples: 1000, late: None }
+        Self {
+            data: Arc::default(),
+            random,
+            failing: Arc::default(),
+            left: Arc::new(Mutex::new(u64::MAX)),
+            shows,
+            samples: 1000,
+            late: None,
+        }
     }
 
     /// Lets the store take so many batches with hits before it is away.

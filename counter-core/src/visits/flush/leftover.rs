@@ -96,7 +96,14 @@ impl Leftover {
         let Found { grid, silence, bytes, lanes } = found;
         let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
         let lanes = lanes.into_iter().map(lane).collect();
-        Ok(Self { place, connection: Some(connection), grid, lanes, patience: file::patience(bytes), has_counted })
+        Ok(Self {
+            place,
+            connection: Some(connection),
+            grid,
+            lanes,
+            patience: file::patience(bytes),
+            has_counted,
+        })
     }
 
     /// Returns whether nothing of it is needed any more once it was sent: the store may still lose what it was sent,
@@ -275,7 +282,8 @@ impl Lane {
         if last == 0 && !self.items.first().is_some_and(begins) {
             let now = store.witness(self.shard, self.writer).await?;
             // The witness is in the file before a count is sent, and the writer in the list before that.
-            let never_sent = self.witness.is_none() && !self.has_sent && now.as_ref().is_some_and(|now| !now.listed);
+            let never_sent =
+                self.witness.is_none() && !self.has_sent && now.as_ref().is_some_and(|now| !now.listed);
             if !never_sent {
                 self.miss_fence(now.as_ref(), tally);
                 return Ok(false);

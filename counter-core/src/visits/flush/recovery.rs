@@ -166,7 +166,9 @@ impl Recovery {
                 Err(error) => {
                     if self.unreached.insert(path.clone()) {
                         let file = path.display();
-                        tell(|| tracing::warn!(%file, ?error, "a file that an ended process left cannot be read"));
+                        tell(
+                            || tracing::warn!(%file, ?error, "a file that an ended process left cannot be read"),
+                        );
                     }
                 }
             }
@@ -183,8 +185,7 @@ impl Recovery {
 
     /// Opens a file; `None` where it is not for this process, which is said once.
     async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
-        let opened =
-            Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted).await;
+        let opened = Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted).await;
         let (place, unread) = match opened {
             Ok(leftover) => return Ok(Some(leftover)),
             Err(unread) => unread,

@@ -118,7 +118,9 @@ impl Place {
     async fn sync(&self) -> io::Result<()> {
         // Only Unix opens directories.
         match self.path.parent() {
-            Some(folder) if cfg!(unix) && fs::try_exists(folder).await? => fs::File::open(folder).await?.sync_all().await,
+            Some(folder) if cfg!(unix) && fs::try_exists(folder).await? => {
+                fs::File::open(folder).await?.sync_all().await
+            }
             _ => Ok(()),
         }
     }

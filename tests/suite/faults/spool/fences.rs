@@ -121,7 +121,13 @@ async fn hits_that_wait_for_the_disk_after_a_lost_fence_say_so() {
     store.hand.forgets.store(false, Ordering::Relaxed);
     let error = counters.flush().await.expect_err("the file cannot be replaced");
     assert!(format!("{error:?}").contains("until the file of the spool"), "{error:?}");
-    assert!(counters.stats().health().last_error.is_some_and(|error| error.contains("until the file of the spool")));
+    assert!(
+        counters
+            .stats()
+            .health()
+            .last_error
+            .is_some_and(|error| error.contains("until the file of the spool"))
+    );
     std::fs::rename(folder.path().join("elsewhere"), &path).expect("on one disk");
     counters.flush().await.expect("the disk is back");
 }

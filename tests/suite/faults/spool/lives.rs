@@ -284,7 +284,8 @@ impl Lives {
         assert_eq!(stats.ledger().hits.pending, 0, "{said}");
         let doubled: Vec<_> = stored.iter().filter(|(_, count)| **count > 1).collect();
         assert!(doubled.is_empty(), "{seed}: stored more than once: {doubled:?}: {said}");
-        let missing: Vec<_> = self.told.iter().filter(|hit| !stored.contains_key(&*hit.to_string())).collect();
+        let missing: Vec<_> =
+            self.told.iter().filter(|hit| !stored.contains_key(&*hit.to_string())).collect();
         let excused = self.excused + self.doubtful;
         assert!(
             missing.len() as u64 <= excused,
