@@ -12,6 +12,17 @@ use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, total,
 /// What happens to the bytes of a file.
 type Damage = fn(&mut Vec<u8>);
 
+/// A pipe, which is open to nobody else while it lives.
+struct Hanging(PathBuf);
+
+/// Lets threads end that open it.
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        let mut options = std::fs::OpenOptions::new();
+        drop(options.read(true).write(true).open(&self.0).expect("it is there"));
+    }
+}
+
 /// Where SQLite keeps the version of what is in a file.
 const USER_VERSION: usize = 60;
 
@@ -239,8 +250,8 @@ async fn a_file_on_a_disk_that_hangs_holds_up_no_other() {
     let folder = folder();
     left_in(folder.path(), 5).await;
     // Whoever opens this for writing waits until somebody reads it.
-    let lock = folder.path().join("access-counter-0.lock");
-    let made = std::process::Command::new("mkfifo").arg(&lock).status().expect("a program of every Unix");
+    let lock = Hanging(folder.path().join("access-counter-0.lock"));
+    let made = std::process::Command::new("mkfifo").arg(&lock.0).status().expect("a program of every Unix");
     assert!(made.success());
     let store = Switch::store();
     let mut counters = over(&store, folder.path());
@@ -249,6 +260,4 @@ async fn a_file_on_a_disk_that_hangs_holds_up_no_other() {
     flushed.expect("the store is there");
     assert_eq!(total(&counters.stats()).await, 8);
     assert_eq!(spool(&counters.stats()).leftovers, 1);
-    // The thread that opens it ends.
-    drop(std::fs::OpenOptions::new().read(true).open(&lock).expect("it is there"));
 }

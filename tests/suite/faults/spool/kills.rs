@@ -187,10 +187,12 @@ async fn killed_on_a_disk_without_room_a_process_loses_nothing_that_was_written(
     while lives < kills() || !said.failing {
         lives += 1;
         if random.among(0..3) == 0 {
-            match std::mem::replace(&mut is_away, !is_away) {
-                true => redis.restart(),
-                false => redis.kill(),
+            if is_away {
+                redis.restart();
+            } else {
+                redis.kill();
             }
+            is_away = !is_away;
         }
         let kib = 20 + random.among(0..150);
         let recording = Recording::start_within(kib, &redis.url(), folder.path(), &mut random).await;
