@@ -180,6 +180,9 @@ pub use stores::{AnyStore, MemoryStore};
 pub use time::{Precision, Precisions, Sample, Timestamp};
 #[doc(inline)]
 pub use visitor::{Secret, VisitorId};
+#[cfg(feature = "archive")]
+#[doc(inline)]
+pub use visits::archive;
 #[doc(inline)]
 pub use visits::source;
 #[doc(inline)]

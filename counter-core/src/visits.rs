@@ -23,6 +23,8 @@ pub mod source;
 mod spool;
 mod flush;
 mod clean;
+#[cfg(feature = "archive")]
+pub mod archive;
 mod stats;
 mod counters;
 mod upkeep;
@@ -36,11 +38,11 @@ pub(crate) mod redis;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod sql;
 
-pub use batch::{ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark, VisitorCell};
+pub use batch::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Part, Remark, VisitorCell};
 pub use clean::Cleaner;
 pub use counters::{BuildError, Builder, Counters};
 pub use flush::Flusher;
-pub use health::{Health, SpoolHealth};
+pub use health::{ArchiveHealth, Health, SpoolHealth};
 pub use hint::Hint;
 pub use ledger::{Agent, DropReason, Dropped, Hits, Ignored, Ledger, Requests, Skip};
 pub use metrics::{Metric, MetricValue};

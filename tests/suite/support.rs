@@ -12,7 +12,7 @@ use counter_core::sketch::{Register, Sketch};
 use counter_core::stores::Namespace;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
-use counter_core::visits::{Batch, Cell, Fence, FenceKind};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Sample, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};
@@ -69,7 +69,7 @@ pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timest
         let cell = |counter: &String| Cell { counter: name(counter), start: at, finest, count: 1 };
         let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
         let (cells, grid) = (of_shard.map(cell).collect(), Arc::clone(&grid));
-        let batch = Batch { shard, fence, cells, sketches: Vec::new(), grid };
+        let batch = Batch { shard, fence, cells, sketches: Vec::new(), grid, adds: Adds::Hits };
         store.apply(&batch).await.expect("the store is there");
     }
 }

@@ -3,6 +3,7 @@
 mod contract;
 mod visitors;
 mod clean;
+mod archive;
 mod offset;
 mod book;
 mod flow;

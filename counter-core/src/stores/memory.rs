@@ -9,6 +9,8 @@ use crate::entity::memory::MemoryEntities;
 use crate::unique::UniqueStore;
 #[cfg(feature = "unique")]
 use crate::unique::memory::MemoryUnique;
+#[cfg(feature = "archive")]
+use crate::visits::archive::ArchiveStore;
 use crate::visits::memory::MemoryVisits;
 #[cfg(feature = "window")]
 use crate::window::WindowStore;
@@ -42,6 +44,8 @@ impl MemoryStore {
 }
 
 shows!(MemoryStore: Store, visits);
+#[cfg(feature = "archive")]
+shows!(MemoryStore: ArchiveStore, visits);
 #[cfg(feature = "unique")]
 shows!(MemoryStore: UniqueStore, unique);
 #[cfg(feature = "window")]

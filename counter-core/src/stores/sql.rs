@@ -12,6 +12,8 @@ use crate::sql::Database;
 use crate::unique::UniqueStore;
 #[cfg(feature = "unique")]
 use crate::unique::sql::SqlUnique;
+#[cfg(feature = "archive")]
+use crate::visits::archive::ArchiveStore;
 use crate::visits::sql::SqlVisits;
 #[cfg(feature = "window")]
 use crate::window::WindowStore;
@@ -95,6 +97,8 @@ impl SqlStore {
 }
 
 shows!(SqlStore: Store, visits);
+#[cfg(feature = "archive")]
+shows!(SqlStore: ArchiveStore, visits);
 #[cfg(feature = "unique")]
 shows!(SqlStore: UniqueStore, unique);
 #[cfg(feature = "window")]

@@ -84,6 +84,16 @@ impl Retention {
     }
 }
 
+impl Grid {
+    /// Returns this grid with the longer retention of the two for the widths that both have.
+    pub(crate) fn reaching(&self, further: &Self) -> Self {
+        Self {
+            counts: self.counts.reaching(&further.counts),
+            visitors: self.visitors.reaching(&further.visitors),
+        }
+    }
+}
+
 impl From<Precision> for Retention {
     /// Keeps 120 samples.
     fn from(precision: Precision) -> Self {
@@ -128,11 +138,21 @@ impl Precisions {
 
     /// Sets the number of samples that are kept of every precision.
     #[must_use]
-    pub fn samples(mut self, samples: NonZeroU32) -> Self {
-        for kept in &mut self.kept {
-            kept.samples = samples;
-        }
-        self
+    pub fn samples(self, samples: NonZeroU32) -> Self {
+        self.with_samples(|_| samples)
+    }
+
+    /// Returns this set with another retention of each precision.
+    pub(crate) fn with_samples(&self, mut samples: impl FnMut(Retention) -> NonZeroU32) -> Self {
+        let kept = self.iter().map(|kept| Retention { samples: samples(kept), ..kept }).collect();
+        Self { kept, base: self.base }
+    }
+
+    fn reaching(&self, further: &Self) -> Self {
+        self.with_samples(|kept| {
+            let further = further.of_width(kept.precision.as_seconds());
+            further.map_or(kept.samples, |further| further.samples.max(kept.samples))
+        })
     }
 
     /// Moves the buckets of all precisions, so that they begin this many seconds earlier: see

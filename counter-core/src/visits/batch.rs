@@ -24,6 +24,22 @@ pub struct Batch {
     pub sketches: Vec<VisitorCell>,
     /// The buckets that exist.
     pub grid: Arc<Grid>,
+    /// The parts of the store that the counts are added to.
+    pub adds: Adds,
+}
+
+/// The parts of a store that the counts of a batch are added to. Visitors are added to their buckets in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Adds {
+    /// Hits: to each precision from the finest of the cell on, and to the lifetime of its counter.
+    #[default]
+    Hits,
+    /// Samples of some precisions, such as those of another store: to the same buckets, and to no lifetime. What is to
+    /// be added to one precision only has a grid with this precision alone.
+    Samples,
+    /// Lifetimes: to no bucket. The starts of the cells have no meaning, but for a clock that is ahead.
+    Lifetimes,
 }
 
 /// The place of a batch in the sequence of its writer and shard.
@@ -113,7 +129,7 @@ pub enum Remark {
         /// The reason for the refusal.
         reason: DropReason,
     },
-    /// The counter of the cell with this index began: the store had nothing of it, because it is new, was
+    /// The counter of the cell with this index began: the store had nothing of its lifetime, because it is new, was
     /// forgotten, or was lost.
     Began {
         /// The index of the cell.
@@ -174,9 +190,19 @@ impl Batch {
         self.cells.len() + self.sketches.len()
     }
 
-    /// Returns the buckets that a cell adds to.
+    /// Returns whether a cell adds to the lifetime of its counter, if this number of its buckets took it.
+    pub(crate) const fn adds_to_lifetime(&self, buckets: usize) -> bool {
+        match self.adds {
+            Adds::Hits => buckets > 0,
+            Adds::Samples => false,
+            Adds::Lifetimes => true,
+        }
+    }
+
+    /// Returns the buckets that a cell adds to: none where the batch adds to lifetimes alone.
     pub fn buckets(&self, cell: &Cell) -> impl Iterator<Item = (Bucket, Retention)> {
-        buckets(self.grid.counts.iter(), cell.finest, cell.start)
+        let has_buckets = self.adds != Adds::Lifetimes;
+        buckets(self.grid.counts.iter().filter(move |_| has_buckets), cell.finest, cell.start)
     }
 
     /// Returns the buckets that visitors are added to.

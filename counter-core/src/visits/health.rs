@@ -30,6 +30,8 @@ pub struct Health {
     pub clock_skew: Option<i64>,
     /// State of the [spool](crate::guide::spool); `None` without one.
     pub spool: Option<SpoolHealth>,
+    /// State of the archive that the store is a part of; `None` without one.
+    pub archive: Option<ArchiveHealth>,
     /// Signs that something is set up so that numbers are wrong, although nothing fails.
     pub hints: Vec<Hint>,
 }
@@ -51,6 +53,16 @@ pub struct SpoolHealth {
     pub failing_for: Option<Duration>,
     /// Text of the error that the last attempt to write failed with.
     pub last_error: Option<String>,
+}
+
+/// The state of an archive, as this process saw it last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveHealth {
+    /// Buckets of a precision that left retention and wait for their last copy: the most of any precision.
+    pub waiting_buckets: u32,
+    /// Values that the near store has less of than the far one, as of this process's last audit; `None` before the first.
+    pub differing: Option<u64>,
 }
 
 impl Health {

@@ -53,6 +53,19 @@ impl Hint {
         "Keep logs for longer than their readers and the store may be away.",
     );
 
+    /// The hint that buckets have left retention and are not in the archive.
+    pub const ARCHIVE_BEHIND: Self = Self::new(
+        "archive_behind",
+        "Buckets that left retention wait for their last copy into the archive, for twice their retention at most.",
+        "See that a copier runs, in one process at least, and that both stores are there for it.",
+    );
+    /// The hint that the near store has lost what the archive has.
+    pub const ARCHIVE_DIFFERS: Self = Self::new(
+        "archive_differs",
+        "The near store has less of some buckets than the archive, which was copied from it.",
+        "See what it lost, and repair it from the archive.",
+    );
+
     /// Creates a hint.
     #[must_use]
     pub const fn new(name: &'static str, seen: &'static str, remedy: &'static str) -> Self {

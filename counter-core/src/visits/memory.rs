@@ -1,3 +1,6 @@
+#[cfg(feature = "archive")]
+mod archive;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -23,6 +26,8 @@ struct Kept {
     totals: HashMap<CounterName, u64>,
     visitors: HashMap<(CounterName, Bucket), Visitors>,
     salts: HashMap<Bucket, Salt>,
+    #[cfg(feature = "archive")]
+    archived: archive::Archived,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +99,8 @@ impl Store for MemoryVisits {
             kept.counts.retain(|(_, name), _| name != counter);
             kept.visitors.retain(|(name, _), _| name != counter);
             kept.totals.remove(counter);
+            #[cfg(feature = "archive")]
+            kept.archived.forget(counter);
             Ok(())
         })
     }
@@ -171,7 +178,7 @@ impl Kept {
                     fit += 1;
                 }
             }
-            if fit > 0 {
+            if batch.adds_to_lifetime(fit) {
                 let total = self.totals.entry(cell.counter.clone()).or_default();
                 if *total == 0 {
                     applied.remarks.push(Remark::Began { cell: index });

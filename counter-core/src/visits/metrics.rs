@@ -148,6 +148,20 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
             seconds(spool.failing_for),
         );
     }
+    if let Some(archive) = &health.archive {
+        add(
+            "access_counter_archive_waiting_buckets",
+            "Buckets of a precision that left retention and wait for their last copy into the archive",
+            gauge(archive.waiting_buckets.into()),
+        );
+        if let Some(differing) = archive.differing {
+            add(
+                "access_counter_archive_differing_values",
+                "Values that the near store has less of than the archive, at the last audit",
+                gauge(differing as f64),
+            );
+        }
+    }
     if let Some(since) = health.since_acknowledged {
         let (name, help) =
             ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");

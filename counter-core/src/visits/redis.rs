@@ -124,6 +124,14 @@ impl Store for RedisVisits {
         Box::pin(read::visitors(self, counters, buckets))
     }
 
+    fn sketches<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        bucket: Bucket,
+    ) -> Answer<'a, Vec<Result<Sketch, Unreadable>>> {
+        Box::pin(read::sketches(self, counters, bucket))
+    }
+
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],

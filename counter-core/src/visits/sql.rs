@@ -2,10 +2,12 @@
 
 mod fence;
 mod names;
-mod adds;
+mod additions;
 mod raised;
 mod apply;
 mod clean;
+#[cfg(feature = "archive")]
+mod archive;
 mod forget;
 mod read;
 mod salt;
@@ -94,6 +96,14 @@ impl Store for SqlVisits {
 
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
         Box::pin(read::visitors(self, counters, buckets))
+    }
+
+    fn sketches<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        bucket: Bucket,
+    ) -> Answer<'a, Vec<Result<Sketch, Unreadable>>> {
+        Box::pin(read::sketches(self, counters, bucket))
     }
 
     fn visitor_counts<'a>(

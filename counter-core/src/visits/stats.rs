@@ -37,6 +37,7 @@ pub struct Stats {
     tally: Arc<Tally>,
     salt_epoch: Precision,
     sources: Sources,
+    reach: Arc<Grid>,
 }
 
 /// The samples of one counter at one precision.
@@ -92,17 +93,21 @@ const COUNTERS: u64 = 10_000;
 const RANKED: u64 = 10_000_000;
 /// The number of unreadable entries that a ranking names.
 const NAMED: usize = 1000;
+/// The number of buckets that may wait for their last copy into an archive before a hint says so.
+const WAITING: u32 = 3;
 /// The number of counters on a page.
 const PAGE: usize = 1000;
 
 impl Stats {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         store: Arc<dyn Store>,
         tally: Arc<Tally>,
         salt_epoch: Precision,
         sources: Sources,
     ) -> Self {
-        Self { store, tally, salt_epoch, sources }
+        let reach =
+            store.reach().map_or_else(|| Arc::clone(&tally.grid), |more| tally.grid.reaching(more).into());
+        Self { store, tally, salt_epoch, sources, reach }
     }
 
     /// Returns the samples of a counter whose buckets start in `range`.
@@ -381,6 +386,21 @@ impl Stats {
         &self.tally.grid
     }
 
+    /// Returns the buckets that can be read: those that are kept, and those that the archive of the store keeps for
+    /// longer, if it has one.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// assert_eq!(counters.stats().reach(), counters.stats().grid());
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn reach(&self) -> &Grid {
+        &self.reach
+    }
+
     /// Returns the width of a salt epoch. A visitor who comes in several epochs counts once in each, unless
     /// visitors are told apart by something stable.
     #[must_use]
@@ -398,6 +418,14 @@ impl Stats {
     #[must_use]
     pub fn health(&self) -> Health {
         let mut health = self.tally.health(self.store.connections(), self.store.clock_skew());
+        health.archive = self.store.archive_health();
+        if let Some(archive) = health.archive {
+            let hints = [
+                (archive.waiting_buckets > WAITING, Hint::ARCHIVE_BEHIND),
+                (archive.differing.is_some_and(|differing| differing > 0), Hint::ARCHIVE_DIFFERS),
+            ];
+            health.hints.extend(hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint));
+        }
         let sources = self.sources();
         if sources.iter().any(SourceStatus::stands_still) {
             health.hints.push(Hint::SOURCE_STANDS_STILL);

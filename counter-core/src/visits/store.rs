@@ -9,7 +9,7 @@ use crate::handle::for_handles;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
-use crate::visits::{ApplyOutcome, Batch, KnownReading, Reading, Unreadable, Witness};
+use crate::visits::{ApplyOutcome, ArchiveHealth, Batch, KnownReading, Reading, Unreadable, Witness};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
@@ -44,6 +44,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// A call that is dropped may still apply the batch; call again with the same batch.
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
+
+    /// Returns what this store keeps for longer than its writers know of, as an archive does: precisions of counts and of
+    /// visitors, with how many samples; `None` where retention is only what writers and cleaners say.
+    fn reach(&self) -> Option<&Grid> {
+        None
+    }
+
+    /// Returns the state of an archive that the store is, for [`Health`](crate::Health); `None` where it is none.
+    fn archive_health(&self) -> Option<ArchiveHealth> {
+        None
+    }
 
     /// Returns what distinguishes a lost fence of this writer from lost data; `None` where the store cannot
     /// tell. Such a store keeps fences for at least 7 days: a fence that is gone after a shorter silence is
@@ -123,6 +134,26 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Fails when the store cannot be read.
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
 
+    /// Returns, for each of these counters, its visitors in one bucket. An unreadable entry of one counter does not
+    /// affect the others. This implementation reads one counter after the other; a store that can read several at once
+    /// does better.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    fn sketches<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        bucket: Bucket,
+    ) -> Answer<'a, Vec<Result<Sketch, Unreadable>>> {
+        Box::pin(async move {
+            let mut sketches = Vec::with_capacity(counters.len());
+            for counter in counters {
+                sketches.push(Ok(self.visitors(std::slice::from_ref(counter), &[bucket]).await?));
+            }
+            Ok(sketches)
+        })
+    }
+
     /// Returns, for each of these counters, how many visitors it had in these buckets together: the
     /// [estimate](Sketch::estimate) of their union. An unreadable entry of one counter does not affect the
     /// others. This implementation reads the sketches of one counter after the other; a store that can count
@@ -197,6 +228,8 @@ for_handles!(Store {
     fn shards() -> Shards;
     fn connections() -> u64;
     fn batch_samples() -> usize;
+    fn reach() -> Option<&'a Grid>;
+    fn archive_health() -> Option<ArchiveHealth>;
     fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
     fn clock_skew() -> Option<i64>;
@@ -207,6 +240,7 @@ for_handles!(Store {
     fn lifetimes(counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>>;
     fn forget(counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()>;
     fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
+    fn sketches(counters: &'a [CounterName], bucket: Bucket) -> Answer<'a, Vec<Result<Sketch, Unreadable>>>;
     fn visitor_counts(counters: &'a [CounterName], buckets: &'a [Bucket])
         -> Answer<'a, Vec<Result<u64, Unreadable>>>;
     fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;

@@ -323,6 +323,7 @@ impl Tally {
             stalled_for: stalled.filter(|stalled| *stalled > self.patience),
             clock_skew,
             spool,
+            archive: None,
             hints: self.hints.list(),
         }
     }

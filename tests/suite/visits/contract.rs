@@ -9,9 +9,9 @@ use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{
-    ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark, VisitorCell,
+    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark, VisitorCell,
 };
-use counter_core::{Sample, Store, Timestamp};
+use counter_core::{Precisions, Sample, Store, Timestamp};
 use tests::until;
 
 use crate::stores;
@@ -29,6 +29,7 @@ stores::on! {
         visitors_are_a_union_over_counters_and_buckets
         visitors_count_in_every_visitor_precision
         visitors_of_many_counters_are_counted_for_each_in_their_order
+        sketches_of_many_counters_come_in_their_order
         a_read_takes_the_buckets_of_its_range_ascending
         known_counters_come_in_pages_by_name
         counters_are_contained_where_they_have_samples_of_one_of_the_precisions
@@ -43,6 +44,12 @@ stores::on! {
         several_counters_are_read_in_their_order_however_wide_the_range
         names_that_differ_in_a_byte_are_different_counters
         a_count_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
+        samples_are_added_to_one_precision_and_to_no_lifetime
+        samples_that_were_added_are_known_and_cleaned
+        visitors_are_added_to_one_precision
+        lifetimes_are_added_to_no_bucket
+        what_is_added_beside_hits_adds_up
+        a_lifetime_that_is_added_ends_at_its_range
     }
 }
 
@@ -50,7 +57,14 @@ const T: u64 = 1_585_908_965;
 
 fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
     let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
-    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid: Arc::new(Grid::default()) }
+    Batch {
+        shard: Shard::default(),
+        fence,
+        cells,
+        sketches: Vec::new(),
+        grid: Arc::new(Grid::default()),
+        adds: Adds::Hits,
+    }
 }
 
 fn cell(counter: &str, start: u64, finest: u32, count: u64) -> Cell {
@@ -239,6 +253,23 @@ async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: im
         assert_eq!((counts[1], counts[2]), (0, 10 * buckets.len() as u64));
     }
     assert!(store.visitor_counts(&[], &[bucket(hour)]).await.expect("readable").is_empty());
+}
+
+async fn sketches_of_many_counters_come_in_their_order(store: impl Store + Clone) {
+    // Visitors of buckets that left retention are not kept at all.
+    let hour = unix_now() / 3600 * 3600;
+    let of = |n: u32| seen(&format!("c{n}"), hour, n..2 * n);
+    send(&store, &visits(WriterId::random(), 1, (1..=100).map(of).collect())).await;
+    let counters: Vec<_> = (0..=100).rev().chain([7]).map(|n| name(&format!("c{n}"))).collect();
+    for (start, there) in [(hour, true), (hour - 3600, false)] {
+        let bucket = Bucket { precision: precision(3600), start: unix(start) };
+        let sketches = store.sketches(&counters, bucket).await.expect("readable");
+        assert_eq!(sketches.len(), counters.len());
+        for (n, sketch) in (0..=100).rev().chain([7]).zip(sketches) {
+            let expected = if there { of(n).raised } else { Sketch::new() };
+            assert_eq!(sketch, Ok(expected), "c{n}");
+        }
+    }
 }
 
 async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store + Clone) {
@@ -452,4 +483,93 @@ async fn a_count_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
     assert_eq!(samples(&store, "a", 1).await, [(T, most), (T + 1, 7)]);
     assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, most)]);
     assert_eq!(samples(&store, "b", 86_400).await, [(1_585_872_000, 5)]);
+}
+
+/// A batch of a source, which adds to one precision of counts and one of visitors.
+fn addition(adds: Adds, width: u32, cells: Vec<Cell>) -> Batch {
+    let writer = WriterId::random();
+    let fence = Fence { writer, kind: FenceKind::Source { life: None }, sequence: 1, after: 0 };
+    let one = || Precisions::new([precision(width)]).expect("one is a set");
+    let grid = Arc::new(Grid { counts: one(), visitors: one() });
+    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid, adds }
+}
+
+/// Applies a batch of which the store has nothing to remark, twice.
+async fn add(store: &impl Store, batch: &Batch) {
+    for _ in 0..2 {
+        let outcome = store.apply(batch).await.expect("the store is there");
+        assert_eq!(outcome, ApplyOutcome::Applied(Vec::new()));
+    }
+}
+
+async fn samples_are_added_to_one_precision_and_to_no_lifetime(store: impl Store + Clone) {
+    let cells = vec![cell("a", T - 5, 60, 7), cell("b", T - 5, 60, 2), cell("a", T - 5 + 60, 60, 8)];
+    add(&store, &addition(Adds::Samples, 60, cells)).await;
+    assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, 7), (1_585_909_020, 8)]);
+    assert_eq!(samples(&store, "b", 60).await, [(1_585_908_960, 2)]);
+    for width in [1, 5, 300, 3600, 18_000, 86_400] {
+        assert_eq!(samples(&store, "a", width).await, [], "{width}");
+    }
+    assert_eq!(lifetimes(&store, &["a", "b"]).await, [0, 0]);
+}
+
+async fn samples_that_were_added_are_known_and_cleaned(store: impl Store + Clone) {
+    add(&store, &addition(Adds::Samples, 60, vec![cell("a", T - 5, 60, 7)])).await;
+    assert_eq!(known(&store).await, BTreeSet::from(["60:a".to_owned()]));
+    assert_eq!(clean(&store, T - 5 + 120 * 60 - 1).await, (0, 0));
+    assert_eq!(clean(&store, T - 5 + 120 * 60).await, (1, 1));
+    assert_eq!(known(&store).await, BTreeSet::new());
+}
+
+async fn visitors_are_added_to_one_precision(store: impl Store + Clone) {
+    let now = unix_now();
+    let (hour, day) = (now - now % 3600, now - now % 86_400);
+    for adds in [Adds::Samples, Adds::Lifetimes] {
+        let mut batch = addition(adds, 86_400, Vec::new());
+        batch.sketches = vec![seen("few", day, 0..10), seen("many", day, 0..5000)];
+        batch.sketches.iter_mut().for_each(|cell| cell.finest = precision(86_400));
+        add(&store, &batch).await;
+        assert_eq!(uniques(&store, &["few"], &[(86_400, day)]).await, 10);
+        let bucket = Bucket { precision: precision(86_400), start: unix(day) };
+        let many = store.sketches(&[name("many")], bucket).await.expect("readable");
+        assert_eq!(many, [Ok(seen("many", day, 0..5000).raised)]);
+        assert_eq!(uniques(&store, &["few", "many"], &[(3600, hour), (3600, day)]).await, 0);
+    }
+}
+
+async fn lifetimes_are_added_to_no_bucket(store: impl Store + Clone) {
+    let batch =
+        addition(Adds::Lifetimes, 1, vec![cell("a", 0, 1, 7), cell("b", 0, 1, 2), cell("a", 0, 1, 1)]);
+    for _ in 0..2 {
+        send(&store, &batch).await;
+    }
+    assert_eq!(lifetimes(&store, &["a", "b"]).await, [8, 2]);
+    assert_eq!(known(&store).await, BTreeSet::new());
+    for width in [1, 5, 60, 300, 3600, 18_000, 86_400] {
+        assert_eq!(samples(&store, "a", width).await, [], "{width}");
+    }
+}
+
+async fn what_is_added_beside_hits_adds_up(store: impl Store + Clone) {
+    let writer = WriterId::random();
+    send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
+    add(&store, &addition(Adds::Samples, 60, vec![cell("a", T, 60, 10)])).await;
+    let lifetimes_alone = addition(Adds::Lifetimes, 1, vec![cell("a", 0, 1, 100)]);
+    add(&store, &lifetimes_alone).await;
+    send(&store, &batch(writer, 2, vec![cell("a", T, 1, 1000)])).await;
+    assert_eq!(samples(&store, "a", 1).await, [(T, 1001)]);
+    assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, 1011)]);
+    assert_eq!(samples(&store, "a", 3600).await, [(1_585_908_000, 1001)]);
+    assert_eq!(lifetimes(&store, &["a"]).await, [1101]);
+}
+
+async fn a_lifetime_that_is_added_ends_at_its_range(store: impl Store + Clone) {
+    let most = u64::try_from(i64::MAX).expect("positive");
+    for count in [most, 7] {
+        let cells = vec![cell("a", 0, 1, count), cell("b", 0, 1, 1)];
+        let outcome = store.apply(&addition(Adds::Lifetimes, 1, cells)).await.expect("the store is there");
+        assert!(matches!(outcome, ApplyOutcome::Applied(_)), "{outcome:?}");
+    }
+    assert_eq!(lifetimes(&store, &["b"]).await, [2]);
+    assert!((most..=most + 7).contains(&lifetimes(&store, &["a"]).await[0]));
 }

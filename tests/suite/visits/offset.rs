@@ -11,7 +11,7 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Stats, Store, Timestamp, VisitorId};
 use counter_layer::admin::{self, Access};
 use http_body_util::BodyExt;
@@ -145,6 +145,7 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
         cells: cells.collect(),
         sketches: Vec::new(),
         grid: Arc::new(Grid { counts, ..Grid::default() }),
+        adds: Adds::Hits,
     };
     let verdict = store.apply(&batch).await.expect("the store is there");
     assert!(matches!(verdict, ApplyOutcome::Applied(_)), "{verdict:?}");

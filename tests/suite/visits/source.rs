@@ -10,7 +10,7 @@ use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{ApplyOutcome, Batch, Fence, FenceKind, Skip};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Fence, FenceKind, Skip};
 use counter_core::{CounterName, Counters, RedisStore, Store, Timestamp, VisitorId};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
 use tokio::task::JoinSet;
@@ -215,8 +215,14 @@ fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<
     let kind = FenceKind::Source { life };
     let fence = Fence { writer, kind, sequence: range.end, after: range.start };
     let grid = Arc::new(Grid::default());
-    let batch =
-        |shard| Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(&grid) };
+    let batch = |shard| Batch {
+        shard,
+        fence,
+        cells: Vec::new(),
+        sketches: Vec::new(),
+        grid: Arc::clone(&grid),
+        adds: Adds::Hits,
+    };
     store.shards().iter().map(batch).collect()
 }
 

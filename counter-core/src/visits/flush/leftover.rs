@@ -21,7 +21,7 @@ use crate::visits::spool::folder::Place;
 use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell, Witness};
+use crate::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store};
 
@@ -132,11 +132,15 @@ impl Leftover {
         Err(no_fences())
     }
 
-    /// Closes the file, and keeps its place.
-    pub(super) async fn close(self) -> Place {
-        if let Some(connection) = self.connection {
+    /// Closes the file.
+    pub(super) async fn close(&mut self) {
+        if let Some(connection) = self.connection.take() {
             drop(in_time(self.patience, connection.close()).await);
         }
+    }
+
+    /// Returns the place of the file, which must be closed.
+    pub(super) fn into_place(self) -> Place {
         self.place
     }
 
@@ -215,7 +219,7 @@ impl Lane {
 
     fn nothing(&self, fence: Fence) -> Batch {
         let grid = Arc::clone(&self.grid);
-        Batch { shard: self.shard, fence, cells: Vec::new(), sketches: Vec::new(), grid }
+        Batch { shard: self.shard, fence, cells: Vec::new(), sketches: Vec::new(), grid, adds: Adds::Hits }
     }
 
     const fn fence(&self, after: u64, sequence: u64) -> Fence {

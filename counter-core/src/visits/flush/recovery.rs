@@ -98,7 +98,8 @@ impl Recovery {
             while let Some((_, place)) = self.sent.pop_front() {
                 if let Some(mut leftover) = self.open(place, true).await? {
                     leftover.send(&self.tally, &*self.store).await?;
-                    in_time(PATIENCE, leftover.close().await.remove()).await?;
+                    leftover.close().await;
+                    in_time(PATIENCE, leftover.into_place().remove()).await?;
                 }
             }
             Ok::<_, Error>(())
@@ -126,9 +127,10 @@ impl Recovery {
     async fn send(&mut self) -> Result<(), Error> {
         let Some(leftover) = &mut self.current else { return Ok(()) };
         leftover.send(&self.tally, &*self.store).await?;
+        leftover.close().await;
         let Some(leftover) = self.current.take() else { return Ok(()) };
         let is_spent = leftover.is_spent();
-        let place = leftover.close().await;
+        let place = leftover.into_place();
         if is_spent {
             in_time(PATIENCE, place.remove()).await
         } else {

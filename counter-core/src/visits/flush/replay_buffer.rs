@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::shard::Shard;
     use crate::time::Grid;
-    use crate::visits::{Cell, Fence, FenceKind};
+    use crate::visits::{Adds, Cell, Fence, FenceKind};
     use crate::writer::WriterId;
     use crate::{CounterName, Precision, Timestamp};
 
@@ -124,6 +124,7 @@ mod tests {
             cells: vec![cell],
             sketches: Vec::new(),
             grid: Arc::new(Grid::default()),
+            adds: Adds::Hits,
         })
     }
 

@@ -16,7 +16,7 @@ use crate::visits::delivery::Account;
 use crate::visits::journal::Journal;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, Batch, Fence, FenceKind, Part, Remark, Witness};
+use crate::visits::{Adds, ApplyOutcome, Batch, Fence, FenceKind, Part, Remark, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -368,6 +368,7 @@ impl ShardFlusher {
             cells: Vec::new(),
             sketches: Vec::new(),
             grid: Arc::clone(&self.tally.grid),
+            adds: Adds::Hits,
         }
     }
 

@@ -3,8 +3,9 @@
 -- KEYS  fence, known, due, scratch (which never exists between two scripts: so a cluster that moves this
 --       slot to another node answers TRYAGAIN or ASK before anything is done, and not in the middle), total,
 --       writers, forgotten, sources, sources-due
--- ARGV  sequence, after, writer, "process" or the seconds for which a source is kept or "ever", prefix of counts,
---       prefix of visitors,
+-- ARGV  sequence, after, writer, "process" or the seconds for which a source is kept or "ever",
+--       "hits", or "samples" for no lifetimes, or "lifetimes" for no buckets of counts,
+--       prefix of counts, prefix of visitors,
 --       in one word: precision and samples, a line for each           (counts)
 --       in one word: precision and samples, a line for each           (visitors)
 --       n, then n times: start, finest, in one word the cells: counter and count, a line for each
@@ -59,7 +60,7 @@ redis.call('SET', KEYS[1], ARGV[1])
 -- A process whose clock is further ahead than this many seconds, 25 hours, would count in buckets still to come.
 local AHEAD = 90000
 
-local at = 7
+local at = 8
 local function take()
   local value = ARGV[at]
   at = at + 1
@@ -110,6 +111,9 @@ local function precisions()
 end
 
 local counts, uniques = precisions(), precisions()
+if ARGV[5] == 'lifetimes' then
+  counts = {}
+end
 
 local function bounds(start, precision)
   -- The beginning of time cuts the first bucket.
@@ -195,7 +199,7 @@ for place, precision in ipairs(counts) do
     end
   end
   local prefix = precision.text .. ':'
-  local key = ARGV[5] .. prefix
+  local key = ARGV[6] .. prefix
   for _, bucket in ipairs(order) do
     for _, entry in ipairs(sum(bucket, bucket.name)) do
       local reply = pcall('HINCRBY', key .. entry.counter, bucket.first, entry.text)
@@ -238,7 +242,9 @@ local function total(counter, count, text, cell)
     end
   end
 end
-if next(refusals) then
+if ARGV[5] == 'samples' then
+  -- The lifetimes stay.
+elseif next(refusals) then
   for _, group in ipairs(groups) do
     for n = 0, #group / 2 - 1 do
       local cell, text = group.cell + n, group[2 * n + 2]
@@ -272,7 +278,7 @@ for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\
   for place = ahead and #uniques + 1 or tonumber(finest), #uniques do
     local precision = uniques[place]
     local first, expiry = bounds(tonumber(start), precision)
-    local key = ARGV[6] .. precision.text .. ':' .. counter .. ':' .. first
+    local key = ARGV[7] .. precision.text .. ':' .. counter .. ':' .. first
     if dense then
       try(part, 'SET', KEYS[4], dense)
       try(part, 'PFMERGE', key, KEYS[4])

@@ -8,7 +8,7 @@ use super::RedisVisits;
 use super::keys::Keys;
 use crate::redis::Call;
 use crate::visits::remarks::decode;
-use crate::visits::{ApplyOutcome, Batch, FenceKind};
+use crate::visits::{Adds, ApplyOutcome, Batch, FenceKind};
 use crate::{Error, ErrorKind, Precision, Precisions, Timestamp};
 
 pub(super) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
@@ -46,6 +46,11 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         FenceKind::Source { life: None } => call.push("ever"),
         FenceKind::Source { life: Some(life) } => call.number(life.as_secs()),
     }
+    call.push(match batch.adds {
+        Adds::Hits => "hits",
+        Adds::Samples => "samples",
+        Adds::Lifetimes => "lifetimes",
+    });
     call.push(keys.counts());
     call.push(keys.uniques());
     precisions(&mut call, &batch.grid.counts);

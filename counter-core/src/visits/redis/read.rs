@@ -227,18 +227,45 @@ async fn visitor_counts_of(
 }
 
 async fn merge(store: &RedisVisits, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
+    for sketch in stored(store, keys).await? {
+        union.merge(&sketch?);
+    }
+    Ok(())
+}
+
+pub(super) async fn sketches(
+    store: &RedisVisits,
+    counters: &[CounterName],
+    bucket: Bucket,
+) -> Result<Each<Sketch>, Error> {
+    let groups = by_shard(store, counters);
+    let asked = groups.iter().map(async |group: &Group<&CounterName>| {
+        let names = store.keys(group.shard);
+        let keys: Vec<_> = group.items.iter().map(|counter| names.unique(counter, bucket)).collect();
+        let mut sketches = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(SKETCHES) {
+            sketches.extend(stored(store, keys).await?);
+        }
+        sketches.iter().filter_map(|sketch| sketch.as_ref().err()).for_each(|error| store.told.tell(error));
+        Ok(sketches)
+    });
+    Ok(in_order(&groups, all_at_once(asked).await?))
+}
+
+/// Reads sketches of one shard; those that are not there are empty.
+async fn stored(store: &RedisVisits, keys: &[String]) -> Result<Each<Sketch>, Error> {
     // Not MGET, which reads a key of another type as a missing one.
     let calls = keys.iter().map(|key| ("GET", vec![Value::from(key)])).collect();
     let values = store.client.call_each(&keys[0], calls).await?;
-    for (key, value) in keys.iter().zip(values) {
+    let read = |(key, value): (&String, Result<Value, Error>)| {
         let value = value.map_err(|error| wrong_key(key, &error))?;
         if value.is_null() {
-            continue;
+            return Ok(Sketch::new());
         }
         let sketch = Sketch::from_redis(value.as_bytes().unwrap_or_default());
-        union.merge(&sketch.map_err(|error| Unreadable::new(key, error.to_string()))?);
-    }
-    Ok(())
+        sketch.map_err(|error| Unreadable::new(key, error.to_string()))
+    };
+    Ok(keys.iter().zip(values).map(read).collect())
 }
 
 pub(super) async fn known(

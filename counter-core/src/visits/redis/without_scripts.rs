@@ -17,7 +17,7 @@ use crate::shard::Shard;
 use crate::time::Bucket;
 use crate::visits::batch::AHEAD;
 use crate::visits::remarks::decode;
-use crate::visits::{ApplyOutcome, Batch, Cleaned, DropReason, FenceKind, Part, Remark};
+use crate::visits::{Adds, ApplyOutcome, Batch, Cleaned, DropReason, FenceKind, Part, Remark};
 use crate::{Error, Precision, Precisions, Timestamp};
 
 /// The number of counters that are cleaned in one call.
@@ -133,8 +133,10 @@ fn counts(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, 
             commands.push((Of::Index, ("ZADD", args([&keys.known, "0", &member]))));
             commands.push((Of::Index, ("ZADD", args([&keys.due, "LT", &expiry, &member]))));
         }
-        let total = args([&keys.total, &cell.counter, &cell.count.to_string()]);
-        commands.push((Of::Lifetime(index), ("HINCRBY", total)));
+        if batch.adds != Adds::Samples {
+            let total = args([&keys.total, &cell.counter, &cell.count.to_string()]);
+            commands.push((Of::Lifetime(index), ("HINCRBY", total)));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::time::Grid;
 use crate::visits::pending::Pending;
 use crate::visits::store::SAMPLES;
 use crate::visits::tally::Tally;
-use crate::visits::{Batch, Fence, FenceKind};
+use crate::visits::{Adds, Batch, Fence, FenceKind};
 use crate::writer::WriterId;
 
 /// The way of one source to one shard: the records that the shard has not counted, folded.
@@ -105,7 +105,7 @@ impl Lane {
 /// Returns a batch without counts.
 pub(super) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
     let fence = Fence { writer: source, kind: FenceKind::Source { life: None }, sequence, after };
-    Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(grid) }
+    Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(grid), adds: Adds::Hits }
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl SourceName {
     }
 
     /// Returns the writer whose fence holds the position: the same in every process, for ever.
-    pub(super) fn writer(&self) -> WriterId {
+    pub(in crate::visits) fn writer(&self) -> WriterId {
         let id = VisitorKey::new(*b"access counter's").visitor(&[self.as_bytes()]);
         WriterId::of(*id.as_bytes())
     }

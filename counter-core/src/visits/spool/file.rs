@@ -431,7 +431,7 @@ mod tests {
     use super::*;
     use crate::Precision;
     use crate::visits::pending::Pending;
-    use crate::visits::{Batch, Fence, FenceKind};
+    use crate::visits::{Adds, Batch, Fence, FenceKind};
 
     fn new() -> PathBuf {
         std::env::temp_dir().join(format!("{}.spool", WriterId::random()))
@@ -452,7 +452,8 @@ mod tests {
         };
         let fence = Fence { writer, kind: FenceKind::Process, sequence: 2, after: 1 };
         let grid = Arc::new(grid.clone());
-        let batch = Batch { shard: shard(), fence, cells: vec![cell], sketches: Vec::new(), grid };
+        let batch =
+            Batch { shard: shard(), fence, cells: vec![cell], sketches: Vec::new(), grid, adds: Adds::Hits };
         Entry {
             shard: shard(),
             writer,

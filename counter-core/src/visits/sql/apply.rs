@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::adds::{Adds, stored};
+use super::additions::{Additions, stored};
 use super::names::Known;
 use super::{SqlVisits, fence, names, raised, unix};
 use crate::sql::{Class, Dialect, Failure, Session, Value};
@@ -78,16 +78,16 @@ async fn write(
     all.sort_unstable();
     all.dedup();
     let known = names::hold(session, dialect, &all).await?;
-    let folded = if fits { None } else { Adds::fold(batch, &cells, &known) };
-    let adds = match folded {
-        Some(adds) => adds,
+    let folded = if fits { None } else { Additions::fold(batch, &cells, &known) };
+    let additions = match folded {
+        Some(additions) => additions,
         None => {
             let stored = stored(session, dialect, batch, &cells, &known).await?;
-            Adds::fit(batch, &cells, &known, stored, remarks)
+            Additions::fit(batch, &cells, &known, stored, remarks)
         }
     };
-    tell(session, dialect, batch, (&cells, &known), unix(time), &adds, remarks).await?;
-    adds.write(session, dialect).await?;
+    tell(session, dialect, batch, (&cells, &known), unix(time), &additions, remarks).await?;
+    additions.write(session, dialect).await?;
     raised::write(session, dialect, batch, &sketches, &known, remarks).await
 }
 
@@ -99,11 +99,11 @@ async fn tell(
     batch: &Batch,
     (cells, known): (&[(usize, &Cell)], &HashMap<&str, Known>),
     time: i64,
-    adds: &Adds,
+    additions: &Additions,
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
     let writer = batch.fence.writer.to_string();
-    let counted = adds.counters();
+    let counted = additions.counters();
     let forgotten = known.values().filter(|counter| counter.forgotten > 0 && counter.forgotten > time - TOLD);
     let forgotten: Vec<_> = forgotten.map(|counter| counter.id).filter(|id| counted.contains(id)).collect();
     let mut untold: HashSet<i64> = forgotten.iter().copied().collect();

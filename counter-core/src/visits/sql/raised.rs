@@ -9,7 +9,7 @@ use crate::sql::{Dialect, Failure, Session, Value};
 use crate::visits::{Batch, DropReason, Part, Remark, VisitorCell};
 
 /// The number of sketches that are read and written by one statement: up to 800 KB.
-const SKETCHES: usize = 64;
+pub(super) const SKETCHES: usize = 64;
 
 /// The visitors of a bucket: when it leaves retention, and by counter the sketches with their index in the batch.
 struct Raised<'a> {
@@ -44,7 +44,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-async fn merge(
+pub(super) async fn merge(
     session: &mut Session,
     dialect: &Dialect,
     (width, bucket): (i64, i64),

@@ -116,11 +116,34 @@ pub(super) async fn visitors(
     Ok(union)
 }
 
+pub(super) async fn sketches(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    bucket: Bucket,
+) -> Result<Each<Sketch>, Error> {
+    let (known, unions) = unions(store, counters, &[bucket]).await?;
+    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| unions.get(id)).cloned();
+    Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| Ok(Sketch::new()))).collect())
+}
+
 pub(super) async fn visitor_counts(
     store: &SqlVisits,
     counters: &[CounterName],
     buckets: &[Bucket],
 ) -> Result<Each<u64>, Error> {
+    let (known, unions) = unions(store, counters, buckets).await?;
+    let counts: HashMap<_, _> =
+        unions.into_iter().map(|(id, union)| (id, union.map(|union| union.estimate()))).collect();
+    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| counts.get(id)).cloned();
+    Ok(counters.iter().map(|counter| of(counter).unwrap_or(Ok(0))).collect())
+}
+
+/// Returns the numbers of these counters, and under each the union of its visitors in these buckets.
+async fn unions(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    buckets: &[Bucket],
+) -> Result<(HashMap<String, i64>, HashMap<i64, Result<Sketch, Unreadable>>), Error> {
     let mut unions = HashMap::<i64, Result<Sketch, Unreadable>>::new();
     let known = each_sketch(store, counters, buckets, |id, key, sketch| {
         let union = unions.entry(id).or_insert_with(|| Ok(Sketch::new()));
@@ -132,10 +155,7 @@ pub(super) async fn visitor_counts(
         Ok(())
     })
     .await?;
-    let counts: HashMap<_, _> =
-        unions.into_iter().map(|(id, union)| (id, union.map(|union| union.estimate()))).collect();
-    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| counts.get(id)).cloned();
-    Ok(counters.iter().map(|counter| of(counter).unwrap_or(Ok(0))).collect())
+    Ok((known, unions))
 }
 
 /// Reads the sketches of these counters in these buckets, and returns the numbers of the counters.

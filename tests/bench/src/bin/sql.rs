@@ -13,7 +13,7 @@ use bench::{past, processor, table};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Batch, Cell, Fence, FenceKind};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind};
 use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Stats, Store, Timestamp};
 use tests::{MariaDb, Postgres};
 
@@ -147,7 +147,8 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
             let fence = Fence { writer, kind: FenceKind::Process, sequence: sequence + 1, after: sequence };
             sequence += 1;
             let (cells, grid) = (cells.collect(), Arc::clone(&grid));
-            let batch = Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid };
+            let batch =
+                Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid, adds: Adds::Hits };
             store.apply(&batch).await?;
         }
     }

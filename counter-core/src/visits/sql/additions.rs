@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::names::Known;
 use super::{unix, width};
 use crate::sql::{Dialect, Failure, Session, Value};
-use crate::visits::{Batch, Cell, DropReason, Part, Remark};
+use crate::visits::{Adds, Batch, Cell, DropReason, Part, Remark};
 
 /// A bucket, by the numbers under which it is stored: precision and start.
 pub(super) type Place = (i64, i64);
@@ -13,22 +13,22 @@ pub(super) type Place = (i64, i64);
 /// Numbers of counters, each with what is added to it; ascending, each counter once.
 pub(super) type Pairs = Vec<(i64, i64)>;
 
-/// What a batch adds.
+/// The sums that a batch adds.
 #[derive(Debug, Default)]
-pub(super) struct Adds {
+pub(super) struct Additions {
     /// In the order in which buckets are written, so that two batches cannot wait for each other in a circle.
     buckets: BTreeMap<Place, Pairs>,
     totals: Pairs,
 }
 
-impl Adds {
+impl Additions {
     /// Adds up the cells of a batch; `None` where a sum alone is beyond the range.
     pub(super) fn fold(
         batch: &Batch,
         cells: &[(usize, &Cell)],
         known: &HashMap<&str, Known>,
     ) -> Option<Self> {
-        let mut adds = Self::default();
+        let mut additions = Self::default();
         for group in cells.chunk_by(|(_, a), (_, b)| (a.start, a.finest) == (b.start, b.finest)) {
             let pair = |(_, cell): &(usize, &Cell)| {
                 Some((known[&*cell.counter].id, i64::try_from(cell.count).ok()?))
@@ -36,14 +36,16 @@ impl Adds {
             let pairs = group.iter().map(pair).collect::<Option<Pairs>>()?;
             for (bucket, _) in batch.buckets(group[0].1) {
                 let place = (width(bucket.precision), unix(bucket.start));
-                adds.buckets.entry(place).or_default().extend_from_slice(&pairs);
+                additions.buckets.entry(place).or_default().extend_from_slice(&pairs);
             }
-            adds.totals.extend(pairs);
+            if batch.adds != Adds::Samples {
+                additions.totals.extend(pairs);
+            }
         }
-        adds.buckets.values_mut().try_for_each(sum)?;
-        sum(&mut adds.totals)?;
-        adds.clamp(known);
-        Some(adds)
+        additions.buckets.values_mut().try_for_each(sum)?;
+        sum(&mut additions.totals)?;
+        additions.clamp(known);
+        Some(additions)
     }
 
     /// Adds up what fits, cell by cell, and remarks on what does not; `stored` is what the buckets have.
@@ -70,7 +72,7 @@ impl Adds {
                     fit += 1;
                 }
             }
-            if fit > 0 {
+            if batch.adds_to_lifetime(fit) {
                 let total: &mut i64 = totals.entry(id).or_default();
                 *total = total.saturating_add_unsigned(cell.count);
             }
@@ -80,9 +82,9 @@ impl Adds {
         }
         let buckets =
             buckets.into_iter().map(|(place, pairs)| (place, pairs.into_iter().collect())).collect();
-        let mut adds = Self { buckets, totals: totals.into_iter().collect() };
-        adds.clamp(known);
-        adds
+        let mut additions = Self { buckets, totals: totals.into_iter().collect() };
+        additions.clamp(known);
+        additions
     }
 
     /// Keeps lifetimes within the range: they end there.
@@ -93,18 +95,24 @@ impl Adds {
         }
     }
 
-    /// Returns the counters that something is added to.
+    /// Returns the counters whose lifetimes something is added to.
     pub(super) fn counters(&self) -> HashSet<i64> {
         self.totals.iter().map(|(id, _)| *id).collect()
     }
 
     pub(super) async fn write(&self, session: &mut Session, dialect: &Dialect) -> Result<(), Failure> {
-        if self.totals.is_empty() {
+        if !self.totals.is_empty() {
+            let text = dialect.update_by_pairs(
+                "access_counter",
+                "total",
+                "kept.total + pair.n",
+                "kept.id = pair.id",
+            );
+            session.execute(&text, &[Value::Pairs(&self.totals)]).await?;
+        }
+        if self.buckets.is_empty() {
             return Ok(());
         }
-        let text =
-            dialect.update_by_pairs("access_counter", "total", "kept.total + pair.n", "kept.id = pair.id");
-        session.execute(&text, &[Value::Pairs(&self.totals)]).await?;
         let such = "kept.width = ? AND kept.bucket = ? AND kept.counter = pair.id";
         let update = dialect.update_by_pairs("access_sample", "hits", "kept.hits + pair.n", such);
         let pairs = dialect.pairs;

@@ -1,0 +1,281 @@
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::listed::Listed;
+use super::{Archive, Page, Progress, Values};
+use crate::future::BoxFuture;
+use crate::time::{Bucket, Grid, Retention};
+use crate::unwind::{caught, tell};
+use crate::visits::Reading;
+use crate::writer::WriterId;
+use crate::{CounterName, Error, Precision, Sample, Timestamp};
+
+/// Copies closed buckets from the near store of an [`Archive`] into its far one.
+///
+/// Every instance may run one. A lease in the far store lets one of them do the work; they do no harm without it.
+///
+/// ```no_run
+/// use counter_core::archive::Archive;
+/// use counter_core::{Counters, RedisStore, SqlStore, stores::Namespace};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let near = RedisStore::connect("redis://127.0.0.1", Namespace::default()).await?;
+/// let far = SqlStore::builder().create_tables().connect("sqlite:archive.db").await?;
+/// let archive = Archive::new(near, far);
+/// let counters = Counters::builder(archive.clone()).build()?;
+/// let mut copier = archive.copier(counters.stats().grid());
+/// # let shutdown = std::future::pending();
+/// tokio::spawn(async move { copier.run(shutdown).await });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Copier {
+    archive: Archive,
+    listed: Listed,
+    holder: WriterId,
+    interval: Duration,
+    lateness: Duration,
+}
+
+/// The result of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Samples that were put into the far store, whether it had them or not.
+    pub samples: u64,
+    /// Sketches, in the same way.
+    pub sketches: u64,
+    /// Entries of the near store that cannot be read, and were left out.
+    pub unreadable: u64,
+}
+
+/// The number of buckets of counts on a page.
+const BUCKETS: usize = 24;
+/// The number of closed buckets that are copied again with those that follow, for hits that come late.
+const AGAIN: u64 = 2;
+/// The number of buckets that are copied before they leave retention: sketches expire then.
+const LEAVING: u64 = 2;
+/// The time for which a copier holds its lease, and prolongs it half as long after.
+const LEASE: Duration = Duration::from_secs(120);
+
+impl Copier {
+    pub(super) fn new(archive: Archive, grid: &Grid) -> Self {
+        Self {
+            listed: Listed::new(&archive, grid),
+            archive,
+            holder: WriterId::random(),
+            interval: Duration::from_secs(30),
+            lateness: Duration::from_secs(120),
+        }
+    }
+
+    /// Sets the pause between two looks for buckets that have closed. Default: 30 s.
+    #[must_use]
+    pub const fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets how long after its end a bucket counts as closed. Default: 2 minutes.
+    ///
+    /// Hits that come later are copied, too, with one of the next buckets or as the bucket leaves the near store. Until
+    /// then they are only there.
+    #[must_use]
+    pub const fn lateness(mut self, lateness: Duration) -> Self {
+        self.lateness = lateness;
+        self
+    }
+
+    /// Makes one pass: copies what has closed at `now`, or by the far store's clock if that is earlier. A pass that finds
+    /// nothing new is two questions to the far store.
+    ///
+    /// # Errors
+    /// Fails when one of the stores does. What was copied stays copied, and the next pass does the rest.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the rest to the next pass.
+    pub async fn copy_once(&mut self, now: Timestamp) -> Result<Copied, Error> {
+        let mut copied = Copied::default();
+        let lease = self.archive.far.lease(self.holder, LEASE).await?;
+        if !lease.is_held {
+            return Ok(copied);
+        }
+        let mut pass =
+            Pass { copier: self, prolonged: Instant::now(), read: lease.time, copied: &mut copied };
+        // The earlier of two clocks: one that is ahead would take open buckets for closed ones.
+        let at = now.min(lease.time).minus(self.lateness.as_secs());
+        for &(values, kept) in &self.listed.kept {
+            pass.copy(values, kept, at).await?;
+        }
+        Ok(copied)
+    }
+
+    /// Makes a pass at every interval until `shutdown` completes.
+    ///
+    /// An error does not end the loop; it is logged when failures begin and again when they end.
+    ///
+    /// # Cancel safety
+    /// As with [`copy_once`](Self::copy_once).
+    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        tokio::select! {
+            biased;
+            () = &mut shutdown => {}
+            () = self.copy_for_ever() => {}
+        }
+    }
+
+    fn copy_for_ever(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut failing = false;
+            loop {
+                sleep(self.interval).await;
+                let copied = caught(self.copy_once(Timestamp::now())).await;
+                tell(|| match copied {
+                    Ok(copied) => {
+                        if std::mem::replace(&mut failing, false) {
+                            tracing::info!("copying into the archive works again");
+                        }
+                        if copied != Copied::default() {
+                            tracing::debug!(copied.samples, copied.sketches, "copied into the archive");
+                        }
+                    }
+                    Err(error) => {
+                        if !std::mem::replace(&mut failing, true) {
+                            tracing::warn!(
+                                ?error,
+                                "copying into the archive failed; the next pass tries again"
+                            );
+                        }
+                    }
+                });
+            }
+        })
+    }
+}
+
+/// A pass of a copier.
+struct Pass<'a> {
+    copier: &'a Copier,
+    /// When the lease was prolonged last.
+    prolonged: Instant,
+    /// The far store's clock at that time.
+    read: Timestamp,
+    copied: &'a mut Copied,
+}
+
+impl Pass<'_> {
+    /// Copies the values of a precision that have closed at this time, and remembers how far that went.
+    async fn copy(&mut self, values: Values, kept: Retention, at: Timestamp) -> Result<(), Error> {
+        let precision = kept.precision;
+        let width = u64::from(precision.as_seconds());
+        let (closed, oldest) = (precision.bucket(at).start, kept.oldest(at));
+        // As far back as the near store may have waited.
+        let first = oldest.minus(width * u64::from(kept.samples.get()));
+        let progress = self.copier.archive.progress(values, precision).await?;
+        let progress = progress.unwrap_or(Progress { copied: first, settled: first });
+        if progress.copied >= closed && progress.settled >= oldest {
+            return Ok(());
+        }
+        let recent = progress.copied.minus(AGAIN * width).max(first)..closed;
+        let leaving = progress.settled.max(first)..oldest.plus(LEAVING * width).min(closed);
+        let starts: BTreeSet<_> = precision.starts(leaving).chain(precision.starts(recent)).collect();
+        let starts: Vec<_> = starts.into_iter().collect();
+        let (mut next, near) = (Some(String::new()), &*self.copier.archive.near);
+        while let Some(from) = next {
+            let page = self.copier.listed.counters(near, values, precision, &from).await?;
+            // What cannot be read is left out, and holds up nothing else.
+            self.copied.unreadable += page.unreadable;
+            for starts in starts.chunks(BUCKETS) {
+                self.prolong().await?;
+                match values {
+                    Values::Counts => self.copy_counts(&page.counters, kept, starts).await?,
+                    Values::Visitors => self.copy_visitors(&page.counters, precision, starts).await?,
+                }
+            }
+            next = page.next;
+        }
+        self.copier.archive.far.advance(values, precision, Progress { copied: closed, settled: oldest }).await
+    }
+
+    async fn copy_counts(
+        &mut self,
+        counters: &[CounterName],
+        kept: Retention,
+        starts: &[Timestamp],
+    ) -> Result<(), Error> {
+        let (Some(&first), Some(last)) = (starts.first(), starts.last()) else { return Ok(()) };
+        let near = &self.copier.archive.near;
+        let range = first..last.plus(1);
+        let readings = near.samples(counters, kept.precision, range, kept.samples.get()).await?;
+        let mut page = self.page(Values::Counts, kept.precision);
+        for (counter, reading) in counters.iter().zip(readings) {
+            let reading = reading
+                .unwrap_or_else(|unreadable| Reading { unreadable: Some(unreadable), ..Reading::default() });
+            self.copied.unreadable += u64::from(reading.unreadable.is_some());
+            if reading.samples.is_empty() {
+                continue;
+            }
+            for Sample { start, count } in reading.samples {
+                page.counts.entry(start).or_default().push((page.counters.len(), count));
+                self.copied.samples += 1;
+            }
+            page.counters.push(counter.clone());
+        }
+        let lifetimes = near.lifetimes(&page.counters).await?;
+        page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();
+        self.put(page).await
+    }
+
+    async fn copy_visitors(
+        &mut self,
+        counters: &[CounterName],
+        precision: Precision,
+        starts: &[Timestamp],
+    ) -> Result<(), Error> {
+        for &start in starts {
+            let bucket = Bucket { precision, start };
+            let mut page = self.page(Values::Visitors, precision);
+            let sketches = self.copier.archive.near.sketches(counters, bucket).await?;
+            for (counter, sketch) in counters.iter().zip(sketches) {
+                match sketch {
+                    Ok(sketch) if sketch.is_empty() => {}
+                    Ok(sketch) => {
+                        page.visitors.entry(start).or_default().push((page.counters.len(), sketch));
+                        page.counters.push(counter.clone());
+                        self.copied.sketches += 1;
+                    }
+                    Err(_) => self.copied.unreadable += 1,
+                }
+            }
+            self.put(page).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns an empty page; `kept` is what the far store keeps.
+    fn page(&self, values: Values, precision: Precision) -> Page {
+        let kept = self.copier.archive.kept_of(values, precision).unwrap_or(precision.into());
+        Page::new(self.read, kept)
+    }
+
+    async fn put(&self, page: Page) -> Result<(), Error> {
+        if page.counters.is_empty() {
+            return Ok(());
+        }
+        self.copier.archive.far.put(&page).await
+    }
+
+    /// Prolongs the lease when half of its time is over. To lose it is no error.
+    async fn prolong(&mut self) -> Result<(), Error> {
+        if self.prolonged.elapsed() > LEASE / 2 {
+            self.prolonged = Instant::now();
+            self.read = self.copier.archive.far.lease(self.copier.holder, LEASE).await?.time;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+use std::collections::BTreeSet;
+
+use super::{Archive, Values};
+use crate::time::{Grid, Retention};
+use crate::{CounterName, Error, Precision, Store};
+
+/// The number of counters on a page: with their sketches of one bucket up to 8 MB.
+pub(super) const PAGE: usize = 500;
+
+/// What is copied and compared.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// What the near store keeps, of what the far one keeps too.
+    pub(super) kept: Vec<(Values, Retention)>,
+    /// The precisions under which the near store lists its counters.
+    counts: Vec<Precision>,
+}
+
+/// A part of a list of counters.
+#[derive(Debug)]
+pub(super) struct Counters {
+    pub(super) counters: Vec<CounterName>,
+    /// From where to go on; `None` after the last.
+    pub(super) next: Option<String>,
+    /// Entries in the list that cannot be read.
+    pub(super) unreadable: u64,
+}
+
+impl Listed {
+    pub(super) fn new(archive: &Archive, grid: &Grid) -> Self {
+        let of = |values, kept: Retention| archive.kept_of(values, kept.precision).map(|_| (values, kept));
+        let counts = grid.counts.iter().filter_map(|kept| of(Values::Counts, kept));
+        let visitors = grid.visitors.iter().filter_map(|kept| of(Values::Visitors, kept));
+        Self {
+            kept: counts.chain(visitors).collect(),
+            counts: grid.counts.iter().map(|kept| kept.precision).collect(),
+        }
+    }
+
+    /// Lists the counters of a store that may have such values, from a name on.
+    pub(super) async fn counters(
+        &self,
+        store: &dyn Store,
+        values: Values,
+        precision: Precision,
+        from: &str,
+    ) -> Result<Counters, Error> {
+        let precisions = match values {
+            Values::Counts => std::slice::from_ref(&precision),
+            // Their counts may be of other precisions alone.
+            Values::Visitors => &self.counts,
+        };
+        let known = store.known(precisions, from, PAGE).await?;
+        let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
+        let is_last = names.len() < PAGE;
+        let counters: Vec<_> = names.into_iter().take(PAGE).collect();
+        // No name has this character, so nothing lies between.
+        let next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
+        Ok(Counters { counters, next, unreadable: known.unreadable.len() as u64 })
+    }
+}

@@ -1,0 +1,99 @@
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::{MemoryVisits, Visitors};
+use crate::future::Answer;
+use crate::sketch::Sketch;
+use crate::time::Bucket;
+use crate::visits::archive::{ArchiveStore, Lease, Page, Progress, Values};
+use crate::writer::WriterId;
+use crate::{CounterName, Precision, Timestamp};
+
+/// What an archive remembers beside the values.
+#[derive(Debug, Default)]
+pub(super) struct Archived {
+    holder: Option<(WriterId, Timestamp)>,
+    progress: HashMap<(Values, Precision), Progress>,
+    forgotten: HashMap<CounterName, Timestamp>,
+}
+
+/// The time for which a page may be on its way, in seconds.
+const REMEMBERED: u64 = 86_400;
+
+impl Archived {
+    pub(super) fn forget(&mut self, counter: &CounterName) {
+        let now = Timestamp::now();
+        self.forgotten.retain(|_, at| at.plus(REMEMBERED) > now);
+        self.forgotten.insert(counter.clone(), now);
+    }
+}
+
+impl ArchiveStore for MemoryVisits {
+    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, Lease> {
+        Box::pin(async move {
+            let now = Timestamp::now();
+            let lease = &mut self.kept().archived.holder;
+            let is_held = lease.is_none_or(|(other, expiry)| other == holder || expiry <= now);
+            if is_held {
+                *lease = Some((holder, now.plus(time.as_secs())));
+            }
+            Ok(Lease { is_held, time: now })
+        })
+    }
+
+    fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>> {
+        Box::pin(async move { Ok(self.kept().archived.progress.get(&(values, precision)).copied()) })
+    }
+
+    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let kept = &mut self.kept().archived.progress;
+            let latest = kept.entry((values, precision)).or_insert(progress);
+            latest.copied = latest.copied.max(progress.copied);
+            latest.settled = latest.settled.max(progress.settled);
+            Ok(())
+        })
+    }
+
+    fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let kept = &mut *self.kept();
+            let forgotten = &kept.archived.forgotten;
+            let is_kept = |counter: &&CounterName| forgotten.get(*counter).is_none_or(|at| *at < page.read);
+            let counter = |index: usize| page.counters.get(index).filter(is_kept);
+            for (index, &lifetime) in page.lifetimes.iter().enumerate() {
+                if let Some(counter) = counter(index) {
+                    let total = kept.totals.entry(counter.clone()).or_default();
+                    *total = if page.replaces { lifetime } else { lifetime.max(*total) };
+                }
+            }
+            let precision = page.kept.precision;
+            for (&start, counts) in &page.counts {
+                for &(index, count) in counts {
+                    let Some(counter) = counter(index) else { continue };
+                    let buckets = kept.counts.entry((precision, counter.clone())).or_default();
+                    let kept = buckets.entry(start).or_default();
+                    *kept = if page.replaces { count } else { count.max(*kept) };
+                    if *kept == 0 {
+                        buckets.remove(&start);
+                    }
+                }
+            }
+            for (&start, sketches) in &page.visitors {
+                let expiry = page.kept.expiry(start);
+                for (index, sketch) in sketches {
+                    let Some(counter) = counter(*index) else { continue };
+                    let place = (counter.clone(), Bucket { precision, start });
+                    let visitors = kept.visitors.entry(place);
+                    let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
+                    visitors.expiry = expiry.max(visitors.expiry);
+                    if page.replaces {
+                        visitors.sketch = Sketch::new();
+                    }
+                    visitors.sketch.merge(sketch);
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! Archives: what a far store takes, and what is read over two stores.
+
+mod contract;
+mod copies;
+mod audits;
+mod histories;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use counter_core::sketch::Sketch;
+use counter_core::stores::{Shard, WriterId};
+use counter_core::time::{Bucket, Grid, Retention};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell};
+use counter_core::{Precisions, Sample, Store, Timestamp};
+
+use crate::support::{always, name, precision, unix};
+
+/// Precisions with how many samples are kept.
+fn kept<const N: usize>(kept: [(u32, u32); N]) -> Precisions {
+    let retention = |(width, samples)| Retention {
+        precision: precision(width),
+        samples: NonZeroU32::new(samples).expect("not 0"),
+    };
+    Precisions::new(kept.map(retention)).expect("a set")
+}
+
+/// Sends hits as a process does, with a fence of its own.
+async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: Vec<VisitorCell>) {
+    for shard in store.shards().iter() {
+        let of = |counter: &str| store.shards().of(counter) == shard;
+        let batch = Batch {
+            shard,
+            fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 },
+            cells: cells.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
+            sketches: sketches.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
+            grid: Arc::clone(grid),
+            adds: Adds::Hits,
+        };
+        let outcome = store.apply(&batch).await.expect("the store is there");
+        assert!(matches!(outcome, ApplyOutcome::Applied(_)), "{outcome:?}");
+    }
+}
+
+async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
+    let counter = [name(counter)];
+    let mut readings =
+        store.samples(&counter, precision(width), always(), 120).await.expect("the store is there");
+    let reading = readings.remove(0).expect("readable");
+    assert_eq!(reading.unreadable, None);
+    reading.samples.into_iter().map(|Sample { start, count }| (start.as_unix(), count)).collect()
+}
+
+async fn sketch(store: &impl Store, counter: &str, width: u32, start: u64) -> Sketch {
+    let bucket = Bucket { precision: precision(width), start: unix(start) };
+    let mut sketches = store.sketches(&[name(counter)], bucket).await.expect("the store is there");
+    sketches.remove(0).expect("readable")
+}
+
+async fn lifetime(store: &impl Store, counter: &str) -> u64 {
+    store.lifetimes(&[name(counter)]).await.expect("the store is there").remove(0).expect("readable")
+}
+
+/// Cleans as a cleaner does.
+async fn clean(store: &impl Store, now: Timestamp, kept: &Precisions) {
+    for shard in store.shards().iter() {
+        while store.clean(shard, now, kept).await.expect("the store is there").more {}
+    }
+    store.adopt(Shard::default(), None, kept).await.expect("the store is there");
+}

@@ -1,0 +1,142 @@
+//! Audits of an archive, and repairs of what they find.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Side, Values};
+use counter_core::time::Grid;
+use counter_core::{Counters, MemoryStore, Store, Timestamp};
+
+use super::copies::{archives, grid, hit, visit};
+use super::{kept, lifetime, samples, send, sketch};
+use crate::random::Random;
+use crate::stores;
+use crate::support::{name, precision};
+
+archives! {
+    what_the_near_store_lost_returns_from_the_far_one:
+    memory_returns_from_memory memory memory,
+    redis_returns_from_sqlite redis sqlite,
+    redis_without_scripts_returns_from_postgres redis_without_scripts postgres,
+    redis_in_shards_returns_from_mariadb redis_in_shards mariadb,
+    sqlite_returns_from_sqlite sqlite sqlite,
+}
+
+async fn audit(archive: &Archive, grid: &Grid, right: Option<Side>) -> Audit {
+    archive.auditor(grid).audit(Timestamp::now(), right).await.expect("both are there")
+}
+
+/// Thirty hours of two counters, copied.
+async fn copied(archive: &Archive, grid: &Arc<Grid>, now: Timestamp) {
+    let hits = (0..30).flat_map(|ago| ["/", "/about"].map(|name| hit(name, now.minus(3600 * ago), 3600)));
+    let visits = (0..30).map(|ago| visit("/", now.minus(3600 * ago), ago / 3)).collect();
+    send(archive, grid, hits.collect(), visits).await;
+    archive.copier(grid).copy_once(Timestamp::now()).await.expect("both are there");
+}
+
+async fn what_the_near_store_lost_returns_from_the_far_one(
+    near: impl Store + Clone,
+    far: impl Store + ArchiveStore + Clone,
+) {
+    let (grid, now) = (grid(), Timestamp::now());
+    copied(&Archive::new(near.clone(), far.clone()), &grid, now).await;
+    let mut expected = samples(&far, "/", 3600).await;
+    // Its data are lost, and hits go on.
+    let lost = Archive::new(MemoryStore::new(), MemoryStore::new());
+    copied(&lost, &grid, now).await;
+    for counter in ["/", "/about"] {
+        near.forget(&name(counter), &grid, Timestamp::now()).await.expect("the store is there");
+    }
+    let archive = Archive::new(near.clone(), far.clone());
+    let some: Vec<_> = (5..8).map(|ago| hit("/", now.minus(3600 * ago), 3600)).collect();
+    send(&near, &grid, [some.clone(), some.clone(), some].concat(), Vec::new()).await;
+
+    let found = audit(&archive, &grid, None).await;
+    // Hours of both less those of "/" that have more now, days, and sketches of hours and days.
+    assert!(found.differing > 2 * 24 - 3 + 24 && found.late >= 3, "{found:?}");
+    assert_eq!(found.unreadable, 0);
+    let first = &found.differences[0];
+    assert_eq!((first.values, &*first.counter, first.near, first.far), (Values::Counts, "/", 0, 1));
+    assert_eq!(audit(&archive, &grid, None).await.late, 0, "what came late is copied by the way");
+
+    // Several repair at once.
+    let repair = async || audit(&archive, &grid, Some(Side::Far)).await;
+    tokio::join!(repair(), repair(), repair());
+    let again = audit(&archive, &grid, None).await;
+    assert_eq!((again.differing, &again.differences), (0, &Vec::new()));
+    for ago in 5..8 {
+        let start = now.minus(3600 * ago).as_unix() / 3600 * 3600;
+        expected.iter_mut().filter(|(at, _)| *at == start).for_each(|(_, count)| *count = 3);
+    }
+    assert_eq!(samples(&archive, "/", 3600).await, expected);
+    let back = samples(&near, "/", 3600).await;
+    assert!(back.len() >= 24 && back.iter().all(|sample| expected.contains(sample)), "{back:?}");
+    assert_eq!(lifetime(&near, "/about").await, 30);
+    let closed = now.minus(36_000).as_unix() / 3600 * 3600;
+    assert_eq!(sketch(&near, "/", 3600, closed).await, sketch(&lost, "/", 3600, closed).await);
+}
+
+#[tokio::test]
+async fn what_is_wrong_in_the_far_store_is_replaced_from_the_near_one_when_it_is_right() {
+    let (near, far) = (MemoryStore::new(), MemoryStore::new());
+    let (archive, grid, now) = (Archive::new(near.clone(), far.clone()), grid(), Timestamp::now());
+    copied(&archive, &grid, now).await;
+    let before = samples(&near, "/", 3600).await;
+    let start = precision(3600).bucket(now.minus(36_000)).start;
+    let retention = kept([(3600, 1000)]).iter().next().expect("hours");
+    let mut page = Page::new(Timestamp::now(), retention);
+    page.counters = vec![name("/"), name("/nowhere")];
+    page.counts.insert(start, vec![(0, 900), (1, 7)]);
+    far.put(&page).await.expect("memory takes all");
+    let stats = Counters::builder(archive.clone()).build().expect("good settings").stats();
+
+    let found = audit(&archive, &grid, None).await;
+    let values: Vec<_> = found.differences.iter().map(|one| (&*one.counter, one.near, one.far)).collect();
+    assert_eq!(values, [("/", 1, 900), ("/nowhere", 0, 7)]);
+    assert_eq!(archive.last_audit().as_deref(), Some(&found));
+    let hints = || stats.health().hints.into_iter().map(|hint| hint.name).collect::<Vec<_>>();
+    assert_eq!(hints(), ["archive_differs"]);
+    assert!(stats.metrics().iter().any(|metric| metric.name == "access_counter_archive_differing_values"));
+
+    audit(&archive, &grid, Some(Side::Near)).await;
+    assert_eq!(audit(&archive, &grid, None).await.differing, 0);
+    assert!(hints().is_empty());
+    assert_eq!(samples(&archive, "/", 3600).await, before);
+    assert_eq!(samples(&archive, "/nowhere", 3600).await, []);
+}
+
+#[tokio::test]
+async fn hits_that_come_during_a_repair_stay_and_nothing_is_added_twice() {
+    let mut random = Random::storm("of repairs");
+    let (_server, near) = stores::redis().await;
+    let (_folder, far) = stores::sqlite().await;
+    let (grid, now) = (grid(), Timestamp::now());
+    let archive = Archive::new(near.clone(), far);
+    copied(&archive, &grid, now).await;
+    near.forget(&name("/"), &grid, now).await.expect("the store is there");
+    let hours: Vec<_> = (4..20).map(|ago| now.minus(3600 * ago)).collect();
+    let mut counted = 0;
+    let counting = async {
+        for _ in 0..200 {
+            let at = random.one_of(&hours);
+            send(&near, &grid, vec![hit("/", at, 3600)], Vec::new()).await;
+            counted += 1;
+            tokio::time::sleep(random.millis(0..4)).await;
+        }
+    };
+    let repairs = async {
+        for _ in 0..6 {
+            let repair = async || audit(&archive, &grid, Some(Side::Far)).await;
+            tokio::join!(repair(), repair());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::join!(counting, repairs);
+    audit(&archive, &grid, Some(Side::Far)).await;
+    let total = |samples: Vec<(u64, u64)>| samples.into_iter().map(|(_, count)| count).sum::<u64>();
+    // What was lost came back once: where a new hit was counted before, it is a part of what was there.
+    let (near, all) = (total(samples(&near, "/", 3600).await), total(samples(&archive, "/", 3600).await));
+    assert!(all >= counted && all <= counted + 30, "{all} of {counted} and 30");
+    assert!(near <= all);
+    assert_eq!(audit(&archive, &grid, None).await.differing, 0);
+}

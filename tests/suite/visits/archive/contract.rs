@@ -1,0 +1,135 @@
+//! The contract of a store that takes absolute values, shown on every such store.
+
+use std::time::Duration;
+
+use counter_core::archive::{ArchiveStore, Page, Progress, Values};
+use counter_core::sketch::Sketch;
+use counter_core::stores::WriterId;
+use counter_core::time::Grid;
+use counter_core::visitor::VisitorKey;
+use counter_core::{Store, Timestamp};
+use tests::until;
+
+use super::{clean, kept, lifetime, samples, sketch};
+use crate::stores;
+use crate::support::{name, precision, unix};
+
+stores::on! {
+    [memory sqlite sqlite_in_memory postgres mariadb]
+    {
+        of_two_counts_the_greater_stays_however_often_a_page_is_put
+        visitors_are_a_union_however_often_a_page_is_put
+        what_was_forgotten_after_it_was_read_stays_forgotten
+        progress_goes_forward_only
+        a_lease_has_one_holder_until_it_ends
+        what_left_its_own_retention_is_cleaned
+    }
+}
+
+/// A start of an hour that is still kept.
+fn hour() -> u64 {
+    Timestamp::now().as_unix() / 3600 * 3600 - 7200
+}
+
+fn page(counters: &[&str]) -> Page {
+    let mut page = Page::new(Timestamp::now(), kept([(3600, 1000)]).iter().next().expect("hours"));
+    page.counters = counters.iter().map(|counter| name(counter)).collect();
+    page
+}
+
+fn of(visitors: std::ops::Range<u32>) -> Sketch {
+    let mut sketch = Sketch::new();
+    for n in visitors {
+        sketch.insert(VisitorKey::new([3; 16]).visitor(&[&n.to_le_bytes()]));
+    }
+    sketch
+}
+
+async fn of_two_counts_the_greater_stays_however_often_a_page_is_put(store: impl Store + ArchiveStore) {
+    let put = async |counts: [[u64; 2]; 2], lifetimes: [u64; 2]| {
+        let mut page = page(&["/a", "/b"]);
+        page.lifetimes = lifetimes.to_vec();
+        for (start, counts) in [hour(), hour() + 3600].into_iter().zip(counts) {
+            let some = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
+            page.counts.insert(unix(start), some.collect());
+        }
+        store.put(&page).await.expect("the store is there");
+    };
+    put([[5, 0], [1, 7]], [12, 0]).await;
+    put([[5, 0], [1, 7]], [12, 0]).await;
+    put([[4, 2], [3, 6]], [11, 30]).await;
+    assert_eq!(samples(&store, "/a", 3600).await, [(hour(), 5), (hour() + 3600, 3)]);
+    assert_eq!(samples(&store, "/b", 3600).await, [(hour(), 2), (hour() + 3600, 7)]);
+    assert_eq!([lifetime(&store, "/a").await, lifetime(&store, "/b").await], [12, 30]);
+    let known = store.known(&[precision(3600), precision(86_400)], "", 10).await.expect("readable").counters;
+    assert_eq!(known.len(), 2, "{known:?}");
+}
+
+async fn visitors_are_a_union_however_often_a_page_is_put(store: impl Store + ArchiveStore) {
+    for visitors in [0..50, 0..50, 40..200, 0..50] {
+        let mut page = page(&["/a", "/b"]);
+        page.visitors.insert(unix(hour()), vec![(0, of(visitors)), (1, of(7..9))]);
+        store.put(&page).await.expect("the store is there");
+    }
+    assert_eq!(sketch(&store, "/a", 3600, hour()).await, of(0..200));
+    assert_eq!(sketch(&store, "/b", 3600, hour()).await, of(7..9));
+    assert_eq!(sketch(&store, "/b", 3600, hour() + 3600).await, Sketch::new());
+}
+
+async fn what_was_forgotten_after_it_was_read_stays_forgotten(store: impl Store + ArchiveStore) {
+    let page = |read| {
+        let mut page = Page { read, ..page(&["/a", "/b"]) };
+        page.lifetimes = vec![1, 1];
+        page.counts.insert(unix(hour()), vec![(0, 1), (1, 1)]);
+        page.visitors.insert(unix(hour()), vec![(0, of(0..3)), (1, of(0..3))]);
+        page
+    };
+    let read = Timestamp::now();
+    store.put(&page(read)).await.expect("the store is there");
+    store.forget(&name("/a"), &Grid::default(), Timestamp::now()).await.expect("the store is there");
+    store.put(&page(read)).await.expect("the store is there");
+    assert_eq!((samples(&store, "/a", 3600).await, lifetime(&store, "/a").await), (vec![], 0));
+    assert_eq!(sketch(&store, "/a", 3600, hour()).await, Sketch::new());
+    assert_eq!((samples(&store, "/b", 3600).await, lifetime(&store, "/b").await), (vec![(hour(), 1)], 1));
+    // What is read later is of a counter that began anew.
+    store.put(&page(read.plus(60))).await.expect("the store is there");
+    assert_eq!(samples(&store, "/a", 3600).await, [(hour(), 1)]);
+}
+
+async fn progress_goes_forward_only(store: impl Store + ArchiveStore) {
+    let (hours, days) = (precision(3600), precision(86_400).utc_offset(3600));
+    let progress = |copied, settled| Progress { copied: unix(copied), settled: unix(settled) };
+    assert_eq!(store.progress(Values::Counts, hours).await.expect("readable"), None);
+    for (copied, settled) in [(7200, 3600), (3600, 3600), (3600, 7200)] {
+        store.advance(Values::Counts, hours, progress(copied, settled)).await.expect("the store is there");
+    }
+    store.advance(Values::Visitors, days, progress(1, 0)).await.expect("the store is there");
+    assert_eq!(store.progress(Values::Counts, hours).await.expect("readable"), Some(progress(7200, 7200)));
+    assert_eq!(store.progress(Values::Visitors, days).await.expect("readable"), Some(progress(1, 0)));
+    assert_eq!(store.progress(Values::Visitors, hours).await.expect("readable"), None);
+    assert_eq!(store.progress(Values::Counts, days).await.expect("readable"), None);
+}
+
+async fn a_lease_has_one_holder_until_it_ends(store: impl Store + ArchiveStore) {
+    let (one, other) = (WriterId::random(), WriterId::random());
+    let ask = async |holder, seconds| {
+        let lease = store.lease(holder, Duration::from_secs(seconds)).await.expect("the store is there");
+        assert!(lease.time.as_unix().abs_diff(Timestamp::now().as_unix()) < 600);
+        lease.is_held
+    };
+    assert!(ask(one, 3600).await);
+    assert!(!ask(other, 3600).await);
+    assert!(ask(one, 0).await, "it prolongs, or ends, what it has");
+    until("the lease has ended", tests::LIMIT, async || ask(other, 3600).await).await;
+    assert!(!ask(one, 3600).await);
+}
+
+async fn what_left_its_own_retention_is_cleaned(store: impl Store + ArchiveStore) {
+    let mut page = page(&["/a"]);
+    for ago in [0, 1000, 1010, 5000] {
+        page.counts.insert(unix(hour() - ago * 3600), vec![(0, 1 + ago)]);
+    }
+    store.put(&page).await.expect("the store is there");
+    clean(&store, Timestamp::now(), &kept([(3600, 1005)])).await;
+    assert_eq!(samples(&store, "/a", 3600).await, [(hour() - 3_600_000, 1001), (hour(), 1)]);
+}

@@ -1,0 +1,208 @@
+//! Copies from one store into another, and readings over both.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use counter_core::archive::{Archive, ArchiveStore, Copied};
+use counter_core::sketch::Sketch;
+use counter_core::time::Grid;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Cell, VisitorCell};
+use counter_core::{Counters, MemoryStore, Store, Timestamp};
+use tests::Postgres;
+
+use super::{clean, kept, lifetime, samples, send, sketch};
+use crate::stores;
+use crate::support::{name, precision, unix};
+
+/// A test of each of these archives: a near store and a far one.
+macro_rules! archives {
+    ($fact:ident: $($name:ident $near:ident $far:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                let ((_near, near), (_far, far)) = (stores::$near().await, stores::$far().await);
+                $fact(near, far).await;
+            }
+        )*
+    };
+}
+
+pub(super) use archives;
+
+archives! {
+    what_left_the_near_store_is_read_from_the_far_one:
+    memory_is_archived_in_memory memory memory,
+    redis_is_archived_in_sqlite redis sqlite,
+    redis_without_scripts_is_archived_in_postgres redis_without_scripts postgres,
+    redis_in_shards_is_archived_in_mariadb redis_in_shards mariadb,
+    sqlite_is_archived_in_sqlite sqlite sqlite,
+}
+
+pub(super) fn grid() -> Arc<Grid> {
+    let set = kept([(60, 10), (3600, 48), (86_400, 10)]);
+    Arc::new(Grid { counts: set, visitors: kept([(3600, 48), (86_400, 10)]) })
+}
+
+pub(super) fn hit(counter: &str, at: Timestamp, finest: u32) -> Cell {
+    Cell { counter: name(counter), start: at, finest: precision(finest), count: 1 }
+}
+
+pub(super) fn visit(counter: &str, at: Timestamp, who: u64) -> VisitorCell {
+    let mut raised = Sketch::new();
+    raised.insert(VisitorKey::new([3; 16]).visitor(&[&who.to_le_bytes()]));
+    VisitorCell { counter: name(counter), start: at, finest: precision(3600), raised }
+}
+
+/// The near store has what waited for its last copy, and what is still open.
+async fn what_left_the_near_store_is_read_from_the_far_one(
+    near: impl Store + Clone,
+    far: impl Store + ArchiveStore + Clone,
+) {
+    let (grid, now) = (grid(), Timestamp::now());
+    let archive = Archive::new(near.clone(), far.clone());
+    let (mut cells, mut sketches) = (Vec::new(), Vec::new());
+    for ago in 0..90 {
+        for counter in ["/", "/about"] {
+            cells.push(hit(counter, now.minus(3600 * ago), 3600));
+        }
+    }
+    for ago in 0..40 {
+        sketches.push(visit("/", now.minus(3600 * ago), ago));
+    }
+    cells.push(hit("/", now.minus(15 * 86_400), 86_400));
+    send(&archive, &grid, cells, sketches).await;
+    let before = samples(&archive, "/", 3600).await;
+    let days = samples(&archive, "/", 86_400).await;
+    let visitors = sketch(&archive, "/", 3600, now.minus(36_000).as_unix() / 3600 * 3600).await;
+    assert_eq!(before.len(), 90);
+
+    let mut copier = archive.copier(&grid);
+    let copied = copier.copy_once(Timestamp::now()).await.expect("both are there");
+    assert!(copied.samples >= 2 * 88 + 5 && copied.sketches >= 38 && copied.unreadable == 0, "{copied:?}");
+    assert_eq!(samples(&far, "/", 60).await, [], "no more than is wanted");
+    clean(&archive, Timestamp::now(), &grid.counts).await;
+
+    assert!(samples(&near, "/", 3600).await.len() <= 51, "the near store is cleaned");
+    assert_eq!(samples(&archive, "/", 3600).await, before);
+    assert_eq!(samples(&archive, "/about", 3600).await, before);
+    assert_eq!(samples(&archive, "/", 86_400).await, days);
+    assert_eq!(lifetime(&far, "/").await, 91);
+    let bucket = now.minus(36_000).as_unix() / 3600 * 3600;
+    assert_eq!(sketch(&archive, "/", 3600, bucket).await, visitors);
+    assert_eq!(sketch(&far, "/", 3600, bucket).await, visitors);
+
+    // Again: nothing changes, and unless an hour has ended meanwhile nothing is done.
+    copier.copy_once(Timestamp::now()).await.expect("both are there");
+    assert_eq!(samples(&archive, "/", 3600).await, before);
+    archive.forget(&name("/"), &grid, Timestamp::now()).await.expect("both are there");
+    assert_eq!((samples(&archive, "/", 3600).await, lifetime(&archive, "/").await), (vec![], 0));
+    assert_eq!(samples(&archive, "/about", 3600).await, before);
+}
+
+#[tokio::test]
+async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
+    let (near, far) = (MemoryStore::new(), MemoryStore::new());
+    let archive = Archive::new(near.clone(), far.clone());
+    let mut counters = Counters::builder(archive.clone()).build().expect("good settings");
+    let stats = counters.stats();
+    let now = Timestamp::now();
+    let recorder = counters.recorder();
+    let key = VisitorKey::new([3; 16]);
+    for (counter, hits) in [("/new", 3_u64), ("/old", 5)] {
+        for n in 0..hits {
+            let ago = if counter == "/new" { 2 } else { 90 };
+            let (counter, visitor) = (recorder.counter(counter), key.visitor(&[&n.to_le_bytes()]));
+            recorder.record_at(counter, visitor, now.minus(ago * 86_400), NonZeroU32::MIN);
+        }
+    }
+    counters.flush().await.expect("memory takes all");
+    archive.copier(stats.grid()).copy_once(Timestamp::now()).await.expect("both are there");
+    // A hundred days later, as the near store's cleaner sees it.
+    clean(&near, now.plus(100 * 86_400), &stats.grid().counts).await;
+
+    let (day, years) = (precision(86_400), now.minus(3 * 365 * 86_400)..now);
+    let known = stats.list_counters(None, 10).await.expect("readable").counters;
+    assert_eq!(known.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["/new", "/old"]);
+    let top = stats.top(day, years.clone(), 10, |_| true).await.expect("readable").counters;
+    assert_eq!(top, [(name("/old"), 5), (name("/new"), 3)]);
+    let last = now.minus(119 * 86_400)..now;
+    assert_eq!(stats.uniques(&[name("/old")], day, last.clone()).await.expect("readable").visitors, 5);
+    let both = [name("/new"), name("/old"), name("/none")];
+    assert_eq!(stats.uniques(&both, day, last.clone()).await.expect("readable").visitors, 5);
+    let each = stats.uniques_by_counter(&both, day, last).await.expect("readable");
+    let each: Vec<_> = each.into_iter().flatten().map(|uniques| uniques.visitors).collect();
+    assert_eq!(each, [3, 5, 0]);
+    let there = stats.contains_counters(&both).await.expect("readable");
+    assert_eq!(there, [Ok(true), Ok(true), Ok(false)]);
+    assert_eq!(stats.lifetimes(&both).await.expect("readable"), [3, 5, 0]);
+}
+
+#[tokio::test]
+async fn the_near_store_waits_for_the_last_copy_and_not_longer_than_twice_its_retention() {
+    let (near, far) = (MemoryStore::new(), MemoryStore::new());
+    let archive = Archive::new(near.clone(), far);
+    let stats = Counters::builder(archive.clone()).build().expect("good settings").stats();
+    let (grid, now) = (grid(), unix(1_700_000_000));
+    let hours = (0..200).map(|ago| hit("/", now.minus(3600 * ago), 60)).collect();
+    send(&archive, &grid, hours, Vec::new()).await;
+
+    let waiting = || stats.health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
+    assert!(waiting().is_empty());
+    clean(&archive, now, &grid.counts).await;
+    assert_eq!(samples(&near, "/", 3600).await.len(), 96, "nobody copies");
+    assert_eq!(samples(&near, "/", 60).await.len(), 1, "what is not archived does not wait");
+    assert_eq!(waiting(), ["archive_behind"]);
+
+    archive.copier(&grid).copy_once(now).await.expect("both are there");
+    clean(&archive, now, &grid.counts).await;
+    assert_eq!(samples(&near, "/", 3600).await.len(), 48);
+    assert_eq!(samples(&archive, "/", 3600).await.len(), 96);
+    assert!(waiting().is_empty());
+}
+
+#[tokio::test]
+async fn a_copier_whose_clock_is_ahead_takes_no_open_bucket_for_a_closed_one() {
+    let (near, far) = (MemoryStore::new(), MemoryStore::new());
+    let archive = Archive::new(near.clone(), far.clone());
+    let (grid, now) = (grid(), Timestamp::now());
+    let this_hour = precision(3600).bucket(now).start.as_unix();
+    let ask = async |at| archive.copier(&grid).copy_once(at).await.expect("both are there");
+    send(&archive, &grid, vec![hit("/", now, 3600), hit("/", now.minus(7200), 3600)], Vec::new()).await;
+    assert!(ask(now.plus(400 * 86_400)).await.samples > 0);
+    let copied = samples(&far, "/", 3600).await;
+    assert!(
+        copied.iter().all(|(start, _)| *start < this_hour) || Timestamp::now().as_unix() >= this_hour + 3600
+    );
+    // Another has the lease, and this one leaves the work to it.
+    assert_eq!(ask(now).await, Copied::default());
+}
+
+#[tokio::test]
+async fn without_the_far_store_hits_count_and_what_the_near_store_has_can_be_read() {
+    let (server, near) = (Postgres::start(), MemoryStore::new());
+    let far = stores::sql(&server.database()).await;
+    let archive = Archive::new(near.clone(), far);
+    let mut counters = Counters::builder(archive.clone()).build().expect("good settings");
+    let (stats, recorder, now) = (counters.stats(), counters.recorder(), Timestamp::now());
+    recorder.record_at(recorder.counter("/"), None, now, NonZeroU32::MIN);
+    counters.flush().await.expect("memory takes all");
+    let mut copier = archive.copier(stats.grid());
+    copier.copy_once(Timestamp::now()).await.expect("both are there");
+    clean(&archive, Timestamp::now(), &stats.grid().counts).await;
+
+    drop(server);
+    recorder.record_at(recorder.counter("/"), None, now, NonZeroU32::MIN);
+    counters.flush().await.expect("memory takes all");
+    let (home, hour, day) = ([name("/")], precision(3600), precision(86_400));
+    let recent =
+        stats.series_many(&home, hour, now.minus(86_400)..now.plus(1)).await.expect("enough is near");
+    assert_eq!(recent[0].as_ref().expect("readable").total(), 2);
+    assert_eq!(stats.lifetimes(&home).await.expect("enough is near"), [2]);
+    let known = stats.list_counters(None, 10).await.expect("enough is near");
+    assert_eq!((known.counters.len(), &*known.unreadable[0].key), (1, "archive"));
+    // What may be there alone is unknown, and not 0.
+    assert!(stats.series_many(&home, day, now.minus(400 * 86_400)..now).await.is_err());
+    assert!(copier.copy_once(Timestamp::now()).await.is_err());
+    counters.flush().await.expect("nothing of it waits for the archive");
+}
