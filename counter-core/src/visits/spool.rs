@@ -1,9 +1,9 @@
 //! The spool: what waits for the store, on a disk.
 
 mod content;
+pub(crate) mod waiting;
 pub(crate) mod file;
 pub(crate) mod folder;
-pub(crate) mod waiting;
 
 use std::collections::HashMap;
 use std::io;

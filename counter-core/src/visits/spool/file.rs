@@ -347,17 +347,17 @@ async fn read_rows(
             if !is_sound || content.len() > LONGEST {
                 return Err(Unread::damaged("a row that is not what was written"));
             }
-            let part = decode(content, grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
+            let decoded =
+                decode(content, grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
+            let (cells, sketches) = decoded;
             at = (sequence, row.try_get(4)?);
             let sequence = sequence.cast_unsigned();
-            let (cells, sketches) = part;
-            let part = FoundPart { cells, sketches };
             if row.try_get(1)? {
                 // What waited under an earlier sequence was cut since.
                 waiting.take_if(|earlier| earlier.sequence < sequence);
-                waiting.get_or_insert_with(|| Waiting::of(sequence)).add(part, grid);
+                waiting.get_or_insert_with(|| Waiting::of(sequence)).add(cells, sketches, grid);
             } else {
-                batches.push((sequence, part));
+                batches.push((sequence, FoundPart { cells, sketches }));
             }
             yield_now().await;
         }

@@ -1,10 +1,10 @@
-//! What waited in a process that ended, folded while it is read.
+//! The hits and visitors that waited in a process that ended, folded while they are read.
 
 use std::collections::HashMap;
 
-use super::file::FoundPart;
 use crate::time::Grid;
 use crate::visits::pending::{Chunk, Pending};
+use crate::visits::{Cell, VisitorCell};
 use crate::{CounterName, Timestamp};
 
 /// Hits and visitors that were not cut into batches, as far as the file goes.
@@ -28,13 +28,13 @@ impl Waiting {
         Self { sequence, ..Self::default() }
     }
 
-    pub(super) fn add(&mut self, part: FoundPart, grid: &Grid) {
+    pub(super) fn add(&mut self, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Grid) {
         let Self { pending, names, .. } = self;
-        for cell in part.cells {
+        for cell in cells {
             let finest = grid.counts.place(cell.finest).unwrap_or_default();
             pending.restore(names.number(cell.counter), finest, cell.start, cell.count);
         }
-        for cell in part.sketches {
+        for cell in sketches {
             let finest = grid.visitors.place(cell.finest).unwrap_or_default();
             pending.restore_visitors(names.number(cell.counter), finest, cell.start, &cell.raised);
         }
