@@ -331,7 +331,7 @@ async fn read_rows(
     shard: i64,
     grid: &Grid,
 ) -> Result<(Vec<(u64, FoundPart)>, Option<Waiting>), Unread> {
-    let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (0_i64, 0_i64));
+    let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (i64::MIN, i64::MIN));
     loop {
         let rows = "SELECT sequence, is_waiting, checksum, content, rowid FROM part \
                     WHERE shard = ? AND (sequence, rowid) > (?, ?) ORDER BY sequence, rowid LIMIT ?";
