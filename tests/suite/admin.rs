@@ -18,4 +18,5 @@ mod login;
 mod closures;
 mod proxied;
 mod dashboard;
+mod years;
 mod browser;
