@@ -18,6 +18,10 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
         Shards::ONE
     }
 
+    fn batch_samples(&self) -> usize {
+        1000
+    }
+
     /// Lets a call that changes something pass, or answers it.
     fn pass(&self) -> Result<(), Error> {
         Ok(())
@@ -59,6 +63,10 @@ impl<H: Hand> Through<H> {
 impl<H: Hand> Store for Through<H> {
     fn shards(&self) -> Shards {
         self.hand.shards()
+    }
+
+    fn batch_samples(&self) -> usize {
+        self.hand.batch_samples()
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {

@@ -63,7 +63,23 @@
 //! | the directory is removed, or its disk is unmounted | the same, until it is there again; a new file is made in it | the same |
 //! | a file that was left is damaged | it is renamed to `.damaged`, and nothing of it counts | an error in the log, with its hits if it can still tell |
 //! | a file is of a newer version, or for another number of shards | it is left for a process that can read it | a warning in the log, once |
-//! | the disk fails just when more than one batch is cut, and the process is killed after the store has some of them | **known limit**: the next process cuts what the file has otherwise, so some hits of those batches may count twice and others not at all | nothing |
+//! | a file that was left cannot be read, or its disk hangs | the others are sent, and it is tried again every 10 s; a step that takes 5 s counts as failed, and longer for a large file | `leftovers` in `Health::spool`, a warning in the log, once |
+//! | the disk fails just when more than one batch is cut, and the process is killed after the store has some of them | the next process cannot tell the rest of those hits from them: it sends none of them, so they are lost and not doubled | they are among the `unwritten` from before the first is sent, and the next process says how many waited, in a warning in the log |
 //!
 //! One case waits for the disk: where the store has lost everything, including the fence, hits are sent under a new one,
-//! and what the file has under the earlier one has to be replaced or removed first, or it could count again.
+//! and what the file has under the earlier one has to be replaced or removed first, or it could count again. While neither
+//! is possible, as on a disk that has become read-only, nothing is sent, and `last_error` in [`Health`](crate::Health) says
+//! why.
+//!
+//! A file with a single row that is not what was written counts nothing: what else the disk has changed, nobody knows. So
+//! it is renamed as a whole, and kept for a person to look at.
+//!
+//! # When the machine fails
+//!
+//! A write every 100 ms that waited for the disk would cost it 10 syncs a second, so only what must not come back is synced:
+//! what replaces the rows of an earlier fence, and a file that is removed. All else follows within seconds, as the system
+//! writes it; if the power fails before, those hits are lost, and none is doubled.
+//!
+//! Stores of this crate show whether they have lost data or only a fence. For a store of one's own that cannot
+//! ([`witness`](crate::Store::witness) returns `None`), the time since the file was last written decides, by the clock of
+//! the machine: it should not be set back by days.

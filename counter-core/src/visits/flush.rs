@@ -141,8 +141,12 @@ impl Flusher {
                 if done && !std::mem::replace(&mut asked, true) {
                     self.shards.iter_mut().for_each(ShardFlusher::ask);
                 }
-                if done && (self.shards.iter().all(ShardFlusher::is_empty) || Instant::now() >= deadline) {
+                if done && self.shards.iter().all(ShardFlusher::is_empty) {
                     self.durability.finish(deadline).await;
+                    return Ok(());
+                }
+                if done && Instant::now() >= deadline {
+                    // What the store does not confirm stays in the spool, for the next process to ask.
                     return Ok(());
                 }
                 // A timer alone would not do: it never fires beside a store whose calls are always ready.

@@ -26,16 +26,28 @@ pub(crate) struct Journal {
     oldest: u64,
     /// The hits that were added to what waits and never taken to be written.
     added: Pending,
-    /// The hits that were cut into batches before they were taken to be written.
+    /// The hits that were cut into batches, or were left to a whole entry, before they were taken to be written.
     cut: u64,
     /// The hits that were taken to be written, and are not known to be.
     taken: u64,
+    /// The hits of several batches that the file has only as what waited before they were cut.
+    waited: u64,
     /// The highest sequence of a batch in the file.
     written: u64,
-    /// Set where the file has less than it should otherwise than by a sequence: it is written as a whole.
-    is_stale: bool,
+    file: File,
     /// Set where the file lacks the witness, or rows of an old sequence are to be replaced.
     is_changed: bool,
+}
+
+/// What is known of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum File {
+    /// It lacks something: the next entry is a whole one.
+    Stale,
+    /// An entry was taken, and unless it is written, the next is a whole one.
+    UnderWay,
+    /// It has everything but what was added since.
+    Current,
 }
 
 /// The rows to write for one shard.
@@ -65,8 +77,9 @@ impl Journal {
             added: Pending::default(),
             cut: 0,
             taken: 0,
+            waited: 0,
             written: 0,
-            is_stale: true,
+            file: File::Stale,
             is_changed: false,
         }
     }
@@ -92,6 +105,26 @@ impl Journal {
         self.batches.extend(batches);
         self.next = Some(next);
         self.is_changed = true;
+        self.note_what_waited();
+    }
+
+    /// Notes that the batches are about to be sent. One that is in no file is known by what waited, which has its sequence, but
+    /// of several that were cut from it nothing tells any more what the store has.
+    pub(crate) fn send(&mut self) {
+        let waited = std::mem::take(&mut self.waited);
+        if self.unwritten_batches().next().is_some() {
+            self.taken += waited;
+        }
+    }
+
+    fn unwritten_batches(&self) -> impl Iterator<Item = &Arc<Batch>> {
+        self.batches.iter().filter(|batch| batch.fence.sequence > self.written)
+    }
+
+    fn note_what_waited(&mut self) {
+        let several = self.unwritten_batches().nth(1).is_some();
+        let hits = self.unwritten_batches().map(|batch| batch.hits()).sum::<u64>();
+        self.waited = if several { hits.saturating_sub(self.taken + self.cut) } else { 0 };
     }
 
     /// Notes that a writer takes over, with these batches.
@@ -103,7 +136,8 @@ impl Journal {
     ) {
         (self.writer, self.witness) = (writer, None);
         self.batches.clear();
-        (self.oldest, self.written, self.is_stale) = (0, 0, true);
+        (self.oldest, self.written) = (0, 0);
+        self.spoil();
         self.cut(batches, next);
     }
 
@@ -120,15 +154,24 @@ impl Journal {
         }
     }
 
-    /// Makes the next entry a whole one.
-    pub(crate) const fn spoil(&mut self) {
-        self.is_stale = true;
+    /// Makes the next entry a whole one, whatever becomes of one that was taken. What was added is in that anyway, and would
+    /// grow for as long as none is taken.
+    pub(crate) fn spoil(&mut self) {
+        self.cut += std::mem::take(&mut self.added).hits();
+        self.file = File::Stale;
+    }
+
+    /// Notes that there is no file any more; `waiting` hits wait.
+    pub(crate) fn lose(&mut self, waiting: u64) {
+        self.spoil();
+        self.cut = 0;
+        self.taken = waiting + self.batches.iter().map(|batch| batch.hits()).sum::<u64>();
     }
 
     /// Takes what is to be written; until it is [`written`](Self::written), the file is not relied on.
     pub(crate) fn entry(&mut self, shard: Shard, pending: &Pending) -> Option<Entry> {
         let next = self.next?;
-        let is_whole = self.is_stale;
+        let is_whole = self.file != File::Current;
         if !is_whole && !self.is_changed && self.added.len() == 0 {
             return None;
         }
@@ -137,16 +180,17 @@ impl Journal {
         let waiting = if is_whole { pending.clone() } else { added };
         let is_new = |batch: &&Arc<Batch>| is_whole || batch.fence.sequence > self.written;
         let batches = self.batches.iter().filter(is_new).cloned().collect();
-        (self.is_stale, self.is_changed) = (true, false);
+        (self.file, self.is_changed) = (File::UnderWay, false);
         let (writer, witness, oldest) = (self.writer, self.witness.clone(), self.oldest);
         Some(Entry { shard, writer, witness, is_whole, oldest, batches, next, waiting })
     }
 
     /// Notes that an entry is in the file.
     pub(crate) fn written(&mut self, entry: &Entry) {
-        if entry.writer == self.writer {
+        if entry.writer == self.writer && self.file == File::UnderWay {
             self.written = entry.batches.last().map_or(self.written, |batch| batch.fence.sequence);
-            (self.taken, self.is_stale) = (0, false);
+            (self.taken, self.file) = (0, File::Current);
+            self.note_what_waited();
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
@@ -16,7 +17,8 @@ use crate::{CounterName, Precisions, Timestamp};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     cells: Map<u64>,
-    sketches: Map<Sketch>,
+    /// Shared with copies that a spool is about to write.
+    sketches: Map<Arc<Sketch>>,
 }
 
 /// A counter, the index of the finest precision that still keeps the count, and a start for it and the
@@ -70,7 +72,7 @@ impl Pending {
     /// Returns about the work that it adds to a batch; more than that where a sketch has many registers.
     pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) -> usize {
         let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
-        let is_raised = self.sketches.entry(key).or_default().raise(register);
+        let is_raised = Arc::make_mut(self.sketches.entry(key).or_default()).raise(register);
         if is_raised { key.precisions(&grid.visitors).div_ceil(3) } else { 0 }
     }
 
@@ -98,7 +100,7 @@ impl Pending {
         start: Timestamp,
         raised: &Sketch,
     ) {
-        self.sketches.entry(Key { counter, finest, start }).or_default().merge(raised);
+        Arc::make_mut(self.sketches.entry(Key { counter, finest, start }).or_default()).merge(raised);
     }
 
     /// Returns the number of cells and sketches.
@@ -115,7 +117,7 @@ impl Pending {
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
         let mut expired = 0;
         coarsen(&mut self.cells, &grid.counts, now, |sum, count| *sum += count, |count| expired += count);
-        coarsen(&mut self.sketches, &grid.visitors, now, |all, some| all.merge(&some), drop);
+        coarsen(&mut self.sketches, &grid.visitors, now, |all, some| Arc::make_mut(all).merge(&some), drop);
         expired
     }
 
@@ -139,7 +141,7 @@ impl Pending {
                 counter: name(key),
                 start: key.start,
                 finest: grid.visitors.precision(key.finest),
-                raised,
+                raised: Arc::unwrap_or_clone(raised),
             };
             let work = sketch_work(&cell.raised) * key.precisions(&grid.visitors);
             let cost = Cost { work, bytes: visitor_bytes(&cell) };
@@ -262,6 +264,19 @@ mod tests {
         }
         assert_eq!(pending.hits() + expired, 40_000);
         assert!(expired > 30_000 && expired < 33_000, "{expired}");
+    }
+
+    #[test]
+    fn a_copy_shares_its_sketches_until_one_of_both_is_raised() {
+        let (grid, mut pending) = (grid(), Pending::default());
+        for counter in 0..2 {
+            pending.raise(counter, Timestamp::from_unix(1000), Register::of(b"one"), &grid);
+        }
+        let copy = pending.clone();
+        pending.raise(1, Timestamp::from_unix(1000), Register::of(b"another"), &grid);
+        let is_shared = |(key, sketch): (&Key, &Arc<Sketch>)| Arc::ptr_eq(sketch, &copy.sketches[key]);
+        assert_eq!(pending.sketches.iter().filter(|one| is_shared(*one)).count(), 1);
+        assert!(copy.sketches.values().all(|sketch| sketch.registers().count() == 1));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The spool: what waits for the store, on a disk.
 
 mod content;
+pub(crate) mod waiting;
 pub(crate) mod file;
 pub(crate) mod folder;
 
@@ -97,8 +98,18 @@ impl Spool {
             Ok(written) => written,
             Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s")),
         };
+        if written.is_err() {
+            self.spoil();
+        }
         tell(|| self.note(written.as_ref().err()));
         written
+    }
+
+    /// Has everything written anew.
+    fn spoil(&self) {
+        for shard in self.tally.shards.iter() {
+            self.tally.journal(shard, Journal::spoil);
+        }
     }
 
     /// Writes what is new of a shard before it is sent. While the disk fails that is not waited for: it costs
@@ -114,12 +125,15 @@ impl Spool {
     pub(crate) async fn replace(&self, shard: Shard) -> Result<(), Error> {
         match self.write(Some(shard)).await {
             Ok(()) => Ok(()),
-            Err(_) => match timeout(PATIENCE, self.remove()).await {
-                Ok(removed) => removed.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
-                Err(_) => {
-                    Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s"))
-                }
-            },
+            Err(_) => {
+                let removed = timeout(PATIENCE, self.remove()).await;
+                removed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
+                    Error::new(ErrorKind::Unavailable).caused_by(format!(
+                        "the store lost a fence, and hits wait until the file of the spool, which has them under the earlier \
+                         one, is written or removed: {error}"
+                    ))
+                })
+            }
         }
     }
 
@@ -135,6 +149,7 @@ impl Spool {
             tokio::fs::metadata(&self.folder).await?;
         }
         (own.place, own.is_written) = (None, false);
+        self.tally.lose_spool();
         Ok(())
     }
 
@@ -156,7 +171,13 @@ impl Spool {
             for entry in entries {
                 rows.push(Rows::of(entry, &names, &self.tally.grid).await);
             }
-            file::write(&mut connection, &rows).await?;
+            if let Err(error) = file::write(&mut connection, &rows).await {
+                drop(connection);
+                if file::is_damage(&*error) {
+                    self.set_aside(own).await?;
+                }
+                return Err(error);
+            }
             own.is_written = true;
             let place = own.place.as_ref().ok_or("it has no name")?;
             // SQLite goes on writing to a file that has no name any more.
@@ -193,16 +214,20 @@ impl Spool {
         let place = own.place.as_ref().ok_or("it has no name")?;
         let opened = file::open(place.path(), self.tally.shards, &self.tally.grid, self.most).await;
         if opened.as_ref().is_err_and(|error| file::is_damage(&**error)) {
-            let aside = place.set_aside().await?;
-            (own.place, own.is_written) = (None, false);
-            tell(
-                || tracing::error!(file = %aside.display(), "the file of the spool is damaged; it was renamed"),
-            );
+            self.set_aside(own).await?;
         }
-        for shard in self.tally.shards.iter() {
-            self.tally.journal(shard, Journal::spoil);
-        }
+        self.spoil();
         opened
+    }
+
+    /// Renames a file that is damaged; another one is made for the next write.
+    async fn set_aside(&self, own: &mut Own) -> io::Result<()> {
+        let Some(place) = &own.place else { return Ok(()) };
+        let aside = place.set_aside().await?;
+        (own.place, own.is_written) = (None, false);
+        self.tally.lose_spool();
+        tell(|| tracing::error!(file = %aside.display(), "the file of the spool is damaged; it was renamed"));
+        Ok(())
     }
 
     fn note(&self, error: Option<&Error>) {
@@ -238,5 +263,33 @@ impl Size {
             self.added += bytes;
         }
         self.added > 4 * self.whole.max(WORTH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Grid;
+    use crate::visits::Hit;
+    use crate::{Counter, shard::Shards};
+
+    #[tokio::test]
+    async fn while_nothing_can_be_written_nothing_is_collected_to_be_written() {
+        let tally = Arc::new(Tally::new(Grid::default(), 10, Shards::ONE, Duration::from_secs(1)));
+        let shard = Shards::ONE.iter().next().expect("one");
+        let spool = Spool::new("/proc/nothing/can/be/made/here".into(), 1 << 30, Arc::clone(&tally));
+        let counter: Counter = tally.counter("a");
+        let now = Timestamp::now();
+        for second in 0..500 {
+            let hit = Hit { counter, weight: std::num::NonZeroU32::MIN, register: None };
+            _ = tally.add(&[hit], now.minus(second), None);
+            tally.fold(now);
+            if second % 100 == 99 {
+                spool.write(None).await.expect_err("no directory");
+                tally.journal(shard, |journal| assert_eq!(journal.added().len(), 0));
+            }
+        }
+        let spool = tally.health(0, None).spool.expect("there is one");
+        assert_eq!(spool.unwritten, 500);
     }
 }

@@ -412,6 +412,13 @@ impl Tally {
         shards.filter_map(entry).collect()
     }
 
+    /// Notes that the file of the spool was removed.
+    pub(crate) fn lose_spool(&self) {
+        for Waiting { pending, journal, .. } in &mut self.backlog().waiting {
+            journal.iter_mut().for_each(|journal| journal.lose(pending.hits()));
+        }
+    }
+
     /// Updates the account of the spool.
     pub(crate) fn spool<T: Default>(&self, update: impl FnOnce(&mut SpoolAccount) -> T) -> T {
         self.backlog().spool.as_mut().map(update).unwrap_or_default()

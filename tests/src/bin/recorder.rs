@@ -1,7 +1,7 @@
 //! Records hits over a Redis and a spool until it is killed: `recorder REDIS FOLDER SEED MILLIS`.
 //!
 //! It says `asked N` before it records its first N hits, each with a visitor of its own, and `durable N` once so many of
-//! them are in the file or in the store.
+//! them are in the file or in the store. While the file cannot be written it says `failing`.
 
 use std::error::Error;
 use std::io::{Write, stdout};
@@ -38,6 +38,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         let spool = stats.health().spool.ok_or("there is a spool")?;
         println(&format!("durable {}", recorded - spool.unwritten))?;
+        if spool.failing_for.is_some() {
+            println("failing")?;
+        }
         sleep(Duration::from_millis(2)).await;
     }
 }

@@ -1,7 +1,7 @@
 //! Law 1 in any order of events: a store that loses replies, fences and its newest data, and a process whose
 //! flushes are dropped half-way, over random histories.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use counter_core::stores::Answer;
 use counter_core::stores::WriterId;
 use counter_core::visits::{ApplyOutcome, Batch, Hits, Witness};
-use counter_core::{Counters, Error, ErrorKind, MemoryStore, Recorder};
+use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
@@ -24,6 +24,7 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
     pub(super) hits: u64,
+    pub(super) by_counter: BTreeMap<CounterName, u64>,
     /// By writer: the last sequence, and when it was set.
     pub(super) fences: HashMap<WriterId, (u64, Instant)>,
     listed: Vec<WriterId>,
@@ -35,16 +36,90 @@ pub(super) struct Data {
 pub(super) struct Model {
     data: Arc<Mutex<Data>>,
     random: Arc<Mutex<Random>>,
-    /// Whether calls may fail.
+    /// Whether calls may fail, and whether all do.
     failing: Arc<Mutex<bool>>,
+    /// The number of batches with hits that are taken before the store is away.
+    left: Arc<Mutex<u64>>,
     /// Whether it shows what it has lost; if not, it forgets fences after a week.
     shows: bool,
+    /// The samples that a batch may change.
+    samples: usize,
+    /// Batches that are still on their way, whatever became of who sent them; `None` where none ever is.
+    late: Option<Arc<Mutex<Vec<Batch>>>>,
 }
 
 impl Model {
     pub(super) fn new(seed: u64, shows: bool) -> Self {
         let random = Arc::new(Mutex::new(Random::new(seed)));
-        Self { data: Arc::default(), random, failing: Arc::default(), shows }
+        Self {
+            data: Arc::default(),
+            random,
+            failing: Arc::default(),
+            left: Arc::new(Mutex::new(u64::MAX)),
+            shows,
+            samples: 1000,
+            late: None,
+        }
+    }
+
+    /// Lets the store take so many batches with hits before it is away.
+    pub(super) fn takes(&self, batches: u64) {
+        *self.left.lock().expect("no panic") = batches;
+    }
+
+    /// Makes it take batches of so many samples, and deliver some of them late.
+    pub(super) fn slow(self, samples: usize) -> Self {
+        Self { samples, late: Some(Arc::default()), ..self }
+    }
+
+    /// Closes all connections, with what is on its way.
+    pub(super) fn close(&self) {
+        self.late.iter().for_each(|late| late.lock().expect("no panic").clear());
+    }
+
+    fn is_late(&self, batch: &Batch) -> bool {
+        let Some(late) = &self.late else { return false };
+        // A fence is never made late: that it is missing would tell nothing.
+        let is_late = batch.fence.after > 0 && self.among(0..5) == 0;
+        if is_late {
+            late.lock().expect("no panic").push(batch.clone());
+        }
+        is_late
+    }
+
+    /// Delivers one of the batches that are late, sometimes.
+    fn deliver(&self) {
+        let Some(late) = &self.late else { return };
+        let late = &mut *late.lock().expect("no panic");
+        if !late.is_empty() && self.among(0..2) == 0 {
+            let which = usize::try_from(self.among(0..late.len() as u64)).expect("few");
+            self.take(&late.remove(which));
+        }
+    }
+
+    fn take(&self, batch: &Batch) -> ApplyOutcome {
+        self.data(|data| {
+            let forgotten = |at: &Instant| !self.shows && at.elapsed() >= WEEK;
+            data.fences.retain(|_, (_, at)| !forgotten(at));
+            let last = data.fences.get(&batch.fence.writer).map_or(0, |(last, _)| *last);
+            if last >= batch.fence.sequence {
+                return ApplyOutcome::Applied(Vec::new());
+            }
+            if last < batch.fence.after {
+                return ApplyOutcome::SequenceGap { last };
+            }
+            if batch.fence.after == 0 {
+                assert_eq!(batch.hits(), 0, "nothing counts where a fence is made");
+                data.mark.get_or_insert_with(|| batch.fence.writer.to_string());
+                data.listed.push(batch.fence.writer);
+            }
+            data.hits += batch.hits();
+            for cell in &batch.cells {
+                *data.by_counter.entry(cell.counter.clone()).or_default() += cell.count;
+            }
+            data.fences.insert(batch.fence.writer, (batch.fence.sequence, Instant::now()));
+            ApplyOutcome::Applied(Vec::new())
+        })
     }
 
     pub(super) fn data<T>(&self, with: impl FnOnce(&mut Data) -> T) -> T {
@@ -61,35 +136,30 @@ impl Model {
 }
 
 impl Hand for Model {
+    fn batch_samples(&self) -> usize {
+        self.samples
+    }
+
     fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
         Box::pin(async move {
             let away = || Err(Error::new(ErrorKind::Unavailable));
+            self.deliver();
+            if batch.hits() > 0 {
+                let left = &mut *self.left.lock().expect("no panic");
+                match left.checked_sub(1) {
+                    Some(fewer) => *left = fewer,
+                    None => return away(),
+                }
+            }
             let fate = if *self.failing.lock().expect("no panic") { self.among(0..6) } else { 5 };
             match fate {
                 0 => return away(),
                 1 => return Err(Error::new(ErrorKind::Refused)),
                 2 => yield_now().await,
+                3 if self.is_late(batch) => return away(),
                 _ => {}
             }
-            let verdict = self.data(|data| {
-                let forgotten = |at: &Instant| !self.shows && at.elapsed() >= WEEK;
-                data.fences.retain(|_, (_, at)| !forgotten(at));
-                let last = data.fences.get(&batch.fence.writer).map_or(0, |(last, _)| *last);
-                if last >= batch.fence.sequence {
-                    return ApplyOutcome::Applied(Vec::new());
-                }
-                if last < batch.fence.after {
-                    return ApplyOutcome::SequenceGap { last };
-                }
-                if batch.fence.after == 0 {
-                    assert_eq!(batch.hits(), 0, "nothing counts where a fence is made");
-                    data.mark.get_or_insert_with(|| batch.fence.writer.to_string());
-                    data.listed.push(batch.fence.writer);
-                }
-                data.hits += batch.hits();
-                data.fences.insert(batch.fence.writer, (batch.fence.sequence, Instant::now()));
-                ApplyOutcome::Applied(Vec::new())
-            });
+            let verdict = self.take(batch);
             match fate {
                 3 => return away(),
                 4 => yield_now().await,

@@ -1,6 +1,7 @@
 //! Law 1 when a process ends before its hits are stored: they are in a spool, and another process sends them, once.
 
 mod disk;
+mod fences;
 mod kills;
 mod lives;
 
@@ -197,6 +198,41 @@ async fn a_shutdown_without_the_store_leaves_the_rest_in_the_spool() {
     next.run(async {}).await.expect("the store is back");
     next.flush().await.expect("the store is back");
     assert_eq!(total(&next.stats()).await, 100);
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_confirm_at_a_shutdown_stays_in_the_spool() {
+    let (store, folder) = (Switch::store(), folder());
+    let counters = Counters::builder(store.clone()).spool(folder.path());
+    let mut counters =
+        counters.shutdown_timeout(Duration::from_millis(50)).build().expect("the folder is writable");
+    record(&counters, 50);
+    counters.flush().await.expect("the store is there");
+    store.hand.away(true);
+    counters.run(async {}).await.expect("the store has acknowledged all");
+    drop(counters);
+    // The one that takes over has nothing of it.
+    let mut next = over(&Switch::store(), folder.path());
+    next.flush().await.expect("the store is there");
+    assert_eq!(total(&next.stats()).await, 50);
+}
+
+#[tokio::test]
+async fn a_file_of_many_rows_is_sent_as_a_whole() {
+    let (store, folder) = (Switch::store(), folder());
+    store.hand.away(true);
+    let mut counters = over(&store, folder.path());
+    let recorder = counters.recorder();
+    for n in 0..60 {
+        recorder.record(recorder.counter(&format!("only-{n}")), None);
+        record(&counters, 1);
+        counters.flush().await.expect_err("the store is away");
+    }
+    drop(counters);
+    store.hand.away(false);
+    let mut next = over(&store, folder.path());
+    next.flush().await.expect("the store is back");
+    assert_eq!((sums(next.stats().ledger().hits), total(&next.stats()).await), ((120, 120, 120), 60));
 }
 
 #[tokio::test]

@@ -107,7 +107,15 @@ impl Durability {
     }
 }
 
+#[cfg_attr(not(feature = "spool"), expect(clippy::unused_self, reason = "there is no spool"))]
 impl ShardDurability {
+    pub(super) const fn is_on(&self) -> bool {
+        #[cfg(feature = "spool")]
+        return self.spool.is_some();
+        #[cfg(not(feature = "spool"))]
+        false
+    }
+
     /// Has what was cut written before it is sent, as far as that is possible.
     pub(super) async fn save(&self) {
         #[cfg(feature = "spool")]

@@ -4,25 +4,26 @@
 //! order, under the sequences that it has in the file. So it does not matter which process sends it, how often, or what ends in
 //! between.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use sqlx::{Connection, SqliteConnection};
+use tokio::time::timeout;
 
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::unwind::tell;
 use crate::visits::journal::Entry;
-use crate::visits::pending::{Chunk, Pending};
-use crate::visits::spool::file::{self, Failure, Found, FoundLane, Rows, Unread};
+use crate::visits::pending::Pending;
+use crate::visits::spool::file::{self, Failure, Found, FoundLane, FoundPart, Rows, Unread};
 use crate::visits::spool::folder::Place;
+use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
 use crate::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell, Witness};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, ErrorKind, Store, Timestamp};
+use crate::{Error, ErrorKind, Store};
 
 /// A file that no process holds any more but this one.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Leftover {
     connection: Option<SqliteConnection>,
     grid: Arc<Grid>,
     lanes: Vec<Lane>,
+    /// The time in which the file is written, if the disk works.
+    patience: Duration,
     /// Set where this process has sent it before.
     has_counted: bool,
 }
@@ -39,16 +42,24 @@ pub(super) struct Leftover {
 #[derive(Debug)]
 struct Lane {
     shard: Shard,
+    grid: Arc<Grid>,
     writer: WriterId,
     witness: Option<Witness>,
     /// The time since the writer wrote something.
     silence: Duration,
     /// The batches, by sequence.
     items: Vec<Item>,
-    /// The hits that no precision keeps any more, and the sequence of the batch that would have them.
-    expired: (u64, u64),
+    /// What was not cut into batches yet, as far as the file goes. It becomes batches only if the store has none of its
+    /// sequence: otherwise the process has cut it, in a way that the file does not tell, while the disk failed.
+    waiting: Option<Waiting>,
     /// The place of the next item to send, once the store has told it.
     next: Option<usize>,
+    /// The samples that a batch may change.
+    samples: usize,
+    /// Set where this process has sent it before.
+    has_counted: bool,
+    /// Set where this process has sent counts under this writer.
+    has_sent: bool,
     /// Set where the file has other rows than these items: they are written before anything is sent.
     is_changed: bool,
 }
@@ -82,16 +93,23 @@ impl Leftover {
             Ok(opened) => opened,
             Err(unread) => return Err((place, unread)),
         };
-        let Found { grid, silence, lanes } = found;
+        let Found { grid, silence, bytes, lanes } = found;
         let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
         let lanes = lanes.into_iter().map(lane).collect();
-        Ok(Self { place, connection: Some(connection), grid, lanes, has_counted })
+        Ok(Self {
+            place,
+            connection: Some(connection),
+            grid,
+            lanes,
+            patience: file::patience(bytes),
+            has_counted,
+        })
     }
 
     /// Returns whether nothing of it is needed any more once it was sent: the store may still lose what it was sent,
     /// in a failover, so that a file is kept until it was looked at again.
     pub(super) fn is_spent(&self) -> bool {
-        self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty())
+        self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty() && lane.waiting.is_none())
     }
 
     /// Returns the hits that are in the ledger of this process and not acknowledged.
@@ -102,25 +120,32 @@ impl Leftover {
 
     /// Sends what the store does not have.
     pub(super) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
-        loop {
-            self.write().await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))?;
+        for _ in 0..ATTEMPTS {
+            in_time(self.patience, self.write()).await?;
             // One shard that is away does not hold up the others.
             let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store))).await;
             if !self.lanes.iter().any(|lane| lane.is_changed) {
                 return sent.into_iter().collect();
             }
         }
+        // It is asked again after a pause.
+        Err(no_fences())
     }
 
-    /// Closes the file, and keeps its place.
-    pub(super) async fn close(self) -> Place {
-        if let Some(connection) = self.connection {
-            drop(connection.close().await);
+    /// Closes the file.
+    pub(super) async fn close(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            drop(in_time(self.patience, connection.close()).await);
         }
+    }
+
+    /// Returns the place of the file, which must be closed.
+    pub(super) fn into_place(self) -> Place {
         self.place
     }
 
-    /// Writes the lanes whose rows are outdated, before anything of them is sent.
+    /// Writes the lanes whose rows are outdated, before anything of them is sent. Until that is done they stay outdated, and
+    /// the file is opened again for the next attempt.
     async fn write(&mut self) -> Result<(), Failure> {
         let entries: Vec<_> = self.lanes.iter().filter(|lane| lane.is_changed).map(Lane::entry).collect();
         if entries.is_empty() {
@@ -143,49 +168,58 @@ impl Leftover {
 
 impl Lane {
     fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, samples: usize, has_counted: bool) -> Self {
-        let FoundLane { shard, writer, witness, parts } = found;
+        let FoundLane { shard, writer, witness, batches, waiting } = found;
         let mut lane = Self {
             shard,
+            grid: Arc::clone(grid),
             writer,
             witness,
             silence,
             items: Vec::new(),
-            expired: (0, 0),
+            waiting,
             next: None,
+            samples,
+            has_counted,
+            has_sent: false,
             is_changed: false,
         };
-        let (waiting, batches): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_waiting);
-        let mut last = 0;
-        for part in batches {
-            last = part.sequence;
-            lane.push(part.sequence, part.cells, part.sketches, grid);
+        for (sequence, FoundPart { cells, sketches }) in batches {
+            // What waited under an earlier sequence was cut since.
+            lane.waiting.take_if(|waiting| waiting.sequence <= sequence);
+            lane.push(sequence, cells, sketches);
         }
-        let first = waiting.iter().map(|part| part.sequence).max().unwrap_or_default();
-        // What waited under an earlier sequence was cut since.
-        let waiting = waiting.into_iter().filter(|part| part.sequence == first && first > last);
-        let waiting: Vec<_> = waiting.map(|part| (part.cells, part.sketches)).collect();
-        if !waiting.is_empty() {
-            let (chunks, expired) = fold(waiting, grid, samples);
-            lane.expired = (expired, first);
-            lane.is_changed = true;
-            for (sequence, chunk) in (first..).zip(chunks) {
-                lane.push(sequence, chunk.cells, chunk.sketches, grid);
-            }
-        }
-        lane.items.iter_mut().for_each(|item| (item.is_replay, item.is_known) = (has_counted, has_counted));
         lane
     }
 
-    fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Arc<Grid>) {
-        let fence = self.fence(sequence - 1, sequence);
-        let batch =
-            Batch { shard: self.shard, fence, cells, sketches, grid: Arc::clone(grid), adds: Adds::Hits };
+    /// Makes batches of what waited, which the file must have before one is sent.
+    fn cut(&mut self, tally: &Tally) {
+        let Some(waiting) = self.waiting.take() else { return };
+        let sequence = waiting.sequence;
+        let (chunks, expired) = waiting.cut(&self.grid, self.samples);
+        if !self.has_counted {
+            tally.recover_expired(expired);
+        }
+        // As the process did that left it: of several batches, the first is an empty one, which is not needed here.
+        let first = sequence + u64::from(chunks.len() > 1);
+        for (sequence, chunk) in (first..).zip(chunks) {
+            self.push(sequence, chunk.cells, chunk.sketches);
+        }
+        self.is_changed = true;
+    }
+
+    fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>) {
+        let batch = Batch { cells, sketches, ..self.nothing(self.fence(sequence - 1, sequence)) };
         self.items.push(Item {
             batch: Arc::new(batch),
-            is_replay: false,
-            is_known: false,
+            is_replay: self.has_counted,
+            is_known: self.has_counted,
             may_be_applied: true,
         });
+    }
+
+    fn nothing(&self, fence: Fence) -> Batch {
+        let grid = Arc::clone(&self.grid);
+        Batch { shard: self.shard, fence, cells: Vec::new(), sketches: Vec::new(), grid, adds: Adds::Hits }
     }
 
     const fn fence(&self, after: u64, sequence: u64) -> Fence {
@@ -217,41 +251,63 @@ impl Lane {
             }
             self.next = None;
         }
-        Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"))
+        Err(no_fences())
     }
 
     /// Asks the store what it has; returns `false` where the items are others now, and the file has to be written
     /// before they are sent.
     async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
-        let Some(first) = self.items.first() else { return Ok(true) };
-        let probe = Batch {
-            fence: self.fence(BEYOND - 1, BEYOND),
-            cells: Vec::new(),
-            sketches: Vec::new(),
-            ..(*first.batch).clone()
-        };
+        if self.items.is_empty() && self.waiting.is_none() {
+            return Ok(true);
+        }
+        let probe = self.nothing(self.fence(BEYOND - 1, BEYOND));
         let last = match store.apply(&probe).await? {
             ApplyOutcome::SequenceGap { last } => last,
             ApplyOutcome::Applied(_) => BEYOND,
         };
-        let begins = first.batch.fence.sequence == 1 && !first.is_replay;
-        if last == 0 && !begins {
-            self.miss_fence(tally, store).await?;
-            return Ok(false);
+        match &self.waiting {
+            Some(waiting) if waiting.sequence > last => {
+                self.cut(tally);
+                return Ok(false);
+            }
+            Some(waiting) if !self.has_counted => {
+                let (shard, hits) = (self.shard, waiting.hits());
+                tell(|| {
+                    tracing::warn!(
+                        %shard,
+                        hits,
+                        "the disk failed before a process ended; of the hits that waited when it was last written, those are lost that it had not sent"
+                    );
+                });
+            }
+            _ => {}
+        }
+        let begins = |first: &Item| first.batch.fence.sequence == 1 && !first.is_replay;
+        if last == 0 && !self.items.first().is_some_and(begins) {
+            let now = store.witness(self.shard, self.writer).await?;
+            // The witness is in the file before a count is sent, and the writer in the list before that.
+            let never_sent =
+                self.witness.is_none() && !self.has_sent && now.as_ref().is_some_and(|now| !now.listed);
+            if !never_sent {
+                self.miss_fence(now.as_ref(), tally);
+                return Ok(false);
+            }
+            self.begin();
         }
         let next = self.items.partition_point(|item| item.batch.fence.sequence <= last);
         let (there, missing) = self.items.split_at_mut(next);
-        there.iter_mut().for_each(|item| item.is_replay = true);
+        for item in there {
+            if !std::mem::replace(&mut item.is_replay, true) && item.is_known {
+                // The answer to it was lost.
+                tally.acknowledge(&item.batch, &[], false);
+            }
+        }
         for item in &mut *missing {
             item.recover(tally);
         }
         if let Some(first) = missing.first_mut() {
             // What lies between is in no file any more.
             Arc::make_mut(&mut first.batch).fence.after = last;
-        }
-        let (expired, sequence) = std::mem::take(&mut self.expired);
-        if sequence > last {
-            tally.recover_expired(expired);
         }
         self.next = Some(next);
         Ok(true)
@@ -261,6 +317,7 @@ impl Lane {
     async fn send_rest(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
         while let Some(item) = self.next.and_then(|next| self.items.get_mut(next)) {
             let could_be_applied = std::mem::replace(&mut item.may_be_applied, true);
+            self.has_sent |= item.batch.len() > 0;
             match store.apply(&item.batch).await? {
                 ApplyOutcome::Applied(remarks) => {
                     tally.acknowledge(&item.batch, &remarks, item.is_replay);
@@ -278,9 +335,8 @@ impl Lane {
 
     /// Finds out why the store has no fence of the writer, and goes on as a new writer: with everything where the
     /// counts are not there either, and else without what they may contain.
-    async fn miss_fence(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
-        let now = store.witness(self.shard, self.writer).await?;
-        let data_are_lost = match (&self.witness, &now) {
+    fn miss_fence(&mut self, now: Option<&Witness>, tally: &Tally) {
+        let data_are_lost = match (&self.witness, now) {
             (Some(before), Some(now)) => now.shows_loss_since(before),
             // No fence was made as far as the file goes, which it does to the last but one write.
             (None, Some(now)) => !now.listed && !now.evicts && self.silence < REMEMBERED,
@@ -294,13 +350,8 @@ impl Lane {
         }
         let had_sent = self.witness.is_some() || doubtful > 0;
         self.writer = WriterId::random();
-        (self.witness, self.silence) = (None, Duration::ZERO);
-        let Some(first) = self.items.first() else { return Ok(()) };
-        let nothing = Batch { cells: Vec::new(), sketches: Vec::new(), ..(*first.batch).clone() };
-        self.items.retain(|item| item.batch.len() > 0);
-        let begin =
-            Item { batch: Arc::new(nothing), is_replay: false, is_known: true, may_be_applied: false };
-        self.items.insert(0, begin);
+        (self.witness, self.silence, self.has_sent) = (None, Duration::ZERO, false);
+        self.begin();
         for (sequence, item) in (1..).zip(&mut self.items) {
             let after = sequence - 1;
             let fence = Fence { writer: self.writer, kind: FenceKind::Process, sequence, after };
@@ -317,7 +368,13 @@ impl Lane {
             ),
             false => tracing::info!(%shard, "what a process that ended had never sent is sent"),
         });
-        Ok(())
+    }
+
+    /// Puts an empty batch in front, which makes the fence.
+    fn begin(&mut self) {
+        self.items.retain(|item| item.batch.len() > 0);
+        let batch = Arc::new(self.nothing(self.fence(0, 1)));
+        self.items.insert(0, Item { batch, is_replay: false, is_known: true, may_be_applied: false });
     }
 }
 
@@ -343,36 +400,17 @@ impl Item {
     }
 }
 
-/// Folds what waited into batches, and returns the hits that no precision keeps any more.
-fn fold(waiting: Vec<(Vec<Cell>, Vec<VisitorCell>)>, grid: &Grid, samples: usize) -> (Vec<Chunk>, u64) {
-    let (mut pending, mut names) = (Pending::default(), Names::default());
-    for (cells, sketches) in waiting {
-        for cell in cells {
-            let finest = grid.counts.place(cell.finest).unwrap_or_default();
-            pending.restore(names.number(cell.counter), finest, cell.start, cell.count);
-        }
-        for cell in sketches {
-            let finest = grid.visitors.place(cell.finest).unwrap_or_default();
-            pending.restore_visitors(names.number(cell.counter), finest, cell.start, &cell.raised);
-        }
+/// Bounds what a disk may take that hangs.
+pub(super) async fn in_time<T, E: Into<Failure>>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Error> {
+    match timeout(patience, work).await {
+        Ok(done) => done.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
+        Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
     }
-    let expired = pending.coarsen(Timestamp::now(), grid);
-    (pending.take(&names.all, grid, samples), expired)
 }
 
-/// Names by numbers of their own.
-#[derive(Default)]
-struct Names {
-    all: Vec<CounterName>,
-    numbers: HashMap<CounterName, u32>,
-}
-
-impl Names {
-    fn number(&mut self, name: CounterName) -> u32 {
-        let next = u32::try_from(self.all.len()).expect("a file has fewer names");
-        *self.numbers.entry(name).or_insert_with_key(|name| {
-            self.all.push(name.clone());
-            next
-        })
-    }
+fn no_fences() -> Error {
+    Error::new(ErrorKind::Refused).caused_by("the store keeps no fences")
 }

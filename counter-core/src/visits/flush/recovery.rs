@@ -1,13 +1,13 @@
 //! The files that ended processes left in the directory of the spool.
 
 use std::collections::{HashSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::leftover::Leftover;
+use super::leftover::{Leftover, in_time};
 use crate::backoff::Backoff;
 use crate::unwind::{caught, tell};
 use crate::visits::spool::Spool;
@@ -30,11 +30,13 @@ pub(super) struct Recovery {
     /// The files that are not for this process.
     foreign: HashSet<PathBuf>,
     looked: Option<Instant>,
+    /// The files that could not be read.
+    unreached: HashSet<PathBuf>,
     is_failing: bool,
 }
 
 /// The time after which a file or the directory counts as out of reach.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two looks at the directory.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The time for which a file that was sent is kept, in case a failover loses what the store has acknowledged.
@@ -51,6 +53,7 @@ impl Recovery {
             sent: VecDeque::new(),
             foreign: HashSet::new(),
             looked: None,
+            unreached: HashSet::new(),
             is_failing: false,
         }
     }
@@ -91,10 +94,12 @@ impl Recovery {
     /// Looks whether the store still has what it was sent from files, and removes those.
     pub(super) async fn finish(&mut self, deadline: Instant) {
         let finish = async {
+            drop(self.send().await);
             while let Some((_, place)) = self.sent.pop_front() {
                 if let Some(mut leftover) = self.open(place, true).await? {
                     leftover.send(&self.tally, &*self.store).await?;
-                    in_time(leftover.close().await.remove()).await?;
+                    leftover.close().await;
+                    in_time(PATIENCE, leftover.into_place().remove()).await?;
                 }
             }
             Ok::<_, Error>(())
@@ -110,7 +115,7 @@ impl Recovery {
             if self.current.is_none() {
                 self.current = self.next().await?;
             }
-            let leftovers = self.queue.len() + usize::from(self.current.is_some());
+            let leftovers = self.queue.len() + self.unreached.len() + usize::from(self.current.is_some());
             self.tally.spool(|spool| spool.leftovers = leftovers);
             if self.current.is_none() {
                 return Ok(());
@@ -122,11 +127,12 @@ impl Recovery {
     async fn send(&mut self) -> Result<(), Error> {
         let Some(leftover) = &mut self.current else { return Ok(()) };
         leftover.send(&self.tally, &*self.store).await?;
+        leftover.close().await;
         let Some(leftover) = self.current.take() else { return Ok(()) };
         let is_spent = leftover.is_spent();
-        let place = leftover.close().await;
+        let place = leftover.into_place();
         if is_spent {
-            in_time(place.remove()).await
+            in_time(PATIENCE, place.remove()).await
         } else {
             self.sent.push_back((Instant::now() + GRACE, place));
             Ok(())
@@ -142,33 +148,49 @@ impl Recovery {
             return self.open(place, true).await;
         }
         if self.queue.is_empty() && self.looked.is_none_or(|at| at + PAUSE <= now) {
-            self.queue = in_time(folder::list(self.spool.folder())).await?.into();
+            self.queue = in_time(PATIENCE, folder::list(self.spool.folder())).await?.into();
             self.looked = Some(now);
+            let Self { queue, unreached, .. } = self;
+            unreached.retain(|path| queue.contains(path));
         }
         while let Some(path) = self.queue.pop_front() {
             if self.foreign.contains(&path) {
                 continue;
             }
-            if let Some(place) = in_time(Place::of(&path)).await?
-                && let Some(leftover) = self.open(place, false).await?
-            {
-                return Ok(Some(leftover));
+            match self.reach(&path).await {
+                Ok(leftover) => {
+                    self.unreached.remove(&path);
+                    if leftover.is_some() {
+                        return Ok(leftover);
+                    }
+                }
+                // It is tried again with the next look at the directory, and holds up no other.
+                Err(error) => {
+                    if self.unreached.insert(path.clone()) {
+                        let file = path.display();
+                        tell(
+                            || tracing::warn!(%file, ?error, "a file that an ended process left cannot be read"),
+                        );
+                    }
+                }
             }
         }
         Ok(None)
     }
 
+    async fn reach(&mut self, path: &Path) -> Result<Option<Leftover>, Error> {
+        match in_time(PATIENCE, Place::of(path)).await? {
+            Some(place) => self.open(place, false).await,
+            None => Ok(None),
+        }
+    }
+
     /// Opens a file; `None` where it is not for this process, which is said once.
     async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
-        let opened = timeout(
-            PATIENCE,
-            Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted),
-        )
-        .await;
+        let opened = Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted).await;
         let (place, unread) = match opened {
-            Ok(Ok(leftover)) => return Ok(Some(leftover)),
-            Ok(Err(unread)) => unread,
-            Err(_) => return Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
+            Ok(leftover) => return Ok(Some(leftover)),
+            Err(unread) => unread,
         };
         let file = place.path().display().to_string();
         match unread {
@@ -177,7 +199,7 @@ impl Recovery {
                 self.foreign.insert(place.path().to_owned());
             }
             Unread::Damaged { reason, hits } => {
-                let aside = in_time(place.set_aside()).await?;
+                let aside = in_time(PATIENCE, place.set_aside()).await?;
                 let aside = aside.display();
                 tell(|| {
                     tracing::error!(
@@ -191,13 +213,5 @@ impl Recovery {
             Unread::Failed(error) => return Err(Error::new(ErrorKind::Unavailable).caused_by(error)),
         }
         Ok(None)
-    }
-}
-
-/// Bounds what a disk may take that hangs.
-async fn in_time<T>(work: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
-    match timeout(PATIENCE, work).await {
-        Ok(done) => done.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error)),
-        Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer")),
     }
 }

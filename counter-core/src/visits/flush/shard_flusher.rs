@@ -13,6 +13,7 @@ use crate::later::later;
 use crate::shard::Shard;
 use crate::unwind::{caught, tell};
 use crate::visits::delivery::Account;
+use crate::visits::journal::Journal;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
 use crate::visits::{Adds, ApplyOutcome, Batch, Fence, FenceKind, Part, Remark, Witness};
@@ -159,14 +160,14 @@ impl ShardFlusher {
         self.missed = false;
         if !self.outgoing.is_empty() {
             // A flush that was dropped may have cut them and not have written them.
-            self.durability.save().await;
+            self.save().await;
         }
         self.send_outgoing().await?;
         let flush = self.tally.commits.begin(self.shard);
         loop {
             self.lost = false;
             self.cut();
-            self.durability.save().await;
+            self.save().await;
             self.send_outgoing().await?;
             // After a loss, the visitors are taken again.
             if !self.lost {
@@ -185,7 +186,14 @@ impl ShardFlusher {
     /// Cuts what waits into batches, under the sequences that come next.
     fn cut(&mut self) {
         let before = self.writer.sequence;
-        for chunk in self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples()) {
+        let chunks = self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples());
+        if chunks.len() > 1 && self.durability.is_on() {
+            // The file has what waited under one sequence. Where that takes several batches, it is given to an empty
+            // one: if the file cannot be written now, none of the others can be taken for what it has.
+            self.begin();
+            self.enqueue(self.nothing(), false);
+        }
+        for chunk in chunks {
             let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
             self.enqueue(batch, false);
         }
@@ -198,6 +206,12 @@ impl ShardFlusher {
             let new = batches.filter(|batch| batch.fence.sequence > before && batch.len() > 0).cloned();
             self.tally.journal(self.shard, |journal| journal.cut(new, next));
         }
+    }
+
+    /// Has what was cut written before it is sent, as far as that is possible.
+    async fn save(&self) {
+        self.durability.save().await;
+        self.tally.journal(self.shard, Journal::send);
     }
 
     async fn send_outgoing(&mut self) -> Result<(), Error> {
@@ -262,8 +276,14 @@ impl ShardFlusher {
             self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
         }
         if let Some(first) = self.outgoing.front_mut() {
-            // What lies between `last` and this batch is gone for good.
+            // What lies between `last` and this batch is gone for good, or was empty.
+            let between = first.batch.fence.sequence - 1;
             Arc::make_mut(&mut first.batch).fence.after = last;
+            if between > last && self.durability.is_on() {
+                // The fence passes what the file may have of it before anything of this batch is on its way.
+                let batch = Arc::new(Batch { fence: self.writer.fence(last, between), ..self.nothing() });
+                self.outgoing.push_front(Outgoing { batch, replay: true, in_doubt: None });
+            }
         }
         self.lost_by_server(replayed, lost);
     }
@@ -326,11 +346,18 @@ impl ShardFlusher {
     }
 
     fn enqueue(&mut self, mut batch: Batch, replay: bool) {
-        if self.writer.sequence == 0 && batch.len() > 0 {
-            self.enqueue(self.nothing(), false);
+        if batch.len() > 0 {
+            self.begin();
         }
         batch.fence = self.writer.next();
         self.outgoing.push_back(Outgoing { batch: Arc::new(batch), replay, in_doubt: None });
+    }
+
+    /// Makes the fence of a new writer: nothing counts in the batch that does.
+    fn begin(&mut self) {
+        if self.writer.sequence == 0 {
+            self.enqueue(self.nothing(), false);
+        }
     }
 
     /// Returns an empty batch.

@@ -11,8 +11,10 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection, QueryBuilder, Row, Sqlite, SqliteConnection};
 use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use super::content::{checksum, decode, decode_grid, encode, encode_grid};
+use super::waiting::Waiting;
 use crate::future::BoxFuture;
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
@@ -35,8 +37,14 @@ const BUSY: Duration = Duration::from_secs(2);
 const SAMPLES: usize = 16_000;
 /// The number of rows of one statement.
 const ROWS: usize = 100;
+/// The number of rows that are read at once, each of which may have 1 MiB.
+const PAGE_OF_ROWS: i64 = 16;
+/// The time for which a disk may not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The bytes for which a disk that reads or writes all of a file has another second.
+const SECOND: u64 = 4 << 20;
 /// The length of the longest row that is read, in bytes. The longest that is written has 16 chunks of 64 KiB.
-const LONGEST: i64 = 16 << 20;
+const LONGEST: usize = 16 << 20;
 
 /// The tables, and what tells that they are there.
 const CREATE: [&str; 6] = [
@@ -68,6 +76,7 @@ pub(crate) struct Found {
     pub(crate) grid: Arc<Grid>,
     /// The time since something was written.
     pub(crate) silence: Duration,
+    pub(crate) bytes: u64,
     pub(crate) lanes: Vec<FoundLane>,
 }
 
@@ -76,14 +85,14 @@ pub(crate) struct FoundLane {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
     pub(crate) witness: Option<Witness>,
-    pub(crate) parts: Vec<FoundPart>,
+    /// The batches, by sequence.
+    pub(crate) batches: Vec<(u64, FoundPart)>,
+    /// What was not cut into batches.
+    pub(crate) waiting: Option<Waiting>,
 }
 
-/// Cells and visitors of one sequence.
+/// The content of a row.
 pub(crate) struct FoundPart {
-    pub(crate) sequence: u64,
-    /// Set where they waited to be cut into batches, the first of which has this sequence.
-    pub(crate) is_waiting: bool,
     pub(crate) cells: Vec<Cell>,
     pub(crate) sketches: Vec<VisitorCell>,
 }
@@ -139,7 +148,15 @@ pub(crate) fn open<'a>(
 }
 
 async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result<SqliteConnection, Failure> {
-    let options = options(path).create_if_missing(true).pragma("max_page_count", (most / PAGE).to_string());
+    // NORMAL syncs with every checkpoint only: what was written survives the process at once, and the machine a little
+    // later.
+    let options = options(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Normal)
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
+        .pragma("page_size", PAGE.to_string())
+        .pragma("max_page_count", (most / PAGE).to_string());
     let mut connection = options.connect().await?;
     if number(&mut connection, "PRAGMA user_version").await? == 0 {
         let mut transaction = connection.begin().await?;
@@ -163,18 +180,40 @@ pub(crate) fn open_left(
 }
 
 async fn open_and_read(path: &Path, shards: Shards) -> Result<(SqliteConnection, Found), Unread> {
-    let mut connection = options(path).connect().await.map_err(Unread::of)?;
-    match read(&mut connection, shards).await {
+    let mut connection = answered(options(path).connect()).await?;
+    let bytes = answered(tokio::fs::metadata(path)).await?.len();
+    match read(&mut connection, shards, bytes).await {
         Err(Unread::Damaged { reason, .. }) => {
-            let hits = number(&mut connection, "SELECT coalesce(sum(hits), 0) FROM part").await.ok();
-            drop(connection.close().await);
+            let hits =
+                answered(number(&mut connection, "SELECT coalesce(sum(hits), 0) FROM part")).await.ok();
+            drop(answered(connection.close()).await);
             Err(Unread::Damaged { reason, hits })
         }
         Err(unread) => {
-            drop(connection.close().await);
+            drop(answered(connection.close()).await);
             Err(unread)
         }
         Ok(found) => Ok((connection, found)),
+    }
+}
+
+/// Returns the time in which a disk that works has read or written a file of this size.
+pub(crate) fn patience(bytes: u64) -> Duration {
+    PATIENCE + Duration::from_secs(bytes / SECOND)
+}
+
+/// Bounds what a disk may take that hangs.
+async fn answered<T, E: Into<Unread>>(work: impl Future<Output = Result<T, E>>) -> Result<T, Unread> {
+    answered_within(PATIENCE, work).await
+}
+
+async fn answered_within<T, E: Into<Unread>>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Unread> {
+    match timeout(patience, work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(Unread::Failed("the disk did not answer".into())),
     }
 }
 
@@ -225,19 +264,22 @@ async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(
     transaction.commit().await?;
     if rows.iter().any(|rows| rows.entry.is_whole) {
         // Gives the pages back that a long outage took.
-        sqlx::query("PRAGMA incremental_vacuum").execute(connection).await?;
+        sqlx::query("PRAGMA incremental_vacuum").execute(&mut *connection).await?;
+        // What was there before may be of an earlier writer, whose rows no fence would tell as outdated: not even a
+        // power failure may bring it back. A checkpoint is synced.
+        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(connection).await?;
     }
     Ok(())
 }
 
-async fn read(connection: &mut SqliteConnection, shards: Shards) -> Result<Found, Unread> {
-    let application = number(connection, "PRAGMA application_id").await.map_err(Unread::of)?;
-    let format = number(connection, "PRAGMA user_version").await.map_err(Unread::of)?;
+async fn read(connection: &mut SqliteConnection, shards: Shards, bytes: u64) -> Result<Found, Unread> {
+    let application = answered(number(connection, "PRAGMA application_id")).await?;
+    let format = answered(number(connection, "PRAGMA user_version")).await?;
     if (application, format) == (0, 0) {
-        let tables = number(connection, "SELECT count(*) FROM sqlite_schema").await.map_err(Unread::of)?;
+        let tables = answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await?;
         if tables == 0 {
             // The process ended before it had written anything.
-            return Ok(Found { grid: Arc::default(), silence: Duration::ZERO, lanes: Vec::new() });
+            return Ok(Found { grid: Arc::default(), silence: Duration::ZERO, bytes, lanes: Vec::new() });
         }
     }
     if application != APPLICATION {
@@ -246,85 +288,117 @@ async fn read(connection: &mut SqliteConnection, shards: Shards) -> Result<Found
     if format != FORMAT {
         return Err(Unread::Foreign(format!("its format is {format}, and this version knows {FORMAT}")));
     }
-    let check: String =
-        sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *connection).await.map_err(Unread::of)?;
+    let check = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *connection);
+    let check: String = answered_within(patience(bytes), check).await?;
     if check != "ok" {
         return Err(Unread::damaged(&check));
     }
-    let of_process = sqlx::query("SELECT shards, grid, written FROM spool").fetch_one(&mut *connection).await;
-    let of_process = of_process.map_err(Unread::of)?;
-    if of_process.get::<i64, _>(0) != count(shards) {
-        let (its, ours) = (of_process.get::<i64, _>(0), shards.count());
+    let of_process = sqlx::query("SELECT shards, grid, written FROM spool").fetch_one(&mut *connection);
+    let of_process = answered(of_process).await?;
+    let (its, ours) = (of_process.try_get::<i64, _>(0)?, count(shards));
+    if its != ours {
         return Err(Unread::Foreign(format!("it is for a store of {its} shards, and this one has {ours}")));
     }
-    let grid = decode_grid(of_process.get(1)).ok_or_else(|| Unread::damaged("precisions that are none"))?;
-    let silence = now().saturating_sub(of_process.get(2));
+    let grid = of_process.try_get(1)?;
+    let grid = decode_grid(grid).ok_or_else(|| Unread::damaged("precisions that are none"))?;
+    let silence = now().saturating_sub(of_process.try_get(2)?);
     let mut lanes = Vec::new();
     let found = sqlx::query("SELECT shard, writer, data, writers, is_known FROM lane ORDER BY shard");
-    for row in found.fetch_all(&mut *connection).await.map_err(Unread::of)? {
-        let writer: [u8; 16] =
-            row.get::<Vec<u8>, _>(1).try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
-        let number: i64 = row.get(0);
+    for row in answered(found.fetch_all(&mut *connection)).await? {
+        let number: i64 = row.try_get(0)?;
         let shard = shards.iter().find(|shard| index(*shard) == number);
         let shard = shard.ok_or_else(|| Unread::damaged("a shard that is none"))?;
+        let writer: Vec<u8> = row.try_get(1)?;
+        let writer = writer.try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
+        let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
         // That the fence was made is known by the witness alone.
-        let witness = Witness { data: row.get(2), writers: row.get(3), listed: true, evicts: false };
-        let mut parts = Vec::new();
-        let rows = "SELECT sequence, is_waiting, checksum, content FROM part WHERE shard = ? ORDER BY sequence, rowid";
-        for row in sqlx::query(rows).bind(number).fetch_all(&mut *connection).await.map_err(Unread::of)? {
-            let (sequence, content): (i64, &[u8]) = (row.get(0), row.get(3));
-            if checksum(number, sequence, content) != row.get::<i64, _>(2) || content.len() as i64 > LONGEST {
-                return Err(Unread::damaged("a row that is not what was written"));
-            }
-            let decoded =
-                decode(content, &grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
-            let (cells, sketches) = decoded;
-            parts.push(FoundPart {
-                sequence: sequence.cast_unsigned(),
-                is_waiting: row.get(1),
-                cells,
-                sketches,
-            });
-            yield_now().await;
-        }
-        let witness = Some(witness).filter(|_| row.get(4));
-        lanes.push(FoundLane { shard, writer: WriterId::of(writer), witness, parts });
+        let witness = Witness { data, writers, listed: true, evicts: false };
+        let witness = Some(witness).filter(|_| is_known);
+        let (batches, waiting) = read_rows(connection, number, &grid).await?;
+        lanes.push(FoundLane { shard, writer: WriterId::of(writer), witness, batches, waiting });
     }
     Ok(Found {
         grid: Arc::new(grid),
         silence: Duration::from_secs(silence.try_into().unwrap_or_default()),
+        bytes,
         lanes,
     })
 }
 
+/// Reads the rows of a shard, page by page.
+async fn read_rows(
+    connection: &mut SqliteConnection,
+    shard: i64,
+    grid: &Grid,
+) -> Result<(Vec<(u64, FoundPart)>, Option<Waiting>), Unread> {
+    let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (i64::MIN, i64::MIN));
+    loop {
+        let rows = "SELECT sequence, is_waiting, checksum, content, rowid FROM part \
+                    WHERE shard = ? AND (sequence, rowid) > (?, ?) ORDER BY sequence, rowid LIMIT ?";
+        let rows = sqlx::query(rows).bind(shard).bind(at.0).bind(at.1).bind(PAGE_OF_ROWS);
+        let rows = answered(rows.fetch_all(&mut *connection)).await?;
+        if rows.is_empty() {
+            return Ok((batches, waiting));
+        }
+        for row in rows {
+            let (sequence, content): (i64, &[u8]) = (row.try_get(0)?, row.try_get(3)?);
+            // The first of a writer's batches is empty.
+            let is_sound = sequence > 1 && checksum(shard, sequence, content) == row.try_get::<i64, _>(2)?;
+            if !is_sound || content.len() > LONGEST {
+                return Err(Unread::damaged("a row that is not what was written"));
+            }
+            let decoded =
+                decode(content, grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
+            let (cells, sketches) = decoded;
+            at = (sequence, row.try_get(4)?);
+            let sequence = sequence.cast_unsigned();
+            if row.try_get(1)? {
+                // What waited under an earlier sequence was cut since.
+                waiting.take_if(|earlier| earlier.sequence < sequence);
+                waiting.get_or_insert_with(|| Waiting::of(sequence)).add(cells, sketches, grid);
+            } else {
+                batches.push((sequence, FoundPart { cells, sketches }));
+            }
+            yield_now().await;
+        }
+    }
+}
+
 /// Returns whether an error says that the file is not what was written.
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
-    let Some(sqlx::Error::Database(answer)) = error.downcast_ref() else { return false };
+    let answer = match error.downcast_ref() {
+        Some(sqlx::Error::Database(answer)) => answer,
+        Some(error) => return matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::RowNotFound),
+        None => return false,
+    };
     // SQLITE_CORRUPT and SQLITE_NOTADB, of all kinds, and a table that is missing.
     let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
     matches!(code & 0xff, 1 | 11 | 26)
 }
 
-impl Unread {
-    fn of(error: sqlx::Error) -> Self {
+impl From<sqlx::Error> for Unread {
+    fn from(error: sqlx::Error) -> Self {
         if is_damage(&error) { Self::damaged(&error.to_string()) } else { Self::Failed(error.into()) }
     }
+}
 
+impl From<std::io::Error> for Unread {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl Unread {
     fn damaged(reason: &str) -> Self {
         Self::Damaged { reason: reason.to_owned(), hits: None }
     }
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {
-    // With the lock for itself, SQLite needs no shared memory. NORMAL syncs with every checkpoint only: what was
-    // written survives the process at once, and the machine a little later.
+    // With the lock for itself, SQLite needs no shared memory. A file that is found has its mode, or is not ours.
     SqliteConnectOptions::new()
         .filename(path)
         .locking_mode(SqliteLockingMode::Exclusive)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Normal)
-        .auto_vacuum(SqliteAutoVacuum::Incremental)
-        .pragma("page_size", PAGE.to_string())
         .pragma("journal_size_limit", (4 << 20).to_string())
         .busy_timeout(BUSY)
         .disable_statement_logging()
@@ -348,4 +422,116 @@ fn signed(number: u64) -> i64 {
 
 fn now() -> i64 {
     signed(Timestamp::now().as_unix())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::Precision;
+    use crate::visits::pending::Pending;
+    use crate::visits::{Adds, Batch, Fence, FenceKind};
+
+    fn new() -> PathBuf {
+        std::env::temp_dir().join(format!("{}.spool", WriterId::random()))
+    }
+
+    fn shard() -> Shard {
+        Shards::ONE.iter().next().expect("one")
+    }
+
+    /// What replaces all rows, with a batch of one hit.
+    fn whole(grid: &Grid) -> Entry {
+        let writer = WriterId::random();
+        let cell = Cell {
+            counter: CounterName::new("a").expect("a name"),
+            start: Timestamp::now(),
+            finest: Precision::try_from(1).expect("not 0"),
+            count: 1,
+        };
+        let fence = Fence { writer, kind: FenceKind::Process, sequence: 2, after: 1 };
+        let grid = Arc::new(grid.clone());
+        let batch =
+            Batch { shard: shard(), fence, cells: vec![cell], sketches: Vec::new(), grid, adds: Adds::Hits };
+        Entry {
+            shard: shard(),
+            writer,
+            witness: None,
+            is_whole: true,
+            oldest: 0,
+            batches: vec![Arc::new(batch)],
+            next: 3,
+            waiting: Pending::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_replaces_all_rows_is_there_when_the_log_is_lost() {
+        let (path, without, grid) = (new(), new(), Grid::default());
+        let mut connection = open(&path, Shards::ONE, &grid, 1 << 30).await.expect("writable");
+        for _ in 0..2 {
+            let entry = whole(&grid);
+            let writer = entry.writer;
+            write(&mut connection, &[Rows::of(entry, &[], &grid).await]).await.expect("writable");
+            std::fs::copy(&path, &without).expect("writable");
+            let (left, found) = open_left(&without, Shards::ONE).await.expect("it is sound");
+            left.close().await.expect("closed");
+            assert_eq!(found.lanes.iter().map(|lane| lane.writer).collect::<Vec<_>>(), [writer]);
+            assert_eq!(found.lanes[0].batches.len(), 1);
+        }
+        connection.close().await.expect("closed");
+        for path in [path, without] {
+            std::fs::remove_file(path).expect("ours");
+        }
+    }
+
+    #[tokio::test]
+    async fn another_database_is_not_changed() {
+        let path = new();
+        let mut connection = SqliteConnectOptions::new()
+            .filename(&path)
+            .create_if_missing(true)
+            .connect()
+            .await
+            .expect("made");
+        sqlx::query("CREATE TABLE theirs (a)").execute(&mut connection).await.expect("made");
+        connection.close().await.expect("closed");
+        let before = std::fs::read(&path).expect("readable");
+        let answer = open_left(&path, Shards::ONE).await;
+        assert!(matches!(answer, Err(Unread::Foreign(_))));
+        assert_eq!(std::fs::read(&path).expect("readable"), before);
+        std::fs::remove_file(path).expect("ours");
+    }
+
+    #[tokio::test]
+    async fn values_of_other_types_are_damage_and_no_panic() {
+        let grid = Grid::default();
+        for (table, values) in [
+            ("spool", "'one', 'grid', 'now'"),
+            ("spool", "1, 7, 7"),
+            ("lane", "'x', x'00', NULL, NULL, 0"),
+            ("lane", "0, 'a writer, of 16 ', 1, 2, 'y'"),
+            ("lane", "0, x'00112233445566778899aabbccddeeff', 1, 2, 'y'"),
+            ("part", "0, 'x', 'y', 'z', 'a', 5"),
+            ("part", "0, -1, 0, 0, 0, x''"),
+        ] {
+            let path = new();
+            let mut connection = open(&path, Shards::ONE, &grid, 1 << 30).await.expect("writable");
+            let rows = Rows::of(whole(&grid), &[], &grid).await;
+            write(&mut connection, &[rows]).await.expect("writable");
+            for statement in [
+                format!("CREATE TABLE other AS SELECT * FROM {table} WHERE false"),
+                format!("DROP TABLE {table}"),
+                format!("ALTER TABLE other RENAME TO {table}"),
+                format!("INSERT INTO {table} VALUES ({values})"),
+            ] {
+                sqlx::query(&statement).execute(&mut connection).await.expect(&statement);
+            }
+            connection.close().await.expect("closed");
+            let answer = open_left(&path, Shards::ONE).await;
+            assert!(matches!(answer, Err(Unread::Damaged { .. })), "{table}: {values}");
+            std::fs::remove_file(path).expect("ours");
+        }
+    }
 }

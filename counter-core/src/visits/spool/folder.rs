@@ -104,14 +104,25 @@ impl Place {
     ///
     /// The file must be closed, or never be written again.
     pub(crate) async fn remove(&self) -> io::Result<()> {
-        // Without its log the file would be an older one, but not a wrong one.
-        for path in [PathBuf::from(self.log()), self.path.clone(), self.path.with_extension(LOCK)] {
+        // Without its log the file would be an older one, which may be that of another writer.
+        for path in [self.path.clone(), PathBuf::from(self.log()), self.path.with_extension(LOCK)] {
             match fs::remove_file(path).await {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        Ok(())
+        self.sync().await
+    }
+
+    /// Has the directory written to the disk, so that no power failure brings a file back that was removed.
+    async fn sync(&self) -> io::Result<()> {
+        // Only Unix opens directories.
+        match self.path.parent() {
+            Some(folder) if cfg!(unix) && fs::try_exists(folder).await? => {
+                fs::File::open(folder).await?.sync_all().await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Renames a file that cannot be read, and its log, so that a person may look at it; returns the new name.
@@ -130,5 +141,23 @@ impl Place {
         let mut path = self.path.clone().into_os_string();
         path.push("-wal");
         path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_removed_before_its_log() {
+        let folder = std::env::temp_dir().join(WriterId::random().to_string());
+        std::fs::create_dir(&folder).expect("writable");
+        let place = Place::new(&folder).await.expect("writable");
+        std::fs::write(place.path(), "rows").expect("writable");
+        // A folder in its place stands for a log that cannot be removed.
+        std::fs::create_dir(place.log()).expect("writable");
+        place.remove().await.expect_err("a folder is no file");
+        assert!(!place.exists().await.expect("readable"));
+        std::fs::remove_dir_all(folder).expect("ours");
     }
 }

@@ -4,13 +4,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use counter_core::stores::Shards;
-use counter_core::{BuildError, Counters};
+use counter_core::{BuildError, Counters, Stats};
 use tests::until;
 
 use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, total, write_and_end};
 
 /// What happens to the bytes of a file.
 type Damage = fn(&mut Vec<u8>);
+
+/// A pipe, which is open to nobody else while it lives.
+struct Hanging(PathBuf);
+
+/// Lets threads end that open it.
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        let mut options = std::fs::OpenOptions::new();
+        drop(options.read(true).write(true).open(&self.0).expect("it is there"));
+    }
+}
 
 /// Where SQLite keeps the version of what is in a file.
 const USER_VERSION: usize = 60;
@@ -199,4 +210,54 @@ async fn a_process_that_does_nothing_writes_nothing() {
         spool(stats).since_written.is_some_and(|since| since > Duration::from_millis(500))
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_while_its_process_lives_is_put_aside_and_written_anew() {
+    let (store, folder) = (Switch::store(), folder());
+    let (path, elsewhere) = (folder.path().join("spool"), folder.path().join("elsewhere"));
+    store.hand.away(true);
+    let mut counters = over(&store, &path);
+    record(&counters, 5);
+    let is_written = |stats: &Stats| {
+        let spool = spool(stats);
+        spool.failing_for.is_none() && spool.since_written.is_some() && spool.unwritten == 0
+    };
+    run_until(&mut counters, "all is written", async |stats| is_written(stats)).await;
+    // It is opened again afterwards.
+    std::fs::rename(&path, &elsewhere).expect("on one disk");
+    record(&counters, 5);
+    run_until(&mut counters, "it is told", async |stats| spool(stats).failing_for.is_some()).await;
+    for name in files(&elsewhere) {
+        match name.rsplit_once('.') {
+            Some((_, "spool")) => change(&elsewhere.join(&name), |bytes| bytes[4096..].fill(0xff)),
+            Some((_, "spool-wal")) => std::fs::remove_file(elsewhere.join(&name)).expect("ours"),
+            _ => {}
+        }
+    }
+    std::fs::rename(&elsewhere, &path).expect("on one disk");
+    run_until(&mut counters, "all is written again", async |stats| is_written(stats)).await;
+    assert!(files(&path).iter().any(|name| name.ends_with(".damaged")), "{:?}", files(&path));
+    drop(counters);
+    store.hand.away(false);
+    let mut next = over(&store, &path);
+    next.flush().await.expect("the store is back");
+    assert_eq!(total(&next.stats()).await, 10);
+}
+
+#[tokio::test]
+async fn a_file_on_a_disk_that_hangs_holds_up_no_other() {
+    let folder = folder();
+    left_in(folder.path(), 5).await;
+    // Whoever opens this for writing waits until somebody reads it.
+    let lock = Hanging(folder.path().join("access-counter-0.lock"));
+    let made = std::process::Command::new("mkfifo").arg(&lock.0).status().expect("a program of every Unix");
+    assert!(made.success());
+    let store = Switch::store();
+    let mut counters = over(&store, folder.path());
+    record(&counters, 3);
+    let flushed = tokio::time::timeout(LIMIT, counters.flush()).await.expect("it ends");
+    flushed.expect("the store is there");
+    assert_eq!(total(&counters.stats()).await, 8);
+    assert_eq!(spool(&counters.stats()).leftovers, 1);
 }

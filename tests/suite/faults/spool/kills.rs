@@ -27,6 +27,8 @@ fn kills() -> u64 {
 struct Said {
     durable: u64,
     asked: u64,
+    /// Whether a file could not be written at some time.
+    failing: bool,
 }
 
 /// A process that records.
@@ -34,7 +36,19 @@ struct Recording(Process);
 
 impl Recording {
     async fn start(url: &str, folder: &Path, random: &mut Random) -> Self {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_recorder"));
+        Self::start_as(Command::new(env!("CARGO_BIN_EXE_recorder")), url, folder, random).await
+    }
+
+    /// Starts one whose files may have so many KiB: what goes beyond that fails, as on a disk that is full.
+    async fn start_within(kib: u64, url: &str, folder: &Path, random: &mut Random) -> Self {
+        let mut program = Command::new("bash");
+        // The signal that would end it is ignored, which it inherits.
+        program.args(["-c", r#"trap '' XFSZ; ulimit -f "$1"; shift; exec "$@""#, "bash", &kib.to_string()]);
+        program.arg(env!("CARGO_BIN_EXE_recorder"));
+        Self::start_as(program, url, folder, random).await
+    }
+
+    async fn start_as(mut program: Command, url: &str, folder: &Path, random: &mut Random) -> Self {
         program.arg(url).arg(folder).arg(random.next().to_string());
         program.arg(random.one_of(&["20", "150", "1000"]));
         let process = Process::start(&mut program);
@@ -48,6 +62,7 @@ impl Recording {
             let number = |prefix| line.strip_prefix(prefix).map(|number| number.parse().expect("a number"));
             said.durable = number("durable ").unwrap_or(said.durable).max(said.durable);
             said.asked = number("asked ").unwrap_or(said.asked);
+            said.failing |= line == "failing";
         }
         said
     }
@@ -59,6 +74,7 @@ impl Recording {
         let said = self.said();
         assert!(said.durable <= said.asked, "{said:?}");
         (all.durable, all.asked) = (all.durable + said.durable, all.asked + said.asked);
+        all.failing |= said.failing;
     }
 }
 
@@ -153,6 +169,37 @@ async fn killed_at_any_instant_a_process_loses_nothing_that_was_written_and_doub
         recording.kill(&mut said).await;
     }
     if away > 0 {
+        redis.restart();
+    }
+    drain(store(&redis.url()).await, folder.path()).await;
+    assert_counted(&redis, said, "at the end");
+    eprintln!("{} counted of {said:?}", counted(&redis));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_on_a_disk_without_room_a_process_loses_nothing_that_was_written() {
+    let mut random = Random::storm("of kills on full disks");
+    let (folder, mut said) = (folder(), Said::default());
+    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut is_away = false;
+    let mut lives = 0;
+    // The longest lives fail for certain: each write adds to the log of the file.
+    while lives < kills() || !said.failing {
+        lives += 1;
+        if random.among(0..3) == 0 {
+            if is_away {
+                redis.restart();
+            } else {
+                redis.kill();
+            }
+            is_away = !is_away;
+        }
+        let kib = 20 + random.among(0..150);
+        let recording = Recording::start_within(kib, &redis.url(), folder.path(), &mut random).await;
+        sleep(random.millis(100..700)).await;
+        recording.kill(&mut said).await;
+    }
+    if is_away {
         redis.restart();
     }
     drain(store(&redis.url()).await, folder.path()).await;

@@ -1,0 +1,62 @@
+//! The hits and visitors that waited in a process that ended, folded while they are read.
+
+use std::collections::HashMap;
+
+use crate::time::Grid;
+use crate::visits::pending::{Chunk, Pending};
+use crate::visits::{Cell, VisitorCell};
+use crate::{CounterName, Timestamp};
+
+/// Hits and visitors that were not cut into batches, as far as the file goes.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// The sequence of the first batch that would have them.
+    pub(crate) sequence: u64,
+    pending: Pending,
+    names: Names,
+}
+
+/// Names by numbers of their own.
+#[derive(Debug, Default)]
+struct Names {
+    all: Vec<CounterName>,
+    numbers: HashMap<CounterName, u32>,
+}
+
+impl Waiting {
+    pub(super) fn of(sequence: u64) -> Self {
+        Self { sequence, ..Self::default() }
+    }
+
+    pub(super) fn add(&mut self, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Grid) {
+        let Self { pending, names, .. } = self;
+        for cell in cells {
+            let finest = grid.counts.place(cell.finest).unwrap_or_default();
+            pending.restore(names.number(cell.counter), finest, cell.start, cell.count);
+        }
+        for cell in sketches {
+            let finest = grid.visitors.place(cell.finest).unwrap_or_default();
+            pending.restore_visitors(names.number(cell.counter), finest, cell.start, &cell.raised);
+        }
+    }
+
+    pub(crate) fn hits(&self) -> u64 {
+        self.pending.hits()
+    }
+
+    /// Cuts it into chunks that change this many samples at most, and returns the hits that no precision keeps any more.
+    pub(crate) fn cut(mut self, grid: &Grid, samples: usize) -> (Vec<Chunk>, u64) {
+        let expired = self.pending.coarsen(Timestamp::now(), grid);
+        (self.pending.take(&self.names.all, grid, samples), expired)
+    }
+}
+
+impl Names {
+    fn number(&mut self, name: CounterName) -> u32 {
+        let next = u32::try_from(self.all.len()).expect("a file has fewer names");
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.all.push(name.clone());
+            next
+        })
+    }
+}

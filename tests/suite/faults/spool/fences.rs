@@ -1,0 +1,146 @@
+//! Stores that lose answers and fences of what was recovered, and what then counts once.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use counter_core::stores::{Answer, WriterId};
+use counter_core::visits::{ApplyOutcome, Batch, Witness};
+use counter_core::{Error, ErrorKind, MemoryStore, Store};
+
+use super::{LIMIT, folder, over, record, run_until, spool, sums, total, write_and_end};
+use crate::through::{Hand, Through};
+
+/// A store that takes a number of batches with hits, and then none.
+#[derive(Clone, Debug, Default)]
+struct Few {
+    left: Arc<AtomicU64>,
+    /// What is answered to the next batches with hits instead, after they were applied.
+    instead: Arc<Mutex<Vec<Result<ApplyOutcome, Error>>>>,
+    /// Set where it loses each fence as soon as that is made.
+    forgets: Arc<AtomicBool>,
+    /// Set where it removes keys to make room, and never had a writer.
+    evicts: bool,
+    is_away: Arc<AtomicBool>,
+}
+
+impl Few {
+    fn takes(&self, batches: u64) {
+        self.left.store(batches, Ordering::Relaxed);
+    }
+}
+
+impl Hand for Few {
+    fn pass(&self) -> Result<(), Error> {
+        match self.is_away.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Unavailable)),
+            false => Ok(()),
+        }
+    }
+
+    fn apply<'a>(&'a self, store: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+        Box::pin(async move {
+            if self.forgets.load(Ordering::Relaxed) {
+                return Ok(match batch.fence.after {
+                    0 => ApplyOutcome::Applied(Vec::new()),
+                    _ => ApplyOutcome::SequenceGap { last: 0 },
+                });
+            }
+            let left = self.left.load(Ordering::Relaxed);
+            if batch.hits() > 0 {
+                self.takes(left.checked_sub(1).ok_or_else(|| Error::new(ErrorKind::Unavailable))?);
+            }
+            let outcome = store.apply(batch).await;
+            let mut instead = self.instead.lock().expect("no panic");
+            if batch.hits() > 0 && !instead.is_empty() { instead.remove(0) } else { outcome }
+        })
+    }
+
+    fn witness(&self, _: WriterId) -> Option<Witness> {
+        self.evicts.then(|| Witness { evicts: true, ..Witness::default() })
+    }
+}
+
+/// Ends a process that has left a batch of 5 hits, after one that the store has.
+async fn leave_a_batch(store: &Through<Few>, folder: &Path) {
+    let mut counters = over(store, folder);
+    store.hand.takes(1);
+    record(&counters, 1);
+    counters.flush().await.expect("the store takes one");
+    record(&counters, 5);
+    counters.flush().await.expect_err("the store takes no other");
+}
+
+#[tokio::test]
+async fn a_recovered_batch_whose_answer_was_lost_is_settled_when_it_is_found() {
+    let (store, folder) = (Through::new(Few::default()), folder());
+    leave_a_batch(&store, folder.path()).await;
+    store.hand.takes(10);
+    let lost = [Err(Error::new(ErrorKind::Unavailable)), Ok(ApplyOutcome::SequenceGap { last: 2 })];
+    store.hand.instead.lock().expect("no panic").extend(lost);
+    let mut next = over(&store, folder.path());
+    for _ in 0..2 {
+        next.flush().await.expect("nothing of its own is to be sent");
+    }
+    assert!(store.hand.instead.lock().expect("no panic").is_empty());
+    let hits = next.stats().ledger().hits;
+    assert_eq!((sums(hits), hits.pending, total(&next.stats()).await), ((5, 5, 5), 0, 6));
+    next.run(async {}).await.expect("nothing is left");
+}
+
+#[tokio::test]
+async fn a_store_that_loses_fences_at_once_holds_up_no_flush() {
+    let (store, folder) = (Through::new(Few::default()), folder());
+    leave_a_batch(&store, folder.path()).await;
+    store.hand.takes(10);
+    store.hand.forgets.store(true, Ordering::Relaxed);
+    let mut next = over(&store, folder.path());
+    let flushed = tokio::time::timeout(LIMIT, next.flush()).await.expect("it ends");
+    flushed.expect("nothing of its own is to be sent");
+    store.hand.forgets.store(false, Ordering::Relaxed);
+    next.flush().await.expect("the store is well");
+    assert_eq!(next.stats().ledger().hits.pending, 0);
+}
+
+#[tokio::test]
+async fn nothing_is_in_doubt_of_a_process_that_never_sent_a_count_though_the_store_evicts() {
+    let (store, folder) = (Through::new(Few { evicts: true, ..Few::default() }), folder());
+    store.hand.is_away.store(true, Ordering::Relaxed);
+    let counters = over(&store, folder.path());
+    record(&counters, 5);
+    write_and_end(counters).await;
+    store.hand.is_away.store(false, Ordering::Relaxed);
+    store.hand.takes(10);
+    let mut next = over(&store, folder.path());
+    next.flush().await.expect("the store is there");
+    let hits = next.stats().ledger().hits;
+    assert_eq!((sums(hits), hits.dropped.in_doubt, total(&next.stats()).await), ((5, 5, 5), 0, 5));
+}
+
+#[tokio::test]
+async fn hits_that_wait_for_the_disk_after_a_lost_fence_say_so() {
+    let (store, folder) = (Through::new(Few::default()), folder());
+    let path = folder.path().join("spool");
+    let mut counters = over(&store, &path);
+    store.hand.takes(10);
+    record(&counters, 1);
+    counters.flush().await.expect("the store is there");
+    std::fs::rename(&path, folder.path().join("elsewhere")).expect("on one disk");
+    record(&counters, 1);
+    run_until(&mut counters, "the disk fails", async |stats| spool(stats).failing_for.is_some()).await;
+    record(&counters, 1);
+    store.hand.forgets.store(true, Ordering::Relaxed);
+    let _ = counters.flush().await;
+    store.hand.forgets.store(false, Ordering::Relaxed);
+    let error = counters.flush().await.expect_err("the file cannot be replaced");
+    assert!(format!("{error:?}").contains("until the file of the spool"), "{error:?}");
+    assert!(
+        counters
+            .stats()
+            .health()
+            .last_error
+            .is_some_and(|error| error.contains("until the file of the spool"))
+    );
+    std::fs::rename(folder.path().join("elsewhere"), &path).expect("on one disk");
+    counters.flush().await.expect("the disk is back");
+}
