@@ -243,7 +243,8 @@ impl Store for Archive {
     }
 
     fn archive_health(&self) -> Option<ArchiveHealth> {
-        let differing = self.last_audit().map(|audit| audit.differing);
+        let left = |audit: Arc<Audit>| if audit.repaired_from.is_some() { 0 } else { audit.differing };
+        let differing = self.last_audit().map(left);
         Some(ArchiveHealth { waiting_buckets: self.waiting.load(Ordering::Relaxed), differing })
     }
 
