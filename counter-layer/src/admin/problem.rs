@@ -161,7 +161,10 @@ impl Problem {
 
     #[cfg(feature = "archive")]
     pub(crate) fn audit_under_way() -> Self {
-        Self::new(StatusCode::CONFLICT, "another request's audit is under way: ask for its result when it is done")
+        Self::new(
+            StatusCode::CONFLICT,
+            "another request's audit is under way: ask for its result when it is done",
+        )
     }
 
     /// An audit, perhaps with a repair, that one of the stores ended.

@@ -66,9 +66,8 @@ struct Audited {
 pub(crate) fn routes(stats: &Stats, archive: &Archive) -> [Route; 2] {
     let auditor = Arc::new(Mutex::new(archive.auditor(stats.grid())));
     let state = Audited { stats: stats.clone(), archive: archive.clone(), auditor };
-    let last =
-        Route::get(AUDIT, "The last audit of the archive by this process", state.clone(), last)
-            .json::<LastAudit>();
+    let last = Route::get(AUDIT, "The last audit of the archive by this process", state.clone(), last)
+        .json::<LastAudit>();
     let summary = "Compares the two stores of the archive now, and repairs one of them where asked";
     let most = "It reads all closed buckets that both stores should have, and answers when it is done. With `right=far` \
                 what the near store lacks is added to it from the archive, so hits that come meanwhile stay; with \
