@@ -28,7 +28,8 @@
 //! Where there is a token, a `POST` to `/login` with the `token` in a form begins a session, and one to
 //! `/logout` ends it. With the feature `dashboard`
 //! the root is the dashboard, and otherwise the list of paths; `/api/forecast` needs the feature `forecast`,
-//! and `/api/openapi.json` and `/api/explore` the feature `openapi`.
+//! and `/api/openapi.json` and `/api/explore` the feature `openapi`. `/api/hits` and `/api/audit` are there with
+//! the [`Options`] of their features, `hits` and `archive`.
 //!
 //! Times are Unix seconds. A range has the buckets that start at or after `from` and before `to`; without
 //! `from` it begins with retention, and without `to` it ends with the current bucket. A precision is named by
@@ -92,7 +93,8 @@
 //! [`Access`] has no default. It is a bearer token, which a link or a form exchanges for a session; a name and
 //! a password; a closure over the request; or open to every client. A browser that has no access is shown a
 //! page with that form, and other clients a problem. Each of them can read;
-//! [`Access::may_forget`] adds the right to forget counters. Where a proxy ends TLS,
+//! [`Access::may_forget`] adds the right to forget counters, [`Access::may_record`] to send hits, and
+//! [`Access::may_repair`] to audit an archive and repair it. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.
 //!

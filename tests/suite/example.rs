@@ -8,3 +8,4 @@ mod forum;
 mod aborts;
 mod hyper;
 mod store;
+mod archive;
