@@ -17,6 +17,7 @@
 //! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval, the schema.
 //! - [`scale`]: how much memory and time a Redis needs.
 //! - [`sources`]: counting from logs and topics.
+//! - `archive`, with the feature of that name: hours and days for years, and audits.
 //! - `spool`, with the feature of that name: a directory in which what waits survives the process.
 
 #[cfg(feature = "redis")]
@@ -25,6 +26,8 @@ pub mod redis;
 pub mod sql;
 pub mod scale;
 pub mod sources;
+#[cfg(feature = "archive")]
+pub mod archive;
 #[cfg(feature = "spool")]
 pub mod spool;
 #[cfg(feature = "unique")]

@@ -8,12 +8,14 @@ mod settings;
 mod fold;
 mod folding;
 mod counters;
+mod compare;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod sql;
 
+pub use compare::{Expected, WindowDifference};
 pub use counters::{Inserted, LimitDecision, WindowCounters};
 pub use dimensions::Dimensions;
 pub use folding::{FoldingFront, FoldingWorker};

@@ -1,6 +1,7 @@
 //! Counters of windows.
 
 mod contract;
+mod compare;
 mod keys;
 mod outage;
 mod sql;

@@ -113,10 +113,13 @@
 //! Registers of visitors are stored as Redis stores them: `SET` them in a Redis, and `PFCOUNT` counts the same.
 #![cfg_attr(feature = "sqlite", doc = "\n## SQLite\n\n```sql")]
 #![cfg_attr(feature = "sqlite", doc = include_str!("../sql/sqlite/1.sql"))]
+#![cfg_attr(feature = "sqlite", doc = include_str!("../sql/sqlite/2.sql"))]
 #![cfg_attr(feature = "sqlite", doc = "```")]
 #![cfg_attr(feature = "postgres", doc = "\n## PostgreSQL\n\n```sql")]
 #![cfg_attr(feature = "postgres", doc = include_str!("../sql/postgres/1.sql"))]
+#![cfg_attr(feature = "postgres", doc = include_str!("../sql/postgres/2.sql"))]
 #![cfg_attr(feature = "postgres", doc = "```")]
 #![cfg_attr(feature = "mariadb", doc = "\n## MariaDB\n\n```sql")]
 #![cfg_attr(feature = "mariadb", doc = include_str!("../sql/mariadb/1.sql"))]
+#![cfg_attr(feature = "mariadb", doc = include_str!("../sql/mariadb/2.sql"))]
 #![cfg_attr(feature = "mariadb", doc = "```")]

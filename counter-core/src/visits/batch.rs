@@ -24,7 +24,7 @@ pub struct Batch {
     pub sketches: Vec<VisitorCell>,
     /// The buckets that exist.
     pub grid: Arc<Grid>,
-    /// What the counts are added to.
+    /// The parts of the store that the counts are added to.
     pub adds: Adds,
 }
 

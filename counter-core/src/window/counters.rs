@@ -40,8 +40,8 @@ use crate::{Error, ErrorKind, Sample, Timestamp, VisitorId};
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct WindowCounters {
-    store: Arc<dyn WindowStore>,
-    settings: Settings,
+    pub(super) store: Arc<dyn WindowStore>,
+    pub(super) settings: Settings,
     clock: StoreClock,
 }
 

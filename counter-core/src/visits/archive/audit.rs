@@ -75,7 +75,7 @@ pub enum Side {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// When it began, by the clock of the process.
+    /// Time at which it began, by the clock of the process.
     pub at: Timestamp,
     /// The number of values that at least one of the stores has.
     pub compared: u64,
@@ -101,9 +101,9 @@ pub struct Difference {
     pub counter: CounterName,
     /// The bucket.
     pub bucket: Bucket,
-    /// The count in the near store, or the estimate of its visitors.
+    /// Count in the near store, or the estimate of its visitors.
     pub near: u64,
-    /// The same in the far store. Two estimates may be equal although the visitors are not.
+    /// Count or estimate in the far store. Two estimates may be equal although the visitors are not.
     pub far: u64,
 }
 

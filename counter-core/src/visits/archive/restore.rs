@@ -1,4 +1,4 @@
-//! What the near store has lost, added to it from the far one.
+//! Repairs of the near store: what it has lost is added to it from the far one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ const ATTEMPTS: u32 = 10;
 
 /// Adds to the near store what it has less of than the far one.
 ///
-/// What is missing was read before it is added. So that nobody else has added it meanwhile, repairs are numbered: a batch
-/// is applied only if none was since the number before it was read.
+/// What is missing was read before it is added, and nobody else may have added it meanwhile. So each batch moves the
+/// position of a source: it is applied only if no other was since that position was read.
 pub(super) async fn restore(
     archive: &Archive,
     values: Values,
@@ -70,9 +70,10 @@ impl Repair<'_> {
             return Err(Error::new(ErrorKind::Refused));
         };
         for mut batch in self.missing().await? {
-            batch.fence = fence(at, at + 1);
+            let next = at + step();
+            batch.fence = fence(at, next);
             match self.archive.near.apply(&batch).await? {
-                ApplyOutcome::Applied(_) => at += 1,
+                ApplyOutcome::Applied(_) => at = next,
                 ApplyOutcome::SequenceGap { .. } => return Ok(false),
             }
         }
@@ -171,6 +172,14 @@ impl Repair<'_> {
 
 fn fence(after: u64, sequence: u64) -> Fence {
     Fence { writer: writer(), kind: FenceKind::Source { life: Some(LIFE) }, sequence, after }
+}
+
+/// Returns a number that no other repair has: a batch that moves the position to where it is was applied before, by all
+/// that a store can tell.
+fn step() -> u64 {
+    let mut random = [0; 4];
+    getrandom::fill(&mut random).expect("the operating system gives random bytes");
+    u64::from(u32::from_le_bytes(random)) + 1
 }
 
 /// The source that all repairs of a store are.

@@ -68,7 +68,7 @@ pub struct Lease {
     pub time: Timestamp,
 }
 
-/// How far the buckets of a precision were copied, by where they start.
+/// The progress of copying the buckets of a precision, by where they start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The end of what was copied after it had closed.

@@ -1,4 +1,4 @@
-//! What an audit finds, and what a repair brings back.
+//! Audits of an archive, and repairs of what they find.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a store does that takes absolute values, shown on every such store.
+//! The contract of a store that takes absolute values, shown on every such store.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is copied from one store into another, and read over both.
+//! Copies from one store into another, and readings over both.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

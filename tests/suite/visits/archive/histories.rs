@@ -95,7 +95,10 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let hours_and_days = kept([(3600, HOURS as u32), (86_400, DAYS as u32)]);
+        let hours_and_days = kept(
+            [(3600, HOURS), (86_400, DAYS)]
+                .map(|(width, samples)| (width, u32::try_from(samples).expect("small"))),
+        );
         let grid = Arc::new(Grid { counts: hours_and_days.clone(), visitors: hours_and_days });
         let (near, far) = (MemoryStore::new(), Far::default());
         let archive = Archive::new(near.clone(), far.clone());

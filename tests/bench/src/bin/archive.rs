@@ -1,0 +1,174 @@
+//! What an archive costs: its size, a chart of a year, and an hour that is copied out of Redis.
+//!
+//! So many counters as the argument says, or 10,000, of which the archive has a year of days and a quarter of hours.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bench::{past, processor, table};
+use counter_core::archive::{Archive, ArchiveStore, Page, Progress, Values};
+use counter_core::sketch::Sketch;
+use counter_core::stores::{Namespace, WriterId};
+use counter_core::time::{Grid, Retention};
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, VisitorCell};
+use counter_core::{CounterName, Counters, Precision, RedisStore, SqlStore, Store, Timestamp};
+use tests::{Postgres, RedisServer};
+
+/// Buckets of days, and of hours.
+const DAYS: u64 = 365;
+const HOURS: u64 = 91 * 24;
+/// Visitors of a counter in an hour.
+const VISITORS: u32 = 10;
+/// Counters that are written at once.
+const PAGE: usize = 5000;
+const TURNS: usize = 21;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let counters = std::env::args().nth(1).map_or(Ok(10_000), |count| count.parse())?;
+    let mut rows = Vec::new();
+    {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("archive.db");
+        let url = format!("sqlite:{}", file.display());
+        rows.push(runtime.block_on(measure("SQLite", &url, counters, || size(folder.path())))?);
+    }
+    let mut server = Postgres::start();
+    let (url, folder) = (server.database(), server.data());
+    rows.push(runtime.block_on(measure("PostgreSQL", &url, counters, || size(&folder.join("base"))))?);
+    println!("{counters} counters, {DAYS} days and {HOURS} hours of each (medians of readings):\n");
+    table::print(
+        &[
+            "archive",
+            "million samples",
+            "MB",
+            "bytes a sample",
+            "a year of days, ms",
+            "a quarter of hours, ms",
+            "an hour with ten visitors of each copied, s",
+            "s of processor",
+            "an audit, s",
+        ],
+        &rows,
+    );
+    Ok(())
+}
+
+async fn measure(
+    database: &str,
+    url: &str,
+    count: usize,
+    bytes: impl Fn() -> u64,
+) -> Result<Vec<String>, Box<dyn Error>> {
+    let server = RedisServer::start();
+    let near = RedisStore::connect(&server.url(), Namespace::default()).await?;
+    let far = SqlStore::builder().create_tables().connect(url).await?;
+    let archive = Archive::new(near.clone(), far.clone());
+    let stats = Counters::builder(archive.clone()).build()?.stats();
+    let mut names: Vec<CounterName> =
+        past::names(count).iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+    names.sort_unstable();
+    let (hour, day) = (Precision::try_from(3600)?, Precision::try_from(86_400)?);
+    let (now, empty) = (Timestamp::now(), bytes());
+    // The two hours before this one are in Redis, and the later of them is to be copied.
+    let last = hour.bucket(now.minus(300)).start.minus(3600);
+    fill(&far, &names, day, DAYS, day.bucket(last).start).await?;
+    fill(&far, &names, hour, HOURS, last).await?;
+    let samples = (DAYS + HOURS) * count as u64;
+    let size = bytes() - empty;
+
+    let (mut years, mut quarters) = (Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        let name = &names[turn * count / TURNS];
+        let began = Instant::now();
+        let year = stats.series(name, day, now.minus(DAYS * 86_400)..now).await?;
+        years.push(began.elapsed().as_secs_f64() * 1e3);
+        assert!(year.samples.len() as u64 >= DAYS - 2);
+        let began = Instant::now();
+        stats.series(name, hour, now.minus(HOURS * 3600)..now).await?;
+        quarters.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+
+    count_in(&near, &names, last).await?;
+    let mut copier = archive.copier(stats.grid()).lateness(Duration::ZERO);
+    let (began, time) = (Instant::now(), processor::time());
+    let copied = copier.copy_once(last.plus(3600)).await?;
+    let (took, of_processor) = (began.elapsed(), processor::time() - time);
+    assert!(copied.samples >= count as u64 && copied.sketches >= count as u64, "{copied:?}");
+    let began = Instant::now();
+    let audit = archive.auditor(stats.grid()).audit(now, None).await?;
+    assert_eq!(audit.unreadable, 0);
+    let compared = began.elapsed().as_secs_f64();
+    let [year, quarter] = [&mut years, &mut quarters].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
+    Ok(vec![
+        database.to_owned(),
+        format!("{:.1}", samples as f64 / 1e6),
+        format!("{:.0}", size as f64 / 1e6),
+        format!("{:.1}", size as f64 / samples as f64),
+        year,
+        quarter,
+        format!("{:.2}", took.as_secs_f64()),
+        format!("{:.2}", of_processor.as_secs_f64()),
+        format!("{compared:.2}"),
+    ])
+}
+
+/// Writes buckets of every counter, the latest of them at `last`.
+async fn fill(
+    far: &SqlStore,
+    names: &[CounterName],
+    precision: Precision,
+    buckets: u64,
+    last: Timestamp,
+) -> Result<(), Box<dyn Error>> {
+    let kept = Retention { precision, samples: u32::MAX.try_into()? };
+    for back in (0..buckets).rev() {
+        let start = last.minus(back * u64::from(precision.as_seconds()));
+        for names in names.chunks(PAGE) {
+            let mut page = Page::new(Timestamp::MIN, kept);
+            page.counters = names.to_vec();
+            page.counts.insert(start, (0..names.len()).map(|n| (n, 1 + n as u64 % 5000)).collect());
+            far.put(&page).await?;
+        }
+    }
+    let progress = Progress { copied: last, settled: last.minus(100 * u64::from(precision.as_seconds())) };
+    far.advance(Values::Counts, precision, progress).await?;
+    far.advance(Values::Visitors, precision, progress).await?;
+    Ok(())
+}
+
+/// Counts in an hour of every counter, with ten visitors each.
+async fn count_in(near: &RedisStore, names: &[CounterName], start: Timestamp) -> Result<(), Box<dyn Error>> {
+    let finest = Precision::try_from(3600)?;
+    let (grid, key) = (Arc::new(Grid::default()), VisitorKey::new([7; 16]));
+    let shard = near.shards().iter().next().ok_or("a store has a shard")?;
+    for names in names.chunks(500) {
+        let cell = |counter: &CounterName| Cell { counter: counter.clone(), start, finest, count: 6000 };
+        let visit = |counter: &CounterName| {
+            let mut raised = Sketch::new();
+            for visitor in 0..VISITORS {
+                raised.insert(key.visitor(&[counter.as_bytes(), &visitor.to_le_bytes()]));
+            }
+            VisitorCell { counter: counter.clone(), start, finest, raised }
+        };
+        let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
+        let (cells, sketches) = (names.iter().map(cell).collect(), names.iter().map(visit).collect());
+        near.apply(&Batch { shard, fence, cells, sketches, grid: Arc::clone(&grid), adds: Adds::Hits })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Bytes of the files under a folder.
+fn size(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(of).sum()
+}
