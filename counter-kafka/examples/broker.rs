@@ -2,12 +2,16 @@
 //!
 //! `cargo run --example broker -- hits 4` serves a topic with four partitions from three brokers, prints their
 //! addresses, and takes commands from its standard input, at whose end it ends: `down 1` and `up 1` stop and start a
-//! broker; `leader 0 2` moves a partition to another.
+//! broker; `leader 0 2` moves a partition to another; `fence` tells the next member that is heard of that another has its
+//! id.
 
 use std::error::Error;
 use std::io::{BufRead, Write, stdin, stdout};
 
 use rdkafka::mocking::MockCluster;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+const FENCED: RDKafkaRespErr = RDKafkaRespErr::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -25,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ["leader", partition, broker] => {
                 cluster.partition_leader(&topic, partition.parse()?, Some(broker.parse()?))?;
             }
+            ["fence"] => cluster.request_errors(RDKafkaApiKey::Heartbeat, &[FENCED]),
             _ => return Err(format!("not a command: {line}").into()),
         }
         writeln!(stdout(), "done: {line}")?;

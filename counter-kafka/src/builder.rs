@@ -22,13 +22,16 @@ pub struct Builder {
     reserved: Option<String>,
 }
 
-/// The place where a partition is begun that the store has not counted yet.
+/// The place where a topic is begun that the store has not counted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// The first record that the log has.
+    /// The first records that the logs have.
     #[default]
     Earliest,
-    /// The end of the log at the time when the partition is first assigned.
+    /// The ends of all partitions at the time when the first of its consumers is given one.
+    ///
+    /// A [source](counter_core::source) of the name `kafka:CLUSTER:TOPIC:begun` remembers that this was done. What
+    /// comes later is read, whichever consumer runs at the time, and so is a partition that is added later.
     Latest,
 }
 
@@ -86,7 +89,7 @@ impl Builder {
         self
     }
 
-    /// Sets where partitions are begun that the store has not counted yet; [`Start::Earliest`] by default.
+    /// Sets where the topic is begun if the store has not counted it yet; [`Start::Earliest`] by default.
     #[must_use]
     pub const fn start(mut self, start: Start) -> Self {
         self.start = start;
@@ -178,7 +181,7 @@ impl Builder {
         }
         // The id of a cluster has 22 characters, the number of a partition 10 at most.
         let cluster = self.cluster.as_deref().unwrap_or("0123456789012345678901");
-        source_name(cluster, &self.topic, i32::MAX)?;
+        source_name(cluster, &self.topic, i32::MAX)?; // longer than the other
         let config = self.config.clone();
         KafkaConsumer::new(self, &config, sources, decide)
     }
@@ -187,6 +190,11 @@ impl Builder {
 /// Returns the name of a partition as a source.
 pub(crate) fn source_name(cluster: &str, topic: &str, partition: i32) -> Result<SourceName, BuildError> {
     SourceName::new(&format!("kafka:{cluster}:{topic}:{partition}")).map_err(BuildError::Name)
+}
+
+/// Returns the name of the source that remembers that a topic was begun at its end.
+pub(crate) fn begun_name(cluster: &str, topic: &str) -> Result<SourceName, BuildError> {
+    SourceName::new(&format!("kafka:{cluster}:{topic}:begun")).map_err(BuildError::Name)
 }
 
 /// Shows no settings: there may be passwords among them.

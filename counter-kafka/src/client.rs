@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::Notify;
@@ -18,7 +18,7 @@ pub(crate) struct Client {
 }
 
 /// The time that a broker has for a question that blocks, which is asked when positions are out of range, and
-/// when a partition is begun at its end.
+/// when a topic is begun at its end.
 const QUESTION: Duration = Duration::from_secs(2);
 
 impl Client {
@@ -89,6 +89,16 @@ impl Client {
         {
             _ = self.consumer.commit(&list, CommitMode::Async);
         }
+    }
+
+    /// Asks a broker for the numbers of all partitions; it blocks.
+    pub(crate) fn partitions(&self) -> Result<Vec<i32>, KafkaError> {
+        let metadata = self.consumer.fetch_metadata(Some(&self.topic), QUESTION)?;
+        let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+        // A broker may not know a topic yet that was just created.
+        let topic = topic.filter(|topic| topic.error().is_none() && !topic.partitions().is_empty());
+        let unknown = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
+        Ok(topic.ok_or(unknown)?.partitions().iter().map(|partition| partition.id()).collect())
     }
 
     /// Asks the broker for the first offset of a partition and the one behind its last; it blocks.

@@ -2,24 +2,24 @@ use std::fmt;
 use std::time::Duration;
 
 use counter_core::Timestamp;
-use counter_core::source::{Commit, Sources};
+use counter_core::source::Sources;
 use counter_core::visits::Hit;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{error, info, warn};
 
-use crate::builder::source_name;
 use crate::client::Client;
 use crate::decider::Decider;
 use crate::error::is_out_of_range;
 use crate::keys::Keys;
 use crate::membership::Change;
+use crate::opener::Opener;
 use crate::outage::Outage;
 use crate::partition::Partition;
 use crate::partitions::Partitions;
-use crate::{BuildError, Builder, Decision, Record, RunError, Start};
+use crate::{BuildError, Builder, Decision, Record, RunError};
 
 /// A member of a consumer group that counts the records of a topic, each exactly once.
 ///
@@ -28,6 +28,7 @@ pub struct KafkaConsumer<F> {
     settings: Builder,
     client: Client,
     sources: Sources,
+    opener: Opener,
     decider: Decider<F>,
     /// The partitions that the group gave to this member and that are not opened yet.
     joining: Vec<i32>,
@@ -81,9 +82,6 @@ const CHECK: Duration = Duration::from_secs(5);
 /// not know its end.
 const SHORTER: u32 = 5;
 
-/// The time that brokers have to tell the id of their cluster.
-const CLUSTER_ID: Duration = Duration::from_secs(30);
-
 impl KafkaConsumer<()> {
     /// Returns the settings of a consumer of this topic, in this group.
     ///
@@ -106,10 +104,12 @@ where
     ) -> Result<Self, BuildError> {
         let client = Client::new(config, &settings.topic)
             .map_err(|error: KafkaError| BuildError::Settings(error.to_string()))?;
+        let opener = Opener::new(&settings, sources.clone());
         Ok(Self {
             settings,
             client,
             sources,
+            opener,
             decider: Decider::new(decide),
             joining: Vec::new(),
             partitions: Partitions::default(),
@@ -223,47 +223,16 @@ where
 
     /// Opens the partitions that were assigned, and begins to fetch them at the positions of the store.
     async fn open(&mut self) -> Result<(), RunError> {
-        let cluster = self.cluster().await?;
+        self.opener.learn_cluster(&self.client).await?;
         while let Some(&number) = self.joining.last() {
-            let name = source_name(&cluster, &self.settings.topic, number)
-                .map_err(|error| RunError::Client(error.to_string()))?;
-            let mut source = match self.sources.open(name).await {
-                Ok(source) => source,
+            match self.opener.open(&self.client, number).await {
+                Ok(source) => self.partitions.insert(number, Partition::new(source)),
                 Err(error) => return self.fail(&error),
-            };
-            if source.position() == 0 && self.settings.start == Start::Latest {
-                match self.client.ends_of(number) {
-                    Ok((_, end)) => source.advance_to(end),
-                    Err(error) => return self.fail(&error),
-                }
-                // The place is remembered before anything is read: records of an outage belong to the topic.
-                match source.close().await {
-                    Ok(Commit::Done | Commit::Moved) => {}
-                    Err(error) => return self.fail(&error),
-                }
             }
             self.joining.pop();
-            self.partitions.insert(number, Partition::new(source));
         }
         self.outage.end();
         self.assign()
-    }
-
-    /// Returns the name of the cluster, which librdkafka knows since it joined the group.
-    async fn cluster(&mut self) -> Result<String, RunError> {
-        if let Some(cluster) = &self.settings.cluster {
-            return Ok(cluster.clone());
-        }
-        let limit = Instant::now() + CLUSTER_ID;
-        loop {
-            if let Some(id) = self.client.cluster_id() {
-                return Ok(self.settings.cluster.insert(id).clone());
-            }
-            if Instant::now() > limit {
-                return Err(RunError::NoClusterId);
-            }
-            sleep(TICK).await;
-        }
     }
 
     /// Fetches all partitions from their positions on.

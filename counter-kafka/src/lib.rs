@@ -43,8 +43,26 @@
 //!   before the position that the store has, `run` fails with [`RunError::LogReplaced`]. Once the new log is as
 //!   long as the old one was, nothing shows the difference: the ids that Kafka gives to topics are not in reach of the
 //!   bindings of librdkafka. Give a topic that was created again another [name](Builder::cluster).
+//! - Partitions that are added to a topic are read from their beginning as soon as the client knows of them, within 5 min
+//!   (`topic.metadata.refresh.interval.ms`), wherever the topic was [begun](Start).
+//! - Of two members with the same [`instance_id`](Builder::instance_id), Kafka lets the one that came last go on; the
+//!   other is fenced, counts what it has read, and `run` fails with [`RunError::Client`]. Brokers that let both go on do no
+//!   harm either: the store takes the chunks of one of them.
 //! - Where nothing is read, the store is asked every 5 s whether it is still where it was, so that what a failover took
 //!   back is read again also of a topic that is quiet.
+//!
+//! # What tests show, and what they do not
+//!
+//! The tests run on the brokers that librdkafka has in memory and on Tansu, a broker of its own. They show kills, pauses,
+//! rebalances, leaders that move, gaps between offsets, retention, logs that are shorter, partitions that come, and members
+//! with the same id. What neither broker does is not shown:
+//!
+//! - The isolation of transactions that were aborted. librdkafka leaves their records out by what a broker tells of them,
+//!   and librdkafka's own brokers tell nothing, nor is Tansu known to. That markers and aborted records take offsets is shown.
+//! - Partitions that are added to a topic which has some: neither has the request. The tests add those of a topic that a
+//!   consumer waits for, and those that came after a topic was begun at its end.
+//! - The moment in which a coordinator fences a member by itself: librdkafka's brokers take two members of one id for two,
+//!   and are told to answer one of them so; Tansu gives both the same partitions, and each record counts once.
 //!
 //! # What it costs
 //!
@@ -62,6 +80,7 @@ mod outage;
 mod partition;
 mod partitions;
 mod builder;
+mod opener;
 mod consumer;
 
 pub use builder::{Builder, Start};

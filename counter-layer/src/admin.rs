@@ -28,11 +28,12 @@
 //! Where there is a token, a `POST` to `/login` with the `token` in a form begins a session, and one to
 //! `/logout` ends it. With the feature `dashboard`
 //! the root is the dashboard, and otherwise the list of paths; `/api/forecast` needs the feature `forecast`,
-//! and `/api/openapi.json` and `/api/explore` the feature `openapi`. `/api/hits` and `/api/audit` are there with
-//! the [`Options`] of their features, `hits` and `archive`.
+//! and `/api/openapi.json` and `/api/explore` the feature `openapi`.
 //!
 //! Times are Unix seconds. A range has the buckets that start at or after `from` and before `to`; without
-//! `from` it begins with retention, and without `to` it ends with the current bucket. A precision is named by
+//! `from` it has as many buckets as retention, and without `to` it ends with the current bucket. Where the store has an
+//! archive, `from` may be as long ago as that reaches ([`Stats::reach`], which `/api` tells as `reach`); an answer without
+//! `from` is no longer for that, and `/api/live` follows what is kept without it. A precision is named by
 //! its width in seconds, whatever its offset; the samples show when its buckets begin. A series or a
 //! sparkline without a precision has buckets of a minute, or of the finest precision where minutes are not
 //! kept. A request names 100 counters at most. An empty parameter, as forms send it, counts as missing,
@@ -40,8 +41,8 @@
 //!
 //! An answer has at most 10,000 buckets of each counter, 300,000 of all counters of a series, and 1,000 of a
 //! sparkline or of the visitors of all counters together. A longer range is refused. A range without `from`
-//! that would be longer is cut to the latest buckets that an answer may have, and a series then has a `from`
-//! of its own; a ranking is of the latest 1,000 buckets.
+//! that would be longer is cut to the latest buckets that an answer may have; a ranking is of the latest 1,000 buckets. A
+//! series that is not all there is to read has a `from` of its own.
 //!
 //! [`explain`] is a router of its own, which shows how rules decide about a request, and so is [`pictures`],
 //! for the pictures that other sites may show.
@@ -57,6 +58,14 @@
 //! The pages are complete without a script. With it they stay up to date, and show times in the viewer's time
 //! zone. The address of a page holds everything it shows, so that it can be kept and shared. Style and script
 //! come from the router itself, and the content security policy forbids all others.
+//!
+//! The chart shows as much as can be read, up to 750 buckets at once: two years of days, or a month of hours. The ranges of a
+//! day, a week, a month (30 days) and a year (365 days) are each one choice, by the precision that shows them best among
+//! those that are kept: 5 minutes or an hour for a day, hours or days for a week, days for a month and a year. A range that
+//! nothing is kept long enough for is not offered; for a year, keep 365 days or more, by
+//! [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. Below the chart is what each line adds up to,
+//! and its change from as long a time before, where that can be read and the counter counted by then. The number of
+//! different visitors of the range is that of the part of it whose visitors are kept.
 //!
 //! A line of the chart is interrupted where its counts are not known: before the first hit of a counter, and
 //! while the store is unavailable. After that a bucket without a hit is 0. The last seconds, which may still
@@ -93,8 +102,9 @@
 //! [`Access`] has no default. It is a bearer token, which a link or a form exchanges for a session; a name and
 //! a password; a closure over the request; or open to every client. A browser that has no access is shown a
 //! page with that form, and other clients a problem. Each of them can read;
-//! [`Access::may_forget`] adds the right to forget counters, [`Access::may_record`] to send hits, and
-//! [`Access::may_repair`] to audit an archive and repair it. Where a proxy ends TLS,
+//! [`Access::may_forget`] adds the right to forget counters, [`Access::may_record`] the right to send hits, where
+//! `Options::hits` (feature `hits`) has opened `api/hits`, and [`Access::may_repair`] the right to audit an archive and
+//! repair it, where `Options::archive` (feature `archive`) has opened `api/audit`. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.
 //!
@@ -223,7 +233,7 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     #[cfg(feature = "dashboard")]
     let first = dashboard::first_page(&stats);
     #[cfg(not(feature = "dashboard"))]
-    let first = index::first_page(&catalog);
+    let first = index::first_page(&stats, &catalog);
     #[cfg(feature = "dashboard")]
     let pages = dashboard::pages(&stats);
     let public_path = options.public_path.clone();

@@ -6,8 +6,11 @@
 //! [`Follower`] finds what has grown of a log in files that are rotated.
 //!
 //! ```no_run
-//! use std::time::Duration;
+//! use std::collections::HashMap;
+//! use std::collections::hash_map::Entry;
+//! use std::time::{Duration, Instant};
 //!
+//! use counter_core::source::Commit;
 //! use counter_core::{Counters, MemoryStore};
 //! use counter_layer::AccessCounterLayer;
 //! use counter_layer::log::{Follower, Format, Import};
@@ -20,12 +23,29 @@
 //! let mut import =
 //!     Import::new(counters.sources(), Format::combined(), AccessCounterLayer::new(recorder).log_counter());
 //! let mut follower = Follower::new("/var/log/nginx/access.log", key);
+//! let (mut sources, mut checked) = (HashMap::new(), Instant::now());
 //! loop {
 //!     for part in follower.poll()? {
-//!         let name = format!("web-1:{}", part.fingerprint()).parse()?;
-//!         if import.count(name, |position| part.lines(position)).await.is_err() {
+//!         let source = match sources.entry(part.fingerprint()) {
+//!             Entry::Occupied(source) => source.into_mut(),
+//!             Entry::Vacant(place) => {
+//!                 let name = format!("web-1:{}", part.fingerprint()).parse()?;
+//!                 place.insert(counters.sources().open(name).await?)
+//!             }
+//!         };
+//!         if import.count_into(source, |position| part.lines(position)).await.is_err() {
 //!             follower.again(part.fingerprint());
 //!         }
+//!     }
+//!     // A log may be quiet while its store goes back to an older state.
+//!     if checked.elapsed() > Duration::from_secs(5) {
+//!         sources.retain(|fingerprint, _| follower.has(*fingerprint));
+//!         for (fingerprint, source) in &mut sources {
+//!             if source.check().await? == Commit::Moved {
+//!                 follower.again(*fingerprint);
+//!             }
+//!         }
+//!         checked = Instant::now();
 //!     }
 //!     tokio::time::sleep(Duration::from_secs(1)).await;
 //! }

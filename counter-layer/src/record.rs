@@ -73,7 +73,7 @@ pub struct RequestRecord<'a> {
     pub status: u16,
     /// The instant, in `at` as Unix seconds.
     pub at: Timestamp,
-    /// The address of the client, in `address`.
+    /// The address of the client, in `address`: not that of a proxy before the program that tells of the request.
     pub address: Option<IpAddr>,
     /// The user agent, in `user_agent`.
     pub user_agent: Option<Cow<'a, str>>,

@@ -1,5 +1,7 @@
 //! Counts access logs: each line once, however often the program is started and wherever it is killed.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::error::Error;
 use std::io::{self, IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -7,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use counter_core::Counters;
-use counter_core::source::{SourceName, Sources};
+use counter_core::source::{Commit, Source, SourceName, Sources};
 use counter_core::visitor::VisitorKey;
 use counter_layer::log::{Fingerprint, Follower, Format, Grown, Import, Lines, LogFile};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{sleep, timeout};
 
 use crate::summary::Summary;
 use crate::target::Target;
@@ -36,23 +39,51 @@ pub(crate) struct Settings {
     trust_hops: usize,
     #[command(flatten)]
     target: Target,
-    /// Name of the logs, such as that of the server which wrote them; two servers need two names.
-    #[arg(long, default_value = "log")]
-    name: String,
+    /// Name of the logs, such as that of the server which wrote them; two servers need two names. Default: log.
+    #[arg(long)]
+    name: Option<String>,
 }
+
+/// The name of logs that are given none.
+const NAME: &str = "log";
+
+/// The file that is the standard input.
+const INPUT: &str = "-";
 
 /// The time between two looks at files that are followed.
 const POLL: Duration = Duration::from_secs(1);
+
+/// The time between two questions to the store about logs that are quiet: what it has lost is to be counted again
+/// although nothing comes.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// The time that the store has for what was read last, and the time between two attempts.
+const CLOSE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The bytes of which a format is found out.
 const BEGINNING: u64 = 64 * 1024;
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
+    if settings.files.iter().any(|file| file == Path::new(INPUT)) {
+        if settings.follow {
+            return Err(
+                "the standard input cannot be followed: it is read to its end without --follow".into()
+            );
+        }
+        // Nothing else tells it from another: what is as long as one that was counted would be taken for that.
+        if settings.name.is_none() {
+            return Err("the standard input needs a --name of its own".into());
+        }
+    }
+    // From the beginning: one that is told to stop before it has connected ends as others do.
+    let stop = settings.follow.then(stop_signals).transpose()?;
     let counters = settings.target.counters().await?;
     let mut logs = Logs::new(&settings, &counters)?;
-    if settings.follow {
-        logs.follow(&settings.files).await?;
+    if let Some(stop) = stop {
+        logs.follow(&settings.files, stop).await?;
+        logs.close().await;
     } else {
         for file in &settings.files {
             logs.count(file).await.map_err(|error| format!("{}: {error}", file.display()))?;
@@ -61,6 +92,11 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let summary = Summary::new(&counters.sources(), logs.already_counted, began.elapsed());
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     Ok(())
+}
+
+/// The signals that tell the program to stop.
+fn stop_signals() -> io::Result<[Signal; 2]> {
+    Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
 }
 
 /// The logs of one name.
@@ -72,6 +108,8 @@ struct Logs {
     /// The key of fingerprints, under which logs are known again.
     key: VisitorKey,
     already_counted: u64,
+    /// The sources of the logs that are followed.
+    open: HashMap<Fingerprint, Source>,
 }
 
 impl Logs {
@@ -81,12 +119,14 @@ impl Logs {
         // Not a secret of this process, which another one would not have.
         let key =
             settings.target.secret.as_ref().map_or(VisitorKey::new([0; 16]), |secret| secret.key("log"));
-        let (format, name) = (settings.format.clone(), settings.name.clone());
-        Ok(Self { sources: counters.sources(), layer, format, name, key, already_counted: 0 })
+        let format = settings.format.clone();
+        let name = settings.name.as_deref().unwrap_or(NAME).to_owned();
+        let (sources, open) = (counters.sources(), HashMap::new());
+        Ok(Self { sources, layer, format, name, key, already_counted: 0, open })
     }
 
     async fn count(&mut self, file: &Path) -> Result<(), Box<dyn Error>> {
-        if file == Path::new("-") {
+        if file == Path::new(INPUT) {
             return self.count_input().await;
         }
         let Some(fingerprint) = Fingerprint::read(LogFile::open(file)?, self.key)? else {
@@ -107,7 +147,8 @@ impl Logs {
         let end = import.count(name, open).await?;
         bar.finish_and_clear();
         // A server may be about to write the rest of it.
-        if !is_compressed && end < Some(std::fs::metadata(file)?.len()) {
+        let length = std::fs::metadata(file)?.len();
+        if !is_compressed && end.is_some_and(|end| end < length) {
             tracing::warn!(file = %file.display(), "the last line has no end yet, and is not counted");
         }
         Ok(())
@@ -132,13 +173,17 @@ impl Logs {
     }
 
     /// Counts what the files have and what is added to them, until the program is told to stop.
-    async fn follow(&mut self, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    async fn follow(
+        &mut self,
+        files: &[PathBuf],
+        [mut interrupt, mut terminate]: [Signal; 2],
+    ) -> Result<(), Box<dyn Error>> {
         let mut followers: Vec<_> = files.iter().map(|file| (Follower::new(file, self.key), None)).collect();
+        let mut checked = Instant::now();
         loop {
-            for (follower, import) in &mut followers {
-                for grown in follower.poll()? {
+            for ((follower, import), file) in followers.iter_mut().zip(files) {
+                let grown = follower.poll().map_err(|error| format!("{}: {error}", file.display()))?;
+                for grown in grown {
                     let counted = tokio::select! {
                         counted = self.count_grown(import, &grown) => counted,
                         _ = interrupt.recv() => return Ok(()),
@@ -150,8 +195,16 @@ impl Logs {
                     }
                 }
             }
+            if checked.elapsed() >= CHECK {
+                tokio::select! {
+                    () = self.check(&mut followers) => {}
+                    _ = interrupt.recv() => return Ok(()),
+                    _ = terminate.recv() => return Ok(()),
+                }
+                checked = Instant::now();
+            }
             tokio::select! {
-                () = tokio::time::sleep(POLL) => {}
+                () = sleep(POLL) => {}
                 _ = interrupt.recv() => return Ok(()),
                 _ = terminate.recv() => return Ok(()),
             }
@@ -163,13 +216,48 @@ impl Logs {
         import: &mut Option<Import>,
         grown: &Grown,
     ) -> Result<(), Box<dyn Error>> {
-        let name = self.source(&grown.fingerprint().to_string())?;
         let import = match import {
             Some(import) => import,
             None => import.insert(self.import(|| LogFile::open(grown.path()))?),
         };
-        import.count(name, |position| grown.lines(position)).await?;
+        let name = self.source(&grown.fingerprint().to_string())?;
+        let source = match self.open.entry(grown.fingerprint()) {
+            Entry::Occupied(source) => source.into_mut(),
+            Entry::Vacant(place) => place.insert(self.sources.open(name).await?),
+        };
+        import.count_into(source, |position| grown.lines(position)).await?;
         Ok(())
+    }
+
+    /// Asks the store whether it still has what was counted, and lets what it has lost be counted again.
+    async fn check(&mut self, followers: &mut [(Follower, Option<Import>)]) {
+        self.open.retain(|log, _| followers.iter().any(|(follower, _)| follower.has(*log)));
+        for (log, source) in &mut self.open {
+            match source.check().await {
+                Ok(Commit::Done) => {}
+                Ok(Commit::Moved) => {
+                    tracing::info!(source = %source.name(), position = source.position(), "the store is at another position");
+                    followers.iter_mut().for_each(|(follower, _)| follower.again(*log));
+                }
+                // Those of the others are asked about when it is back.
+                Err(error) => return tracing::warn!(%error, "the store does not say what it has counted"),
+            }
+        }
+    }
+
+    /// Counts what was read when the program was told to stop.
+    async fn close(&mut self) {
+        let closing = async {
+            for source in self.open.values_mut() {
+                // Where another import is ahead, it goes on from there.
+                while source.close().await.is_err() {
+                    sleep(PAUSE).await;
+                }
+            }
+        };
+        if timeout(CLOSE, closing).await.is_err() {
+            tracing::warn!("the store does not take what was read last: the next import reads it again");
+        }
     }
 
     fn import<R: Read>(&self, open: impl Fn() -> io::Result<R>) -> Result<Import, Box<dyn Error>> {

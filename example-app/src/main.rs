@@ -181,6 +181,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         .identity(client)?
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
+    // The address in a record is that of the client, whatever hops are trusted in requests.
     let told_of = layer.log_counter();
     let (layer, feed) = forum.fed_by(layer);
     let limit = limit(store, &secret, settings.trust_hops)?;

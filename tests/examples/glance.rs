@@ -1,5 +1,5 @@
 //! What `tests/glance` prints: how long the dashboard takes to answer when there are 2,000 counters, from
-//! memory and from Redis, without a network to the browser.
+//! memory, from Redis, and from a SQLite file with ten years of days, without a network to the browser.
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use counter_core::stores::Namespace;
+use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
-use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
+use counter_core::{Counters, MemoryStore, Precision, Precisions, RedisStore, SqlStore, Store, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::Request;
 use http_body_util::BodyExt;
@@ -23,6 +24,23 @@ const PAGES: [(&str, &str); 4] = [
     ("what moves", "/parts"),
 ];
 
+const YEARS: [(&str, &str); 7] = [
+    ("first page", "/"),
+    ("what moves", "/parts"),
+    ("a year", "/?precision=86400&span=365"),
+    ("what moves", "/parts?precision=86400&span=365"),
+    ("and visitors", "/?precision=86400&span=365&uniques=1"),
+    (
+        "six counters",
+        "/?precision=86400&span=365&counter=hits&counter=/page/1&counter=/page/2&counter=/page/3&counter=/page/4&counter=/page/5",
+    ),
+    ("two years", "/?precision=86400&span=750"),
+];
+
+/// Days of each counter, and those of them that have visitors.
+const DAYS: u32 = 3660;
+const VISITED: u64 = 730;
+
 /// How often each page is asked for; the first time warms up.
 const TIMES: usize = 21;
 
@@ -34,23 +52,62 @@ async fn main() -> Result<(), Box<dyn Error>> {
     measure("memory", MemoryStore::new()).await?;
     let redis = RedisServer::start();
     let store = RedisStore::connect(&redis.url(), Namespace::default()).await?;
-    let hour = counter_core::Precision::try_from(3600)?;
+    let hour = Precision::try_from(3600)?;
     until("Redis is connected", LIMIT, async || store.known(&[hour], "", 1).await.is_ok()).await;
-    measure("Redis", store).await
+    measure("Redis", store).await?;
+    measure_years().await
 }
 
-#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
 async fn measure(name: &str, store: impl Store + Clone) -> Result<(), Box<dyn Error>> {
     let mut counters = Counters::builder(store).build()?;
     visit(&counters);
     counters.flush().await?;
-    let router = admin::router(counters.stats(), Access::open());
-    for (what, path) in PAGES {
+    time(name, &admin::router(counters.stats(), Access::open()), &PAGES).await
+}
+
+/// Times a store that has days for years and hours for two.
+async fn measure_years() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let url = format!("sqlite:{}", folder.path().join("counts.db").display());
+    let store = SqlStore::builder().create_tables().connect(&url).await?;
+    let day = Precision::try_from(86_400)?;
+    let days = Retention { precision: day, samples: DAYS.try_into()? };
+    let hours = Retention { precision: Precision::try_from(3600)?, samples: 17_568.try_into()? };
+    let kept =
+        || Precisions::new([Precision::try_from(60)?.into(), hours, days]).map_err(Box::<dyn Error>::from);
+    let mut counters =
+        Counters::builder(store).precisions(kept()?).visitor_precisions(Precisions::new([days])?).build()?;
+    visit(&counters);
+    counters.flush().await?;
+    let (recorder, now, key) = (counters.recorder(), Timestamp::now(), VisitorKey::new([7; 16]));
+    let names = std::iter::once("hits".to_owned()).chain((1..2000).map(|number| format!("/page/{number}")));
+    let all: Vec<_> = names.map(|name| recorder.counter(&name)).collect();
+    for ago in 0..u64::from(DAYS) {
+        let at = now.minus(86_400 * ago);
+        for counter in &all {
+            recorder.record_at(*counter, None, at, NonZeroU32::MIN);
+        }
+        // A sketch is as large as it gets from some 2,000 visitors on.
+        for person in 0..if ago < VISITED { 3000_u64 } else { 0 } {
+            let visitor = key.visitor(&[&(ago + person).to_le_bytes()]);
+            recorder.record_at(all[0], Some(visitor), at, NonZeroU32::MIN);
+        }
+        if ago % 10 == 0 {
+            counters.flush().await?;
+        }
+    }
+    counters.flush().await?;
+    time("SQLite", &admin::router(counters.stats(), Access::open()), &YEARS).await
+}
+
+#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+async fn time(name: &str, router: &Router, pages: &[(&str, &str)]) -> Result<(), Box<dyn Error>> {
+    for (what, path) in pages {
         let mut took = Vec::with_capacity(TIMES);
         let mut bytes = 0;
         for _ in 0..TIMES {
             let begin = Instant::now();
-            bytes = ask(&router, path).await?;
+            bytes = ask(router, path).await?;
             took.push(begin.elapsed());
         }
         took[1..].sort_unstable();

@@ -76,6 +76,20 @@ pub async fn browse<F: Future<Output: 'static> + 'static>(
     using: impl FnOnce(Page) -> F + 'static,
 ) -> F::Output {
     let (_example, link) = start_example(wanted.demo).await;
+    browse_at(link, wanted, using).await
+}
+
+/// Does the same as [`browse`] with a site that is there already, whose dashboard has this link; its pages are visited as
+/// well, and its counter `hits` has the eight visits from the beginning.
+///
+/// # Panics
+///
+/// As [`browse`] does.
+pub async fn browse_at<F: Future<Output: 'static> + 'static>(
+    link: String,
+    wanted: Wanted,
+    using: impl FnOnce(Page) -> F + 'static,
+) -> F::Output {
     let site = Url::parse(&link).expect("a link").socket_addrs(|| None).expect("an address")[0];
     let (_driver, port) = start_driver().await;
     let profile = tempfile::tempdir().expect("a folder");

@@ -19,4 +19,5 @@ mod login;
 mod closures;
 mod proxied;
 mod dashboard;
+mod years;
 mod browser;

@@ -29,6 +29,13 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    fn reach(&self) -> Option<&Grid> {
+        None
+    }
+
+    /// Sees what is asked for in a read of samples.
+    fn see(&self, _: Precision, _: &Range<Timestamp>) {}
+
     /// Lets a read of samples go on.
     fn read(&self) -> impl Future<Output = ()> + Send {
         ready(())
@@ -66,6 +73,10 @@ impl<H: Hand> Store for Through<H> {
         })
     }
 
+    fn reach(&self) -> Option<&Grid> {
+        self.hand.reach()
+    }
+
     fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
         Box::pin(async move {
             self.hand.pass()?;
@@ -85,6 +96,7 @@ impl<H: Hand> Store for Through<H> {
         kept: u32,
     ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(async move {
+            self.hand.see(precision, &range);
             self.hand.read().await;
             self.inner.samples(counters, precision, range, kept).await
         })

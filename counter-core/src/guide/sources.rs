@@ -52,12 +52,109 @@
 //! | the store is away | partitions are paused, the membership is kept, and reading goes on when the store is back |
 //! | the store went back | the topic is read again from there, within 5 s where nothing new comes |
 //! | compaction and transactions leave offsets without records | nothing; aborted records are left out by the client (`read_committed`) |
-//! | partitions are added | the group gives them to a member, which begins where `Builder::start` says |
+//! | partitions are added | the group gives them to a member as soon as its client knows of them, within 5 min (`topic.metadata.refresh.interval.ms`); they are read from their beginning |
 //! | retention was faster than the consumer | an error in the log, `lost` in the ledger, and on from the beginning of what there is |
 //! | a topic was created again, and is shorter | `run` fails with `LogReplaced`; nothing is counted |
 //! | a topic was created again, and is longer by now | nothing shows it: its first records are missing. Set another `Builder::cluster` |
 //!
-//! A sum by dimensions and hours, such as visits by device and application, is a counter of a name that has the
-//! dimensions (`device=phone,app=7`) by the precision of an hour: it is counted in the same chunk, under the same fence.
-//! Windows choose their window by the store's clock when they are added to, and have no
-//! fence of a source: they are for limits, and not for records that come late.
+//! # By device, app and address, hour by hour
+//!
+//! Two families count by dimensions and hours from records, each record once, and no other mechanism is needed: counters
+//! whose names have the dimensions, and windows with the record as a token.
+//!
+//! **Counters** are the one to choose where the dimensions have few values. A record feeds several counters in one chunk,
+//! under one fence: one for each dimension, and one for each combination that is asked for. The precision of an hour is
+//! kept by default. An address is never a part of a name; it is the visitor of the hits, so that the distinct addresses of
+//! each counter are told hour by hour. Here is what the closure of a `KafkaConsumer` pushes, in a reader of one's own:
+//!
+//! ```
+//! use counter_core::source::Commit;
+//! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let records =
+//!     [("phone", "shop", "192.0.2.1"), ("phone", "shop", "192.0.2.1"), ("toaster", "shop", "192.0.2.7")];
+//! let at = Timestamp::now(); // what the record says
+//!
+//! // Names are bounded twice: what is not known is `other`, and what has no place is counted under `(other)`.
+//! let counters = Counters::builder(MemoryStore::new()).max_counters(10_000).build()?;
+//! let known = |device| if ["phone", "tv", "desktop"].contains(&device) { device } else { "other" };
+//! let recorder = counters.recorder();
+//! let mut source = counters.sources().open("kafka:main:clicks:0".parse()?).await?;
+//! let (key, _epoch) = counters.sources().visitor_key(at).await?;
+//! for (offset, (device, app, address)) in (0..).zip(records) {
+//!     let (device, visitor) = (known(device), key.visitor(&[address.as_bytes()]));
+//!     let names = [format!("device={device}"), format!("app={app}"), format!("device={device},app={app}")];
+//!     let hits = names.map(|name| recorder.counter(&name).hit().visitor(Some(visitor)));
+//!     source.record(offset..offset + 1, at, &hits);
+//! }
+//! assert_eq!(source.commit().await?, Commit::Done);
+//!
+//! let hour = Precision::try_from(3600)?.bucket(at);
+//! for (name, count, addresses) in
+//!     [("device=phone", 2, 1), ("device=other,app=shop", 1, 1), ("app=shop", 3, 2)]
+//! {
+//!     let (name, stats) = (name.parse()?, counters.stats());
+//!     assert_eq!(stats.series(&name, hour.precision, hour.start..hour.end()).await?.samples[0].count, count);
+//!     let seen = stats.uniques(&[name], hour.precision, hour.start..hour.end()).await?;
+//!     assert_eq!(seen.visitors, addresses);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Windows** are for what has any number of values, such as a count of each single address. An increment
+//! [with a token](crate::window::WindowCounters::increment_once_at) is counted once in its window, and the place of a
+//! record is such a token: a reader that reads a record again increments nothing. The position is a source's, which has no
+//! hits then, and which moves only when the increments before it are confirmed:
+//!
+//! ```
+//! use counter_core::source::Commit;
+//! use counter_core::visits::Skip;
+//! use counter_core::window::{Dimensions, Window, WindowCounters};
+//! use counter_core::{Counters, MemoryStore, Secret, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let records = ["192.0.2.1", "192.0.2.7", "192.0.2.1"];
+//! let at = Timestamp::now(); // what the record says
+//!
+//! let (store, log) = (MemoryStore::new(), "kafka:main:clicks:0");
+//! let counters = Counters::builder(store.clone()).build()?;
+//! let requests = WindowCounters::new(store, Window::HOUR).keep(24);
+//! let key = Secret::from_bytes([7; 16]).key("requests"); // the same in all processes, and in no store
+//! let of = |address: &str| Dimensions::new().visitor("address", key.visitor(&[address.as_bytes()]));
+//!
+//! // The first reader is killed before its position moves.
+//! for is_killed in [true, false] {
+//!     let mut source = counters.sources().open(log.parse()?).await?;
+//!     assert_eq!(source.position(), 0);
+//!     for (offset, address) in (0..).zip(records) {
+//!         let token = key.visitor(&[log.as_bytes(), &u64::to_be_bytes(offset)]);
+//!         let counted = requests.increment_once_at(&of(address), token, at).await?;
+//!         assert_eq!(counted.is_new, is_killed);
+//!         source.skip(offset..offset + 1, Skip::Unmatched);
+//!     }
+//!     if !is_killed {
+//!         assert_eq!(source.commit().await?, Commit::Done);
+//!     }
+//! }
+//! let hours = requests.history(&of("192.0.2.1"), Timestamp::now()).await?;
+//! assert_eq!(hours.iter().map(|hour| hour.count).sum::<u64>(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | | counters with dimensions in their names | windows with tokens |
+//! |---|---|---|
+//! | a record counts once | by the fence of its chunk | by its token, while the window is kept |
+//! | it costs | a part of an increment: records of one counter and hour are added up first | a call of its own for each counter, and 70 bytes of the store while the window is kept |
+//! | names | [`max_counters`](crate::Builder::max_counters) of them; what is beyond is `(other)` | any number; each expires by itself |
+//! | a person | is a visitor: distinct ones are counted | may be a dimension, by a keyed hash that is another in each window |
+//! | a late record | counts as long as its bucket is kept | counts as long as its window is kept, and is `WindowClosed` then |
+//! | the answer | none | the count after it, for limits |
+//! | after a failover | read again from where the store is | the same on one server; where position and window lie in different shards, what one of them lost alone stays lost |
+//!
+//! Increments of many records may be awaited together, as by `join_all`, before the position moves. A record that adds more
+//! than 1 belongs in a counter: a token counts 1.

@@ -85,6 +85,11 @@ impl Brokers {
         assert!(created.expect("COUNTER_TANSU is a program").success());
     }
 
+    /// Tells a member that another has its id, where the brokers are those in memory.
+    pub(crate) fn fence(&mut self) {
+        self.command("fence");
+    }
+
     fn command(&mut self, command: &str) {
         let Some((input, output)) = &mut self.control else { return };
         writeln!(input, "{command}").expect("the brokers run");

@@ -16,7 +16,7 @@ use crate::topic::Topic;
 
 const PARTITIONS: i32 = 4;
 
-async fn redis(server: &RedisServer) -> RedisStore {
+pub(crate) async fn redis(server: &RedisServer) -> RedisStore {
     RedisStore::connect(&server.url(), Namespace::default()).await.expect("the server is there")
 }
 
@@ -149,10 +149,17 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_partition_that_begins_at_its_end_begins_there_for_every_later_consumer() {
+async fn a_topic_that_begins_at_its_end_begins_there_for_every_later_consumer() {
+    for before in [50, 0] {
+        begin_at_the_end_of(before).await;
+    }
+}
+
+/// Consumers of a topic that has so many records when the first of them begins at its end.
+async fn begin_at_the_end_of(before: u64) {
     let brokers = Brokers::start(1);
     let mut topic = Topic::new(&brokers.addresses, 1, Random::storm("of an end"));
-    topic.produce(50);
+    topic.produce(before);
     topic.flush();
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     let consumer = || {

@@ -9,4 +9,5 @@ mod topic;
 
 mod exact;
 mod gaps;
+mod members;
 mod storm;

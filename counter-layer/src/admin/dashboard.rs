@@ -2,6 +2,7 @@
 
 pub(crate) mod format;
 mod chart;
+mod range;
 mod view;
 mod reader;
 mod period;
@@ -11,6 +12,7 @@ mod summary;
 mod table;
 mod sources;
 mod forecast;
+mod sums;
 mod plot;
 mod page;
 mod routes;

@@ -72,8 +72,9 @@ impl Options {
     /// Takes hits from other programs, at `api/hits`, from clients that
     /// [may record](crate::admin::Access::may_record). Default: there is no such path.
     ///
-    /// Requests that are told of are decided about by `counter`, as those of an access log are; where the identity is
-    /// behind a proxy, say so by [`LogCounter::behind`]. Each producer is a
+    /// Requests that are told of are decided about by `counter`, as those of an access log are. The address in a record
+    /// is the client's, however many hops or which networks the identity trusts: such a request has come by none of
+    /// them, and [`LogCounter::behind`], which is for the log of a proxy, is not to be called. Each producer is a
     /// [source](counter_core::source) with the name `producer:` and its own. Its position is kept for 90 days after its
     /// last request, or for as long as [`Sources::keep_for`] says. The [guide](crate::guide::admin#hits-from-other-programs)
     /// shows clients.

@@ -13,7 +13,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Hit, Skip};
 use counter_core::{Error, Timestamp};
 
-use crate::log::{Decision, Keys, LogCounter};
+use crate::log::{Decision, Keys, LogCounter, Malformed, MalformedLines};
 use crate::record::Record;
 
 /// What counts the hits that producers send.
@@ -24,6 +24,7 @@ struct State {
     sources: Sources,
     counter: Mutex<LogCounter>,
     keys: Mutex<Keys>,
+    malformed: Mutex<MalformedLines>,
 }
 
 /// The name of a producer, as that of a source.
@@ -40,7 +41,7 @@ pub(crate) struct Receipt {
     pub(crate) unmatched: u64,
     pub(crate) ignored: u64,
     /// Line, from 1, and reason.
-    pub(crate) malformed: Vec<(usize, &'static str)>,
+    pub(crate) malformed: Vec<(usize, Malformed)>,
 }
 
 /// The reason why a request is not counted.
@@ -55,14 +56,14 @@ pub(crate) enum NotCounted {
 }
 
 /// A record of a request, with its line, from 1.
-type Line<'a> = (usize, Result<Record<'a>, &'static str>);
+type Line<'a> = (usize, Result<Record<'a>, Malformed>);
 
 /// The decision about a record.
 enum Decided {
     /// The instant, and the place of the hits among those of all records.
     Counted(Timestamp, Range<usize>),
     Skipped(Skip),
-    Malformed(&'static str),
+    Malformed(Malformed),
 }
 
 /// The largest number of records in a request.
@@ -99,7 +100,13 @@ impl Producers {
 
     pub(crate) fn new(sources: Sources, counter: LogCounter) -> Self {
         let sources = if sources.kept_for().is_none() { sources.keep_for(LIFE) } else { sources };
-        Self(Arc::new(State { sources, counter: Mutex::new(counter), keys: Mutex::default() }))
+        let (keys, malformed) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(State { sources, counter: Mutex::new(counter), keys, malformed }))
+    }
+
+    /// Returns the records that were malformed, by reason: as often as the ledgers of their sources have them.
+    pub(crate) fn malformed(&self) -> MalformedLines {
+        *self.0.malformed()
     }
 
     /// Returns the number of the last request that is counted, 0 if there is none.
@@ -119,15 +126,16 @@ impl Producers {
         let (decided, hits) = self.0.decide(&lines).await.map_err(NotCounted::Store)?;
         let slots = (number - 1) * SLOTS..number * SLOTS;
         let mut source = self.0.sources.open(producer.0.clone()).await.map_err(NotCounted::Store)?;
-        let opened_at = source.position();
+        let (opened_at, before) = (source.position(), source.ledger().records.malformed);
         // Of a request that is repeated, every record is offered once more, so that the ledger has it.
         let mut next = 0;
-        while !count(&mut source, &slots, &decided[next..], next, &hits).await? {
+        while !self.0.count(&mut source, &slots, &decided[next..], next, &hits).await? {
             next = decided.len().min(usize_of(source.position().saturating_sub(slots.start)));
         }
         let receipt = Receipt::of(&lines, &decided, &slots, opened_at);
-        if !receipt.malformed.is_empty() {
-            let malformed = source.ledger().records.malformed;
+        let malformed = source.ledger().records.malformed;
+        // Often enough to be noticed, and never more than 64 times.
+        if malformed.checked_ilog2() > before.checked_ilog2() {
             tracing::warn!(source = %source.name(), number, malformed, "records are malformed");
         }
         Ok(receipt)
@@ -152,7 +160,7 @@ impl State {
         for ((_, record), key) in lines.iter().zip(keys) {
             let from = all.len();
             decided.push(match record {
-                Err(reason) => Decided::Malformed(reason),
+                Err(reason) => Decided::Malformed(*reason),
                 Ok(Record::Counter(record)) => {
                     all.push(record.hit(&recorder, Some(key)));
                     Decided::Counted(record.at, from..all.len())
@@ -163,7 +171,7 @@ impl State {
                         Decided::Counted(record.at, from..all.len())
                     }
                     Decision::Skipped(skip) => Decided::Skipped(skip),
-                    Decision::Malformed(reason) => Decided::Malformed(reason.name()),
+                    Decision::Malformed(reason) => Decided::Malformed(reason),
                 },
             });
         }
@@ -180,12 +188,51 @@ impl State {
         Ok(key)
     }
 
+    /// Offers records to a source, from the one with this index on, and returns whether the store has counted the request:
+    /// if it has not, it is at another position.
+    async fn count(
+        &self,
+        source: &mut Source,
+        slots: &Range<u64>,
+        decided: &[Decided],
+        from: usize,
+        hits: &[Hit],
+    ) -> Result<bool, NotCounted> {
+        if source.position() < slots.start {
+            return Err(NotCounted::Gap(source.position() / SLOTS));
+        }
+        for (position, decided) in (slots.start + from as u64..).zip(decided) {
+            let range = position..position + 1;
+            let is_full = match decided {
+                Decided::Counted(at, those) => source.record(range, *at, &hits[those.clone()]),
+                Decided::Skipped(skip) => {
+                    source.skip(range, *skip);
+                    false
+                }
+                Decided::Malformed(reason) => {
+                    source.malformed(range);
+                    self.malformed().add(*reason);
+                    false
+                }
+            };
+            if is_full && source.commit().await.map_err(NotCounted::Store)? == Commit::Moved {
+                return Ok(false);
+            }
+        }
+        source.advance_to(slots.end);
+        Ok(source.close().await.map_err(NotCounted::Store)? == Commit::Done)
+    }
+
     fn counter(&self) -> MutexGuard<'_, LogCounter> {
         self.counter.lock().expect("nothing panics under this lock")
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {
         self.keys.lock().expect("nothing panics under this lock")
+    }
+
+    fn malformed(&self) -> MutexGuard<'_, MalformedLines> {
+        self.malformed.lock().expect("nothing panics under this lock")
     }
 }
 
@@ -200,7 +247,7 @@ impl Receipt {
                 Decided::Skipped(Skip::Excluded) => receipt.excluded += 1,
                 Decided::Skipped(Skip::Unmatched) => receipt.unmatched += 1,
                 Decided::Skipped(_) => receipt.ignored += 1,
-                Decided::Malformed(reason) => receipt.malformed.push((*line, reason)),
+                Decided::Malformed(reason) => receipt.malformed.push((*line, *reason)),
             }
         }
         receipt
@@ -218,41 +265,8 @@ fn read(body: &[u8]) -> Result<Vec<Line<'_>>, NotCounted> {
 }
 
 /// Returns the reason why a line is no record, without anything that stands in it.
-fn reason(error: &serde_json::Error) -> &'static str {
-    if error.is_data() { "fields" } else { "json" }
-}
-
-/// Offers records to a source, from the one with this index on, and returns whether the store has counted the request:
-/// if it has not, it is at another position.
-async fn count(
-    source: &mut Source,
-    slots: &Range<u64>,
-    decided: &[Decided],
-    from: usize,
-    hits: &[Hit],
-) -> Result<bool, NotCounted> {
-    if source.position() < slots.start {
-        return Err(NotCounted::Gap(source.position() / SLOTS));
-    }
-    for (position, decided) in (slots.start + from as u64..).zip(decided) {
-        let range = position..position + 1;
-        let is_full = match decided {
-            Decided::Counted(at, those) => source.record(range, *at, &hits[those.clone()]),
-            Decided::Skipped(skip) => {
-                source.skip(range, *skip);
-                false
-            }
-            Decided::Malformed(_) => {
-                source.malformed(range);
-                false
-            }
-        };
-        if is_full && source.commit().await.map_err(NotCounted::Store)? == Commit::Moved {
-            return Ok(false);
-        }
-    }
-    source.advance_to(slots.end);
-    Ok(source.close().await.map_err(NotCounted::Store)? == Commit::Done)
+fn reason(error: &serde_json::Error) -> Malformed {
+    if error.is_data() { Malformed::Fields } else { Malformed::Json }
 }
 
 fn usize_of(number: u64) -> usize {
@@ -280,11 +294,11 @@ mod tests {
             lines.iter().map(|(line, record)| (*line, record.as_ref().err().copied())).collect();
         let expected = [
             (1, None),
-            (4, Some("fields")),
-            (5, Some("fields")),
-            (6, Some("json")),
-            (7, Some("json")),
-            (8, Some("fields")),
+            (4, Some(Malformed::Fields)),
+            (5, Some(Malformed::Fields)),
+            (6, Some(Malformed::Json)),
+            (7, Some(Malformed::Json)),
+            (8, Some(Malformed::Fields)),
         ];
         assert_eq!(reasons[..5], expected[..5]);
         assert!(matches!(reasons[5], (8, Some(_))), "{reasons:?}");

@@ -123,7 +123,8 @@
 //! END
 //! ```
 //!
-//! The body is NDJSON: a record in each line, 1,000 and 1 MiB at most. A line that is no record spoils no other, and what
+//! The body is NDJSON: a record in each line, 1,000 and 1 MiB at most. A line that is no record spoils no other: the answer
+//! tells its place and the reason, and `access_counter_malformed_records_total` at `/metrics` counts them by reason. What
 //! goes into a topic of Kafka goes in here as it is. A record names a counter, or tells of a request, which goes through
 //! the rules, the identity and the facets of the layer. Producer and number are in the address, so that the body need not
 //! be read to know which request it is.

@@ -48,8 +48,9 @@ use super::lines::Lines;
 pub struct Follower {
     path: PathBuf,
     key: VisitorKey,
-    /// The files as they were when they were last looked at, and their fingerprints.
-    known: HashMap<PathBuf, (Look, Option<Fingerprint>)>,
+    /// The files as they were when they were last looked at, if they need not be looked at again, and their
+    /// fingerprints.
+    known: HashMap<PathBuf, (Option<Look>, Option<Fingerprint>)>,
 }
 
 /// A part of a log, in a file that is new or has changed since the last poll.
@@ -110,7 +111,7 @@ impl Follower {
         // In a rotation by numbers the order of names says nothing.
         files.sort_by_key(|(_, look)| look.modified);
         for (path, look) in files {
-            if self.known.get(&path).is_some_and(|(known, _)| *known == look) {
+            if self.known.get(&path).is_some_and(|(known, _)| *known == Some(look)) {
                 continue;
             }
             let Ok(fingerprint) = LogFile::open(&path).and_then(|file| Fingerprint::read(file, self.key))
@@ -118,7 +119,7 @@ impl Follower {
                 self.known.remove(&path);
                 continue;
             };
-            self.known.insert(path.clone(), (look, fingerprint));
+            self.known.insert(path.clone(), (Some(look), fingerprint));
             if let Some(fingerprint) = fingerprint {
                 grown.push(Grown { path, fingerprint, key: self.key });
             }
@@ -126,10 +127,18 @@ impl Follower {
         Ok(grown)
     }
 
-    /// Forgets that a part of the log was found, so that the next poll finds it again: for a caller that could not read
-    /// it to its end.
+    /// Lets the next poll find a part of the log again: for a caller that could not read it to its end, or whose store
+    /// has gone back to an older state.
     pub fn again(&mut self, fingerprint: Fingerprint) {
-        self.known.retain(|_, (_, known)| *known != Some(fingerprint));
+        for (look, _) in self.known.values_mut().filter(|(_, known)| *known == Some(fingerprint)) {
+            *look = None;
+        }
+    }
+
+    /// Returns whether the last poll saw this part of the log in a file.
+    #[must_use]
+    pub fn has(&self, fingerprint: Fingerprint) -> bool {
+        self.known.values().any(|(_, known)| *known == Some(fingerprint))
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Import {
     parser: Parser,
     /// Whether lines that were counted are read all the same, for the directives among them.
     has_directives: bool,
+    /// The source whose directives the parser has, and the position up to which it has read them.
+    directives_of: Option<(SourceName, u64)>,
     counter: LogCounter,
     keys: Keys,
     malformed: MalformedLines,
@@ -67,7 +69,7 @@ impl Import {
     pub fn new(sources: Sources, format: Format, counter: LogCounter) -> Self {
         let (has_directives, parser) = (format.has_directives(), Parser::new(format));
         let (keys, malformed) = (Keys::default(), MalformedLines::default());
-        Self { sources, parser, has_directives, counter, keys, malformed }
+        Self { sources, parser, has_directives, directives_of: None, counter, keys, malformed }
     }
 
     /// Returns the lines that were malformed, by reason. One that is read again is counted again.
@@ -92,17 +94,44 @@ impl Import {
     pub async fn count<R: Read>(
         &mut self,
         name: SourceName,
-        mut open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
+        open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
     ) -> Result<Option<u64>, ImportError> {
         let mut source = self.sources.open(name).await.map_err(ImportError::Store)?;
+        self.count_into(&mut source, open).await
+    }
+
+    /// Counts the lines of a source as [`count`](Self::count) does, into one that stays open: for a log that is
+    /// followed.
+    ///
+    /// While the log is quiet, call [`Source::check`] every few seconds. Where it says that the source has moved, the
+    /// store has gone back to an older state, as in a failover, and the lines from there on are to be counted again by
+    /// another call of this.
+    ///
+    /// # Errors
+    /// As with [`count`](Self::count).
+    ///
+    /// # Cancel safety
+    /// As with [`count`](Self::count).
+    pub async fn count_into<R: Read>(
+        &mut self,
+        source: &mut Source,
+        mut open: impl FnMut(u64) -> io::Result<Option<Lines<R>>>,
+    ) -> Result<Option<u64>, ImportError> {
+        // What an earlier call has read and could not send goes first.
+        _ = source.commit().await.map_err(ImportError::Store)?;
         loop {
-            let from = if self.has_directives { 0 } else { source.position() };
+            let position = source.position();
+            let has_read = self.directives_of.take() == Some((source.name().clone(), position));
+            let from = if self.has_directives && !has_read { 0 } else { position };
             let Some(mut lines) = open(from).map_err(ImportError::Log)? else { return Ok(None) };
-            let counted = self.read(&mut source, &mut lines).await;
+            let counted = self.read(source, &mut lines).await;
             // What was read before an error counts.
             match (source.close().await.map_err(ImportError::Store)?, counted) {
                 (Commit::Moved, _) | (_, Ok(Commit::Moved)) => {}
-                (Commit::Done, Ok(Commit::Done)) => return Ok(Some(source.position())),
+                (Commit::Done, Ok(Commit::Done)) => {
+                    self.directives_of = Some((source.name().clone(), source.position()));
+                    return Ok(Some(source.position()));
+                }
                 (Commit::Done, Err(error)) => return Err(error),
             }
         }
@@ -185,6 +214,29 @@ mod tests {
     use super::*;
     use crate::AccessCounterLayer;
     use crate::log::LogFile;
+
+    #[tokio::test]
+    async fn directives_are_read_once_while_a_log_grows() {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let counter = AccessCounterLayer::new(counters.recorder()).log_counter();
+        let mut import = Import::new(counters.sources(), Format::w3c(), counter);
+        let mut log = "#Fields: date time c-ip cs-method cs-uri-stem sc-status\n".to_owned();
+        let mut begun = Vec::new();
+        for name in ["one", "one", "one", "another", "one"] {
+            log += "2026-05-01 00:00:01 192.0.2.1 GET / 200\n";
+            let open = |position| {
+                begun.push(position > 0);
+                Ok(Some(Lines::new(&log.as_bytes()[usize::try_from(position).expect("short")..], position)))
+            };
+            let end = import.count(name.parse().expect("a name"), open).await.expect("memory takes all");
+            assert_eq!(end, Some(log.len() as u64));
+        }
+        assert_eq!(begun, [false, true, true, false, false]);
+        assert_eq!(import.malformed().total(), 0);
+        let read =
+            counters.sources().statuses().iter().map(|status| status.ledger.records.recorded).sum::<u64>();
+        assert_eq!(read, 5 + 4);
+    }
 
     #[tokio::test]
     async fn an_import_may_move_to_another_thread_and_a_log_that_is_gone_is_no_error() {

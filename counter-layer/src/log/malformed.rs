@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The reason why a line of a log says no request: what could not be read in it.
+/// The reason why a line of a log, or a record of another program, says no request: what could not be read in it.
 ///
 /// It never carries a part of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -8,7 +8,9 @@ use std::fmt;
 pub enum Malformed {
     /// The line has more than [`MAX_LINE`](crate::log::MAX_LINE) bytes.
     TooLong,
-    /// The line does not have the fields of the format.
+    /// The record is no JSON. Of a log, whose format may be JSON, such a line has wrong [fields](Self::Fields).
+    Json,
+    /// The line does not have the fields of the format, or the record none that make sense together.
     Fields,
     /// The time is missing, or there is no such time.
     Time,
@@ -22,14 +24,16 @@ pub enum Malformed {
 
 impl Malformed {
     /// All reasons, in the order in which their numbers are shown.
-    pub const ALL: [Self; 6] =
-        [Self::TooLong, Self::Fields, Self::Time, Self::Address, Self::Request, Self::Status];
+    pub const ALL: [Self; 7] =
+        [Self::TooLong, Self::Json, Self::Fields, Self::Time, Self::Address, Self::Request, Self::Status];
 
-    /// Returns the name of the reason in metrics: `too_long`, `fields`, `time`, `address`, `request` or `status`.
+    /// Returns the name of the reason in metrics: `too_long`, `json`, `fields`, `time`, `address`, `request` or
+    /// `status`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
+            Self::Json => "json",
             Self::Fields => "fields",
             Self::Time => "time",
             Self::Address => "address",
@@ -43,6 +47,7 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLong => "the line is too long",
+            Self::Json => "the record is no JSON",
             Self::Fields => "the fields are not those of the format",
             Self::Time => "the time cannot be read",
             Self::Address => "the client's address cannot be read",
@@ -54,7 +59,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// The number of malformed lines by reason.
+/// The number of malformed lines, or records, by reason.
 ///
 /// ```
 /// use counter_layer::log::{Malformed, MalformedLines};

@@ -14,11 +14,13 @@
     m: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
     d: { day: "numeric", month: "short" },
     f: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
+    dy: { day: "numeric", month: "short", year: "numeric" },
+    fy: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
   };
   const formats = new Map();
   const write = (milliseconds, style) => {
     // A day is one of UTC, whoever looks at it.
-    const zone = utc() || style === "d" ? "UTC" : undefined;
+    const zone = utc() || style.startsWith("d") ? "UTC" : undefined;
     const key = style + zone;
     if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...options[style], timeZone: zone }));
     return formats.get(key).format(milliseconds).replace(",", "");

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::browser::{Key, Page, Wanted, browse};
+use tests::browser::{Key, Page, Wanted, browse, browse_at};
 use tests::until;
 
 /// How long what has to come may take, on a busy machine.
@@ -249,6 +249,91 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
         .await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_is_chosen_and_left_by_keyboard_with_a_script_and_by_links_without_one() {
+    for script in [true, false] {
+        browse(Wanted { script, ..Wanted::default() }, move |page| async move {
+            page.open("").await;
+            for (range, title, rows) in [
+                ("#r-day", "Hits per hour", 24),
+                ("#r-week", "Hits per day", 7),
+                ("#r-month", "Hits per day", 30),
+            ] {
+                page.press(range, Key::Enter).await;
+                page.until_text("#chart-title", |shown| shown == title).await;
+                page.until_text(&format!("{range}[aria-current]"), |chip| !chip.is_empty()).await;
+                if script {
+                    assert_eq!(page.run("return document.querySelectorAll('#twin tr').length").await, rows);
+                    assert_eq!(
+                        page.run("return document.activeElement.id").await,
+                        range[1..],
+                        "the focus stays"
+                    );
+                }
+            }
+            page.until_text("#sums", |sums| sums.contains("to now: 30 d") && sums.contains("A hits 8")).await;
+            page.press("#earlier", Key::Enter).await;
+            page.until_text("#sums", |sums| sums.contains(" to ") && !sums.contains("to now")).await;
+            assert_eq!(page.text("#later").await, "month after →");
+            assert_eq!(page.text("#earlier").await, "← month before");
+            page.press("#now", Key::Enter).await;
+            page.until_text("#sums", |sums| sums.contains("to now: 30 d")).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_year_can_be_read_by_light_in_the_dark_and_on_a_telephone() {
+    let link = super::years::serve_years().await;
+    for (name, dark, width, height) in
+        [("year", false, 1180, 1000), ("year-dark", true, 1180, 1000), ("year-phone", false, 390, 844)]
+    {
+        browse_at(
+            link.clone(),
+            Wanted { dark, width, height, ..Wanted::default() },
+            move |page| async move {
+                for state in [
+                    "?precision=86400&span=750&counter=hits&counter=%2F",
+                    "?precision=3600&span=168",
+                    "?precision=86400&span=365&counter=hits&counter=%2F&uniques=1",
+                ] {
+                    page.open(state).await;
+                    page.until_text("#live", |live| live == "Live").await;
+                    assert_eq!(page.run(RULES).await, json!([]), "{name}, {state}");
+                    let widths = page.run("return [document.documentElement.scrollWidth, innerWidth]").await;
+                    assert_eq!(widths[0], widths[1], "{name} does not scroll sideways");
+                    // No two names of the axis touch each other.
+                    assert_eq!(page.run(AXIS).await, json!([]), "{name}, {state}");
+                }
+                let marks = "return [...document.querySelectorAll('.time')].map((mark) => mark.textContent)";
+                let marks = page.run(marks).await;
+                let year = |mark: &Value| mark.as_str().is_some_and(|mark| mark.parse::<u16>().is_ok());
+                assert_eq!(
+                    marks.as_array().expect("marks").iter().filter(|mark| year(mark)).count(),
+                    1,
+                    "{marks}"
+                );
+                // The year is told where it is another one.
+                page.until_text("#sums", |sums| sums.contains(" 20")).await;
+                page.press("#lines", Key::Home).await;
+                page.until_text("#readout", |said| said.contains(" 20") && said.contains("A hits: ")).await;
+                page.picture(name).await;
+            },
+        )
+        .await;
+    }
+}
+
+/// Names of the axis of time that touch the ones before them, or are cut off.
+const AXIS: &str = r##"
+const box = document.getElementById("lines").getBoundingClientRect();
+const marks = [...document.querySelectorAll(".time")].filter((mark) => mark.checkVisibility());
+const boxes = marks.map((mark) => [mark.textContent, mark.getBoundingClientRect()]);
+return boxes.filter(([, at], place) =>
+  at.left < box.left - 1 || at.right > box.right + 1 || (place && at.left < boxes[place - 1][1].right + 2)).map(([text]) => text);
+"##;
 
 /// What is looked at in the chart, and what its table has there, at one moment.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Hits that other programs send: each request counts once, however often and wherever it is repeated.
 
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +9,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
+use axum::routing::get;
 use counter_core::stores::Shards;
 use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
 use counter_layer::admin::{self, Access, Options};
-use counter_layer::{AccessCounterLayer, Outcome, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Forwarded, Identity, Outcome, Rule, Rules};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{Full, Limited};
 use serde_json::{Value, json};
@@ -20,7 +22,7 @@ use tokio::net::TcpListener;
 
 use super::site::{Answer, Site, answer, ask, send, site};
 use crate::random::Random;
-use crate::support::{name, precision, store};
+use crate::support::{BROWSER, name, precision, store};
 
 const TOKEN: &str = "a-long-random-token";
 
@@ -131,13 +133,57 @@ async fn a_request_that_is_told_of_counts_as_one_that_the_layer_saw() {
 }
 
 #[tokio::test]
+async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_of_trusted_hops() {
+    for (hops, peer, forwarded) in [
+        (0, "192.0.2.1", None),
+        (1, "10.0.0.1", Some("192.0.2.1")),
+        (2, "10.0.0.1", Some("198.51.100.7, 192.0.2.1, 10.0.0.2")),
+    ] {
+        let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+        let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(hops);
+        let layer = AccessCounterLayer::new(counters.recorder()).identity(client).expect("a good identity");
+        let options = Options::new().hits(counters.sources(), layer.log_counter());
+        let admin = admin::router_with(counters.stats(), Access::open().may_record(), options);
+        let router = Router::new().route("/", get(async || "")).layer(layer).nest("/admin/stats", admin);
+        let mut counters = counters;
+        // The salt of the day is agreed with the store.
+        counters.flush().await.expect("memory takes all");
+        let day = precision(86_400);
+        let mut asked = Timestamp::now();
+        // Of two days they would be two.
+        until("both are of one day", LIMIT, async || {
+            asked = Timestamp::now();
+            let mut request = Request::get("/").header(header::USER_AGENT, BROWSER);
+            if let Some(forwarded) = forwarded {
+                request = request.header("x-forwarded-for", forwarded);
+            }
+            let peer: SocketAddr = format!("{peer}:4711").parse().expect("an address");
+            let request = request.extension(peer).body(Body::empty()).expect("a request");
+            assert_eq!(answer(&router, request).await.status, StatusCode::OK);
+            day.bucket(asked) == day.bucket(Timestamp::now())
+        })
+        .await;
+        let record =
+            |address| json!({"path": "/", "at": asked.as_unix(), "address": address, "user_agent": BROWSER});
+        for (number, address, visitors) in [(1, "192.0.2.1", 1), (2, "192.0.2.2", 2)] {
+            let told = post(&router, "proxy", number, lines(&[record(address)])).await;
+            assert_eq!(told.json()["recorded"], 1, "{}", told.body);
+            counters.flush().await.expect("memory takes all");
+            let range = day.bucket(asked).start..day.bucket(asked).end();
+            let seen = counters.stats().uniques(&[name("hits")], day, range).await.expect("readable");
+            assert_eq!(seen.visitors, visitors, "{hops} hops, {address}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn lines_that_are_no_records_are_told_by_their_place_and_hold_nothing_up() {
     let site = recorders(MemoryStore::new());
     let good = record("a", 1, "ann");
     let body = format!(
         "{good}\n\nsecret\n{{\"at\":1,\"secret\":1}}\n\r\n{good}\r\n[\"secret\"]\n{{\"counter\":\"secret\",\"at\":-1}}"
     );
-    let told = post(&site.router, "shop", 1, body).await;
+    let told = post(&site.router, "shop", 1, body.clone()).await;
     assert!(!told.body.contains("secret"), "{}", told.body);
     let malformed = json!([
         {"line": 3, "reason": "json"},
@@ -149,6 +195,18 @@ async fn lines_that_are_no_records_are_told_by_their_place_and_hold_nothing_up()
     assert_eq!((&json["read"], &json["recorded"], &json["malformed"]), (&json!(6), &json!(2), &malformed));
     assert_eq!(lifetime(&site.counters, "a").await, 2);
     assert_eq!(site.counters.stats().sources()[0].ledger.records.malformed, 4);
+    // By reason, and repeated ones as often as in the ledger.
+    for repeated in [1, 2] {
+        let metrics = send(&site.router, "/admin/stats/metrics", None).await.body;
+        for (reason, records) in [("json", repeated), ("fields", 3 * repeated), ("status", 0)] {
+            let line = format!("access_counter_malformed_records_total{{reason=\"{reason}\"}} {records}");
+            assert!(metrics.lines().any(|written| written == line), "{line}\n{metrics}");
+        }
+        let line =
+            format!("access_counter_source_malformed_total{{source=\"producer:shop\"}} {}", 4 * repeated);
+        assert!(metrics.lines().any(|written| written == line), "{line}\n{metrics}");
+        post(&site.router, "shop", 1, body.clone()).await;
+    }
 }
 
 #[tokio::test]

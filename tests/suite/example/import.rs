@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use counter_core::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{LIMIT, Process, RedisServer, process, until};
+use tests::{FaultProxy, LIMIT, Process, RedisServer, process, until};
 
 use crate::random::Random;
 use crate::support::{BOT, BROWSER, assert_same, clf, contents, copy_salts, storm_seconds};
@@ -78,6 +79,75 @@ async fn a_log_is_counted_once_however_often_it_is_imported() {
     let third = summary(import(&redis, &[&format!("{log}.gz")]).await).await;
     assert_eq!((&third["recorded"], &third["already_counted"]), (&json!(0), &json!(52)));
     assert_eq!(totals(&redis), expected);
+}
+
+#[tokio::test]
+async fn what_the_store_has_lost_of_a_quiet_log_is_counted_again() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let log = path(&folder, "access.log");
+    fs::write(&log, (1..=9).map(|visitor| line("/articles/7", 200, visitor)).collect::<String>())
+        .expect("there is space");
+    let mut import = import(&redis, &["--follow", &log]).await;
+    for _ in 0..2 {
+        until("everything is counted", LIMIT, async || totals(&redis).get("hits") == Some(&9)).await;
+        redis.command(&["FLUSHALL"]);
+    }
+    until("everything is counted", LIMIT, async || totals(&redis).get("hits") == Some(&9)).await;
+    // What comes then is counted behind that.
+    OpenOptions::new()
+        .append(true)
+        .open(&log)
+        .and_then(|mut log| log.write_all(line("/articles/8", 200, 1).as_bytes()))
+        .expect("there is space");
+    until("the rest is counted", LIMIT, async || totals(&redis).get("hits") == Some(&10)).await;
+    import.terminate();
+    let told = summary(import).await;
+    assert_eq!((&told["recorded"], &told["already_counted"]), (&json!(28), &json!(0)), "{told}");
+}
+
+#[tokio::test]
+async fn what_was_read_is_counted_when_an_import_is_told_to_stop() {
+    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let proxy = FaultProxy::start(redis.address()).await;
+    let log = path(&folder, "access.log");
+    fs::write(&log, line("/articles/7", 200, 1)).expect("there is space");
+    let mut command = Command::new(process::example().await);
+    command.args(["import", "--store", &proxy.url(), "--route", "/articles/{id}", "--follow", &log]);
+    let mut import = Process::start(&mut command);
+    until("the line is counted", LIMIT, async || totals(&redis).get("hits") == Some(&1)).await;
+    proxy.reply_with(u64::MAX, "LOADING the test");
+    let more: String = (2..=9).map(|visitor| line("/articles/7", 200, visitor)).collect();
+    OpenOptions::new()
+        .append(true)
+        .open(&log)
+        .and_then(|mut log| log.write_all(more.as_bytes()))
+        .expect("there is space");
+    import.wait_error_line(|line| line.contains("a log waits").then_some(()), LIMIT).await;
+    import.terminate();
+    proxy.reply_with(0, "");
+    let told = summary(import).await;
+    assert_eq!((&told["recorded"], totals(&redis)["hits"]), (&json!(9), 9), "{told}");
+}
+
+#[tokio::test]
+async fn the_standard_input_needs_a_name_and_is_not_followed() {
+    let redis = RedisServer::start();
+    for (arguments, said) in
+        [(&["-", "--format", "combined"][..], "--name"), (&["-", "--name", "a", "--follow"], "--follow")]
+    {
+        let mut import = import(&redis, arguments).await;
+        assert_eq!(import.wait(LIMIT).await.code(), Some(1));
+        import.wait_error_line(|line| line.contains(said).then_some(()), LIMIT).await;
+    }
+    assert!(redis.strings(&["KEYS", "*"]).is_empty());
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_named() {
+    let redis = RedisServer::start();
+    let mut import = import(&redis, &["--follow", "/no-such-folder/access.log"]).await;
+    assert_eq!(import.wait(LIMIT).await.code(), Some(1));
+    import.wait_error_line(|line| line.contains("/no-such-folder/access.log").then_some(()), LIMIT).await;
 }
 
 #[tokio::test]
@@ -214,7 +284,9 @@ async fn two_imports_of_a_log_that_are_killed_again_and_again_count_each_line_on
     }
     for mut import in imports {
         import.terminate();
-        summary(import).await;
+        let status = import.wait(LIMIT).await;
+        // One that has hardly begun is ended by the signal itself.
+        assert!(status.success() || status.signal() == Some(15), "{import}");
     }
     copy_salts(&redis, "access:", "whole:");
     let told = summary(import(&redis, &["--namespace", "whole:", &whole]).await).await;

@@ -7,7 +7,9 @@ use axum::response::Response;
 use counter_core::time::Grid;
 use counter_core::{CounterName, Stats, Timestamp};
 
-use super::parameter::{Asked, Counter, HasGrid, Label, OptionalPrecision, Range, UsualPrecision, usual};
+use super::parameter::{
+    Asked, Counter, HasGrid, Kept, Label, OptionalPrecision, Range, UsualPrecision, usual,
+};
 use super::route::Route;
 use super::{caching, read};
 use crate::admin::digits::grouped;
@@ -38,6 +40,10 @@ const HEIGHT: u16 = 32;
 impl HasGrid for Pictures {
     fn grid(&self) -> &Grid {
         self.stats.grid()
+    }
+
+    fn reach(&self) -> &Grid {
+        self.stats.reach()
     }
 }
 
@@ -83,7 +89,8 @@ async fn badge(
         }
         total
     } else {
-        let kept = kept.unwrap_or_else(|| usual(&stats.grid().counts));
+        let usual = || Kept::of(usual(&stats.grid().counts), &stats.reach().counts);
+        let kept = kept.unwrap_or_else(usual);
         let range = range.buckets(kept, Stats::MAX_BUCKETS, Timestamp::now())?.range;
         let series = read::series(stats, &counter, kept.precision, range).await?;
         series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?

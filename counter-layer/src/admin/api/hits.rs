@@ -143,7 +143,7 @@ impl Recorded {
             unmatched,
             ignored,
             malformed: malformed
-                .map(|(line, reason)| MalformedRecord { line: line as u64, reason })
+                .map(|(line, reason)| MalformedRecord { line: line as u64, reason: reason.name() })
                 .collect(),
         }
     }

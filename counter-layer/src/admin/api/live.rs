@@ -78,6 +78,8 @@ async fn listen(asked: Asked<Live, (Counters, KeptPrecision, LastEventId)>) -> R
     let (Counters(mut counters), KeptPrecision(kept), LastEventId(mark)) = parameters;
     counters.sort();
     counters.dedup();
+    // What an archive keeps for longer never changes, and is not read every second.
+    let kept = Retention { precision: kept.precision, samples: kept.samples };
     let most = NonZeroU32::new(SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
     let followed = Retention { samples: most.map_or(kept.samples, |most| most.min(kept.samples)), ..kept };
     let Ok(place) = Arc::clone(&live.places).try_acquire_owned() else {

@@ -11,12 +11,18 @@ use http::header::CONTENT_TYPE;
 use super::parameter::Asked;
 use super::route::Route;
 use crate::admin::access::Access;
+#[cfg(feature = "hits")]
+use crate::admin::producers::Producers;
+#[cfg(feature = "hits")]
+use crate::log::{Malformed, MalformedLines};
 
 /// The source of the answer to a scrape.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) stats: Stats,
     pub(crate) access: Access,
+    #[cfg(feature = "hits")]
+    pub(crate) producers: Option<Producers>,
 }
 
 /// The page, one family after the other.
@@ -38,13 +44,17 @@ pub(crate) fn route(source: Source) -> Route {
 }
 
 async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
-    let Source { stats, access } = source;
+    let Source { stats, access, .. } = &source;
     let mut page = Page::default();
     page.process(&stats.metrics());
     let failed = access.failed_logins();
     page.one(COUNTER, "access_counter_failed_logins_total", "Requests that failed to get in here", failed);
     page.sources(&stats.sources());
-    let lifetimes = lifetimes(&stats).await;
+    #[cfg(feature = "hits")]
+    if let Some(producers) = &source.producers {
+        page.malformed(&producers.malformed());
+    }
+    let lifetimes = lifetimes(stats).await;
     page.one(
         GAUGE,
         "access_counter_store_up",
@@ -109,6 +119,14 @@ impl Page {
         family(COUNTER, "access_counter_source_hits_total", help, |it| Some(it.ledger.hits.applied));
         let help = "Positions of a source that are not counted yet";
         family(GAUGE, "access_counter_source_lag", help, SourceStatus::lag);
+    }
+
+    /// Writes the records of producers that were malformed, by reason.
+    #[cfg(feature = "hits")]
+    fn malformed(&mut self, records: &MalformedLines) {
+        let values = Malformed::ALL.map(|reason| (reason.name(), records.of(reason)));
+        let help = "Records sent to api/hits that could not be read, by reason";
+        self.family(COUNTER, "access_counter_malformed_records_total", help, "reason", &values);
     }
 
     /// Writes all metrics of this process; those of one name are next to each other.

@@ -46,8 +46,9 @@ fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Times are Unix seconds. A range has the buckets that start at or after `from` \
                             and before `to`, and ends after it begins; without them it is all that is \
-                            kept, or, where that is more than an answer may have, the latest of it. Each \
-                            route says what an answer may have.",
+                            kept, or, where that is more than an answer may have, the latest of it. What an \
+                            archive keeps for longer is read where `from` names it. Each route says what an \
+                            answer may have, and `/api` how far back the samples of each precision reach.",
         },
         "servers": [{"url": if mount.is_empty() { "/" } else { mount }}],
         // Which of them there are is for the site to say.

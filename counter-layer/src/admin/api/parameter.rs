@@ -30,7 +30,7 @@ pub(crate) use right::Right;
 pub(crate) use time::LAG;
 pub(crate) use time::usual;
 pub(crate) use time::{
-    HasGrid, KeptPrecision, LastEventId, OptionalPrecision, Range, UsualPrecision, VisitorPrecision,
+    HasGrid, Kept, KeptPrecision, LastEventId, OptionalPrecision, Range, UsualPrecision, VisitorPrecision,
 };
 #[cfg(feature = "dashboard")]
 pub(crate) use time::{USUAL, precision};

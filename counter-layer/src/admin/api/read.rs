@@ -13,6 +13,10 @@ impl HasGrid for Stats {
     fn grid(&self) -> &Grid {
         Self::grid(self)
     }
+
+    fn reach(&self) -> &Grid {
+        Self::reach(self)
+    }
 }
 
 /// Reads the samples of a counter, which has to be known.

@@ -60,7 +60,7 @@ pub(crate) struct Series {
     pub(crate) counter: String,
     /// The width of the buckets in seconds.
     pub(crate) precision: u32,
-    /// The range, where none was asked for and more is kept than one answer has: its first second.
+    /// The range, where none was asked for and more can be read than the answer has: its first second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<u64>,
     /// Ascending.

@@ -22,11 +22,13 @@ pub(crate) fn routes(
     let hits = options.producers.as_ref().map(|producers| super::hits::routes(&stats, producers));
     #[cfg(feature = "archive")]
     let audit = options.archive.as_ref().map(|archive| super::audit::routes(&stats, archive));
+    #[cfg(feature = "hits")]
+    let producers = options.producers.clone();
     let live = Live::new(stats.clone(), options);
     let pictures = Pictures::new(stats.clone(), |_| true);
     let mut routes = vec![
         first,
-        index::route(catalog),
+        index::route(&stats, catalog),
         counters::route(&stats),
         counters::forget_route(&stats),
         series::route(&stats),
@@ -45,7 +47,12 @@ pub(crate) fn routes(
         super::openapi::route(&stats, catalog),
         #[cfg(feature = "openapi")]
         super::explore::route(catalog),
-        metrics::route(Source { stats, access: access.clone() }),
+        metrics::route(Source {
+            stats,
+            access: access.clone(),
+            #[cfg(feature = "hits")]
+            producers,
+        }),
     ];
     routes.extend(badge::routes(&pictures));
     #[cfg(feature = "hits")]

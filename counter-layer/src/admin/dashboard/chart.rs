@@ -93,18 +93,21 @@ pub(crate) struct Cell {
 }
 
 /// Draws lines over the buckets that start here, and what is expected of the first one; every line has a
-/// point for each of them.
+/// point for each of them. Buckets of another year than now's are told with theirs.
 pub(crate) fn draw(
     starts: &[Timestamp],
     precision: Precision,
     lines: &[Line],
     forecast: Option<&ForecastView>,
+    now: Timestamp,
 ) -> Chart {
     let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
     let most = most.unwrap_or_default();
     let (top, step) = axis::scale(forecast.map_or(most, |forecast| forecast.most(most)));
     let frame = Frame { buckets: starts.len().max(1), top };
+    let is_of_this_year = starts.first().is_none_or(|first| format::year(*first) == format::year(now));
     let style = Style::of(precision);
+    let style = if is_of_this_year { style } else { style.of_year() };
     let columns: Vec<_> = starts
         .iter()
         .enumerate()
@@ -264,7 +267,8 @@ fn place_letters(frame: &Frame, lines: &[Line], curves: &mut [Curve]) {
     let last = |line: &Line| {
         let whole = line.points.iter().rposition(|point| matches!(point, Point::Whole(_)));
         let place = whole.or_else(|| line.points.iter().rposition(|point| point.count().is_some()))?;
-        Some((frame.percent(place), frame.y(line.points[place].count()?)))
+        // There is room for half a letter behind it.
+        Some((frame.percent(place).min(98.0), frame.y(line.points[place].count()?)))
     };
     let mut ends: Vec<_> =
         lines.iter().zip(curves).filter_map(|(line, curve)| last(line).map(|(x, y)| (x, y, curve))).collect();
@@ -309,9 +313,13 @@ mod tests {
         (0..buckets).map(|place| Timestamp::from_unix(1_795_228_740 + 60 * place)).collect()
     }
 
+    pub(super) fn now() -> Timestamp {
+        Timestamp::from_unix(1_795_228_740)
+    }
+
     fn curve(points: &[Point]) -> Curve {
         let line = Line { name: "hits".to_owned(), points: points.to_vec() };
-        draw(&starts(points.len() as u64), minute(), &[line], None).curves.remove(0)
+        draw(&starts(points.len() as u64), minute(), &[line], None, now()).curves.remove(0)
     }
 
     #[test]
@@ -338,7 +346,7 @@ mod tests {
 
     #[test]
     fn nothing_at_all_is_a_chart_too() {
-        let chart = draw(&[], minute(), &[], None);
+        let chart = draw(&[], minute(), &[], None, now());
         assert_eq!((chart.columns.len(), chart.times.len(), chart.counts.len()), (0, 0, 5));
         assert_eq!(spark(&[]), "");
         assert_eq!(spark(&[0]), "");
@@ -354,7 +362,7 @@ mod tests {
             line("hits", &[Point::Whole(1200), Point::Open(3)]),
             line("/", &[Point::Unknown, Point::Unknown]),
         ];
-        let chart = draw(&starts(2), minute(), &lines, None);
+        let chart = draw(&starts(2), minute(), &lines, None, now());
         let texts: Vec<_> = chart.columns.iter().flat_map(|column| &column.cells).map(|c| &*c.text).collect();
         assert_eq!(texts, ["1,200", "unknown", "3 so far", "unknown"]);
         assert_eq!(chart.columns[0].text, "02:39");

@@ -2,13 +2,16 @@
 
 use counter_core::{Stats, Timestamp};
 
-use super::view::{LINES, Page, SPAN, View};
+use super::range::{NamedRange, SPAN};
+use super::view::{LINES, Page, View};
 use super::{chart, format};
 
 /// The choices about the chart.
 #[derive(Debug)]
 pub(super) struct Controls {
     pub(super) title: String,
+    /// The ranges that have a name.
+    pub(super) ranges: Vec<Chip>,
     pub(super) precisions: Vec<Chip>,
     pub(super) spans: Vec<Chip>,
     pub(super) lines: Vec<Shown>,
@@ -17,6 +20,8 @@ pub(super) struct Controls {
     pub(super) visitor_precisions: String,
     /// On or off; nothing without the feature.
     pub(super) forecast: Option<Chip>,
+    /// The words for a step back and forth: of a range that has a name, or of half a chart.
+    pub(super) steps: (String, String),
     pub(super) earlier: Option<String>,
     pub(super) later: Option<String>,
     pub(super) now: Option<String>,
@@ -48,8 +53,14 @@ impl Controls {
     pub(super) fn of(stats: &Stats, view: &View, now: Timestamp) -> Self {
         let kept = view.precision;
         let width = u64::from(kept.precision.as_seconds());
-        let grid = stats.grid();
-        let precisions = grid.counts.iter().map(|kept| Chip {
+        let reach = stats.reach();
+        let named = view.named(&reach.counts);
+        let ranges = NamedRange::all(&reach.counts).map(|range| Chip {
+            text: range.name.to_owned(),
+            address: view.with_range(range),
+            is_chosen: named == Some(range),
+        });
+        let precisions = reach.counts.iter().map(|kept| Chip {
             text: format::span(u64::from(kept.precision.as_seconds())),
             address: view.with_precision(kept),
             is_chosen: kept == view.precision,
@@ -57,7 +68,7 @@ impl Controls {
         let most = kept.samples.get().clamp(2, SPAN);
         let mut spans: Vec<_> =
             [30, 60, 120, 240].into_iter().filter(|span| *span < most).chain([most]).collect();
-        if !spans.contains(&view.span) {
+        if named.is_none() && !spans.contains(&view.span) {
             spans.push(view.span);
             spans.sort_unstable();
         }
@@ -72,13 +83,15 @@ impl Controls {
             address: (view.page == Page::Site).then(|| view.counter(name)),
             off: view.toggled(name),
         });
-        let kept_visitors = grid.visitors.retention(kept.precision).is_some();
+        let kept_visitors = reach.visitors.retention(kept.precision).is_some();
         let range = view.range(now);
         let (oldest, latest) = (kept.oldest(now), kept.precision.bucket(now).end());
         let length = width * u64::from(view.span);
-        let later = range.end.plus(length / 2);
+        let step = if named.is_some() { length } else { length / 2 };
+        let later = range.end.plus(step);
         Self {
             title: format!("Hits per {}", format::unit(width)),
+            ranges: ranges.collect(),
             precisions: precisions.collect(),
             spans: spans.collect(),
             lines: lines.collect(),
@@ -87,7 +100,7 @@ impl Controls {
                 address: view.but(|view| view.uniques = !view.uniques),
                 is_chosen: view.uniques,
             }),
-            visitor_precisions: grid
+            visitor_precisions: reach
                 .visitors
                 .iter()
                 .map(|kept| format::span(u64::from(kept.precision.as_seconds())))
@@ -98,8 +111,12 @@ impl Controls {
                 address: view.but(|view| view.forecast = !view.forecast),
                 is_chosen: view.forecast,
             }),
+            steps: named.map_or_else(
+                || ("earlier".to_owned(), "later".to_owned()),
+                |range| (format!("{} before", range.name), format!("{} after", range.name)),
+            ),
             earlier: (range.start > oldest).then(|| {
-                let end = range.end.minus(length / 2).max(oldest.plus(length));
+                let end = range.end.minus(step).max(oldest.plus(length));
                 view.but(|view| view.to = Some(end))
             }),
             later: (range.end < latest)

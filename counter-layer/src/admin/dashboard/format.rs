@@ -103,7 +103,7 @@ pub(crate) fn about(seconds: u64) -> String {
     }
 }
 
-/// The format of an instant; the script has the same four in the viewer's zone.
+/// The format of an instant; the script has the same ones in the viewer's zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `14:03:05`
@@ -114,6 +114,10 @@ pub(crate) enum Style {
     Day,
     /// `21 Nov 14:03`
     Full,
+    /// `21 Nov 2025`
+    DayOfYear,
+    /// `21 Nov 2025 14:03`
+    FullOfYear,
 }
 
 impl Style {
@@ -128,6 +132,23 @@ impl Style {
         }
     }
 
+    /// The format with the year, where it has a day.
+    pub(crate) const fn of_year(self) -> Self {
+        match self {
+            Self::Day => Self::DayOfYear,
+            Self::Full => Self::FullOfYear,
+            other => other,
+        }
+    }
+
+    /// The format with a day, where it has none.
+    pub(crate) const fn of_day(self) -> Self {
+        match self {
+            Self::Second | Self::Minute => Self::Full,
+            other => other,
+        }
+    }
+
     /// The name that the script knows it by.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -135,6 +156,8 @@ impl Style {
             Self::Minute => "m",
             Self::Day => "d",
             Self::Full => "f",
+            Self::DayOfYear => "dy",
+            Self::FullOfYear => "fy",
         }
     }
 }
@@ -143,13 +166,34 @@ impl Style {
 pub(crate) fn instant(at: Timestamp, style: Style) -> String {
     let (days, second) = (at.as_unix() / 86_400, at.as_unix() % 86_400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let (_, month, day) = date(days);
+    let (year, month, day) = date(days);
     let month = MONTHS[month - 1];
     match style {
         Style::Second => format!("{hour:02}:{minute:02}:{second:02}"),
         Style::Minute => format!("{hour:02}:{minute:02}"),
         Style::Day => format!("{day} {month}"),
         Style::Full => format!("{day} {month} {hour:02}:{minute:02}"),
+        Style::DayOfYear => format!("{day} {month} {year}"),
+        Style::FullOfYear => format!("{day} {month} {year} {hour:02}:{minute:02}"),
+    }
+}
+
+/// The year of an instant, in UTC.
+pub(crate) fn year(at: Timestamp) -> u64 {
+    date(at.as_unix() / 86_400).0
+}
+
+/// The number of an instant's month, in UTC; the first month of the year 0 has the number 0.
+pub(crate) fn month(at: Timestamp) -> u64 {
+    let (year, month, _) = date(at.as_unix() / 86_400);
+    year * 12 + month as u64 - 1
+}
+
+/// The name of the month of this number; of a January, the year.
+pub(crate) fn month_name(month: u64) -> String {
+    match usize::try_from(month % 12) {
+        Ok(place @ 1..12) => MONTHS[place].to_owned(),
+        _ => (month / 12).to_string(),
     }
 }
 
@@ -281,7 +325,12 @@ mod tests {
         ] {
             assert_eq!(iso(Timestamp::from_unix(unix)), text);
         }
-        assert_eq!(instant(Timestamp::from_unix(951_782_405), Style::Full), "29 Feb 00:00");
+        let at = Timestamp::from_unix(951_782_405);
+        assert_eq!(instant(at, Style::Full), "29 Feb 00:00");
+        assert_eq!(instant(at, Style::Day.of_year()), "29 Feb 2000");
+        assert_eq!(instant(at, Style::Minute.of_day().of_year()), "29 Feb 2000 00:00");
+        assert_eq!((year(at), month_name(month(at)).as_str()), (2000, "Feb"));
+        assert_eq!(month_name(month(at) - 1), "2000");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::plot::{Plot, plot};
 use super::reader::Reader;
 use super::sources::Sources;
 use super::summary::{Status, Summary};
+use super::sums::{self, Sums};
 use super::table::Table;
 use super::view::{Page, View};
 
@@ -26,6 +27,7 @@ pub(super) struct Site {
     controls: Controls,
     table: Table,
     sources: Option<Sources>,
+    visitors_shown: Option<String>,
     period: String,
     search: String,
     search_fields: Vec<(&'static str, String)>,
@@ -46,6 +48,7 @@ pub(super) struct Counter {
     change: Option<Change>,
     share: Option<String>,
     visitors: Option<String>,
+    visitors_shown: Option<String>,
     lifetime: String,
     days: Vec<Day>,
     days_style: &'static str,
@@ -91,6 +94,7 @@ pub(super) struct Moving {
     summary: Option<Summary>,
     status: Status,
     chart: Chart,
+    sums: Sums,
     /// The forecast in words.
     forecast: Option<String>,
     /// The content of the chart in a sentence.
@@ -114,11 +118,16 @@ impl Site {
     pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let reader = Reader::new(stats);
-        let (moving, table) =
-            try_join(Moving::read(&reader, view, now), Table::read(&reader, view, &period, now)).await?;
+        let (moving, table, visitors_shown) = try_join3(
+            Moving::read(&reader, view, now),
+            Table::read(&reader, view, &period, now),
+            sums::visitors(&reader, view, now),
+        )
+        .await?;
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
+            visitors_shown,
             controls: Controls::of(stats, view, now),
             table,
             sources: Sources::of(stats, now),
@@ -144,8 +153,8 @@ impl Counter {
                 None => Ok(Vec::new()),
             }
         };
-        let ((moving, days), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
-            try_join(Moving::read(&reader, view, now), days),
+        let ((moving, days, visitors_shown), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
+            try_join3(Moving::read(&reader, view, now), days, sums::visitors(&reader, view, now)),
             try_join3(
                 period.totals(&reader, counter),
                 period.befores(&reader, counter),
@@ -168,6 +177,7 @@ impl Counter {
             visitors: uniques
                 .and_then(|uniques| uniques.first().copied().flatten())
                 .map(|uniques| format::grouped(uniques.visitors)),
+            visitors_shown,
             lifetime: first(&lifetimes).map_or_else(format::unknown, format::grouped),
             days,
             days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
@@ -186,7 +196,7 @@ impl Moving {
                 Page::Counter => Ok(None),
             }
         };
-        let (summary, Plot { chart, forecast }) = try_join(summary, plot(reader, view, now)).await?;
+        let (summary, Plot { chart, sums, forecast }) = try_join(summary, plot(reader, view, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
         let mut label = format!("{} per {}, {} of them", names.join(", "), format::unit(width), view.span);
@@ -194,7 +204,14 @@ impl Moving {
         if let Some(forecast) = chart.forecast.as_ref().filter(|_| ahead > 0) {
             label += &format!(", and what is {} in the next {ahead}", forecast.name);
         }
-        Ok(Self { summary, status: Status::of(&stats.ledger(), &stats.health()), chart, forecast, label })
+        Ok(Self {
+            summary,
+            status: Status::of(&stats.ledger(), &stats.health()),
+            chart,
+            sums,
+            forecast,
+            label,
+        })
     }
 }
 

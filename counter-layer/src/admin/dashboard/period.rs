@@ -94,41 +94,33 @@ impl Period {
     ) -> Result<Vec<u64>, Error> {
         let Some(before) = &self.before else { return Ok(vec![0; counters.len()]) };
         let last = before.precision.bucket(before.range.end.minus(1)).start;
+        let until = last.plus(before.rest);
         let mut sums = Vec::with_capacity(counters.len());
         for counters in counters.chunks(at_once(before.precision, &before.range)) {
             let series = reader.series_many(counters, before.precision, before.range.clone()).await?;
-            sums.extend(series.iter().map(|series| {
-                // Nothing can be compared with what is not known.
-                let Some(series) = series.as_ref().filter(|series| series.known_total().is_ok()) else {
-                    return 0;
-                };
-                let part = |sample: &counter_core::Sample| {
-                    if sample.start < last {
-                        return sample.count;
-                    }
-                    let width = u128::from(before.precision.as_seconds());
-                    let part = u128::from(sample.count) * u128::from(before.rest) / width;
-                    u64::try_from(part).unwrap_or(u64::MAX)
-                };
-                series.samples.iter().map(part).fold(0, u64::saturating_add)
-            }));
+            // Nothing can be compared with what is not known.
+            let sum = |series: &Option<_>| reader::total_between(series.as_ref()?, before.range.start, until);
+            sums.extend(series.iter().map(|series| sum(series).unwrap_or_default()));
         }
         Ok(sums)
     }
 
-    /// The visitors of each counter in the period, where they can be read; `None` where no precision of
-    /// visitors is kept for it.
+    /// The visitors of each counter in the period, where they can be read, and of as many counters as can be read at
+    /// once; `None` where no precision of visitors is kept for it.
     pub(super) async fn visitors(
         &self,
         reader: &Reader<'_>,
         counters: &[CounterName],
     ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
-        match self.of_visitors(&reader.stats.grid().visitors) {
-            Some(precision) => {
-                reader.uniques_by_counter(counters, precision, self.range.clone()).await.map(Some)
-            }
-            None => Ok(None),
-        }
+        let kept = &reader.stats.grid().visitors;
+        let Some(precision) = self.of_visitors(kept) else { return Ok(None) };
+        let first = &counters[..counters.len().min(self.comparable(kept))];
+        let mut visitors = match first.is_empty() {
+            true => Vec::new(),
+            false => reader.uniques_by_counter(first, precision, self.range.clone()).await?,
+        };
+        visitors.resize(counters.len(), None);
+        Ok(Some(visitors))
     }
 
     /// The number of counters whose visitors can be read at once.

@@ -9,11 +9,15 @@ use futures_util::future::{try_join_all, try_join4};
 use super::chart::{self, Chart, ForecastView, Line, Point};
 use super::forecast;
 use super::reader::Reader;
+use super::sums::{Compared, Sums};
 use super::view::View;
 use crate::admin::api::parameter::LAG;
 
 /// Buckets of a precision that are looked at to learn since when a counter counts.
 const LOOKED_AT: u64 = 1000;
+
+/// Buckets before the beginning of a chart that are looked at for the same in an archive.
+const BEYOND: u64 = 100;
 
 /// Since when it is known what a counter counted, and until when.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +27,11 @@ struct Known {
     failing: bool,
 }
 
-/// A chart, and what is to be said of what it expects.
+/// A chart, what its lines add up to, and what is to be said of what it expects.
 #[derive(Debug)]
 pub(super) struct Plot {
     pub(super) chart: Chart,
+    pub(super) sums: Sums,
     pub(super) forecast: Option<String>,
 }
 
@@ -42,12 +47,16 @@ pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Re
     let failing = stats.health().failing_for;
     let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
     let mut starts: Vec<_> = precision.starts(range.clone()).collect();
-    let coarser = || stats.grid().counts.iter().filter(|coarser| coarser.precision > precision);
-    let read =
-        |kept: Retention| reader.series_many(&view.counters, kept.precision, looked_at(kept, &range, now));
+    let compared = Compared::new(&range, kept, now);
+    let coarser = || stats.reach().counts.iter().filter(|coarser| coarser.precision > precision);
+    let read = |reach: Retention, begin: Timestamp| {
+        let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
+        let looked_at = looked_at(near, reach, begin, &range, now);
+        reader.series_many(&view.counters, reach.precision, looked_at)
+    };
     let (series, others, visitors, mut forecast) = try_join4(
-        read(kept),
-        try_join_all(coarser().map(read)),
+        read(kept, compared.begin()),
+        try_join_all(coarser().map(|coarser| read(coarser, range.start))),
         visitors(reader, view, &starts, now),
         forecast::read(stats, view, until),
     )
@@ -95,7 +104,8 @@ pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Re
         look_ahead(forecast, range.end >= latest, &mut starts, &mut lines);
     }
     Ok(Plot {
-        chart: chart::draw(&starts, precision, &lines, forecast.as_ref()),
+        chart: chart::draw(&starts, precision, &lines, forecast.as_ref(), now),
+        sums: Sums::of(view, &compared, &series, &since),
         forecast: forecast.map(|forecast| forecast.words),
     })
 }
@@ -120,7 +130,7 @@ async fn visitors(
     now: Timestamp,
 ) -> Result<Option<Vec<Option<u64>>>, Error> {
     let precision = view.precision.precision;
-    let kept = reader.stats.grid().visitors.retention(precision).filter(|_| view.uniques);
+    let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.uniques);
     let Some(oldest) = kept.map(|kept| kept.oldest(now)) else { return Ok(None) };
     let counter = view.counters.get(..1).unwrap_or_default();
     let read = async |start: Timestamp| {
@@ -146,11 +156,24 @@ impl Known {
     }
 }
 
-/// From as long before the end of the chart as it is kept, or as is reasonable.
-fn looked_at(kept: Retention, range: &Range<Timestamp>, now: Timestamp) -> Range<Timestamp> {
-    let end = kept.precision.bucket(range.end.minus(1)).end();
-    let reasonable = end.minus(LOOKED_AT * u64::from(kept.precision.as_seconds()));
-    kept.oldest(now).max(reasonable).min(range.start)..end
+/// From as long before the end of the chart as it is kept, or as is reasonable. An archive is read only for what begins
+/// before that, and a bit beyond, where it is seen whether a counter counted before; so it is not asked every second for
+/// a chart of the last hour.
+fn looked_at(
+    near: Retention,
+    reach: Retention,
+    begin: Timestamp,
+    range: &Range<Timestamp>,
+    now: Timestamp,
+) -> Range<Timestamp> {
+    let (precision, width) = (near.precision, u64::from(near.precision.as_seconds()));
+    let end = precision.bucket(range.end.minus(1)).end();
+    let reasonable = near.oldest(now).max(end.minus(LOOKED_AT * width));
+    let from = match begin < reasonable {
+        true => reach.oldest(now).max(begin.minus(BEYOND * width)),
+        false => reasonable,
+    };
+    from.min(range.start)..end
 }
 
 fn first(series: Option<&Series>) -> Option<&Sample> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use counter_core::visits::{Uniques, Unreadable};
-use counter_core::{CounterName, Error, Precision, Series, Stats, Timestamp};
+use counter_core::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
 
 /// Keys that a page names.
 const NAMED: usize = 5;
@@ -98,6 +98,23 @@ impl<'a> Reader<'a> {
         let mut all = self.unreadable.lock().expect("nothing panics under this lock");
         all.entry(unreadable.key).or_insert(unreadable.reason);
     }
+}
+
+/// The sum of the samples from an instant until another; of the bucket that the latter lies in, the part before it.
+/// Nothing where a bucket of that time is not known.
+pub(super) fn total_between(series: &Series, from: Timestamp, until: Timestamp) -> Option<u64> {
+    let is_meant = |start: Timestamp| (from..until).contains(&start);
+    let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
+    if unknown.iter().any(|start| is_meant(*start)) {
+        return None;
+    }
+    let width = u128::from(series.precision.as_seconds());
+    let part = |sample: &Sample| {
+        let seconds = u128::from(until.as_unix() - sample.start.as_unix()).min(width);
+        u64::try_from(u128::from(sample.count) * seconds / width).unwrap_or(u64::MAX)
+    };
+    let samples = series.samples.iter().filter(|sample| is_meant(sample.start));
+    Some(samples.map(part).fold(0, u64::saturating_add))
 }
 
 /// The sum of a series of which every bucket is known.

@@ -76,7 +76,7 @@ async fn parts(
 }
 
 fn view(stats: &Stats, mount: &Mount, page: Page, query: Option<&str>) -> View {
-    View::of(mount.path(), &mount.first(), page, query.unwrap_or_default(), &stats.grid().counts)
+    View::of(mount.path(), &mount.first(), page, query.unwrap_or_default(), &stats.reach().counts)
 }
 
 fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use counter_core::{CounterName, Error, Series, Timestamp};
-use futures_util::future::try_join4;
+use futures_util::future::{try_join_all, try_join4};
 
 use super::chart;
 use super::format::{self, Change};
@@ -19,6 +19,10 @@ const ROWS: usize = 25;
 const TOP: usize = 8;
 /// Counters that are looked at.
 const COUNTERS: usize = 10_000;
+
+/// Samples that are read together for the small lines: a SQL store looks for so many one by one, and goes through
+/// those of all counters for more.
+const SAMPLES: usize = 9500;
 
 /// A page of the table.
 #[derive(Debug)]
@@ -120,6 +124,15 @@ impl Table {
             ));
         }
 
+        let comparable = period.comparable(&reader.stats.grid().visitors);
+        if comparable < ROWS.min(entries.len()) {
+            note.get_or_insert_with(|| {
+                format!(
+                    "Visitors are shown of {comparable} counters only: {} has too many buckets of them for more.",
+                    period.name
+                )
+            });
+        }
         let leaf = view.leaf.min(entries.len().saturating_sub(1) / ROWS);
         let matching = entries.len();
         let entries: Vec<_> = entries.into_iter().skip(leaf * ROWS).take(ROWS).collect();
@@ -193,8 +206,11 @@ async fn rows(
     }
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
     let (precision, range) = (view.precision.precision, view.range(now));
+    let buckets = precision.starts(range.clone()).count().max(1);
+    let together = (SAMPLES / buckets).max(1);
+    let series = names.chunks(together).map(|names| reader.series_many(names, precision, range.clone()));
     let (series, befores, lifetimes, uniques) = try_join4(
-        reader.series_many(&names, precision, range.clone()),
+        try_join_all(series),
         period.befores(reader, &names),
         reader.lifetimes(&names),
         period.visitors(reader, &names),
@@ -204,7 +220,7 @@ async fn rows(
     // The current bucket would pull every line down.
     let last = precision.bucket(now).start;
     let mut rows = Vec::with_capacity(entries.len());
-    let read = entries.iter().zip(series).zip(befores).zip(lifetimes);
+    let read = entries.iter().zip(series.into_iter().flatten()).zip(befores).zip(lifetimes);
     for (place, (((entry, series), before), lifetime)) in read.enumerate() {
         let whole = precision.starts(range.clone()).filter(|start| *start < last).count();
         let counts: Vec<_> = counts(series.as_ref(), whole);

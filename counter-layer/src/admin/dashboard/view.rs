@@ -5,14 +5,12 @@ use std::ops::Range;
 use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Timestamp};
 
+use super::range::{NamedRange, SPAN};
 use crate::admin::api::parameter;
 use crate::reserved::HITS;
 
 /// Lines that a chart has at most.
 pub(crate) const LINES: usize = 6;
-
-/// Buckets that a chart has at most.
-pub(crate) const SPAN: u32 = 500;
 
 /// The state of a page: everything that its address may say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +22,7 @@ pub(crate) struct View {
     pub(crate) page: Page,
     /// The lines of the chart: at least one, the page's own counter first.
     pub(crate) counters: Vec<CounterName>,
+    /// The precision of the chart, with as many samples as can be read.
     pub(crate) precision: Retention,
     /// The number of buckets in the chart.
     pub(crate) span: u32,
@@ -70,15 +69,15 @@ const SORTS: [(Sort, &str); 5] = [
 ];
 
 impl View {
-    /// Reads an address. What cannot be understood is ignored, so an address that was kept still shows
-    /// something when the precisions have changed.
-    pub(crate) fn of(mount: &str, first: &str, page: Page, query: &str, kept: &Precisions) -> Self {
+    /// Reads an address, by the precisions that can be read. What cannot be understood is ignored, so an address
+    /// that was kept still shows something when they have changed.
+    pub(crate) fn of(mount: &str, first: &str, page: Page, query: &str, reach: &Precisions) -> Self {
         let mut view = Self {
             mount: mount.to_owned(),
             first: first.to_owned(),
             page,
             counters: Vec::new(),
-            precision: parameter::usual(kept),
+            precision: parameter::usual(reach),
             span: 0,
             to: None,
             uniques: false,
@@ -93,7 +92,7 @@ impl View {
             match &*name {
                 "counter" => view.add(&value),
                 "precision" => {
-                    view.precision = parameter::precision(&value, kept).unwrap_or(view.precision);
+                    view.precision = parameter::precision(&value, reach).unwrap_or(view.precision);
                 }
                 "span" => view.span = value.parse().unwrap_or_default(),
                 "to" => view.to = value.parse().ok().map(Timestamp::from_unix),
@@ -132,7 +131,7 @@ impl View {
         self.precision.samples.get().clamp(2, 60)
     }
 
-    /// The buckets of the chart: within what is kept, and none that has not begun.
+    /// The buckets of the chart: within what can be read, and none that has not begun.
     pub(crate) fn range(&self, now: Timestamp) -> Range<Timestamp> {
         let precision = self.precision.precision;
         let width = u64::from(precision.as_seconds());
@@ -238,6 +237,16 @@ impl View {
             view.precision = precision;
             view.span = view.usual_span();
         })
+    }
+
+    /// The address with a range that has a name, in place of precision and length.
+    pub(crate) fn with_range(&self, range: NamedRange) -> String {
+        self.but(|view| (view.precision, view.span) = (range.precision, range.span))
+    }
+
+    /// The range that the chart shows, if it has a name.
+    pub(crate) fn named(&self, reach: &Precisions) -> Option<NamedRange> {
+        NamedRange::all(reach).find(|range| range.precision == self.precision && range.span == self.span)
     }
 
     /// The address of a counter's own page, which shows the same time.

@@ -1,7 +1,8 @@
+use std::num::NonZeroU32;
 use std::ops;
 
 use counter_core::time::{Grid, Retention};
-use counter_core::{Precisions, Timestamp};
+use counter_core::{Precision, Precisions, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Description, Parameters, Times, Values};
@@ -18,23 +19,36 @@ pub(crate) const LAG: u64 = 2;
 /// The state of a route that knows which precisions are kept.
 pub(crate) trait HasGrid {
     fn grid(&self) -> &Grid;
+
+    /// The grid with the samples that can be read, which are more where there is an archive.
+    fn reach(&self) -> &Grid {
+        self.grid()
+    }
+}
+
+/// A precision, with how many of its samples are kept, and how many can be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) precision: Precision,
+    pub(crate) samples: NonZeroU32,
+    pub(crate) reach: NonZeroU32,
 }
 
 /// A precision that is kept of counts.
 #[derive(Debug)]
-pub(crate) struct KeptPrecision(pub(crate) Retention);
+pub(crate) struct KeptPrecision(pub(crate) Kept);
 
 /// A precision that is kept of counts; the [usual] one where none is named.
 #[derive(Debug)]
-pub(crate) struct UsualPrecision(pub(crate) Retention);
+pub(crate) struct UsualPrecision(pub(crate) Kept);
 
 /// A precision that is kept of counts, or none.
 #[derive(Debug)]
-pub(crate) struct OptionalPrecision(pub(crate) Option<Retention>);
+pub(crate) struct OptionalPrecision(pub(crate) Option<Kept>);
 
 /// A precision that is kept of visitors.
 #[derive(Debug)]
-pub(crate) struct VisitorPrecision(pub(crate) Retention);
+pub(crate) struct VisitorPrecision(pub(crate) Kept);
 
 /// The beginning and the end of a range, each where it is named.
 #[derive(Debug)]
@@ -51,7 +65,7 @@ pub(crate) struct LastEventId(pub(crate) Option<Mark>);
 #[derive(Debug)]
 pub(crate) struct Buckets {
     pub(crate) range: ops::Range<Timestamp>,
-    /// The request does not name the beginning, and more is kept than one answer has.
+    /// The request does not name the beginning, and more can be read than the answer has.
     pub(crate) is_cut: bool,
 }
 
@@ -102,13 +116,26 @@ fn required(values: &Values<'_>, kept: &Precisions) -> Result<Retention, Problem
     optional(values, kept)?.ok_or_else(missing)
 }
 
+impl Kept {
+    /// A precision of which more may be read than is kept.
+    pub(crate) fn of(kept: Retention, reach: &Precisions) -> Self {
+        let Retention { precision, samples } = kept;
+        Self { precision, samples, reach: reach.retention(precision).map_or(samples, |reach| reach.samples) }
+    }
+
+    /// The oldest instant of which there may be a sample.
+    fn oldest(self, now: Timestamp) -> Timestamp {
+        Retention { precision: self.precision, samples: self.reach }.oldest(now)
+    }
+}
+
 impl<S: HasGrid> Parameters<S> for KeptPrecision {
     fn describe() -> Vec<Description> {
         vec![PRECISION]
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
-        required(values, &state.grid().counts).map(Self)
+        Ok(Self(Kept::of(required(values, &state.grid().counts)?, &state.reach().counts)))
     }
 }
 
@@ -119,7 +146,8 @@ impl<S: HasGrid> Parameters<S> for UsualPrecision {
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
         let kept = &state.grid().counts;
-        Ok(Self(optional(values, kept)?.unwrap_or_else(|| usual(kept))))
+        let named = optional(values, kept)?.unwrap_or_else(|| usual(kept));
+        Ok(Self(Kept::of(named, &state.reach().counts)))
     }
 }
 
@@ -129,7 +157,8 @@ impl<S: HasGrid> Parameters<S> for OptionalPrecision {
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
-        optional(values, &state.grid().counts).map(Self)
+        let named = optional(values, &state.grid().counts)?;
+        Ok(Self(named.map(|kept| Kept::of(kept, &state.reach().counts))))
     }
 }
 
@@ -139,7 +168,7 @@ impl<S: HasGrid> Parameters<S> for VisitorPrecision {
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
-        required(values, &state.grid().visitors).map(Self)
+        Ok(Self(Kept::of(required(values, &state.grid().visitors)?, &state.reach().visitors)))
     }
 }
 
@@ -152,7 +181,11 @@ impl<S> Parameters<S> for Range {
         };
         let to = |_: &_| json!({"type": "integer", "minimum": 1, "maximum": Timestamp::MAX.as_unix()});
         vec![
-            Description::new("from", "The first second of the range, before `to` and before now", from),
+            Description::new(
+                "from",
+                "The first second of the range, before `to` and before now; `/api` says how far back samples reach",
+                from,
+            ),
             Description::new(
                 "to",
                 "The first second after the range, after `from` and after the oldest bucket",
@@ -185,14 +218,19 @@ impl Range {
         self.from.is_none() && self.to.is_none()
     }
 
-    /// The buckets from the oldest that is kept to the current one, where the request names no others; when
-    /// these are more than `most`, which one answer may have, the latest of them.
-    pub(crate) fn buckets(&self, kept: Retention, most: u64, now: Timestamp) -> Result<Buckets, Problem> {
+    /// The buckets up to the current one, where the request names no others: as many as are kept, and not more than
+    /// `most`, which one answer may have. What an archive has besides is read when the request names its beginning, or
+    /// an end in it.
+    pub(crate) fn buckets(&self, kept: Kept, most: u64, now: Timestamp) -> Result<Buckets, Problem> {
         let precision = kept.precision;
         let to = self.to.as_ref().map_or_else(|| precision.bucket(now).end(), |to| to.at);
+        let last = precision.bucket(to.minus(1)).start;
+        let before = |last: Timestamp, buckets: u64| {
+            last.minus(buckets.saturating_sub(1).saturating_mul(precision.as_seconds().into()))
+        };
+        let current = precision.bucket(now).start;
+        let latest = before(last, most).max(before(last.min(current), kept.samples.get().into()));
         let oldest = kept.oldest(now);
-        let length = most.saturating_sub(1).saturating_mul(precision.as_seconds().into());
-        let latest = precision.bucket(to.minus(1)).start.minus(length);
         let from = self.from.as_ref().map_or(oldest.max(latest), |from| from.at);
         if from < to {
             return Ok(Buckets { range: from..to, is_cut: self.from.is_none() && oldest < latest });

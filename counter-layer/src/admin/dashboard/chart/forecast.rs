@@ -117,7 +117,7 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{draw, tests::minute, tests::starts};
+    use super::super::{draw, tests::minute, tests::now, tests::starts};
     use super::*;
 
     fn view(points: &[(f64, u64, u64)]) -> ForecastView {
@@ -134,7 +134,7 @@ mod tests {
     fn drawn(view: &ForecastView) -> super::super::Chart {
         let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Ahead];
         let line = Line { name: "hits".to_owned(), points };
-        draw(&starts(4), minute(), &[line], Some(view))
+        draw(&starts(4), minute(), &[line], Some(view), now())
     }
 
     #[test]

@@ -1,0 +1,80 @@
+//! The ranges that a chart can be asked for by name, and the precision that shows each best.
+
+use counter_core::Precisions;
+use counter_core::time::Retention;
+
+/// A range of the chart that has a name: so many buckets of a precision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NamedRange {
+    pub(crate) name: &'static str,
+    pub(crate) precision: Retention,
+    pub(crate) span: u32,
+}
+
+/// The names with their lengths in seconds. They go on with the time and do not begin with the calendar's months and
+/// years: so each is as long as the one before, and can be compared with it.
+const NAMES: [(&str, u64); 4] =
+    [("day", 86_400), ("week", 7 * 86_400), ("month", 30 * 86_400), ("year", 365 * 86_400)];
+
+/// The number of buckets from which on a coarser precision shows the same better.
+const MANY: u32 = 400;
+
+/// The number of buckets that a chart has at most: two years of days, or a month of hours.
+pub(crate) const SPAN: u32 = 750;
+
+impl NamedRange {
+    /// The ranges that can be read, shortest first: each by the finest precision that goes back so far without many
+    /// buckets, or else by the finest that a chart has room for.
+    pub(crate) fn all(reach: &Precisions) -> impl Iterator<Item = Self> {
+        NAMES.into_iter().filter_map(|(name, seconds)| {
+            let range = |precision: Retention, most: u32| {
+                let width = u64::from(precision.precision.as_seconds());
+                let span = u32::try_from(seconds / width).ok()?;
+                // A length may be a hundredth off, as 52 weeks are for a year.
+                let is_whole = seconds % width <= seconds / 100;
+                let fits = is_whole && (2..=most.min(precision.samples.get())).contains(&span);
+                fits.then_some(Self { name, precision, span })
+            };
+            let finest = |most: u32| reach.iter().find_map(|precision| range(precision, most));
+            finest(MANY).or_else(|| finest(SPAN))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use counter_core::Precision;
+
+    use super::*;
+
+    fn ranges(kept: &[(u32, u32)]) -> Vec<(&'static str, u32, u32)> {
+        let kept = kept.iter().map(|&(width, samples)| Retention {
+            precision: Precision::try_from(width).expect("not 0"),
+            samples: NonZeroU32::new(samples).expect("not 0"),
+        });
+        let all: Vec<_> = NamedRange::all(&Precisions::new(kept).expect("a set")).collect();
+        all.iter().map(|range| (range.name, range.precision.precision.as_seconds(), range.span)).collect()
+    }
+
+    #[test]
+    fn a_range_is_shown_by_the_finest_precision_that_has_it_in_some_hundred_buckets() {
+        let default = [1, 5, 60, 300, 3600, 18_000, 86_400].map(|width| (width, 120));
+        assert_eq!(ranges(&default), [("day", 3600, 24), ("week", 86_400, 7), ("month", 86_400, 30)]);
+        let years = [(60, 20_160), (300, 2016), (3600, 17_568), (86_400, 3660)];
+        assert_eq!(
+            ranges(&years),
+            [("day", 300, 288), ("week", 3600, 168), ("month", 86_400, 30), ("year", 86_400, 365)]
+        );
+        assert_eq!(
+            ranges(&[(3600, 100_000)]),
+            [("day", 3600, 24), ("week", 3600, 168), ("month", 3600, 720)]
+        );
+        assert_eq!(ranges(&[(10_800, 3000)]).last(), Some(&("month", 10_800, 240)));
+        assert_eq!(ranges(&[(604_800, 521)]), [("year", 604_800, 52)]);
+        assert_eq!(ranges(&[(86_400, 365)]).last(), Some(&("year", 86_400, 365)));
+        assert_eq!(ranges(&[(86_400, 364)]).last(), Some(&("month", 86_400, 30)));
+        assert_eq!(ranges(&[(1, 120), (7, 4_000_000_000), (u32::MAX, 120)]), []);
+    }
+}

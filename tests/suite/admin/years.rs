@@ -1,0 +1,396 @@
+//! Samples that reach further back than the store in use keeps them, as an archive has them: in the API, and on the pages.
+
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use counter_core::time::{Grid, Retention};
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore, Precision, Precisions, Recorder, Store, Timestamp};
+use counter_layer::admin::{self, Access};
+use http::StatusCode;
+use http_body_util::BodyExt;
+use serde_json::json;
+use tests::noon_offset;
+use tokio::net::TcpListener;
+use tower::ServiceExt;
+
+use super::site::{ask, check, send};
+use crate::support::precision;
+use crate::through::{Hand, Through};
+
+const DAY: u64 = 86_400;
+
+/// What an archive keeps, and the oldest days that were read.
+#[derive(Clone, Debug)]
+struct Far {
+    grid: Arc<Grid>,
+    oldest: Arc<Mutex<Option<Timestamp>>>,
+}
+
+impl Hand for Far {
+    fn reach(&self) -> Option<&Grid> {
+        Some(&self.grid)
+    }
+
+    fn see(&self, precision: Precision, range: &Range<Timestamp>) {
+        if precision == day() {
+            let mut oldest = self.oldest.lock().expect("no panic");
+            *oldest = Some(oldest.map_or(range.start, |oldest| oldest.min(range.start)));
+        }
+    }
+}
+
+impl Far {
+    fn new() -> Self {
+        Self { grid: Arc::new(years()), oldest: Arc::default() }
+    }
+
+    /// The oldest days that were read since the last question.
+    fn oldest_days(&self) -> Option<Timestamp> {
+        self.oldest.lock().expect("no panic").take()
+    }
+}
+
+/// A site where it is noon, which keeps 120 samples of each precision, beside ten years of days and two of hours.
+struct Site {
+    router: Router,
+    far: Far,
+}
+
+/// The days of the site.
+fn day() -> Precision {
+    precision(86_400).utc_offset(noon_offset())
+}
+
+fn keep(width: u32, samples: u32) -> Retention {
+    let precision = precision(width).utc_offset(noon_offset());
+    Retention { precision, samples: NonZeroU32::new(samples).expect("not 0") }
+}
+
+fn years() -> Grid {
+    let all = [keep(3600, 17_568), keep(86_400, 3660)];
+    let [counts, visitors] = [all; 2].map(|kept| Precisions::new(kept).expect("a set"));
+    Grid { counts, visitors }
+}
+
+impl Site {
+    /// What `fill` records, for whatever time, is there.
+    async fn filled(fill: impl FnOnce(&Recorder)) -> Self {
+        let (store, far) = (MemoryStore::new(), Far::new());
+        let Grid { counts, visitors } = years();
+        let archived = Counters::builder(store.clone()).precisions(counts).visitor_precisions(visitors);
+        let mut archived = archived.build().expect("a grid");
+        fill(&archived.recorder());
+        archived.flush().await.expect("memory takes all");
+        let store = Through { inner: store, hand: far.clone() };
+        Self { router: router(store), far }
+    }
+
+    async fn page(&self, path: &str) -> String {
+        page(&self.router, path).await
+    }
+}
+
+fn router(store: impl Store + Clone) -> Router {
+    let counters = Counters::builder(store).utc_offset(noon_offset()).build();
+    let stats = counters.expect("the offset is one of whole hours").stats();
+    Router::new().nest("/admin/stats", admin::router(stats, Access::open()))
+}
+
+async fn page(router: &Router, path: &str) -> String {
+    let answer = send(router, &format!("/admin/stats{path}"), None).await;
+    assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
+    answer.body
+}
+
+fn record(recorder: &Recorder, at: Timestamp, count: u32) {
+    recorder.record_at(recorder.counter("hits"), None, at, NonZeroU32::new(count).expect("not 0"));
+}
+
+/// Serves the dashboard of a site with two years of visits, more of them on working days and from month to month, and
+/// with an article that was published half a year ago; returns its link.
+pub(super) async fn serve_years() -> String {
+    let kept = Precisions::new([keep(60, 120), keep(3600, 17_568), keep(86_400, 3660)]).expect("a set");
+    let visitors = Precisions::new([keep(86_400, 3660)]).expect("a set");
+    let counters = Counters::builder(MemoryStore::new()).precisions(kept).visitor_precisions(visitors);
+    let mut counters = counters.build().expect("a grid");
+    let recorder = counters.recorder();
+    let (hits, article) = (recorder.counter("hits"), recorder.counter("/"));
+    let key = VisitorKey::new([7; 16]);
+    for ago in 0..800_u64 {
+        let at = days_ago(ago);
+        let week = [30, 34, 36, 35, 31, 14, 11][(at.as_unix() / DAY % 7) as usize];
+        let count = |part: u64| NonZeroU32::new(u32::try_from(part).expect("some")).expect("not 0");
+        recorder.record_at(hits, None, at, count(week * (1000 - ago)));
+        if ago < 180 {
+            recorder.record_at(article, None, at, count(1 + week * (180 - ago)));
+        }
+        for person in 0..week {
+            let visitor = key.visitor(&[&(ago + person).to_le_bytes()]);
+            recorder.record_at(hits, Some(visitor), at, NonZeroU32::MIN);
+        }
+    }
+    counters.flush().await.expect("memory takes all");
+    let access = Access::bearer("a-token").expect("a token");
+    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}/admin/stats?token=a-token")
+}
+
+/// The beginning of the site's day, so many days ago.
+fn days_ago(days: u64) -> Timestamp {
+    day().bucket(Timestamp::now()).start.minus(days * DAY)
+}
+
+/// The text of the element with this id.
+fn text<'a>(page: &'a str, id: &str) -> &'a str {
+    let (_, from) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("#{id} in {page}"));
+    from.split_once("</div>\n").map_or(from, |(text, _)| text)
+}
+
+/// Where a link leads.
+fn link(page: &str, id: &str) -> String {
+    let from = text(page, id).split_once("href=\"/admin/stats").expect("a link").1;
+    from.split_once('"').expect("its end").0.replace("&#38;", "&")
+}
+
+#[tokio::test]
+async fn a_year_is_one_link_away_and_each_year_before_it_another() {
+    let site = Site::filled(|recorder| {
+        record(recorder, days_ago(3), 1111);
+        record(recorder, days_ago(400), 2222);
+        record(recorder, days_ago(800), 3333);
+        record(recorder, days_ago(3600), 4444);
+    })
+    .await;
+    let first = site.page("").await;
+    for (range, address) in [
+        ("r-day", "?precision=3600&span=24"),
+        ("r-week", "?precision=3600&span=168"),
+        ("r-month", "?precision=86400&span=30"),
+        ("r-year", "?precision=86400&span=365"),
+    ] {
+        assert_eq!(link(&first, range), address);
+        let shown = site.page(address).await;
+        let chip = text(&shown, range).split_once("</a>").expect("its end").0;
+        assert!(chip.contains("aria-current=\"true\""), "{range}: {chip}");
+    }
+    let mut address = link(&first, "r-year");
+    let mut totals = Vec::new();
+    // Ten years, and the ten days that there are besides.
+    for year in 0..=10 {
+        let page = site.page(&address).await;
+        assert_eq!(page.matches("<tr><th scope=\"row\"><time").count(), 365, "year {year}");
+        totals.push(["1,111", "2,222", "3,333", "4,444"].map(|total| text(&page, "sums").contains(total)));
+        let is_oldest = page.contains("<span class=\"chip off\">← year before</span>");
+        assert_eq!(is_oldest, year == 10, "year {year}");
+        if !is_oldest {
+            address = link(&page, "earlier");
+        }
+    }
+    for (year, total) in [(0, 0), (1, 1), (2, 2), (9, 3), (10, 3)] {
+        let expected = std::array::from_fn(|place| place == total);
+        assert_eq!(totals[year], expected, "year {year}");
+    }
+    // What is of another year says so.
+    let then = site.page(&format!("?precision=86400&span=30&to={}", days_ago(790))).await;
+    let table = text(&then, "twin");
+    assert!(table.contains("data-f=\"fy\"") || table.contains("data-f=\"dy\""), "{table}");
+    assert!(table.contains("<td>3,333</td>"), "{table}");
+}
+
+#[tokio::test]
+async fn a_year_is_compared_with_the_one_before_until_the_same_time() {
+    let site = Site::filled(|recorder| {
+        for ago in 0..365 {
+            record(recorder, days_ago(ago), if ago == 0 { 5 } else { 10 });
+            record(recorder, days_ago(ago + 365), 5);
+        }
+    })
+    .await;
+    let page = site.page("?precision=86400&span=365").await;
+    let sums = text(&page, "sums");
+    for part in ["3,645", "+100 %", "now: 365 d, with the change from the 365 d before until the same time"] {
+        assert!(sums.contains(part), "{part} in {sums}");
+    }
+    let before = site.page(&link(&page, "earlier")).await;
+    let sums = text(&before, "sums");
+    assert!(sums.contains("1,825") && !sums.contains("to now"), "{sums}");
+    // Nothing is known of the year before that one.
+    assert!(!sums.contains('%'), "{sums}");
+    // The moving parts have them too.
+    assert!(text(&site.page("/parts?precision=86400&span=365").await, "sums").contains("+100 %"));
+}
+
+#[tokio::test]
+async fn visitors_of_a_year_have_a_line_and_a_number_of_their_own() {
+    let site = Site::filled(|recorder| {
+        let key = VisitorKey::new([7; 16]);
+        let hits = recorder.counter("hits");
+        for ago in [2_u64, 30, 300, 500] {
+            for person in 0..=ago {
+                let visitor = key.visitor(&[&person.to_le_bytes()]);
+                recorder.record_at(hits, Some(visitor), days_ago(ago), NonZeroU32::MIN);
+            }
+        }
+    })
+    .await;
+    let page = site.page("?precision=86400&span=365&uniques=1").await;
+    let words = text(&page, "visitors-shown");
+    assert!(words.contains("different visitors of hits (± 0.8 %) in all of this time"), "{words}");
+    assert!(words.contains("counts again every 1 d"), "{words}");
+    let before = site.page(&link(&page, "earlier")).await;
+    assert!(text(&before, "visitors-shown").contains("different visitors"), "{before}");
+}
+
+#[tokio::test]
+async fn visitors_of_what_is_not_kept_are_said_to_be_missing() {
+    let kept = Precisions::new([keep(86_400, 3660)]).expect("a set");
+    let visitors = Precisions::new([keep(86_400, 100)]).expect("a set");
+    let site = Counters::builder(MemoryStore::new()).precisions(kept).visitor_precisions(visitors);
+    let mut site = site.build().expect("a grid");
+    record(&site.recorder(), days_ago(1), 7);
+    site.flush().await.expect("memory takes all");
+    let router = Router::new().nest("/admin/stats", admin::router(site.stats(), Access::open()));
+    let shown = page(&router, "?precision=86400&span=365&uniques=1").await;
+    assert!(
+        text(&shown, "visitors-shown").contains("in the last 100 d: those before are not kept."),
+        "{shown}"
+    );
+    let to = days_ago(200);
+    let shown = page(&router, &format!("?precision=86400&span=365&uniques=1&to={to}")).await;
+    assert!(text(&shown, "visitors-shown").contains("are not kept any more"), "{shown}");
+}
+
+#[tokio::test]
+async fn more_buckets_of_visitors_than_can_be_read_at_once_are_no_error() {
+    let [counts, minutes] = [vec![keep(60, 2880), keep(86_400, 120)], vec![keep(60, 2880)]]
+        .map(|kept| Precisions::new(kept).expect("a set"));
+    let site = Counters::builder(MemoryStore::new()).precisions(counts).visitor_precisions(minutes);
+    let mut site = site.build().expect("a grid");
+    let recorder = site.recorder();
+    for number in 0..30 {
+        let counter = recorder.counter(&format!("/{number}"));
+        let visitor = VisitorKey::new([7; 16]).visitor(&[b"somebody"]);
+        recorder.record_at(counter, Some(visitor), Timestamp::now(), NonZeroU32::MIN);
+    }
+    site.flush().await.expect("memory takes all");
+    let router = Router::new().nest("/admin/stats", admin::router(site.stats(), Access::open()));
+    for path in ["", "?sort=uniques", "?uniques=1&span=750", "/counter?counter=%2F1&uniques=1", "/parts"] {
+        page(&router, path).await;
+    }
+    let shown = page(&router, "").await;
+    assert!(shown.contains("Visitors are shown of 6 counters only: today has too many"), "{shown}");
+}
+
+#[tokio::test]
+async fn what_follows_the_time_reads_nothing_from_years_ago() {
+    let site = Site::filled(|recorder| {
+        record(recorder, days_ago(0), 3);
+        record(recorder, days_ago(900), 9);
+    })
+    .await;
+    let kept = days_ago(119);
+    for path in
+        ["", "/parts", "?precision=86400&span=60", "/parts?precision=3600&span=24", "/counter?counter=hits"]
+    {
+        site.page(path).await;
+        assert!(site.far.oldest_days() >= Some(kept), "{path:?}");
+    }
+    for question in [
+        "series?counter=hits&precision=86400",
+        "total?counter=hits&precision=86400",
+        "top?precision=86400&kind=all",
+    ] {
+        assert_eq!(ask(&site.router, question).await.status, StatusCode::OK);
+        assert!(site.far.oldest_days() >= Some(kept), "{question}");
+    }
+    // Only what is asked for is.
+    site.page("/parts?precision=86400&span=365").await;
+    assert!(site.far.oldest_days() < Some(days_ago(365)));
+}
+
+#[tokio::test]
+async fn live_events_follow_what_is_kept_without_an_archive() {
+    let site = Site::filled(|recorder| {
+        record(recorder, days_ago(0), 3);
+        record(recorder, days_ago(900), 9);
+    })
+    .await;
+    let request = Request::get("/admin/stats/api/live?counter=hits&precision=86400").body(Body::empty());
+    let mut live =
+        site.router.clone().oneshot(request.expect("a path")).await.expect("an answer").into_body();
+    let mut events = String::new();
+    while !events.contains("\"count\":") {
+        let event = live.frame().await.expect("an event").expect("memory reads");
+        events += &String::from_utf8(event.into_data().expect("a text").into()).expect("a text");
+    }
+    assert!(events.contains("\"count\":3") && !events.contains("\"count\":9"), "{events}");
+    assert!(site.far.oldest_days() >= Some(days_ago(119)));
+}
+
+#[tokio::test]
+async fn the_api_reads_as_far_back_as_it_is_asked_to_and_tells_how_far_that_is() {
+    let long_ago = days_ago(3000);
+    let site = Site::filled(|recorder| {
+        let visitor = VisitorKey::new([7; 16]).visitor(&[b"somebody"]);
+        recorder.record_at(
+            recorder.counter("hits"),
+            Some(visitor),
+            long_ago,
+            NonZeroU32::new(9).expect("not 0"),
+        );
+        record(recorder, days_ago(0), 3);
+    })
+    .await;
+    let router = &site.router;
+    let (hours, days) = (keep(3600, 120).precision, day());
+    let told = |precision: Precision, samples: u32, reach: u32| json!({"precision": precision.as_seconds(), "offset": precision.offset(), "samples": samples, "reach": reach});
+    let index = send(router, "/admin/stats/api", None).await.json();
+    assert_eq!(index["counts"][4], told(hours, 120, 17_568));
+    assert_eq!(index["counts"][6], told(days, 120, 3660));
+    assert_eq!(index["counts"][0], told(precision(1), 120, 120));
+    assert_eq!(index["visitors"], json!([told(hours, 120, 17_568), told(days, 120, 3660)]));
+
+    // Where no beginning is named, as much is read as without an archive, and the answer says so.
+    let series = ask(router, "series?counter=hits&precision=86400").await.json();
+    assert_eq!(series["samples"], json!([{"start": days_ago(0).as_unix(), "count": 3}]));
+    assert_eq!(series["from"], json!(days_ago(119).as_unix()));
+    let all = ask(router, &format!("series?counter=hits&precision=86400&from={long_ago}")).await.json();
+    assert_eq!(all["samples"].as_array().map(Vec::len), Some(2));
+    // An end in the archive is enough.
+    let to = long_ago.plus(10 * DAY);
+    let then = ask(router, &format!("series?counter=hits&precision=86400&to={to}")).await.json();
+    assert_eq!(then["samples"], json!([{"start": long_ago.as_unix(), "count": 9}]));
+    let total = ask(router, &format!("total?counter=hits&precision=86400&from={long_ago}")).await.json();
+    assert_eq!(total["total"], 12);
+    let top = format!("top?precision=86400&kind=all&from={long_ago}&to={to}");
+    assert_eq!(ask(router, &top).await.json()["top"], json!([{"counter": "hits", "count": 9}]));
+    let uniques = format!("uniques?counter=hits&precision=86400&from={long_ago}&to={to}");
+    assert_eq!(ask(router, &uniques).await.json()["uniques"], 1);
+    let export = ask(router, &format!("export?precision=86400&from={long_ago}")).await;
+    assert_eq!(export.body.lines().count(), 3, "{}", export.body);
+    // Bounds are what they were.
+    let too_much = format!("series?counter=hits&precision=3600&from={long_ago}");
+    assert_eq!(ask(router, &too_much).await.status, StatusCode::BAD_REQUEST);
+    let badge = format!("/admin/stats/badge.svg?counter=hits&precision=86400&from={long_ago}");
+    assert!(send(router, &badge, None).await.body.contains(">12<"));
+}
+
+#[tokio::test]
+async fn a_range_that_ends_in_the_future_begins_where_it_did() {
+    let site = Site::filled(|recorder| record(recorder, days_ago(0), 3)).await;
+    let (to, from) = (days_ago(0).plus(10 * DAY), days_ago(119));
+    check(
+        &site.router,
+        &format!("total?counter=hits&precision=86400&to={to}"),
+        json!({"counter": "hits", "precision": 86_400, "from": from.as_unix(), "to": to.as_unix(), "total": 3}),
+    )
+    .await;
+}
