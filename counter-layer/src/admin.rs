@@ -102,8 +102,9 @@
 //! [`Access`] has no default. It is a bearer token, which a link or a form exchanges for a session; a name and
 //! a password; a closure over the request; or open to every client. A browser that has no access is shown a
 //! page with that form, and other clients a problem. Each of them can read;
-//! [`Access::may_forget`] adds the right to forget counters, and [`Access::may_record`] the right to send hits, where
-//! `Options::hits` (feature `hits`) has opened `api/hits`. Where a proxy ends TLS,
+//! [`Access::may_forget`] adds the right to forget counters, [`Access::may_record`] the right to send hits, where
+//! `Options::hits` (feature `hits`) has opened `api/hits`, and [`Access::may_repair`] the right to audit an archive and
+//! repair it, where `Options::archive` (feature `archive`) has opened `api/audit`. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.
 //!

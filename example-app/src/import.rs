@@ -21,6 +21,8 @@ use crate::summary::Summary;
 use crate::target::Target;
 
 /// Counts the lines of access logs as requests; lines that were counted before are not counted again.
+///
+/// Requests of days that the store no longer keeps, which are 120, are expired, also where the site has an archive: that is copied from the store.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// Files to count, also compressed by gzip; `-` is the standard input, which needs --name.

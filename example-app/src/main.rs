@@ -16,6 +16,7 @@ mod restore;
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::future::pending;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,8 +24,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use counter_core::archive::Archive;
 use counter_core::window::{Window, WindowCounters};
-use counter_core::{AnyStore, Counters, Secret};
+use counter_core::{AnyStore, Counters, Secret, Stats};
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{
     AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
@@ -47,6 +49,7 @@ const TEXTS: u32 = 5;
 /// What runs beside the server.
 const FEED: &str = "the feed of the forum";
 const RECOUNTS: &str = "the recounts of the forum";
+const ARCHIVE: &str = "the upkeep of the archive";
 
 /// A small site with a forum, which counts its visits, views and likes.
 #[derive(Debug, Parser)]
@@ -77,6 +80,12 @@ struct Settings {
     /// Directory in which counts that the store does not have yet survive the process, created if it is missing; several instances may share it.
     #[arg(long, env)]
     spool: Option<PathBuf>,
+    /// Database in which closed hours and days are kept for years, longer than in the store: sqlite:archive.db, postgres://user@127.0.0.1/archive or mysql://user@127.0.0.1/archive. Its tables are made.
+    #[arg(long, env = "ARCHIVE_URL", hide_env_values = true, value_name = "URL")]
+    archive: Option<String>,
+    /// Seconds between two looks for hours and days to copy into the archive; they are closed for two minutes by then.
+    #[arg(long, env, default_value = "30", value_parser = seconds)]
+    archive_interval: Duration,
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
@@ -137,15 +146,26 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Error>> {
-    let Opened { store, place, file } = settings.store.open().await?;
+    let opened = settings.store.open().await?;
+    let far = match &settings.archive {
+        Some(address) => Some(opened.archive(address).await?),
+        None => None,
+    };
+    let Opened { store, mut place, file, .. } = opened;
+    let archive = far.map(|(far, far_place)| {
+        place += &format!(", and for years {far_place}");
+        Archive::new(store.clone(), far)
+    });
     let owners = settings.secret.map(|secret| secret.parse::<Secret>()).transpose()?;
     let secret = owners.clone().unwrap_or_else(Secret::of_this_process);
     // One file may have both: their tables have different names, and each waits for the other's commits.
     let database = settings.database.or(file);
     let forum = Forum::open(database.as_deref(), store.clone()).await?.secret(&secret);
-    let mut counters = Counters::builder(store.clone())
-        .flush_interval(settings.flush_interval)
-        .utc_offset(settings.utc_offset);
+    let builder = match &archive {
+        Some(archive) => Counters::builder(archive.clone()),
+        None => Counters::builder(store.clone()),
+    };
+    let mut counters = builder.flush_interval(settings.flush_interval).utc_offset(settings.utc_offset);
     if let Some(secret) = owners {
         counters = counters.secret(secret);
     }
@@ -160,7 +180,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-    let access = Access::bearer(&token)?.clients(client.clone()).may_record();
+    let access = Access::bearer(&token)?.clients(client.clone()).may_record().may_repair();
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
@@ -175,9 +195,13 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let limit = limit(store, &secret, settings.trust_hops)?;
     // A client that listens to live events would hold up the shutdown of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
-    let options =
+    let mut options =
         Options::new().live_until(async { drop(live_ended.await) }).hits(counters.sources(), told_of);
-    let admin = admin::router_with(counters.stats(), access, options);
+    if let Some(archive) = &archive {
+        options = options.archive(archive.clone());
+    }
+    let stats = counters.stats();
+    let admin = admin::router_with(stats.clone(), access, options);
     let site = app(layer, forum.clone(), limit, settings.request_timeout, admin);
 
     let listener = TcpListener::bind(settings.listen).await?;
@@ -192,6 +216,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let mut feeding = tokio::spawn(feed.run(async { drop(feed_stopped.await) }));
     let (recount_at, utc_offset) = (settings.recount_at, settings.utc_offset);
     let mut recounts = tokio::spawn(async move { forum.recount_each_night(recount_at, utc_offset).await });
+    let mut archiving = tokio::spawn(keep(archive, stats, settings.archive_interval));
     // It ends with the program; a visit that is cut off still counts.
     let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -204,6 +229,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
             _ = terminate.recv() => {}
             _ = &mut feeding => ended = Some(FEED),
             _ = &mut recounts => ended = Some(RECOUNTS),
+            _ = &mut archiving => ended = Some(ARCHIVE),
         }
         drop(end_live);
         visits.inspect(JoinHandle::abort);
@@ -212,6 +238,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     serve_until(listener, site, timeouts, asked_to_stop).await?;
     drop(stop_feed);
     recounts.abort();
+    archiving.abort();
     let fed = async { if ended == Some(FEED) { Ok(Ok(())) } else { feeding.await } };
     let (counted, fed) = tokio::join!(upkeep.stop(), fed);
     counted?;
@@ -221,6 +248,17 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     }
     tracing::info!("stopped; every hit is counted");
     Ok(())
+}
+
+/// Copies into the archive and compares it with the store, where there is one, until it is dropped.
+async fn keep(archive: Option<Archive>, stats: Stats, interval: Duration) {
+    let Some(archive) = archive else { return pending().await };
+    let (mut copier, mut auditor) =
+        (archive.copier(stats.grid()).interval(interval), archive.auditor(stats.grid()));
+    tokio::select! {
+        () = copier.run(pending()) => {}
+        () = auditor.run(pending()) => {}
+    }
 }
 
 /// Limits texts by address, whatever name the client gives.

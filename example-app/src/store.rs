@@ -1,7 +1,7 @@
-//! The store that the program keeps its counts in, chosen by an address.
+//! The store that the program keeps its counts in and the one of its archive, chosen by their addresses.
 
 use std::error::Error;
-use std::path::{Path, absolute};
+use std::path::{Path, PathBuf, absolute};
 
 use clap::Args;
 use counter_core::entity::sqlx::sqlite::SqliteConnectOptions;
@@ -34,6 +34,7 @@ pub(crate) struct Opened {
     pub(crate) place: String,
     /// The address, if it is a file of SQLite.
     pub(crate) file: Option<String>,
+    address: String,
 }
 
 impl Settings {
@@ -46,27 +47,68 @@ impl Settings {
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
         let (store, place) = match scheme {
             "memory" => (MemoryStore::new().into(), "in this process".to_owned()),
-            "sqlite" => {
-                let file = absolute(Path::new(address.parse::<SqliteConnectOptions>()?.get_filename()))?;
-                let file = file.display();
-                let opened = sql(address).await.map_err(|error| format!("{file} cannot be opened: {error}"));
-                (opened?, format!("in {file}"))
+            _ if is_sql(scheme) => {
+                let (store, place) = sql(address).await?;
+                (store.into(), place)
             }
-            "postgres" | "postgresql" => (sql(address).await?, "in PostgreSQL".to_owned()),
-            "mariadb" | "mysql" => (sql(address).await?, "in MariaDB".to_owned()),
             _ => {
                 let store = RedisStore::connect(address, self.namespace.clone()).await?;
                 (store.into(), "in Redis".to_owned())
             }
         };
         let file = (scheme == "sqlite").then(|| address.to_owned());
-        Ok(Opened { store, place, file })
+        Ok(Opened { store, place, file, address: address.to_owned() })
     }
 }
 
-async fn sql(address: &str) -> Result<AnyStore, Box<dyn Error>> {
+impl Opened {
+    /// Connects to an archive of this store, and makes its tables. Returns where it is, too.
+    ///
+    /// # Errors
+    /// When it is no database, there is none, or it is the store itself.
+    pub(crate) async fn archive(&self, address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
+        let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
+        if !is_sql(scheme) {
+            return Err("--archive is a database: sqlite:, postgres: or mysql:".into());
+        }
+        let is_same_file = match &self.file {
+            Some(store) if scheme == "sqlite" => is_same(&file_of(store)?, &file_of(address)?),
+            _ => address == self.address,
+        };
+        if is_same_file {
+            return Err("--archive is the same database as --store: it has to be another one".into());
+        }
+        sql(address).await
+    }
+}
+
+fn is_sql(scheme: &str) -> bool {
+    ["sqlite", "postgres", "postgresql", "mariadb", "mysql"].contains(&scheme)
+}
+
+/// Connects to a database, and says where it is.
+async fn sql(address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
     let connected = SqlStore::builder().create_tables().connect(address).await;
-    connected.map(AnyStore::from).map_err(|error| in_full(&error).into())
+    let connected = connected.map_err(|error| in_full(&error));
+    match address.split_once(':').map_or("", |(scheme, _)| scheme) {
+        "sqlite" => {
+            let file = file_of(address)?;
+            let file = file.display();
+            let store = connected.map_err(|error| format!("{file} cannot be opened: {error}"))?;
+            Ok((store, format!("in {file}")))
+        }
+        "postgres" | "postgresql" => Ok((connected?, "in PostgreSQL".to_owned())),
+        _ => Ok((connected?, "in MariaDB".to_owned())),
+    }
+}
+
+fn file_of(address: &str) -> Result<PathBuf, Box<dyn Error>> {
+    Ok(absolute(address.parse::<SqliteConnectOptions>()?.get_filename())?)
+}
+
+/// Returns whether both lead to one file, which is there if they do.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 /// Writes an error with its causes.

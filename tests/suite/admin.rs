@@ -14,6 +14,7 @@ mod guesses;
 mod sessions;
 mod sources;
 mod hits;
+mod audits;
 mod login;
 mod closures;
 mod proxied;

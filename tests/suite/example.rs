@@ -9,3 +9,4 @@ mod aborts;
 mod hyper;
 mod store;
 mod dump;
+mod archive;

@@ -75,3 +75,17 @@ pub(crate) fn classify(answer: &dyn DatabaseError) -> Class {
         _ => Class::Refused,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_commit_is_on_the_disk_before_it_is_acknowledged() {
+        let options = settled("sqlite::memory:".parse().expect("an address"));
+        let mut connection = options.connect().await.expect("memory");
+        let synchronous: i64 =
+            sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut connection).await.expect("a setting");
+        assert_eq!(synchronous, 2, "FULL");
+    }
+}

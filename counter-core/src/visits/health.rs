@@ -61,7 +61,8 @@ pub struct SpoolHealth {
 pub struct ArchiveHealth {
     /// Buckets of a precision that left retention and wait for their last copy: the most of any precision.
     pub waiting_buckets: u32,
-    /// Values that the near store has less of than the far one, as of this process's last audit; `None` before the first.
+    /// Values that the near store has less of than the far one, as of this process's last audit; 0 if that repaired one of
+    /// them, and `None` before the first.
     pub differing: Option<u64>,
 }
 

@@ -10,6 +10,8 @@ mod page;
 mod access;
 mod entry;
 
+#[cfg(feature = "archive")]
+pub(crate) use access::AUDIT;
 #[cfg(feature = "hits")]
 pub(crate) use access::HITS;
 pub use access::{Access, AccessError};

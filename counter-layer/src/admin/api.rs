@@ -21,6 +21,8 @@ mod uniques;
 mod forecast;
 mod live;
 mod process;
+#[cfg(feature = "archive")]
+mod audit;
 mod export;
 #[cfg(feature = "openapi")]
 mod openapi;

@@ -4,6 +4,8 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
+#[cfg(feature = "archive")]
+use counter_core::archive::Archive;
 #[cfg(feature = "hits")]
 use counter_core::source::Sources;
 
@@ -29,6 +31,8 @@ pub struct Options {
     pub(crate) public_path: Option<PublicPath>,
     #[cfg(feature = "hits")]
     pub(crate) producers: Option<Producers>,
+    #[cfg(feature = "archive")]
+    pub(crate) archive: Option<Archive>,
 }
 
 impl Options {
@@ -41,6 +45,8 @@ impl Options {
             public_path: None,
             #[cfg(feature = "hits")]
             producers: None,
+            #[cfg(feature = "archive")]
+            archive: None,
         }
     }
 
@@ -90,6 +96,32 @@ impl Options {
     #[must_use]
     pub fn hits(mut self, sources: Sources, counter: LogCounter) -> Self {
         self.producers = Some(Producers::new(sources, counter));
+        self
+    }
+
+    /// Tells the last audit of this archive at `api/audit`, where a `POST` from clients that
+    /// [may repair](crate::admin::Access::may_repair) makes one now. Default: there is no such path.
+    ///
+    /// It is the archive that the counters have as their store. The
+    /// [guide](crate::guide::admin#an-audit-of-the-archive) shows what to do with it.
+    ///
+    /// ```
+    /// use counter_core::archive::Archive;
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::admin::{self, Access, Options};
+    ///
+    /// let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
+    /// let counters = Counters::builder(archive.clone()).build()?;
+    /// let options = Options::new().archive(archive);
+    /// let access = Access::bearer("a-long-random-token")?.may_repair();
+    /// let admin = admin::router_with(counters.stats(), access, options);
+    /// # drop(admin);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "archive")]
+    #[must_use]
+    pub fn archive(mut self, archive: Archive) -> Self {
+        self.archive = Some(archive);
         self
     }
 

@@ -159,6 +159,22 @@ impl Problem {
         problem
     }
 
+    #[cfg(feature = "archive")]
+    pub(crate) fn audit_under_way() -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "another request's audit is under way: ask for its result when it is done",
+        )
+    }
+
+    /// An audit, perhaps with a repair, that one of the stores ended.
+    #[cfg(feature = "archive")]
+    pub(crate) fn no_audit(error: &Error, stats: &Stats) -> Self {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, cause, "an audit of the archive failed");
+        Self::without_the_store(error, stats)
+    }
+
     #[cfg(feature = "hits")]
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)

@@ -80,6 +80,8 @@ pub(crate) struct Health {
     clock_skew_seconds: Option<i64>,
     /// The state of the spool; null without one.
     spool: Option<Spool>,
+    /// The state of the archive; null without one.
+    archive: Option<Archive>,
     /// Signs of a setup that gives wrong numbers, although nothing fails.
     hints: Vec<Hint>,
 }
@@ -96,6 +98,16 @@ struct Spool {
     seconds_since_written: Option<f64>,
     failing_for_seconds: Option<f64>,
     last_error: Option<String>,
+}
+
+/// The state of the second store, which keeps closed buckets for years.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct Archive {
+    /// The buckets of a precision that left retention and wait for their last copy: the most of any precision.
+    waiting_buckets: u32,
+    /// The values that the near store has less of than the archive, as of the last audit; null before the first.
+    differing: Option<u64>,
 }
 
 /// A sign of a setup that gives wrong numbers.
@@ -186,6 +198,7 @@ impl From<counter_core::Health> for Health {
             stalled_for_seconds: health.stalled_for.map(|since| since.as_secs_f64()),
             clock_skew_seconds: health.clock_skew,
             spool: health.spool.map(Spool::from),
+            archive: health.archive.map(Archive::from),
             hints: health.hints.into_iter().map(Hint::from).collect(),
         }
     }
@@ -201,6 +214,12 @@ impl From<counter_core::visits::SpoolHealth> for Spool {
             failing_for_seconds: spool.failing_for.map(|since| since.as_secs_f64()),
             last_error: spool.last_error,
         }
+    }
+}
+
+impl From<counter_core::visits::ArchiveHealth> for Archive {
+    fn from(archive: counter_core::visits::ArchiveHealth) -> Self {
+        Self { waiting_buckets: archive.waiting_buckets, differing: archive.differing }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The admin router in an application: where to mount it, behind a proxy, with hits of other programs, and with the
-//! application's own sessions.
+//! The admin router in an application: where to mount it, behind a proxy, with hits of other programs, with the audit of
+//! an archive, and with the application's own sessions.
 //!
 //! # Where to mount it
 //!
@@ -176,6 +176,35 @@
 //! [`Sources::keep_for`](counter_core::source::Sources::keep_for) says. A producer that returns later is told 409 with
 //! `number` 0, and begins at 1. So that a request that was counted and forgotten does not count twice, records that are
 //! older than that time less two days are `expired`.
+//!
+//! # An audit of the archive
+//!
+//! Where the counters are in an [`Archive`](counter_core::archive::Archive), its two stores should agree about every hour and
+//! day that is over. An [`Auditor`](counter_core::archive::Auditor) that runs in the process compares them each hour, and the
+//! dashboard, `/metrics` and `api/health` tell what differs.
+//! [`Options::archive`](crate::admin::Options::archive) (feature `archive`) gives the router the last audit:
+//!
+//! ```sh
+//! curl -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/audit
+//! ```
+//!
+//! ```json
+//! {"last": {"at": 1763700000, "compared": 2048, "late": 0, "differing": 1, "unreadable": 0, "repaired_from": null,
+//!   "differences": [{"kind": "counts", "counter": "/", "precision": 3600, "start": 1763690400, "near": 0, "far": 31}]}}
+//! ```
+//!
+//! A `POST` to it makes an audit now, from clients that [may repair](crate::admin::Access::may_repair). After Redis was lost,
+//! this puts closed hours and days back into it; hits that come meanwhile are added to them:
+//!
+//! ```sh
+//! curl -X POST -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/audit?right=far'
+//! ```
+//!
+//! With `right=near` it is the archive that is wrong, as after somebody has changed its tables, and gets what the near store
+//! has, even if that is less. The answer tells of the stores as they were before the repair, so a second audit shows that
+//! nothing differs any more. A process makes one such audit at a time; another one meanwhile is answered 409. The answer comes
+//! when all is compared: with 10,000 counters that can be minutes, and a client that does not wait ends the audit. What was
+//! repaired until then stays repaired.
 //!
 //! # With the application's own session
 //!

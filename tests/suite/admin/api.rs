@@ -322,7 +322,7 @@ async fn health_is_what_is_pending_and_since_when() {
     let expected = json!({
         "status": "ok", "pending": 1, "pending_cells": 1, "retained_bytes": 0, "connections": 0, "seconds_since_acknowledged": null,
         "failing_for_seconds": null, "last_error": null, "stalled_for_seconds": null, "clock_skew_seconds": null, "spool": null,
-        "hints": [],
+        "archive": null, "hints": [],
     });
     check(&site.router, "health", expected).await;
     site.counters.flush().await.expect("memory takes all");

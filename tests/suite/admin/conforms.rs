@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::Router;
 use axum::body::Body;
+use counter_core::archive::Archive;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
 use counter_layer::admin::{self, Access, Options};
@@ -15,9 +16,10 @@ use tower::ServiceExt;
 use super::site::{Site, site};
 
 pub(crate) async fn description() -> Value {
-    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let options =
-        Options::new().hits(counters.sources(), AccessCounterLayer::new(counters.recorder()).log_counter());
+    let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
+    let counters = Counters::builder(archive.clone()).build().expect("the defaults are fine");
+    let layer = AccessCounterLayer::new(counters.recorder());
+    let options = Options::new().hits(counters.sources(), layer.log_counter()).archive(archive);
     let admin = admin::router_with(counters.stats(), Access::open(), options);
     let router = Router::new().nest("/admin/stats", admin);
     let request = Request::get("/admin/stats/api/openapi.json").body(Body::empty()).expect("a path");
@@ -118,7 +120,7 @@ fn fits(described: &Value, schema: &Value, value: &Value) -> Result<(), String> 
 #[tokio::test]
 async fn every_path_of_the_index_is_described_and_every_described_method_is_served() {
     let described = description().await;
-    let router = Site::with(MemoryStore::new(), Access::open().may_forget().may_record()).router;
+    let router = Site::with(MemoryStore::new(), Access::open().may_forget().may_record().may_repair()).router;
     let index = super::site::request(&router, Method::GET, "/admin/stats/api", None).await.json();
     let pages = index["pages"].as_array().expect("a list").iter().map(|page| page.as_str().expect("a path"));
     let mut pages: BTreeSet<_> = pages.map(|page| page.replace("/admin/stats", "")).collect();

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use counter_core::archive::Archive;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
 use counter_layer::AccessCounterLayer;
@@ -40,11 +41,22 @@ impl Site {
         Self::of(Counters::builder(store).build().expect("the defaults are fine"), access)
     }
 
+    /// A site whose counters have such an archive as their store.
+    pub(crate) fn archived(archive: Archive, access: Access) -> Self {
+        let counters = Counters::builder(archive.clone()).build().expect("the defaults are fine");
+        Self::over(counters, archive, access)
+    }
+
     pub(crate) fn of(counters: Counters, access: Access) -> Self {
+        Self::over(counters, Archive::new(MemoryStore::new(), MemoryStore::new()), access)
+    }
+
+    fn over(counters: Counters, archive: Archive, access: Access) -> Self {
         // A listener that is to hear of everything need not come again for that.
         let layer = AccessCounterLayer::new(counters.recorder());
-        let endless = Options::new().live_until(pending()).hits(counters.sources(), layer.log_counter());
-        let admin = admin::router_with(counters.stats(), access, endless);
+        let endless = Options::new().live_until(pending());
+        let options = endless.hits(counters.sources(), layer.log_counter()).archive(archive);
+        let admin = admin::router_with(counters.stats(), access, options);
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
 

@@ -464,6 +464,8 @@ pub(crate) async fn command() -> Command {
         "REQUEST_TIMEOUT",
         "DRAIN_TIMEOUT",
         "COUNTER_SECRET",
+        "ARCHIVE_URL",
+        "ARCHIVE_INTERVAL",
     ] {
         command.env_remove(variable);
     }

@@ -11,7 +11,7 @@ use super::program::{LIMIT, Site, TOKEN, command, start};
 use crate::support::BROWSER;
 
 /// The program as it is started without settings, in this folder.
-async fn start_in(folder: &Path, arguments: &[&str]) -> Site {
+pub(super) async fn start_in(folder: &Path, arguments: &[&str]) -> Site {
     let mut command = command().await;
     command.env_remove("STORE_URL").current_dir(folder);
     command
@@ -22,18 +22,24 @@ async fn start_in(folder: &Path, arguments: &[&str]) -> Site {
 }
 
 /// Visits a page.
-async fn visit(site: &Site, times: u64) {
+pub(super) async fn visit(site: &Site, times: u64) {
     for _ in 0..times {
         assert_eq!(get(site.address, "/articles/1", &[("User-Agent", BROWSER)]).await.status, 200);
     }
 }
 
-async fn total(site: &Site, counter: &str) -> u64 {
+pub(super) async fn total(site: &Site, counter: &str) -> u64 {
     site.ask(&format!("total?counter={counter}&precision=86400")).await["total"].as_u64().unwrap_or_default()
 }
 
-async fn until_counted(site: &Site, hits: u64) {
-    until("the hits are in the file", LIMIT, async || total(site, "hits").await >= hits).await;
+pub(super) async fn until_counted(site: &Site, hits: u64) {
+    // A counter without hits is none.
+    let counted = async || {
+        let answer = site.admin("total?counter=hits&precision=86400").await;
+        let answer: Value = serde_json::from_str(&answer.body).expect("JSON");
+        answer["total"].as_u64() >= Some(hits)
+    };
+    until("the hits are in the store", LIMIT, counted).await;
 }
 
 #[tokio::test]
@@ -91,6 +97,19 @@ async fn what_a_killed_process_had_for_a_redis_that_is_away_comes_with_the_next_
 }
 
 #[tokio::test]
+async fn what_a_redis_has_is_there_after_a_kill() {
+    let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
+    let settings = ["--redis", &redis.url()];
+    for hits in [2, 4] {
+        let mut site = start_in(folder.path(), &settings).await;
+        visit(&site, 2).await;
+        until_counted(&site, hits).await;
+        site.process.kill();
+        assert_eq!(redis.int(&["HGET", "access:total", "hits"]).unsigned_abs(), hits);
+    }
+}
+
+#[tokio::test]
 async fn a_spool_for_a_store_in_memory_is_refused() {
     let folder = TempDir::new().expect("a folder");
     let mut command = command().await;
@@ -129,13 +148,21 @@ async fn a_file_that_cannot_be_made_is_named() {
 }
 
 #[tokio::test]
-async fn in_memory_it_leaves_no_file() {
+async fn in_memory_it_leaves_no_file_and_begins_anew() {
     let folder = TempDir::new().expect("a folder");
-    let mut site = start_in(folder.path(), &["--store", "memory:"]).await;
-    visit(&site, 1).await;
-    site.process.terminate();
-    assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
-    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+    for is_killed in [true, false, false] {
+        let mut site = start_in(folder.path(), &["--store", "memory:"]).await;
+        visit(&site, 1).await;
+        until_counted(&site, 1).await;
+        assert_eq!(total(&site, "hits").await, 1);
+        if is_killed {
+            site.process.kill();
+        } else {
+            site.process.terminate();
+            assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+        }
+        assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+    }
 }
 
 #[tokio::test]

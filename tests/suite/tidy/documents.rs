@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::tree::{Tree, text};
 
 #[test]
-fn every_test_that_the_architecture_names_is_there() {
-    let architecture = text("ARCHITECTURE.md");
-    let named: Vec<_> = architecture.split('`').filter_map(|name| name.rsplit_once("::")).collect();
+fn every_test_that_the_architecture_and_the_readme_name_is_there() {
+    let documents = text("ARCHITECTURE.md") + &text("README.md");
+    let named: Vec<_> = documents.split('`').filter_map(|name| name.rsplit_once("::")).collect();
     // What begins with a capital is a method.
     let is_test = |module: &str, fact: &str| !module.contains(char::is_uppercase) && fact.contains('_');
     let named: Vec<_> = named.into_iter().filter(|(module, fact)| is_test(module, fact)).collect();

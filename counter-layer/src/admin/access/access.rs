@@ -68,6 +68,7 @@ pub(crate) struct Way {
 pub(crate) struct Rights {
     pub(crate) forget: bool,
     pub(crate) record: bool,
+    pub(crate) repair: bool,
 }
 
 /// A right to change something.
@@ -75,10 +76,13 @@ pub(crate) struct Rights {
 pub(crate) enum Right {
     Forget,
     Record,
+    Repair,
 }
 
 /// The path that hits are sent to.
 pub(crate) const HITS: &str = "/api/hits";
+/// The path of the audit of an archive.
+pub(crate) const AUDIT: &str = "/api/audit";
 
 #[derive(Clone)]
 enum Rule {
@@ -216,6 +220,26 @@ impl Access {
     pub fn may_record(mut self) -> Self {
         for way in &mut self.ways {
             way.rights.record = true;
+        }
+        self
+    }
+
+    /// Grants the right to audit an archive by a `POST` to `api/audit`, and to repair one of its stores from the other. The
+    /// path is there with [`Options::archive`](crate::admin::Options::archive); who may read may read the last audit.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// // The office reads; the owner of the token decides which store is right.
+    /// let owner = Access::bearer("a-long-random-token")?.may_repair();
+    /// let access = Access::basic("office", "correct horse battery staple")?.or(owner);
+    /// # drop(access);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn may_repair(mut self) -> Self {
+        for way in &mut self.ways {
+            way.rights.repair = true;
         }
         self
     }
@@ -364,19 +388,25 @@ impl Rights {
         match right {
             Right::Forget => self.forget,
             Right::Record => self.record,
+            Right::Repair => self.repair,
         }
     }
 
     pub(crate) const fn add(&mut self, other: Self) {
         self.forget |= other.forget;
         self.record |= other.record;
+        self.repair |= other.repair;
     }
 }
 
 impl Right {
     /// Returns the right that a request needs that changes something.
     pub(crate) fn of(parts: &Parts) -> Self {
-        if parts.method == Method::POST && parts.uri.path() == HITS { Self::Record } else { Self::Forget }
+        match (&parts.method, parts.uri.path()) {
+            (&Method::POST, HITS) => Self::Record,
+            (&Method::POST, AUDIT) => Self::Repair,
+            _ => Self::Forget,
+        }
     }
 
     /// Returns the name of the scope (RFC 6750, section 3).
@@ -384,6 +414,7 @@ impl Right {
         match self {
             Self::Forget => "Bearer error=\"insufficient_scope\", scope=\"forget\"",
             Self::Record => "Bearer error=\"insufficient_scope\", scope=\"record\"",
+            Self::Repair => "Bearer error=\"insufficient_scope\", scope=\"repair\"",
         }
     }
 
@@ -392,6 +423,7 @@ impl Right {
         match self {
             Self::Forget => "forget counters",
             Self::Record => "send hits",
+            Self::Repair => "audit and repair the archive",
         }
     }
 }
@@ -467,6 +499,7 @@ impl fmt::Debug for Access {
             })?;
             f.write_str(if way.rights.forget { ".may_forget()" } else { "" })?;
             f.write_str(if way.rights.record { ".may_record()" } else { "" })?;
+            f.write_str(if way.rights.repair { ".may_repair()" } else { "" })?;
         }
         Ok(())
     }

@@ -6,6 +6,8 @@ mod file;
 mod numbers;
 #[cfg(feature = "hits")]
 mod producer;
+#[cfg(feature = "archive")]
+mod right;
 mod time;
 
 use axum::extract::FromRequestParts;
@@ -22,6 +24,8 @@ pub(crate) use numbers::Horizon;
 pub(crate) use numbers::Limit;
 #[cfg(feature = "hits")]
 pub(crate) use producer::{Number, ProducerName};
+#[cfg(feature = "archive")]
+pub(crate) use right::Right;
 #[cfg(any(feature = "forecast", feature = "dashboard"))]
 pub(crate) use time::LAG;
 pub(crate) use time::usual;

@@ -20,6 +20,8 @@ pub(crate) fn routes(
 ) -> Vec<Route> {
     #[cfg(feature = "hits")]
     let hits = options.producers.as_ref().map(|producers| super::hits::routes(&stats, producers));
+    #[cfg(feature = "archive")]
+    let audit = options.archive.as_ref().map(|archive| super::audit::routes(&stats, archive));
     #[cfg(feature = "hits")]
     let producers = options.producers.clone();
     let live = Live::new(stats.clone(), options);
@@ -55,5 +57,7 @@ pub(crate) fn routes(
     routes.extend(badge::routes(&pictures));
     #[cfg(feature = "hits")]
     routes.extend(hits.into_iter().flatten());
+    #[cfg(feature = "archive")]
+    routes.extend(audit.into_iter().flatten());
     routes
 }
