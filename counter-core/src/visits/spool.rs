@@ -146,6 +146,7 @@ impl Spool {
         if let Some(place) = &own.place {
             // It stays locked until it is gone. A directory that is gone may come back, with the file.
             place.remove().await?;
+            place.sync().await?;
             tokio::fs::metadata(&self.folder).await?;
         }
         (own.place, own.is_written) = (None, false);

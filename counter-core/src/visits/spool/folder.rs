@@ -111,11 +111,11 @@ impl Place {
                 _ => {}
             }
         }
-        self.sync().await
+        Ok(())
     }
 
     /// Has the directory written to the disk, so that no power failure brings a file back that was removed.
-    async fn sync(&self) -> io::Result<()> {
+    pub(crate) async fn sync(&self) -> io::Result<()> {
         // Only Unix opens directories.
         match self.path.parent() {
             Some(folder) if cfg!(unix) && fs::try_exists(folder).await? => {
