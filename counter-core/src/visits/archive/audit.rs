@@ -342,6 +342,11 @@ impl Auditor {
                 Value::Visitors(sketch) => page.visitors.entry(start).or_default().push((index, sketch)),
             }
         }
+        if values == Values::Counts && !replaces {
+            // They grew by what came late.
+            let lifetimes = self.archive.near.lifetimes(&page.counters).await?;
+            page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();
+        }
         self.archive.far.put(&page).await
     }
 }

@@ -109,6 +109,16 @@ async fn what_is_wrong_in_the_far_store_is_replaced_from_the_near_one_when_it_is
 }
 
 #[tokio::test]
+async fn what_came_late_is_copied_with_the_lifetime_of_its_counter() {
+    let (near, far) = (MemoryStore::new(), MemoryStore::new());
+    let (archive, grid, now) = (Archive::new(near.clone(), far.clone()), grid(), Timestamp::now());
+    copied(&archive, &grid, now).await;
+    send(&near, &grid, vec![hit("/late", now.minus(36_000), 3600)], Vec::new()).await;
+    assert!(audit(&archive, &grid, None).await.late >= 1);
+    assert_eq!(lifetime(&far, "/late").await, 1);
+}
+
+#[tokio::test]
 async fn hits_that_come_during_a_repair_stay_and_nothing_is_added_twice() {
     let mut random = Random::storm("of repairs");
     let (_server, near) = stores::redis().await;
