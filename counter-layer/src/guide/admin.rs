@@ -189,7 +189,7 @@
 //! ```
 //!
 //! ```json
-//! {"last": {"at": 1763700000, "compared": 2048, "late": 0, "differing": 1, "unreadable": 0, "repaired_from": null,
+//! {"last": {"at": 1763700000, "compared": 2048, "late": 0, "differing": 1, "unreadable": 0, "refused": 0, "repaired_from": null,
 //!   "differences": [{"kind": "counts", "counter": "/", "precision": 3600, "start": 1763690400, "near": 0, "far": 31}]}}
 //! ```
 //!

@@ -347,7 +347,7 @@ mod tests {
         let (id, many) = ("0".repeat(32), format!("[{}[0,1]]", "[0,1],".repeat(SAMPLES)));
         for (text, expected) in [
             (String::new(), "a line of a dump (EOF"),
-            ("127.0.0.1 - - [10/Oct/2000]".to_owned(), "a line of a dump (trailing characters"),
+            ("127.0.0.1 - - [10/Oct/2000]".to_owned(), "a line of a dump (invalid type"),
             ("[".repeat(10_000), "a line of a dump"),
             (" ".repeat(LINE + 1), "at most 65536 bytes"),
             ("{\"line\":2}".to_owned(), "missing field `entry`"),

@@ -33,6 +33,8 @@ pub(crate) struct Audit {
     differing: u64,
     /// Entries that cannot be read in one of the stores, and were not compared.
     unreadable: u64,
+    /// Values that a repaired store refused.
+    refused: u64,
     /// `near` or `far`: the store that the other was repaired from; null where nothing was to be repaired.
     repaired_from: Option<&'static str>,
     /// The first of those that differ, 1,000 at most.
@@ -115,6 +117,7 @@ impl From<&archive::Audit> for Audit {
             late: audit.late,
             differing: audit.differing,
             unreadable: audit.unreadable,
+            refused: audit.refused,
             repaired_from: audit.repaired_from.map(name),
             differences: audit.differences.iter().map(AuditDifference::from).collect(),
         }
