@@ -109,7 +109,8 @@
 //! record is such a token: a reader that reads a record again increments nothing. The position is a source's, which has no
 //! hits then, and which moves only when the increments before it are confirmed:
 //!
-//! ```
+#![cfg_attr(feature = "window", doc = "```")]
+#![cfg_attr(not(feature = "window"), doc = "```text")]
 //! use counter_core::source::Commit;
 //! use counter_core::visits::Skip;
 //! use counter_core::window::{Dimensions, Window, WindowCounters};

@@ -92,8 +92,9 @@ struct State {
     near: Option<Grid>,
     /// When the far store failed last.
     away: Option<Instant>,
-    /// How far each precision of counts was copied for the last time, and when that was asked.
+    /// How far each precision of counts was copied for the last time.
     settled: HashMap<Precision, Timestamp>,
+    /// When that was asked last.
     asked: Option<Instant>,
     /// The number of buckets that wait for their last copy.
     waiting: u32,
@@ -230,10 +231,10 @@ impl Archive {
 
     /// Asks how far copying is, not more often than is worth it; what is known stays where there is no answer.
     async fn ask_what_is_settled(&self, kept: &Precisions) {
-        let is_fresh = |asked: Instant| asked.elapsed() < ASKED;
-        if self.state().asked.replace(Instant::now()).is_some_and(is_fresh) {
+        if self.state().asked.is_some_and(|asked| asked.elapsed() < ASKED) {
             return;
         }
+        self.state().asked = Some(Instant::now());
         let copied = kept.iter().filter(|kept| self.kept_of(Values::Counts, kept.precision).is_some());
         for kept in copied {
             match self.far.progress(Values::Counts, kept.precision).await {
