@@ -39,11 +39,11 @@ mod listed;
 mod copier;
 mod restore;
 mod audit;
+mod both;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -53,16 +53,9 @@ pub use audit::{Audit, Auditor, Difference, Side};
 pub use copier::{Copied, Copier};
 pub use store::{ArchiveStore, Page, Progress, Values};
 
-use super::{
-    ApplyOutcome, ArchiveHealth, Batch, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
-    Witness,
-};
 use crate::future::Answer;
-use crate::shard::{Shard, Shards};
-use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Retention};
-use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
+use crate::time::{Grid, Retention};
+use crate::{Error, Precision, Precisions, Store, Timestamp};
 
 /// A store over two: a near one that counts, and a far one that keeps the closed buckets for years.
 ///
@@ -85,14 +78,14 @@ trait Far: Store + ArchiveStore {}
 
 impl<T: Store + ArchiveStore> Far for T {}
 
-/// What this process knows of the two stores.
+/// Knowledge that this process has of the two stores.
 #[derive(Debug, Default)]
 struct State {
-    /// What the near store keeps, as far as the counters over it have told.
+    /// Grid of the near store, as the counters over it have told.
     near: Option<Grid>,
     /// When the far store failed last.
     away: Option<Instant>,
-    /// How far each precision of counts was copied for the last time.
+    /// End of what was copied for the last time, of each precision of counts.
     settled: HashMap<Precision, Timestamp>,
     /// When that was asked last.
     asked: Option<Instant>,
@@ -106,7 +99,7 @@ const ASKED: Duration = Duration::from_secs(20);
 const AWAY: Duration = Duration::from_secs(10);
 const CALM: &str = "nothing panics under this lock";
 
-/// What the far store keeps by default: hours for two years, and days for ten.
+/// Counts that the far store keeps by default: hours for two years, and days for ten.
 const COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
 /// Visitors of hours are a hundred times as large as counts: a quarter.
 const VISITORS: [(u32, u32); 2] = [(3600, 92 * 24), (86_400, 3660)];
@@ -267,325 +260,10 @@ impl Archive {
     }
 }
 
-impl Store for Archive {
-    fn shards(&self) -> Shards {
-        self.near.shards()
-    }
-
-    fn connections(&self) -> u64 {
-        self.near.connections()
-    }
-
-    fn batch_samples(&self) -> usize {
-        self.near.batch_samples()
-    }
-
-    fn attach(&self, grid: &Grid) {
-        self.state().near = Some(grid.clone());
-        self.near.attach(grid);
-    }
-
-    fn reach(&self) -> Option<&Grid> {
-        Some(&self.kept)
-    }
-
-    fn archive_health(&self) -> Option<ArchiveHealth> {
-        let left = |audit: &Audit| if audit.repaired_from.is_some() { 0 } else { audit.differing };
-        let differing = self.last_audit().map(|audit| left(&audit));
-        Some(ArchiveHealth { waiting_buckets: self.state().waiting, differing })
-    }
-
-    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
-        self.near.apply(batch)
-    }
-
-    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
-        self.near.witness(shard, writer)
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.near.clock_skew()
-    }
-
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
-        Box::pin(async move {
-            let cleaned = self.near.clean(shard, now, &self.held(now, kept).await).await?;
-            if cleaned.more || shard != Shard::default() {
-                return Ok(cleaned);
-            }
-            let far = self.far.clean(Shard::default(), now, &self.kept.counts).await?;
-            Ok(Cleaned {
-                samples: cleaned.samples + far.samples,
-                counters: cleaned.counters + far.counters,
-                more: far.more,
-            })
-        })
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        shard: Shard,
-        cursor: Option<String>,
-        kept: &'a Precisions,
-    ) -> Answer<'a, Option<String>> {
-        Box::pin(async move {
-            let is_first = cursor.is_none() && shard == Shard::default();
-            let next = self.near.adopt(shard, cursor, kept).await?;
-            if is_first {
-                self.far.adopt(Shard::default(), None, &self.kept.counts).await?;
-            }
-            Ok(next)
-        })
-    }
-
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        kept: u32,
-    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
-        let near = self.near.samples(counters, precision, range.clone(), kept);
-        let Some(kept) = self.kept_of(Values::Counts, precision) else { return near };
-        Box::pin(async move {
-            let is_near = self.is_near(Values::Counts, precision, range.start);
-            let far = self.far.samples(counters, precision, range, kept.samples.get());
-            let (near, far) = self.both(is_near, near, far).await?;
-            let Some(far) = far else { return Ok(near) };
-            let merge = |(near, far): (Result<Reading, _>, Result<Reading, _>)| match (near?, far) {
-                (near, Ok(far)) => Ok(merged(near, far)),
-                (near, Err(_)) if is_near => Ok(near),
-                (_, Err(unreadable)) => Err(unreadable),
-            };
-            Ok(near.into_iter().zip(far).map(merge).collect())
-        })
-    }
-
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
-        Box::pin(async move {
-            let (near, far) = (self.near.lifetimes(counters), self.far.lifetimes(counters));
-            // The far store's are those of its last copy: they matter only after the near store was lost.
-            let (near, far) = self.both(true, near, far).await?;
-            let Some(far) = far else { return Ok(near) };
-            let greater = |(near, far): (Result<u64, _>, Result<u64, _>)| match (near, far) {
-                (Ok(near), Ok(far)) => Ok(near.max(far)),
-                (near, _) => near,
-            };
-            Ok(near.into_iter().zip(far).map(greater).collect())
-        })
-    }
-
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
-        Box::pin(async move {
-            // The near store first: what was read of it before is older than what the far store then remembers.
-            self.near.forget(counter, grid, now).await?;
-            self.far.forget(counter, &grid.reaching(&self.kept), now).await?;
-            // A repair may have read the far store before. Those to come are refused, and what came is removed.
-            restore::refuse_others(self, self.shards().of(counter)).await?;
-            self.near.forget(counter, grid, now).await
-        })
-    }
-
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
-        Box::pin(async move {
-            let kept = self.buckets_kept(buckets);
-            let near = self.near.visitors(counters, buckets);
-            if kept.is_empty() {
-                return near.await;
-            }
-            let far = self.far.visitors(counters, &kept);
-            let (mut union, far) = self.both(self.are_near(buckets), near, far).await?;
-            far.iter().for_each(|far| union.merge(far));
-            Ok(union)
-        })
-    }
-
-    fn sketches<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        bucket: Bucket,
-    ) -> Answer<'a, Vec<Result<Sketch, Unreadable>>> {
-        let near = self.near.sketches(counters, bucket);
-        if self.kept_of(Values::Visitors, bucket.precision).is_none() {
-            return near;
-        }
-        Box::pin(async move {
-            let far = self.far.sketches(counters, bucket);
-            let (near, far) = self.both(self.are_near(&[bucket]), near, far).await?;
-            let Some(far) = far else { return Ok(near) };
-            let union = |(near, far): (Result<Sketch, _>, Result<Sketch, _>)| {
-                let mut union = near?;
-                union.merge(&far?);
-                Ok(union)
-            };
-            Ok(near.into_iter().zip(far).map(union).collect())
-        })
-    }
-
-    /// The near store counts by itself where it has everything; beyond that, sketches of both are merged here.
-    fn visitor_counts<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
-        if self.are_near(buckets) {
-            return self.near.visitor_counts(counters, buckets);
-        }
-        Box::pin(async move {
-            if counters.len() < buckets.len() {
-                let mut counts = Vec::with_capacity(counters.len());
-                for counter in counters {
-                    let union = self.visitors(std::slice::from_ref(counter), buckets).await?;
-                    counts.push(Ok(union.estimate()));
-                }
-                return Ok(counts);
-            }
-            let mut unions: Vec<Result<Sketch, Unreadable>> =
-                counters.iter().map(|_| Ok(Sketch::new())).collect();
-            for &bucket in buckets {
-                for (union, sketch) in unions.iter_mut().zip(self.sketches(counters, bucket).await?) {
-                    match (union.as_mut(), sketch) {
-                        (Ok(union), Ok(sketch)) => union.merge(&sketch),
-                        (Ok(_), Err(unreadable)) => *union = Err(unreadable),
-                        (Err(_), _) => {}
-                    }
-                }
-            }
-            Ok(unions.into_iter().map(|union| union.map(|union| union.estimate())).collect())
-        })
-    }
-
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
-        self.near.salt(epoch, candidate, expiry)
-    }
-
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> Answer<'a, KnownReading> {
-        self.known_since(precisions, from, limit, Timestamp::MIN)
-    }
-
-    fn known_since<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-        since: Timestamp,
-    ) -> Answer<'a, KnownReading> {
-        Box::pin(async move {
-            let near = self.near.known_since(precisions, from, limit, since);
-            // Only what it keeps: so a list of minutes has no names of years.
-            let kept: Vec<_> = precisions.iter().copied().filter(|one| self.keeps(*one)).collect();
-            if kept.is_empty() {
-                return near.await;
-            }
-            let (near, far) = tokio::join!(near, self.far.known_since(&kept, from, limit, since));
-            let mut all = near?;
-            match far {
-                Ok(far) => {
-                    let counters: BTreeSet<_> = all.counters.into_iter().chain(far.counters).collect();
-                    all.counters = counters.into_iter().collect();
-                    all.unreadable.extend(far.unreadable);
-                }
-                Err(error) => all.unreadable.push(away(&error)),
-            }
-            Ok(all)
-        })
-    }
-
-    /// Those of the far store come after those of the first shard: a counter may have left the near one.
-    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
-        const NEAR: &str = "near:";
-        const FAR: &str = "far:";
-        Box::pin(async move {
-            let cursor = cursor.as_deref();
-            if let Some(cursor) = cursor.and_then(|cursor| cursor.strip_prefix(FAR)) {
-                let cursor = Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned);
-                let mut page = self.far.counted(Shard::default(), cursor).await.unwrap_or_else(|error| {
-                    CountedReading { unreadable: vec![away(&error)], ..CountedReading::default() }
-                });
-                page.next = page.next.map(|next| format!("{FAR}{next}"));
-                return Ok(page);
-            }
-            let cursor = cursor.map(|cursor| cursor.strip_prefix(NEAR).unwrap_or(cursor).to_owned());
-            let mut page = self.near.counted(shard, cursor).await?;
-            page.next = match page.next {
-                Some(next) => Some(format!("{NEAR}{next}")),
-                None if shard == Shard::default() => Some(FAR.to_owned()),
-                None => None,
-            };
-            Ok(page)
-        })
-    }
-
-    fn contains<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precisions: &'a [Precision],
-    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
-        Box::pin(async move {
-            let (near, far) =
-                (self.near.contains(counters, precisions), self.far.contains(counters, precisions));
-            let (near, far) = tokio::join!(near, far);
-            let far = far.unwrap_or_else(|error| vec![Err(away(&error)); counters.len()]);
-            let either = |(near, far): (Result<bool, _>, Result<bool, _>)| match (near, far) {
-                (Ok(true), _) | (_, Ok(true)) => Ok(true),
-                (near, far) => near.and(far),
-            };
-            Ok(near?.into_iter().zip(far).map(either).collect())
-        })
-    }
-}
-
-impl Archive {
-    fn keeps(&self, precision: Precision) -> bool {
-        self.kept_of(Values::Counts, precision).is_some()
-    }
-
-    /// Returns those of these buckets whose visitors the far store keeps.
-    fn buckets_kept(&self, buckets: &[Bucket]) -> Vec<Bucket> {
-        let is_kept = |bucket: &Bucket| self.kept_of(Values::Visitors, bucket.precision).is_some();
-        buckets.iter().copied().filter(is_kept).collect()
-    }
-
-    fn are_near(&self, buckets: &[Bucket]) -> bool {
-        buckets.iter().all(|bucket| self.is_near(Values::Visitors, bucket.precision, bucket.start))
-    }
-}
-
 impl fmt::Debug for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive").field("near", &self.near).field("far", &self.far).finish_non_exhaustive()
     }
-}
-
-/// Returns the greater count of each bucket.
-fn merged(near: Reading, far: Reading) -> Reading {
-    let mut all: BTreeMap<_, _> =
-        far.samples.into_iter().map(|sample| (sample.start, sample.count)).collect();
-    for Sample { start, count } in near.samples {
-        let greater = all.entry(start).or_insert(count);
-        *greater = count.max(*greater);
-    }
-    Reading {
-        samples: all.into_iter().map(|(start, count)| Sample { start, count }).collect(),
-        unreadable: match (near.unreadable, far.unreadable) {
-            (Some(mut near), Some(far)) => {
-                near.buckets.extend(far.buckets);
-                near.buckets.sort_unstable();
-                near.buckets.dedup();
-                Some(near)
-            }
-            (near, far) => near.or(far),
-        },
-    }
-}
-
-fn away(error: &Error) -> Unreadable {
-    Unreadable::new("archive", error.to_string())
 }
 
 fn precisions(kept: [(u32, u32); 2]) -> Precisions {

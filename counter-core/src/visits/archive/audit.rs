@@ -354,7 +354,7 @@ impl Auditor {
 /// A counter by its index on a page, and the start of a bucket.
 type Place = (usize, Timestamp);
 
-/// What one store has of a bucket.
+/// Value that one store has of a bucket.
 #[derive(Debug)]
 enum Value {
     Count(u64),
@@ -383,7 +383,7 @@ impl Value {
     }
 }
 
-/// What the near and the far store have of a page.
+/// Values that the near and the far store have of a page.
 #[derive(Debug, Default)]
 struct Found {
     all: BTreeMap<Place, [Value; 2]>,

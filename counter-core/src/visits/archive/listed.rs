@@ -7,7 +7,7 @@ use crate::{CounterName, Error, Precision, Store, Timestamp};
 /// The number of counters on a page: with their sketches of one bucket up to 8 MB.
 pub(super) const PAGE: usize = 500;
 
-/// What is copied and compared.
+/// Precisions that are copied and compared.
 #[derive(Debug)]
 pub(super) struct Listed {
     /// What the near store keeps, of what the far one keeps too.

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let url = format!("sqlite:{}", file.display());
         rows.push(runtime.block_on(measure("SQLite", &url, counters, || size(folder.path())))?);
     }
-    let mut server = Postgres::start();
+    let server = Postgres::start();
     let (url, folder) = (server.database(), server.data());
     rows.push(runtime.block_on(measure("PostgreSQL", &url, counters, || size(&folder.join("base"))))?);
     println!("{counters} counters, {DAYS} days and {HOURS} hours of each (medians of readings):\n");
