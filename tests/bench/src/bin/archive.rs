@@ -103,7 +103,7 @@ async fn measure(
     assert_eq!(audit.unreadable, 0);
     let compared = began.elapsed().as_secs_f64();
     let [year, quarter] = [&mut years, &mut quarters].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
-    Ok(vec![
+    let row = vec![
         database.to_owned(),
         format!("{:.1}", samples as f64 / 1e6),
         format!("{:.0}", size as f64 / 1e6),
@@ -113,7 +113,9 @@ async fn measure(
         format!("{:.2}", took.as_secs_f64()),
         format!("{:.2}", of_processor.as_secs_f64()),
         format!("{compared:.2}"),
-    ])
+    ];
+    eprintln!("{}", row.join(" | "));
+    Ok(row)
 }
 
 /// Writes buckets of every counter, the latest of them at `last`.
