@@ -136,7 +136,7 @@ async fn fill(
             far.put(&page).await?;
         }
     }
-    let progress = Progress { copied: last, settled: last.minus(100 * u64::from(precision.as_seconds())) };
+    let progress = Progress { copied: last, settled: last.minus(118 * u64::from(precision.as_seconds())) };
     far.advance(Values::Counts, precision, progress).await?;
     far.advance(Values::Visitors, precision, progress).await?;
     Ok(())
