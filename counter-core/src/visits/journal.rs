@@ -39,7 +39,7 @@ pub(crate) struct Journal {
     is_changed: bool,
 }
 
-/// What is known of the file.
+/// State of the file, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum File {
     /// It lacks something: the next entry is a whole one.

@@ -220,7 +220,7 @@ impl Auditor {
         let precision = kept.precision;
         let Some(progress) = self.archive.far.progress(values, precision).await? else { return Ok(()) };
         let first = self.first(kept);
-        let starts: Vec<_> = precision.starts(first..progress.copied).collect();
+        let starts: Vec<_> = precision.starts(first..progress.copied.min(self.began)).collect();
         let mut next = Some(String::new());
         while let Some(from) = next {
             let page = self.listed.counters(&self.archive, values, precision, &from, first).await?;

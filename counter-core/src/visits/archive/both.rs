@@ -12,7 +12,7 @@ use crate::visits::{
     ApplyOutcome, ArchiveHealth, Batch, Cleaned, CountedReading, KnownReading, Reading, Unreadable, Witness,
 };
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Precisions, Sample, Store, Timestamp};
+use crate::{CounterName, Error, ErrorKind, Precision, Precisions, Sample, Store, Timestamp};
 
 impl Store for Archive {
     fn shards(&self) -> Shards {
@@ -158,12 +158,16 @@ impl Store for Archive {
         }
         Box::pin(async move {
             let far = self.far.sketches(counters, bucket);
-            let (near, far) = self.both(self.are_near(&[bucket]), near, far).await?;
+            let is_near = self.are_near(&[bucket]);
+            let (near, far) = self.both(is_near, near, far).await?;
             let Some(far) = far else { return Ok(near) };
-            let union = |(near, far): (Result<Sketch, _>, Result<Sketch, _>)| {
-                let mut union = near?;
-                union.merge(&far?);
-                Ok(union)
+            let union = |(near, far): (Result<Sketch, _>, Result<Sketch, _>)| match (near?, far) {
+                (mut near, Ok(far)) => {
+                    near.merge(&far);
+                    Ok(near)
+                }
+                (near, Err(_)) if is_near => Ok(near),
+                (_, Err(unreadable)) => Err(unreadable),
             };
             Ok(near.into_iter().zip(far).map(union).collect())
         })
@@ -182,8 +186,14 @@ impl Store for Archive {
             if counters.len() < buckets.len() {
                 let mut counts = Vec::with_capacity(counters.len());
                 for counter in counters {
-                    let union = self.visitors(std::slice::from_ref(counter), buckets).await?;
-                    counts.push(Ok(union.estimate()));
+                    let union = self.visitors(std::slice::from_ref(counter), buckets).await;
+                    counts.push(match union {
+                        Ok(union) => Ok(union.estimate()),
+                        Err(error) => match error.kind() {
+                            ErrorKind::Malformed { key } => Err(Unreadable::new(key, error.to_string())),
+                            _ => return Err(error),
+                        },
+                    });
                 }
                 return Ok(counts);
             }

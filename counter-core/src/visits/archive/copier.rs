@@ -91,7 +91,7 @@ impl Copier {
     }
 
     /// Makes one pass: copies what has closed at `now`, or by the far store's clock if that is earlier. A pass that finds
-    /// nothing new is two questions to the far store.
+    /// nothing new is a few short questions to the far store.
     ///
     /// # Errors
     /// Fails when one of the stores does. What was copied stays copied, and the next pass does the rest.

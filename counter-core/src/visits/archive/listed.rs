@@ -10,7 +10,7 @@ pub(super) const PAGE: usize = 500;
 /// Precisions that are copied and compared.
 #[derive(Debug)]
 pub(super) struct Listed {
-    /// What the near store keeps, of what the far one keeps too.
+    /// Retention in the near store, of what the far one keeps too.
     pub(super) kept: Vec<(Values, Retention)>,
     /// The precisions under which the near store lists its counters.
     counts: Vec<Precision>,

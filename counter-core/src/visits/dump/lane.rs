@@ -8,7 +8,7 @@ use crate::visits::{Adds, Batch, Cell, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Precisions, Sample, Timestamp};
 
-/// What the lines of a batch have in common.
+/// Properties that the lines of a batch have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Samples(Retention),

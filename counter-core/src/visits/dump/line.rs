@@ -63,7 +63,7 @@ struct Line<'a> {
     entry: Entry<'a>,
 }
 
-/// What a line holds.
+/// Content of a line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Entry<'a> {
@@ -122,7 +122,7 @@ pub(super) struct Visitors<'a> {
     #[serde(borrow)]
     counter: Cow<'a, str>,
     start: u64,
-    /// What Redis would store, in base64.
+    /// Registers as Redis would store them, in base64.
     #[serde(borrow)]
     registers: Cow<'a, str>,
 }

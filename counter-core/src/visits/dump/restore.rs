@@ -27,7 +27,7 @@ pub struct Restore {
     /// The number of the last line that was taken.
     line: u64,
     dumped: Option<Dumped>,
-    /// What the lines held.
+    /// Account of what the lines held.
     read: Dumped,
     restored: Restored,
 }

@@ -49,7 +49,7 @@ struct Lane {
     silence: Duration,
     /// The batches, by sequence.
     items: Vec<Item>,
-    /// What was not cut into batches yet, as far as the file goes. It becomes batches only if the store has none of its
+    /// Hits that were not cut into batches yet, as far as the file goes. It becomes batches only if the store has none of its
     /// sequence: otherwise the process has cut it, in a way that the file does not tell, while the disk failed.
     waiting: Option<Waiting>,
     /// The place of the next item to send, once the store has told it.

@@ -9,7 +9,7 @@ use crate::visits::archive::{ArchiveStore, Page, Progress, Values};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Timestamp};
 
-/// What an archive remembers beside the values.
+/// Memory of an archive beside the values.
 #[derive(Debug, Default)]
 pub(super) struct Archived {
     holder: Option<(WriterId, Timestamp)>,
