@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counter_core::archive::{Archive, ArchiveStore, Copied, Progress, Values};
 use counter_core::sketch::Sketch;
-use counter_core::time::Grid;
+use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Cell, VisitorCell};
 use counter_core::{Counters, MemoryStore, Store, Timestamp};
@@ -147,6 +147,21 @@ async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
     let there = stats.contains_counters(&both).await.expect("readable");
     assert_eq!(there, [Ok(true), Ok(true), Ok(false)]);
     assert_eq!(stats.lifetimes(&both).await.expect("readable"), [3, 5, 0]);
+}
+
+#[tokio::test]
+async fn a_counter_whose_visitors_cannot_be_read_leaves_those_of_others_alone() {
+    let (server, near) = stores::redis().await;
+    let archive = Archive::new(near, MemoryStore::new());
+    let hour = precision(3600).bucket(Timestamp::now()).start;
+    server.command(&["RPUSH", &format!("access:unique:3600:/a:{hour}"), "no sketch"]);
+    let bucket = |ago: u64| Bucket { precision: precision(3600), start: hour.minus(3600 * ago) };
+    // Fewer counters than buckets, and more: these are read in different ways.
+    for buckets in [vec![bucket(0), bucket(1), bucket(2)], vec![bucket(0)]] {
+        let counts =
+            archive.visitor_counts(&[name("/a"), name("/b")], &buckets).await.expect("the rest can be read");
+        assert!(counts[0].is_err() && counts[1] == Ok(0), "{counts:?}");
+    }
 }
 
 #[tokio::test]
