@@ -59,7 +59,8 @@
 //!
 //! What cannot be read in the near store, such as a key that another program overwrote, is left out and holds up nothing
 //! else; the hint `archive_incomplete` says so. If it is a list of counters, the buckets of all counters of its precision
-//! wait in the near store, for twice its retention at most, and are copied when the list can be read again.
+//! wait in the near store, for twice its retention at most. When the list can be read again, those that had to wait are
+//! copied at once, and the others as they leave or with the next audit.
 //!
 //! # Audits
 //!
