@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use counter_core::entity::sqlx;
 use counter_core::stores::Shards;
 use counter_core::{BuildError, Counters, Stats};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode};
 use tests::until;
 
 use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, total, write_and_end};
@@ -196,6 +199,24 @@ async fn an_empty_file_and_a_lock_alone_are_removed() {
     let folder = folder();
     std::fs::write(folder.path().join("access-counter-1.spool"), "").expect("writable");
     std::fs::write(folder.path().join("access-counter-2.lock"), "").expect("writable");
+    let left = goes_on_beside_what_is_in(folder.path()).await;
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn what_a_process_left_that_was_killed_while_it_made_its_file_is_removed() {
+    let (folder, elsewhere) = (folder(), folder());
+    let half = elsewhere.path().join("half");
+    // A file has a journal until it has a log.
+    let options = SqliteConnectOptions::new().filename(&half).create_if_missing(true);
+    let options = options.locking_mode(SqliteLockingMode::Exclusive).journal_mode(SqliteJournalMode::Delete);
+    let mut living = options.connect().await.expect("writable");
+    sqlx::query("VACUUM").execute(&mut living).await.expect("writable");
+    sqlx::query("PRAGMA user_version = 0").execute(&mut living).await.expect("writable");
+    for (from, to) in [("half", "spool"), ("half-journal", "spool-journal")] {
+        let to = folder.path().join(format!("access-counter-3.{to}"));
+        assert!(std::fs::copy(elsewhere.path().join(from), to).expect("SQLite has made it") > 0);
+    }
     let left = goes_on_beside_what_is_in(folder.path()).await;
     assert!(left.is_empty(), "{left:?}");
 }
