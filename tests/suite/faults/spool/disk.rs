@@ -18,6 +18,15 @@ type Damage = fn(&mut Vec<u8>);
 /// A pipe, which is open to nobody else while it lives.
 struct Hanging(PathBuf);
 
+impl Hanging {
+    /// Makes one: whoever opens it for writing waits until somebody reads it.
+    fn make(path: PathBuf) -> Self {
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("a program of every Unix");
+        assert!(made.success());
+        Self(path)
+    }
+}
+
 /// Lets threads end that open it.
 impl Drop for Hanging {
     fn drop(&mut self) {
@@ -270,10 +279,7 @@ async fn a_file_that_is_damaged_while_its_process_lives_is_put_aside_and_written
 async fn a_file_on_a_disk_that_hangs_holds_up_no_other() {
     let folder = folder();
     left_in(folder.path(), 5).await;
-    // Whoever opens this for writing waits until somebody reads it.
-    let lock = Hanging(folder.path().join("access-counter-0.lock"));
-    let made = std::process::Command::new("mkfifo").arg(&lock.0).status().expect("a program of every Unix");
-    assert!(made.success());
+    let _lock = Hanging::make(folder.path().join("access-counter-0.lock"));
     let store = Switch::store();
     let mut counters = over(&store, folder.path());
     record(&counters, 3);
@@ -281,4 +287,26 @@ async fn a_file_on_a_disk_that_hangs_holds_up_no_other() {
     flushed.expect("the store is there");
     assert_eq!(total(&counters.stats()).await, 8);
     assert_eq!(spool(&counters.stats()).leftovers, 1);
+}
+
+#[test]
+fn a_disk_that_hangs_leaves_the_application_its_threads() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(3).build().expect("a runtime");
+    runtime.block_on(async {
+        let folder = folder();
+        let lock = |n| Hanging::make(folder.path().join(format!("access-counter-{n}.lock")));
+        let _locks = [0, 1, 2, 3].map(lock);
+        let mut counters = over(&Switch::store(), folder.path());
+        for _ in 0..2 {
+            record(&counters, 3);
+            let flushed = tokio::time::timeout(LIMIT, counters.flush()).await.expect("it ends");
+            flushed.expect("the store is there");
+            assert!(spool(&counters.stats()).leftovers >= 4);
+        }
+        // A file to read, or a name to look up.
+        let work = tokio::task::spawn_blocking(|| 42);
+        let done = tokio::time::timeout(LIMIT, work).await.expect("a thread is free");
+        assert_eq!((done.expect("no panic"), total(&counters.stats()).await), (42, 6));
+    });
 }
