@@ -518,6 +518,64 @@ async fn cleaning_goes_by_the_clock_of_the_database_and_ends() {
     assert_eq!(recent.len(), 2);
 }
 
+/// Cleans a bucket of more counters than one call removes.
+async fn bucket_of_many_counters(store: SqlStore) {
+    let now = Timestamp::now();
+    let (old, day, kept) = (now.minus(365 * 86_400), precision(86_400), Grid::default().counts);
+    let cell = |n| Cell { counter: name(&format!("{n}")), start: old, finest: day, count: 1 };
+    let cells = (0..10_500).map(cell).collect();
+    store.apply(&batch(WriterId::random(), 1, cells)).await.expect("it is there");
+    let clean = async || store.clean(Shard::default(), now, &kept).await.expect("it is there");
+    let (mut samples, mut counters) = (0, 0);
+    until("all is clean", LIMIT, async || {
+        let cleaned = clean().await;
+        assert!(cleaned.samples <= 10_000 && cleaned.counters <= 10_000, "{cleaned:?}");
+        (samples, counters) = (samples + cleaned.samples, counters + cleaned.counters);
+        !cleaned.more
+    })
+    .await;
+    assert_eq!((samples, counters), (10_500, 10_500));
+}
+
+#[tokio::test]
+async fn sqlite_cleans_a_bucket_of_many_counters_in_several_calls() {
+    let (_folder, store) = stores::sqlite().await;
+    bucket_of_many_counters(store).await;
+}
+
+#[tokio::test]
+async fn postgres_cleans_a_bucket_of_many_counters_in_several_calls() {
+    let (_server, store) = stores::postgres().await;
+    bucket_of_many_counters(store).await;
+}
+
+#[tokio::test]
+async fn mariadb_cleans_a_bucket_of_many_counters_in_several_calls() {
+    let (_server, store) = stores::mariadb().await;
+    bucket_of_many_counters(store).await;
+}
+
+#[tokio::test]
+async fn postgres_finds_expired_windows_by_their_index() {
+    let server = Postgres::shared();
+    let url = server.database();
+    let store = sql(&url).await;
+    let mut connection = sqlx::PgConnection::connect(&url).await.expect("a database");
+    // As the planner does with many rows: it searches all of them only if there is no other way.
+    let plan = "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || quote_ident(current_database()) || ' SET enable_seqscan = off'; END $$";
+    sqlx::raw_sql(plan).execute(&mut connection).await.expect("our database");
+    drop(store);
+    let store = sql(&url).await;
+    let searched = "SELECT coalesce(sum(idx_scan), 0)::bigint FROM pg_stat_user_indexes \
+        WHERE indexrelname = 'access_window_expiry'";
+    until("the index was searched", LIMIT, async || {
+        let clean = store.clean(Shard::default(), Timestamp::now(), &Grid::default().counts);
+        clean.await.expect("it is there");
+        sqlx::query_scalar::<_, i64>(searched).fetch_one(&mut connection).await.expect("readable") > 0
+    })
+    .await;
+}
+
 /// Connects to databases without tables, and with those of other versions.
 async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     let words = async || SqlStore::connect(url).await.expect_err("it has not these tables").to_string();
