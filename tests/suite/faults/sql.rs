@@ -555,27 +555,6 @@ async fn mariadb_cleans_a_bucket_of_many_counters_in_several_calls() {
     bucket_of_many_counters(store).await;
 }
 
-#[tokio::test]
-async fn postgres_finds_expired_windows_by_their_index() {
-    let server = Postgres::shared();
-    let url = server.database();
-    let store = sql(&url).await;
-    let mut connection = sqlx::PgConnection::connect(&url).await.expect("a database");
-    // As the planner does with many rows: it searches all of them only if there is no other way.
-    let plan = "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || quote_ident(current_database()) || ' SET enable_seqscan = off'; END $$";
-    sqlx::raw_sql(plan).execute(&mut connection).await.expect("our database");
-    drop(store);
-    let store = sql(&url).await;
-    let searched = "SELECT coalesce(sum(idx_scan), 0)::bigint FROM pg_stat_user_indexes \
-        WHERE indexrelname = 'access_window_expiry'";
-    until("the index was searched", LIMIT, async || {
-        let clean = store.clean(Shard::default(), Timestamp::now(), &Grid::default().counts);
-        clean.await.expect("it is there");
-        sqlx::query_scalar::<_, i64>(searched).fetch_one(&mut connection).await.expect("readable") > 0
-    })
-    .await;
-}
-
 /// Connects to databases without tables, and with those of other versions.
 async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     let words = async || SqlStore::connect(url).await.expect_err("it has not these tables").to_string();
