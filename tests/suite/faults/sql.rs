@@ -310,6 +310,27 @@ async fn what_an_older_backup_lacks_is_sent_again() {
     assert_eq!(counters.recorder().ledger().hits.lost_by_server, 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_could_not_keep_the_counts_is_refused_with_the_reason() {
+    let refused = async |url: &str| {
+        let connected = SqlStore::builder().create_tables().connect(url).await;
+        connected.expect_err("its settings do not do").to_string()
+    };
+    let postgres = block_in_place(Postgres::shared);
+    let mut connection = sqlx::PgConnection::connect(&postgres.url()).await.expect("it answers");
+    let create = "CREATE DATABASE latin ENCODING LATIN1 LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
+    sqlx::raw_sql(create).execute(&mut connection).await.expect("it is new");
+    let url = postgres.url();
+    let (server, _) = url.rsplit_once('/').expect("an address");
+    let reason = refused(&format!("{server}/latin")).await;
+    assert!(reason.contains("encoding LATIN1") && reason.contains("create it with UTF8"), "{reason}");
+
+    let by_statement = &["--log-bin", "--binlog-format=STATEMENT"];
+    let mariadb = block_in_place(|| MariaDb::start_with(by_statement));
+    let reason = refused(&mariadb.url()).await;
+    assert!(reason.contains("set binlog_format to MIXED or ROW"), "{reason}");
+}
+
 #[tokio::test]
 async fn fences_of_processes_are_forgotten_after_a_week_and_those_of_sources_never() {
     let (folder, store) = stores::sqlite().await;
