@@ -8,5 +8,6 @@ mod forum;
 mod aborts;
 mod hyper;
 mod store;
+mod hangs;
 mod dump;
 mod archive;
