@@ -111,7 +111,7 @@ impl Archive {
         Self {
             near: Arc::new(near),
             far: Arc::new(far),
-            kept: Grid { counts: precisions(COUNTS), visitors: precisions(VISITORS) },
+            kept: Grid { counts: precisions(COUNTS), visitors: precisions(VISITORS), distributions: None },
             state: Arc::default(),
             audited: Arc::default(),
         }
@@ -131,7 +131,7 @@ impl Archive {
     /// let precision = Precision::try_from(86_400)?;
     /// let days = Precisions::new([Retention { precision, samples: NonZeroU32::new(7300).unwrap() }])?;
     /// let archive = Archive::new(MemoryStore::new(), MemoryStore::new())
-    ///     .keep(Grid { counts: days.clone(), visitors: days });
+    ///     .keep(Grid { counts: days.clone(), visitors: days, ..Grid::default() });
     /// let stats = Counters::builder(archive).build()?.stats();
     /// assert_eq!(stats.reach().counts.of_width(86_400).unwrap().samples.get(), 7300);
     /// assert_eq!(stats.grid().counts.of_width(86_400).unwrap().samples.get(), 120);

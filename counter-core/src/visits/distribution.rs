@@ -5,6 +5,8 @@ mod bin;
 
 use std::collections::BTreeMap;
 
+use crate::{Precision, Precisions};
+
 pub use bin::Bin;
 pub use measure::Measure;
 
@@ -34,6 +36,13 @@ impl Distribution {
         let mut distribution = Self { measure, bins: BTreeMap::new() };
         distribution.add(bins);
         distribution
+    }
+
+    /// Returns the usual precisions of distributions: 60, 3600 and 86400 seconds, 120 samples of each.
+    #[must_use]
+    pub fn precisions() -> Precisions {
+        let precision = |seconds: u32| Precision::try_from(seconds).expect("not 0");
+        Precisions::new([60, 3600, 86_400].map(precision)).expect("three precisions are a set")
     }
 
     /// Adds those of these bins that belong to the measure.

@@ -1,6 +1,6 @@
 //! The spool: what waits for the store, on a disk.
 
-mod content;
+pub(crate) mod content;
 pub(crate) mod waiting;
 pub(crate) mod file;
 pub(crate) mod folder;

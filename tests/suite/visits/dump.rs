@@ -57,7 +57,15 @@ async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
         let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
         let cells = cells.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
         let sketches = sketches.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
-        let batch = Batch { shard, fence, cells, sketches, grid: Arc::new(grid()), adds: Adds::Hits };
+        let batch = Batch {
+            shard,
+            fence,
+            cells,
+            sketches,
+            bins: Vec::new(),
+            grid: Arc::new(grid()),
+            adds: Adds::Hits,
+        };
         store.apply(&batch).await.expect("the store is there");
     }
 }

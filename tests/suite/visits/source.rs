@@ -220,6 +220,7 @@ fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<
         fence,
         cells: Vec::new(),
         sketches: Vec::new(),
+        bins: Vec::new(),
         grid: Arc::clone(&grid),
         adds: Adds::Hits,
     };

@@ -9,7 +9,8 @@ use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, Cleaned, CountedReading, KnownReading, Reading, Unreadable, Witness,
+    ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading,
+    Unreadable, Witness,
 };
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precision, Precisions, Sample, Store, Timestamp};
@@ -210,6 +211,15 @@ impl Store for Archive {
             }
             Ok(unions.into_iter().map(|union| union.map(|union| union.estimate())).collect())
         })
+    }
+
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>> {
+        self.near.bins(counters, precision, range)
     }
 
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {

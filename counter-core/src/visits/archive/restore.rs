@@ -34,7 +34,7 @@ pub(super) async fn restore(
     starts: &[Timestamp],
 ) -> Result<u64, Error> {
     let (shards, set) = (archive.near.shards(), Precisions::new([kept]).expect("one precision is a set"));
-    let grid = Arc::new(Grid { counts: set.clone(), visitors: set });
+    let grid = Arc::new(Grid { counts: set.clone(), visitors: set, distributions: None });
     let mut refused = 0;
     for shard in shards.iter() {
         let counters: Vec<_> = counters.iter().filter(|name| shards.of(name) == shard).cloned().collect();
@@ -177,8 +177,8 @@ impl Repair<'_> {
 }
 
 fn empty(shard: Shard, grid: &Arc<Grid>, fence: Fence) -> Batch {
-    let (cells, sketches, grid) = (Vec::new(), Vec::new(), Arc::clone(grid));
-    Batch { shard, fence, cells, sketches, grid, adds: Adds::Samples }
+    let (cells, sketches, bins, grid) = (Vec::new(), Vec::new(), Vec::new(), Arc::clone(grid));
+    Batch { shard, fence, cells, sketches, bins, grid, adds: Adds::Samples }
 }
 
 fn fence(after: u64, sequence: u64) -> Fence {

@@ -76,7 +76,7 @@ mod tests {
         };
         let counts = Precisions::new([kept(1, 700_000), kept(3600, 120), kept(86_400, 2)]).expect("a set");
         let visitors = Precisions::new([kept(3600, 3)]).expect("a set");
-        let grid = Grid { counts, visitors };
+        let grid = Grid { counts, visitors, distributions: None };
         let now = Timestamp::from_unix(1_585_908_965);
         for counters in [0, 1, 501] {
             let parts: Vec<_> = parts(&grid, now, counters).collect();

@@ -87,6 +87,7 @@ impl Lane {
         for chunk in self.pending.take(&tally.names(), &tally.grid, SAMPLES) {
             batch.cells.extend(chunk.cells);
             batch.sketches.extend(chunk.sketches);
+            batch.bins.extend(chunk.bins);
         }
         batch.cells.sort_unstable_by_key(|cell| (cell.start, cell.finest));
         (self.work, self.touched, self.outgoing) = (0, false, Some(batch));
@@ -105,7 +106,15 @@ impl Lane {
 /// Returns a batch without counts.
 pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
     let fence = Fence { writer: source, kind: FenceKind::Source { life: None }, sequence, after };
-    Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(grid), adds: Adds::Hits }
+    Batch {
+        shard,
+        fence,
+        cells: Vec::new(),
+        sketches: Vec::new(),
+        bins: Vec::new(),
+        grid: Arc::clone(grid),
+        adds: Adds::Hits,
+    }
 }
 
 #[cfg(test)]

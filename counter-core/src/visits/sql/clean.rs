@@ -5,6 +5,8 @@ use crate::{Error, Precisions, Timestamp};
 
 /// The number of samples that one call removes, about: with them goes the rest of the last bucket.
 const SAMPLES: i64 = 10_000;
+/// The number of bins that one call removes, in the same way.
+const BINS: i64 = 10_000;
 /// The number of sketches that one call removes, in the same way.
 const SKETCHES: i64 = 1000;
 
@@ -44,11 +46,13 @@ async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Res
         cleaned.counters += session.execute(text, &[width, oldest]).await?;
     }
     let now = unix(now);
-    let text = "SELECT expiry FROM access_visitors WHERE expiry <= ? ORDER BY expiry LIMIT 1 OFFSET ?";
-    let last = single(&mut session, text, &[Value::Int(now), Value::Int(SKETCHES)]).await?;
-    let until = Value::Int(last.unwrap_or(now));
-    session.execute("DELETE FROM access_visitors WHERE expiry <= ?", &[until]).await?;
-    cleaned.more |= last.is_some_and(|last| last < now);
+    for (table, most) in [("access_visitors", SKETCHES), ("access_bins", BINS)] {
+        let text = format!("SELECT expiry FROM {table} WHERE expiry <= ? ORDER BY expiry LIMIT 1 OFFSET ?");
+        let last = single(&mut session, &text, &[Value::Int(now), Value::Int(most)]).await?;
+        let until = Value::Int(last.unwrap_or(now));
+        session.execute(&format!("DELETE FROM {table} WHERE expiry <= ?"), &[until]).await?;
+        cleaned.more |= last.is_some_and(|last| last < now);
+    }
     session.execute("DELETE FROM access_salt WHERE expiry <= ?", &[Value::Int(now)]).await?;
     cleaned.more |= fence::forget_over(&mut session, store.database.dialect()).await?;
     session.commit().await?;

@@ -148,7 +148,7 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
             sequence += 1;
             let (cells, grid) = (cells.collect(), Arc::clone(&grid));
             let batch =
-                Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid, adds: Adds::Hits };
+                Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), bins: Vec::new(), grid, adds: Adds::Hits };
             store.apply(&batch).await?;
         }
     }

@@ -42,7 +42,7 @@ archives! {
 
 pub(super) fn grid() -> Arc<Grid> {
     let set = kept([(60, 10), (3600, 48), (86_400, 10)]);
-    Arc::new(Grid { counts: set, visitors: kept([(3600, 48), (86_400, 10)]) })
+    Arc::new(Grid { counts: set, visitors: kept([(3600, 48), (86_400, 10)]), distributions: None })
 }
 
 pub(super) fn hit(counter: &str, at: Timestamp, finest: u32) -> Cell {

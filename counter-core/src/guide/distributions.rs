@@ -1,0 +1,1 @@
+//! Distributions: how long requests took, how large their responses were, and how they ended.

@@ -1,0 +1,191 @@
+//! The distributions of a batch: a row for each bin of a bucket.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::additions::Place;
+use super::names::{self, Known};
+use super::{SqlVisits, at, malformed, unix, width};
+use crate::sql::{Dialect, Failure, Session, Value};
+use crate::time::Retention;
+use crate::visits::{Batch, Bin, BinCell, BinReading, DropReason, Measure, Part, Remark, Unreadable};
+use crate::{CounterName, Error, Precision, Timestamp};
+
+/// The number of rows that are written by one statement.
+const ROWS: usize = 500;
+/// The number of distributions that are looked for at once.
+const SEARCHED: usize = 1000;
+
+/// The bins of a bucket: when it leaves retention, and what is added to which bin of which counter.
+#[derive(Debug, Default)]
+struct Sums {
+    expiry: i64,
+    rows: BTreeMap<(i64, Bin), i64>,
+}
+
+/// The counts of bins, by bucket and counter.
+type Stored = HashMap<(Place, i64, Bin), i64>;
+
+/// Adds the bins of a batch; with `fits`, what the store has is read first, and remarks say which cells leave the
+/// range.
+pub(super) async fn write(
+    session: &mut Session,
+    dialect: &Dialect,
+    batch: &Batch,
+    (cells, known): (&[(usize, &BinCell)], &HashMap<&str, Known>),
+    fits: bool,
+    remarks: &mut Vec<Remark>,
+) -> Result<(), Failure> {
+    let place =
+        |(bucket, _): &(crate::time::Bucket, Retention)| (width(bucket.precision), unix(bucket.start));
+    let mut stored = Stored::new();
+    if fits {
+        let mut counters = BTreeMap::<Place, Vec<i64>>::new();
+        for (_, cell) in cells {
+            for bucket in batch.bin_buckets(cell) {
+                counters.entry(place(&bucket)).or_default().push(known[&*cell.counter].id);
+            }
+        }
+        for (place, mut ids) in counters {
+            ids.sort_unstable();
+            ids.dedup();
+            read_stored(session, dialect, place, &ids, &mut stored).await?;
+        }
+    }
+    // In the order in which they are written, so that two batches cannot wait for each other in a circle.
+    let mut buckets = BTreeMap::<Place, Sums>::new();
+    for (index, cell) in cells {
+        let (id, mut is_refused) = (known[&*cell.counter].id, false);
+        for bucket in batch.bin_buckets(cell) {
+            let place = place(&bucket);
+            let sums = buckets.entry(place).or_default();
+            sums.expiry = sums.expiry.max(unix(bucket.1.expiry(bucket.0.start)));
+            for (bin, more) in &cell.bins {
+                let sum = stored.entry((place, id, *bin)).or_default();
+                let more = i64::try_from(*more).ok();
+                match more.and_then(|more| Some((more, sum.checked_add(more)?))) {
+                    Some((more, new)) => {
+                        *sum = new;
+                        *sums.rows.entry((id, *bin)).or_default() += more;
+                    }
+                    None => is_refused = true,
+                }
+            }
+        }
+        if is_refused {
+            remarks.push(Remark::Refused { part: Part::Bins(*index), reason: DropReason::OutOfRange });
+        }
+    }
+    for (place, Sums { expiry, rows }) in buckets {
+        let rows: Vec<_> = rows.into_iter().collect();
+        for rows in rows.chunks(ROWS) {
+            add(session, dialect, place, expiry, rows).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn add(
+    session: &mut Session,
+    dialect: &Dialect,
+    (width, bucket): Place,
+    expiry: i64,
+    rows: &[((i64, Bin), i64)],
+) -> Result<(), Failure> {
+    let text = dialect.upsert(
+        "access_bins",
+        "width, bucket, counter, measure, bin, expiry, hits",
+        &format!("VALUES {}(?, ?, ?, ?, ?, ?, ?)", "(?, ?, ?, ?, ?, ?, ?), ".repeat(rows.len() - 1)),
+        "width, bucket, counter, measure, bin",
+        &[("hits", "{old} + {new}"), ("expiry", &format!("{}({{old}}, {{new}})", dialect.greatest))],
+    );
+    let codes = Measure::ALL.map(|measure| measure.code().to_string());
+    let code = |bin: Bin| codes[bin.measure() as usize - 1].as_str();
+    let values = rows.iter().flat_map(|&((id, bin), more)| {
+        let [width, bucket, id, index, expiry, more] =
+            [width, bucket, id, bin.index().into(), expiry, more].map(Value::Int);
+        [width, bucket, id, Value::Text(code(bin)), index, expiry, more]
+    });
+    session.execute(&text, &values.collect::<Vec<_>>()).await.map(drop)
+}
+
+async fn read_stored(
+    session: &mut Session,
+    dialect: &Dialect,
+    place: Place,
+    ids: &[i64],
+    stored: &mut Stored,
+) -> Result<(), Failure> {
+    let text = format!(
+        "SELECT counter, measure, bin, hits FROM access_bins WHERE width = ? AND bucket = ? AND counter {}",
+        dialect.in_list
+    );
+    let values = [Value::Int(place.0), Value::Int(place.1), Value::Ints(ids)];
+    for row in session.fetch(&text, &values).await? {
+        if let Some(bin) = bin(&row.text(1)?, row.int(2)?) {
+            stored.insert((place, row.int(0)?, bin), row.int(3)?);
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn read(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<Vec<BinReading>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let all: Vec<_> = known.values().copied().collect();
+    let starts: Vec<_> = precision.starts(range).map(unix).collect();
+    let dialect = store.database.dialect();
+    let (lines, in_list) = (dialect.lines(&["measure", "bin", "hits"]), dialect.in_list);
+    let text = format!(
+        "SELECT counter, bucket, {lines} FROM access_bins \
+         WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY counter, bucket"
+    );
+    let mut found = HashMap::<i64, BinReading>::new();
+    for starts in starts.chunks(SEARCHED) {
+        for some in all.chunks((SEARCHED / starts.len()).max(1)) {
+            let values = [Value::Int(width(precision)), Value::Ints(starts), Value::Ints(some)];
+            for row in store.database.fetch(&text, &values).await? {
+                let (counter, start) = (row.int(0)?, at(row.int(1)?));
+                let (mut bins, mut is_odd) = (Vec::new(), false);
+                for line in row.text(2)?.lines() {
+                    match entry(line).ok_or_else(|| malformed("access_bins"))? {
+                        (Some(bin), Ok(count)) => bins.push((bin, count)),
+                        _ => is_odd = true,
+                    }
+                }
+                bins.sort_unstable();
+                let reading = found.entry(counter).or_default();
+                reading.buckets.push((start, bins));
+                if is_odd {
+                    let key = format!("access_bins {counter}");
+                    let none = || Unreadable::new(key, "a bin is none, or its count is negative");
+                    reading.unreadable.get_or_insert_with(none).buckets.push(start);
+                }
+            }
+        }
+    }
+    for reading in found.values_mut() {
+        reading.buckets.sort_unstable();
+        reading.unreadable.iter_mut().for_each(|unreadable| unreadable.buckets.sort_unstable());
+    }
+    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| found.get(id)).cloned();
+    Ok(counters.iter().map(|counter| of(counter).unwrap_or_default()).collect())
+}
+
+/// Takes a line apart: a bin, if it is one, and its count, if it is not negative.
+fn entry(line: &str) -> Option<(Option<Bin>, Result<u64, i64>)> {
+    let mut words = line.split(' ');
+    let (measure, index, hits) = (words.next()?, words.next()?, words.next()?);
+    let hits: i64 = hits.parse().ok()?;
+    Some((bin(measure, index.parse().ok()?), u64::try_from(hits).map_err(|_| hits)))
+}
+
+fn bin(measure: &str, index: i64) -> Option<Bin> {
+    let mut letters = measure.chars();
+    let measure = letters.next().and_then(Measure::of_code).filter(|_| letters.next().is_none())?;
+    Bin::new(measure, i16::try_from(index).ok()?)
+}
