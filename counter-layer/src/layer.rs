@@ -2,6 +2,7 @@
 
 mod outcome;
 mod facet;
+mod measures;
 mod delivery;
 mod visit;
 mod page;

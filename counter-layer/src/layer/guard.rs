@@ -8,12 +8,13 @@ use std::time::Duration;
 
 #[cfg(feature = "log")]
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Hit, Skip};
+use counter_core::visits::{Agent, Bin, Hit, Measured, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp};
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::{FACETS, Facets};
+use super::measures::{Measures, Measuring};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::settings::{Fallback, Settings};
@@ -48,6 +49,8 @@ pub(crate) struct Guard {
     seen: Result<Seen, Skip>,
     /// The request is still to be counted.
     open: bool,
+    /// The beginning of the request, where it is measured.
+    measuring: Option<Measuring>,
     /// Few requests have any of it, and all others are moved without the room.
     extra: Option<Box<Extra>>,
 }
@@ -123,9 +126,10 @@ impl Seen {
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
+        let measuring = counting.settings.measures.map(|_| Measures::begin(request.method()));
         let mut extra = None;
         let seen = counting.look(&RequestHead::of(request), &mut extra);
-        Self { counting: Arc::clone(counting), seen, open: true, extra }
+        Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
     }
 
     /// Moves a call of gRPC to the counter of its method, or to where it gets one.
@@ -174,7 +178,13 @@ impl Guard {
         if self.extra.is_some() {
             self.look_at_answer(response);
         }
-        self.settle(Outcome::Answered(response.status()));
+        let outcome = Outcome::Answered(response.status());
+        match self.counting.settings.measures.zip(self.measuring) {
+            Some((measures, measuring)) => {
+                self.settle_measured(outcome, measures.answered(measuring, response).as_slice());
+            }
+            None => self.settle_measured(outcome, &[]),
+        }
     }
 
     /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.
@@ -192,8 +202,14 @@ impl Guard {
 
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
+        let bins = self.counting.settings.measures.map(|measures| measures.ended(outcome));
+        self.settle_measured(outcome, bins.as_ref().map_or(&[], |bins| bins.as_slice()));
+    }
+
+    #[inline]
+    fn settle_measured(&mut self, outcome: Outcome, bins: &[Bin]) {
         if std::mem::take(&mut self.open) {
-            self.counting.settle(&self.seen, outcome, &mut self.extra);
+            self.counting.settle(&self.seen, outcome, bins, &mut self.extra);
         }
     }
 
@@ -403,7 +419,13 @@ impl Counting {
         }
     }
 
-    fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+    fn settle(
+        &self,
+        seen: &Result<Seen, Skip>,
+        outcome: Outcome,
+        bins: &[Bin],
+        extra: &mut Option<Box<Extra>>,
+    ) {
         let seen = match seen {
             Err(skip) => return self.recorder.skip(*skip),
             Ok(_) if !self.wants(outcome) => return self.recorder.skip(Skip::Outcome),
@@ -416,7 +438,16 @@ impl Counting {
         } else {
             seen.hits()
         };
-        self.recorder.request_until(hits, seen.agent, seen.until);
+        if bins.is_empty() {
+            self.recorder.request_until(hits, seen.agent, seen.until);
+        } else {
+            self.recorder.request_measured(
+                hits,
+                seen.agent,
+                seen.until,
+                Measured { hits: seen.hits(), bins },
+            );
+        }
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {
