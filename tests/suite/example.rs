@@ -9,4 +9,5 @@ mod aborts;
 mod hyper;
 mod store;
 mod dump;
+mod distributions;
 mod archive;

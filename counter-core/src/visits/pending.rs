@@ -59,7 +59,7 @@ struct Cost {
 pub(crate) const BYTES: usize = 64;
 
 /// The number of bins in a part of a batch, at most: in 16 precisions, still fewer than a batch may change.
-const BINS: usize = 60;
+pub(crate) const BINS: usize = 60;
 
 /// The number of bins that may wait, some 16 MB: beyond it, those of fine buckets are kept by coarser ones only.
 const MOST_BINS: usize = 1_000_000;

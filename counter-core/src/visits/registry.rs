@@ -37,7 +37,7 @@ pub struct Hit {
 }
 
 /// The bins of one request, for the [distributions](crate::visits::Distribution) of some counters.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured<'a> {
     /// Hits on the counters: it has no meaning how much they weigh, and which visitor they have.
     pub hits: &'a [Hit],

@@ -14,6 +14,8 @@ use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::{FACETS, Facets};
+#[cfg(feature = "log")]
+use super::measures::Bins;
 use super::measures::{Measures, Measuring};
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
@@ -470,7 +472,8 @@ impl Counting {
         self
     }
 
-    /// Decides about a request without recording it: its hits are put into `hits`.
+    /// Decides about a request without recording it: its hits are put into `hits`. Returns how many of them, from the
+    /// first on, are those that are measured.
     ///
     /// A cookie that would be issued is one that the client never got, and so no visitor.
     #[cfg(feature = "log")]
@@ -479,7 +482,7 @@ impl Counting {
         head: &RequestHead<'_>,
         outcome: Outcome,
         hits: &mut Vec<Hit>,
-    ) -> Result<Agent, Skip> {
+    ) -> Result<(Agent, usize), Skip> {
         let mut extra = None;
         let mut seen = self.look(head, &mut extra)?;
         if extra.is_some_and(|extra| extra.cookie.is_some()) {
@@ -505,7 +508,14 @@ impl Counting {
                 hits.extend_from_slice(&all[..count]);
             }
         }
-        Ok(seen.agent)
+        Ok((seen.agent, seen.hits().len()))
+    }
+
+    /// Returns the bins of a request of which a log tells how it ended.
+    #[cfg(feature = "log")]
+    pub(crate) fn logged(&self, outcome: Outcome) -> Bins {
+        let measures = self.settings.measures.filter(|_| !self.settings.count_on_request);
+        measures.map_or_else(Bins::none, |measures| measures.ended(outcome))
     }
 
     /// Returns whether visitors are told apart under the salt of an epoch.

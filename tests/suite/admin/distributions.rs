@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use counter_core::visits::{Bin, Distribution, Measure, Measured};
-use counter_core::{Counters, MemoryStore, Store, Timestamp};
+use counter_core::visits::{Bin, Measure, Measured};
+use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::Access;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -11,11 +11,6 @@ use tests::RedisServer;
 
 use super::site::{Site, ask, check, site};
 use crate::support::{precision, store};
-
-fn measured_site(store: impl Store + Clone) -> Site {
-    let counters = Counters::builder(store).distributions(Distribution::precisions()).build();
-    Site::of(counters.expect("good precisions"), Access::open())
-}
 
 /// Measures requests of a counter, each with these bins.
 async fn measure(
@@ -37,7 +32,7 @@ fn ms(ms: u64) -> Bin {
 
 #[tokio::test]
 async fn percentiles_have_the_documented_shape() {
-    let mut site = measured_site(MemoryStore::new());
+    let mut site = site();
     let hour = precision(3600).bucket(Timestamp::now()).start;
     measure(&mut site, "/", hour.minus(3600), (0..9).map(|_| vec![ms(20)])).await;
     measure(&mut site, "/", hour, [vec![ms(4000), Bin::size(700)]]).await;
@@ -64,7 +59,7 @@ async fn percentiles_have_the_documented_shape() {
 
 #[tokio::test]
 async fn percentiles_are_those_of_all_counters_together_and_of_the_usual_quantiles() {
-    let mut site = measured_site(MemoryStore::new());
+    let mut site = site();
     let now = Timestamp::now();
     measure(&mut site, "/a", now, (0..98).map(|_| vec![ms(1)])).await;
     measure(&mut site, "/b", now, (0..2).map(|_| vec![ms(900)])).await;
@@ -83,7 +78,7 @@ async fn percentiles_are_those_of_all_counters_together_and_of_the_usual_quantil
 
 #[tokio::test]
 async fn statuses_are_counted_by_number() {
-    let mut site = measured_site(MemoryStore::new());
+    let mut site = site();
     let hour = precision(3600).bucket(Timestamp::now()).start;
     let requests = [200, 404, 200, 499].map(|status| vec![Bin::status(status), Bin::grpc(status / 100)]);
     measure(&mut site, "/", hour, requests).await;
@@ -106,7 +101,7 @@ async fn statuses_are_counted_by_number() {
 
 #[tokio::test]
 async fn questions_that_make_no_sense_are_refused() {
-    let mut site = measured_site(MemoryStore::new());
+    let mut site = site();
     measure(&mut site, "/", Timestamp::now(), [vec![ms(1)]]).await;
     let many = vec!["0.5"; 21].join(",");
     for (question, status) in [
@@ -132,7 +127,8 @@ async fn questions_that_make_no_sense_are_refused() {
 
 #[tokio::test]
 async fn where_no_distributions_are_kept_there_are_no_such_routes() {
-    let mut site = site();
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let mut site = Site::of(counters, Access::open());
     site.record("/", Timestamp::now(), 1).await;
     for route in ["percentiles", "statuses"] {
         let answer = ask(&site.router, &format!("{route}?counter=%2F&precision=60")).await;
@@ -144,7 +140,7 @@ async fn where_no_distributions_are_kept_there_are_no_such_routes() {
 #[tokio::test]
 async fn a_key_that_holds_something_else_is_named_and_the_rest_is_answered() {
     let server = RedisServer::start();
-    let mut site = measured_site(store(&server.url()).await);
+    let mut site = Site::open(store(&server.url()).await);
     let now = Timestamp::now();
     measure(&mut site, "/a", now, [vec![ms(20)]]).await;
     measure(&mut site, "/b", now, [vec![ms(20)]]).await;

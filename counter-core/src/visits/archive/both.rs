@@ -219,7 +219,17 @@ impl Store for Archive {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Answer<'a, Vec<BinReading>> {
-        self.near.bins(counters, precision, range)
+        let near = self.near.bins(counters, precision, range.clone());
+        if self.kept_of(Values::Distributions, precision).is_none() {
+            return near;
+        }
+        Box::pin(async move {
+            let is_near = self.is_near(Values::Distributions, precision, range.start);
+            let far = self.far.bins(counters, precision, range);
+            let (near, far) = self.both(is_near, near, far).await?;
+            let Some(far) = far else { return Ok(near) };
+            Ok(near.into_iter().zip(far).map(|(near, far)| merged_bins(near, far)).collect())
+        })
     }
 
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
@@ -342,6 +352,23 @@ fn merged(near: Reading, far: Reading) -> Reading {
             }
             (near, far) => near.or(far),
         },
+    }
+}
+
+/// Returns the greater count of each bin.
+fn merged_bins(near: BinReading, far: BinReading) -> BinReading {
+    let mut all: BTreeMap<_, BTreeMap<_, _>> =
+        far.buckets.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect();
+    for (start, bins) in near.buckets {
+        let bucket = all.entry(start).or_default();
+        for (bin, count) in bins {
+            let greater = bucket.entry(bin).or_insert(count);
+            *greater = count.max(*greater);
+        }
+    }
+    BinReading {
+        buckets: all.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect(),
+        unreadable: near.unreadable.or(far.unreadable),
     }
 }
 

@@ -120,6 +120,8 @@ impl Repair<'_> {
                     batches.push(Batch { cells: cells.to_vec(), ..self.batch() });
                 }
             }
+            // They are not repaired.
+            Values::Distributions => {}
             Values::Visitors => {
                 for sketches in self.missing_visitors().await?.chunks(SKETCHES) {
                     batches.push(Batch { sketches: sketches.to_vec(), ..self.batch() });

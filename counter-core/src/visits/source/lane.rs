@@ -8,7 +8,7 @@ use crate::time::Grid;
 use crate::visits::pending::Pending;
 use crate::visits::store::SAMPLES;
 use crate::visits::tally::Tally;
-use crate::visits::{Adds, Batch, Fence, FenceKind};
+use crate::visits::{Adds, Batch, Bin, Fence, FenceKind};
 use crate::writer::WriterId;
 
 /// The way of one source to one shard: the records that the shard has not counted, folded.
@@ -49,6 +49,15 @@ impl Lane {
         self.work += self.pending.add(counter, at, count, grid);
         if let Some(register) = register {
             self.work += self.pending.raise(counter, at, register, grid);
+        }
+    }
+
+    pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], grid: &Grid) {
+        let Some(set) = &grid.distributions else { return };
+        let start = set.base().bucket(at).start;
+        self.touched |= !bins.is_empty();
+        for bin in bins {
+            self.work += self.pending.measure(counter, start, *bin, 1, grid);
         }
     }
 

@@ -12,7 +12,11 @@ use crate::visits::{Batch, Bin, BinCell, BinReading, DropReason, Measure, Part, 
 use crate::{CounterName, Error, Precision, Timestamp};
 
 /// The number of rows that are written by one statement.
-const ROWS: usize = 500;
+pub(super) const ROWS: usize = 5000;
+/// The numbers that a counter and a measure are multiplied with, and that of the index 0.
+const COUNTER: i64 = 1 << 24;
+const MEASURE: i64 = 1 << 16;
+const ZERO: i64 = 1 << 15;
 /// The number of distributions that are looked for at once.
 const SEARCHED: usize = 1000;
 
@@ -79,34 +83,42 @@ pub(super) async fn write(
     for (place, Sums { expiry, rows }) in buckets {
         let rows: Vec<_> = rows.into_iter().collect();
         for rows in rows.chunks(ROWS) {
-            add(session, dialect, place, expiry, rows).await?;
+            upsert(session, dialect, place, expiry, rows, "{old} + {new}").await?;
         }
     }
     Ok(())
 }
 
-async fn add(
+/// Writes rows of a bucket; `hits` is what becomes of those that are there.
+pub(super) async fn upsert(
     session: &mut Session,
     dialect: &Dialect,
     (width, bucket): Place,
     expiry: i64,
     rows: &[((i64, Bin), i64)],
+    hits: &str,
 ) -> Result<(), Failure> {
+    // As one list of numbers: a value for each column of each row would take far longer.
+    let pairs: Vec<_> = rows.iter().map(|((id, bin), count)| (place_of(*id, *bin), *count)).collect();
     let text = dialect.upsert(
         "access_bins",
         "width, bucket, counter, measure, bin, expiry, hits",
-        &format!("VALUES {}(?, ?, ?, ?, ?, ?, ?)", "(?, ?, ?, ?, ?, ?, ?), ".repeat(rows.len() - 1)),
+        &format!(
+            "SELECT ?, ?, (pair.id - pair.id % {COUNTER}) / {COUNTER}, \
+             (pair.id % {COUNTER} - pair.id % {MEASURE}) / {MEASURE}, pair.id % {MEASURE} - {ZERO}, ?, pair.n \
+             FROM {} WHERE pair.n > 0",
+            dialect.pairs
+        ),
         "width, bucket, counter, measure, bin",
-        &[("hits", "{old} + {new}"), ("expiry", &format!("{}({{old}}, {{new}})", dialect.greatest))],
+        &[("hits", hits), ("expiry", &format!("{}({{old}}, {{new}})", dialect.greatest))],
     );
-    let codes = Measure::ALL.map(|measure| measure.code().to_string());
-    let code = |bin: Bin| codes[bin.measure() as usize - 1].as_str();
-    let values = rows.iter().flat_map(|&((id, bin), more)| {
-        let [width, bucket, id, index, expiry, more] =
-            [width, bucket, id, bin.index().into(), expiry, more].map(Value::Int);
-        [width, bucket, id, Value::Text(code(bin)), index, expiry, more]
-    });
-    session.execute(&text, &values.collect::<Vec<_>>()).await.map(drop)
+    let [width, bucket, expiry] = [width, bucket, expiry].map(Value::Int);
+    session.execute(&text, &[width, bucket, expiry, Value::Pairs(&pairs)]).await.map(drop)
+}
+
+/// Returns one number for a counter, a measure and an index, which the statement takes apart.
+fn place_of(counter: i64, bin: Bin) -> i64 {
+    counter * COUNTER + bin.measure() as i64 * MEASURE + i64::from(bin.index()) + ZERO
 }
 
 async fn read_stored(
@@ -122,7 +134,7 @@ async fn read_stored(
     );
     let values = [Value::Int(place.0), Value::Int(place.1), Value::Ints(ids)];
     for row in session.fetch(&text, &values).await? {
-        if let Some(bin) = bin(&row.text(1)?, row.int(2)?) {
+        if let Some(bin) = bin(row.int(1)?, row.int(2)?) {
             stored.insert((place, row.int(0)?, bin), row.int(3)?);
         }
     }
@@ -178,14 +190,12 @@ pub(super) async fn read(
 
 /// Takes a line apart: a bin, if it is one, and its count, if it is not negative.
 fn entry(line: &str) -> Option<(Option<Bin>, Result<u64, i64>)> {
-    let mut words = line.split(' ');
-    let (measure, index, hits) = (words.next()?, words.next()?, words.next()?);
-    let hits: i64 = hits.parse().ok()?;
-    Some((bin(measure, index.parse().ok()?), u64::try_from(hits).map_err(|_| hits)))
+    let mut words = line.split(' ').map(|word| word.parse::<i64>().ok());
+    let (measure, index, hits) = (words.next()??, words.next()??, words.next()??);
+    Some((bin(measure, index), u64::try_from(hits).map_err(|_| hits)))
 }
 
-fn bin(measure: &str, index: i64) -> Option<Bin> {
-    let mut letters = measure.chars();
-    let measure = letters.next().and_then(Measure::of_code).filter(|_| letters.next().is_none())?;
+fn bin(measure: i64, index: i64) -> Option<Bin> {
+    let measure = Measure::ALL.into_iter().find(|one| *one as i64 == measure)?;
     Bin::new(measure, i16::try_from(index).ok()?)
 }

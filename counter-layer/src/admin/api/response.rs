@@ -201,7 +201,7 @@ pub(crate) struct Statuses {
     /// The number of requests that have a status.
     pub(crate) count: u64,
     /// Ascending. Of HTTP, 499 is a request that was aborted, and 0 one whose service failed without an answer.
-    pub(crate) statuses: Vec<Status>,
+    pub(crate) statuses: Vec<StatusCount>,
     /// The keys that cannot be read: what is in them is left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unreadable: Vec<Unreadable>,
@@ -209,7 +209,7 @@ pub(crate) struct Statuses {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub(crate) struct Status {
+pub(crate) struct StatusCount {
     pub(crate) status: u16,
     pub(crate) count: u64,
 }

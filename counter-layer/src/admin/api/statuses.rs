@@ -3,7 +3,7 @@ use counter_core::visits::Bin;
 use counter_core::{Stats, Timestamp};
 
 use super::parameter::{Asked, Counters, DistributionPrecision, OfStatus, Range};
-use super::response::{Status, Statuses, Unreadable};
+use super::response::{StatusCount, Statuses, Unreadable};
 use super::route::Route;
 use super::{caching, read};
 use crate::admin::problem::Problem;
@@ -30,7 +30,7 @@ async fn statuses(
     if merged.count() == 0 && found.unreadable.is_empty() {
         read::known(&stats, &counters).await?;
     }
-    let status = |(bin, count): (Bin, u64)| Status { status: bin.index().unsigned_abs(), count };
+    let status = |(bin, count): (Bin, u64)| StatusCount { status: bin.index().unsigned_abs(), count };
     let statuses = Statuses {
         counters: counters.iter().map(ToString::to_string).collect(),
         precision: precision.as_seconds(),
