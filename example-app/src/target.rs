@@ -72,7 +72,9 @@ fn rules(file: Option<&Path>, routes: &[String]) -> Result<Option<Rules>, Box<dy
         None => Rules::builder(),
     };
     for route in routes {
-        rules = rules.rule(Rule::counter(route.clone()).pattern(route.clone()));
+        // As a template of axum, a slash alone is the home page.
+        let pattern = if route == "/" { "" } else { route };
+        rules = rules.rule(Rule::counter(route.clone()).pattern(pattern));
     }
     Ok(Some(rules.build()?))
 }

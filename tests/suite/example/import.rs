@@ -53,14 +53,16 @@ async fn a_log_is_counted_once_however_often_it_is_imported() {
     for n in 0..50_u8 {
         text += &line(&format!("/articles/{}", n % 7), 200, n % 5);
     }
+    text += &line("/", 200, 1);
     text += &line("/favicon.ico", 404, 1);
     text += "nonsense\n";
     fs::write(&log, &text).expect("there is space");
 
-    let first = summary(import(&redis, &[&log]).await).await;
+    let routes = ["--route", "/"];
+    let first = summary(import(&redis, &[&routes[..], &[&log]].concat()).await).await;
     for (name, count) in [
-        ("read", 52),
-        ("recorded", 50),
+        ("read", 53),
+        ("recorded", 51),
         ("unmatched", 1),
         ("malformed", 1),
         ("excluded", 0),
@@ -68,16 +70,16 @@ async fn a_log_is_counted_once_however_often_it_is_imported() {
     ] {
         assert_eq!(first[name], count, "{name} in {first}");
     }
-    let expected = [("hits", 50), ("/articles/{id}", 50), ("status:2xx", 50), ("agent:human", 50)];
+    let expected = [("hits", 51), ("/articles/{id}", 50), ("/", 1), ("status:2xx", 51), ("agent:human", 51)];
     let expected: BTreeMap<_, _> = expected.map(|(name, count)| (name.to_owned(), count)).into();
     assert_eq!(totals(&redis), expected);
 
     let second = summary(import(&redis, &[&log]).await).await;
-    assert_eq!((&second["recorded"], &second["already_counted"]), (&json!(0), &json!(52)));
+    assert_eq!((&second["recorded"], &second["already_counted"]), (&json!(0), &json!(53)));
     // A rotation compresses it: it is the same log.
     assert!(Command::new("gzip").arg(&log).status().expect("there is gzip").success());
     let third = summary(import(&redis, &[&format!("{log}.gz")]).await).await;
-    assert_eq!((&third["recorded"], &third["already_counted"]), (&json!(0), &json!(52)));
+    assert_eq!((&third["recorded"], &third["already_counted"]), (&json!(0), &json!(53)));
     assert_eq!(totals(&redis), expected);
 }
 

@@ -193,6 +193,10 @@ impl Pass<'_> {
         let recent = progress.copied.minus(AGAIN * width).max(first)..closed;
         for starts in chunks(precision, leaving) {
             self.copy_buckets(values, kept, &starts).await?;
+            let end = starts.last().map_or(oldest, |last| last.plus(width));
+            progress.settled = end.min(oldest).max(progress.settled);
+            // A pass that is cut off need not begin anew.
+            far.advance(values, precision, progress).await?;
         }
         progress.settled = oldest.max(progress.settled);
         for starts in chunks(precision, recent) {

@@ -15,7 +15,7 @@ use axum::extract::FromRequestParts;
 use counter_core::time::Grid;
 use http::HeaderMap;
 use http::request::Parts;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use counters::{After, AnyCounters, Counter, Counters, OfKind, Prefix};
 pub(crate) use explained::{Matched, Method, Path};
@@ -87,6 +87,16 @@ pub(crate) enum Times {
 pub(crate) struct Values<'a> {
     pairs: Vec<(String, String)>,
     headers: &'a HeaderMap,
+}
+
+/// The schema of a name: at most as many characters as bytes, and none for control.
+fn name_schema(shortest: usize, longest: usize) -> Value {
+    json!({
+        "type": "string",
+        "minLength": shortest,
+        "maxLength": longest,
+        "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$",
+    })
 }
 
 impl Description {

@@ -35,7 +35,7 @@ impl Instance {
     pub(crate) fn start(store: impl Store, random: &mut Random) -> Self {
         let counters = Counters::builder(store)
             .flush_interval(Duration::from_millis(10))
-            .clean_interval(Duration::from_millis(50))
+            .clean_interval(Duration::from_millis(200))
             .shutdown_timeout(LIMIT)
             .distributions(Distribution::precisions())
             .build()
@@ -104,21 +104,27 @@ async fn audit(recorder: Recorder, looks: Arc<AtomicU64>, done: Arc<AtomicBool>)
 /// A cleaner that runs apart from any recorder.
 #[derive(Debug)]
 pub(crate) struct Cleaning {
-    cleaning: JoinHandle<u64>,
+    cleaning: JoinHandle<()>,
+    removed: Arc<AtomicU64>,
     done: Arc<AtomicBool>,
 }
 
 impl Cleaning {
     pub(crate) fn start(store: impl Store) -> Self {
+        let removed = Arc::<AtomicU64>::default();
         let done = Arc::new(AtomicBool::new(false));
-        let cleaning = tokio::spawn(clean(cleaner(store), Arc::clone(&done)));
-        Self { cleaning, done }
+        let cleaning = tokio::spawn(clean(cleaner(store), Arc::clone(&removed), Arc::clone(&done)));
+        Self { cleaning, removed, done }
     }
 
-    /// Ends, and tells how many samples it removed.
-    pub(crate) async fn end(self) -> u64 {
+    /// The samples that it has removed, and perhaps more: an answer may be lost.
+    pub(crate) fn removed(&self) -> u64 {
+        self.removed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) async fn end(self) {
         self.done.store(true, Ordering::Relaxed);
-        timeout(LIMIT, self.cleaning).await.expect("it ends").expect("no panic")
+        timeout(LIMIT, self.cleaning).await.expect("it ends").expect("no panic");
     }
 }
 
@@ -126,12 +132,11 @@ pub(crate) fn cleaner(store: impl Store) -> Cleaner {
     Counters::builder(store).build().expect("good settings").into_parts().1
 }
 
-async fn clean(mut cleaner: Cleaner, done: Arc<AtomicBool>) -> u64 {
-    let mut removed = 0;
+async fn clean(mut cleaner: Cleaner, removed: Arc<AtomicU64>, done: Arc<AtomicBool>) {
     while !done.load(Ordering::Relaxed) {
-        // What an answer that was lost would have told is missing here.
-        removed += cleaner.clean_once(Timestamp::now()).await.map_or(0, |cleaned| cleaned.samples);
+        if let Ok(cleaned) = cleaner.clean_once(Timestamp::now()).await {
+            removed.fetch_add(cleaned.samples, Ordering::Relaxed);
+        }
         sleep(Duration::from_millis(20)).await;
     }
-    removed
 }

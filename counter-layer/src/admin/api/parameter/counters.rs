@@ -2,7 +2,7 @@ use counter_core::CounterName;
 use counter_core::time::Grid;
 use serde_json::{Value, json};
 
-use super::{Description, Parameters, Times, Values};
+use super::{Description, Parameters, Times, Values, name_schema};
 use crate::admin::kind::Kind;
 use crate::admin::problem::Problem;
 
@@ -40,17 +40,7 @@ const COUNTER: Description = Description {
 };
 
 fn of_a_counter(_: &Grid) -> Value {
-    schema(1)
-}
-
-/// The schema of a name: at most as many characters as bytes, and none for control.
-fn schema(shortest: usize) -> Value {
-    json!({
-        "type": "string",
-        "minLength": shortest,
-        "maxLength": CounterName::MAX_BYTES,
-        "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$",
-    })
+    name_schema(1, CounterName::MAX_BYTES)
 }
 
 fn list_of_counters(grid: &Grid) -> Value {
@@ -97,7 +87,9 @@ impl<S> Parameters<S> for AnyCounters {
 
 impl<S> Parameters<S> for After {
     fn describe() -> Vec<Description> {
-        vec![Description::new("after", "The `next` of the page before", |_| schema(0))]
+        vec![Description::new("after", "The `next` of the page before", |_| {
+            name_schema(0, CounterName::MAX_BYTES)
+        })]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {

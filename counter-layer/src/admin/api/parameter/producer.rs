@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Description, Parameters, Times, Values};
+use super::{Description, Parameters, Times, Values, name_schema};
 use crate::admin::problem::Problem;
 use crate::admin::producers::{Producer, Producers};
 
@@ -17,7 +17,7 @@ pub(crate) struct Number(pub(crate) u64);
 impl<S> Parameters<S> for ProducerName {
     fn describe() -> Vec<Description> {
         let text = "The name of the program that sends hits: no other sends under it";
-        let schema = |_: &_| json!({"type": "string", "minLength": 1, "maxLength": Producer::MAX_BYTES});
+        let schema = |_: &_| name_schema(1, Producer::MAX_BYTES);
         let producer = Description::new("producer", text, schema).times(Times::Once);
         vec![Description { example: Some("shop-1"), ..producer }]
     }
