@@ -156,7 +156,7 @@ impl Recorder {
     /// # Ok(())
     /// # }
     /// ```
-    #[inline]
+    // Not inlined, so that what is inlined of a request stays what it is without distributions.
     pub fn request_measured(&self, hits: &[Hit], agent: Agent, until: Timestamp, measured: Measured<'_>) {
         let at = Timestamp::now().min(until.minus(1));
         self.fold_if(self.tally.add_measured(hits, at, agent, measured));

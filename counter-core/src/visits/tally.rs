@@ -151,7 +151,6 @@ impl Tally {
     }
 
     /// Does what [`add`](Self::add) does for a request, and adds to bins of distributions.
-    #[inline]
     pub(crate) fn add_measured(
         &self,
         hits: &[Hit],

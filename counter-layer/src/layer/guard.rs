@@ -16,7 +16,7 @@ use http::{HeaderValue, Method, Request, Response};
 use super::facet::{FACETS, Facets};
 #[cfg(feature = "log")]
 use super::measures::Bins;
-use super::measures::{Measures, Measuring};
+use super::measures::Measuring;
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::settings::{Fallback, Settings};
@@ -128,7 +128,7 @@ impl Seen {
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
-        let measuring = counting.settings.measures.map(|_| Measures::begin(request.method()));
+        let measuring = counting.settings.measures.map(|measures| measures.begin(request.method()));
         let mut extra = None;
         let seen = counting.look(&RequestHead::of(request), &mut extra);
         Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
@@ -180,12 +180,21 @@ impl Guard {
         if self.extra.is_some() {
             self.look_at_answer(response);
         }
-        let outcome = Outcome::Answered(response.status());
-        match self.counting.settings.measures.zip(self.measuring) {
-            Some((measures, measuring)) => {
-                self.settle_measured(outcome, measures.answered(measuring, response).as_slice());
-            }
-            None => self.settle_measured(outcome, &[]),
+        match self.measuring {
+            None => self.settle(Outcome::Answered(response.status())),
+            Some(measuring) => self.measured(measuring, response),
+        }
+    }
+
+    // Beside what is done where nothing is measured.
+    #[inline(never)]
+    fn measured<B>(&mut self, measuring: Measuring, response: &Response<B>) {
+        if let Some(measures) = self.counting.settings.measures
+            && std::mem::take(&mut self.open)
+        {
+            let bins = measures.answered(measuring, response);
+            let outcome = Outcome::Answered(response.status());
+            self.counting.settle_measured(&self.seen, outcome, bins.as_slice(), &mut self.extra);
         }
     }
 
@@ -204,14 +213,8 @@ impl Guard {
 
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
-        let bins = self.counting.settings.measures.map(|measures| measures.ended(outcome));
-        self.settle_measured(outcome, bins.as_ref().map_or(&[], |bins| bins.as_slice()));
-    }
-
-    #[inline]
-    fn settle_measured(&mut self, outcome: Outcome, bins: &[Bin]) {
         if std::mem::take(&mut self.open) {
-            self.counting.settle(&self.seen, outcome, bins, &mut self.extra);
+            self.counting.settle(&self.seen, outcome, &mut self.extra);
         }
     }
 
@@ -421,12 +424,40 @@ impl Counting {
         }
     }
 
-    fn settle(
+    fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        if let Some(measures) = self.settings.measures {
+            return self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
+        }
+        self.settle_by(seen, outcome, extra, |hits, seen| {
+            self.recorder.request_until(hits, seen.agent, seen.until);
+        });
+    }
+
+    #[inline(never)]
+    fn settle_measured(
         &self,
         seen: &Result<Seen, Skip>,
         outcome: Outcome,
         bins: &[Bin],
         extra: &mut Option<Box<Extra>>,
+    ) {
+        self.settle_by(seen, outcome, extra, |hits, seen| {
+            self.recorder.request_measured(
+                hits,
+                seen.agent,
+                seen.until,
+                Measured { hits: seen.hits(), bins },
+            );
+        });
+    }
+
+    #[inline(always)]
+    fn settle_by(
+        &self,
+        seen: &Result<Seen, Skip>,
+        outcome: Outcome,
+        extra: &mut Option<Box<Extra>>,
+        record: impl FnOnce(&[Hit], &Seen),
     ) {
         let seen = match seen {
             Err(skip) => return self.recorder.skip(*skip),
@@ -440,16 +471,7 @@ impl Counting {
         } else {
             seen.hits()
         };
-        if bins.is_empty() {
-            self.recorder.request_until(hits, seen.agent, seen.until);
-        } else {
-            self.recorder.request_measured(
-                hits,
-                seen.agent,
-                seen.until,
-                Measured { hits: seen.hits(), bins },
-            );
-        }
+        record(hits, seen);
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {

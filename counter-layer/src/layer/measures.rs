@@ -1,4 +1,5 @@
-use std::time::Instant;
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
 
 use counter_core::visits::{Bin, Measure};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -7,23 +8,25 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use super::outcome::Outcome;
 
 /// The measures that a layer keeps distributions of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Measures {
+    /// The instant from which others are counted.
+    base: Instant,
     time: bool,
     size: bool,
     status: bool,
     grpc: bool,
 }
 
-/// A request that is measured.
+/// A request that is measured: the nanoseconds from the base to its beginning, times four, and what its method is. All in
+/// one number, since the future of a response is moved with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measuring {
-    started: Instant,
-    /// True where the response has no body, whatever its head says about one.
-    is_head: bool,
-    /// True where a successful response is the beginning of a tunnel.
-    is_connect: bool,
-}
+pub(crate) struct Measuring(NonZeroU64);
+
+/// The response has no body, whatever its head says about one.
+const HEAD: u64 = 1;
+/// A successful response is the beginning of a tunnel.
+const CONNECT: u64 = 2;
 
 /// The bins of a request, at most one of each measure.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +46,8 @@ const FAILED: u16 = 0;
 impl Measures {
     /// Returns the chosen measures, unless none is chosen.
     pub(crate) fn of(chosen: impl IntoIterator<Item = Measure>) -> Option<Self> {
-        let mut measures = Self::default();
+        let (time, size, status, grpc) = (false, false, false, false);
+        let mut measures = Self { base: Instant::now(), time, size, status, grpc };
         for measure in chosen {
             match measure {
                 Measure::Time => measures.time = true,
@@ -54,15 +58,27 @@ impl Measures {
                 _ => {}
             }
         }
-        (measures != Self::default()).then_some(measures)
+        let Self { time, size, status, grpc, .. } = measures;
+        (time || size || status || grpc).then_some(measures)
     }
 
     /// Begins to measure a request.
     #[inline]
-    pub(crate) fn begin(method: &Method) -> Measuring {
-        // As patterns these are comparisons of one byte.
-        let (is_head, is_connect) = (matches!(*method, Method::HEAD), matches!(*method, Method::CONNECT));
-        Measuring { started: Instant::now(), is_head, is_connect }
+    pub(crate) fn begin(self, method: &Method) -> Measuring {
+        let kind = match *method {
+            Method::HEAD => HEAD,
+            Method::CONNECT => CONNECT,
+            _ => 0,
+        };
+        // The clock of a request that begins with the layer says 0.
+        Measuring(NonZeroU64::new(self.nanoseconds() << 2 | kind).unwrap_or(NonZeroU64::MAX))
+    }
+
+    /// Returns the time since the base, in nanoseconds: a century does not fill what is left of the number.
+    #[inline]
+    fn nanoseconds(self) -> u64 {
+        let since = self.base.elapsed();
+        since.as_secs().wrapping_mul(1_000_000_000).wrapping_add(since.subsec_nanos().into())
     }
 
     /// Returns the bins of a request that was answered.
@@ -71,7 +87,8 @@ impl Measures {
         let (status, headers) = (response.status(), response.headers());
         let mut bins = Bins::none();
         if self.time && !measuring.is_open_ended(status, headers) {
-            bins.push(Bin::time(measuring.started.elapsed()));
+            let took = self.nanoseconds().saturating_sub(measuring.0.get() >> 2);
+            bins.push(Bin::time(Duration::from_nanos(took)));
         }
         if self.status {
             bins.push(Bin::status(status.as_u16()));
@@ -123,11 +140,11 @@ impl Measuring {
             let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], |value| value.as_bytes());
             media_type.starts_with(b"text/event-stream")
         };
-        status.is_informational() || (self.is_connect && status.is_success()) || is_stream()
+        status.is_informational() || (self.0.get() & CONNECT != 0 && status.is_success()) || is_stream()
     }
 
     fn size(self, status: StatusCode, headers: &HeaderMap) -> Option<u64> {
-        if self.is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        if self.0.get() & HEAD != 0 || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             return Some(0);
         }
         headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()

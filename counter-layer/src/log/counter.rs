@@ -79,7 +79,7 @@ pub enum Decision<'a> {
         hits: &'a [Hit],
         /// The kind of client.
         agent: Agent,
-        /// What is added to distributions, for
+        /// The bins of distributions that the request adds to, for
         /// [`Source::record_measured`](counter_core::source::Source::record_measured).
         measured: Measured<'a>,
     },

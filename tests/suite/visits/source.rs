@@ -212,7 +212,7 @@ async fn a_source_at_the_last_position_is_opened_there(store: impl Store + Clone
 
 async fn a_reader_with_nothing_to_read_finds_the_store_where_it_is(store: impl Store + Clone) {
     let log = Log::new(200);
-    let counters = Counters::builder(store).build().expect("good settings");
+    let counters = over(store);
     let (mut reader, mut idle) = (open(&counters).await, open(&counters).await);
     assert_eq!(idle.check().await.expect("the store is there"), Commit::Done);
     read_all(log, &counters, &mut reader).await;

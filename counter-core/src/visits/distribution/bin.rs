@@ -150,6 +150,7 @@ impl Bin {
     }
 
     /// Reads a bin as it [is written](fmt::Display).
+    #[cfg(any(test, feature = "dump", feature = "redis"))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut rest = text.chars();
         let measure = Measure::of_code(rest.next()?)?;

@@ -100,19 +100,35 @@ pub(super) async fn upsert(
 ) -> Result<(), Failure> {
     // As one list of numbers: a value for each column of each row would take far longer.
     let pairs: Vec<_> = rows.iter().map(|((id, bin), count)| (place_of(*id, *bin), *count)).collect();
-    let text = dialect.upsert(
-        "access_bins",
-        "width, bucket, counter, measure, bin, expiry, hits",
-        &format!(
-            "SELECT ?, ?, (pair.id - pair.id % {COUNTER}) / {COUNTER}, \
-             (pair.id % {COUNTER} - pair.id % {MEASURE}) / {MEASURE}, pair.id % {MEASURE} - {ZERO}, ?, pair.n \
-             FROM {} WHERE pair.n > 0",
-            dialect.pairs
-        ),
-        "width, bucket, counter, measure, bin",
-        &[("hits", hits), ("expiry", &format!("{}({{old}}, {{new}})", dialect.greatest))],
+    let (counter, measure, bin) = (
+        format!("(pair.id - pair.id % {COUNTER}) / {COUNTER}"),
+        format!("(pair.id % {COUNTER} - pair.id % {MEASURE}) / {MEASURE}"),
+        format!("pair.id % {MEASURE} - {ZERO}"),
+    );
+    let columns = "width, bucket, counter, measure, bin, expiry, hits";
+    let new = format!(
+        "SELECT ?, ?, {counter}, {measure}, {bin}, ?, pair.n FROM {} WHERE pair.n > 0",
+        dialect.pairs
     );
     let [width, bucket, expiry] = [width, bucket, expiry].map(Value::Int);
+    let text = if dialect.on_conflict {
+        // Nearly all are there. PostgreSQL would go through all earlier versions of a row that it is told to insert.
+        let such = format!(
+            "kept.width = ? AND kept.bucket = ? AND kept.counter = {counter} AND kept.measure = {measure} \
+             AND kept.bin = {bin}"
+        );
+        let hits = hits.replace("{old}", "kept.hits").replace("{new}", "pair.n");
+        let text = dialect.update_by_pairs("access_bins", "hits", &hits, &such);
+        if session.execute(&text, &[Value::Pairs(&pairs), width, bucket]).await? >= pairs.len() as u64 {
+            return Ok(());
+        }
+        // The transaction holds the counters, so nobody else makes a row between the two statements.
+        dialect.insert_new(&format!("access_bins ({columns})"), &new)
+    } else {
+        let greatest = format!("{}({{old}}, {{new}})", dialect.greatest);
+        let set = [("hits", hits), ("expiry", &*greatest)];
+        dialect.upsert("access_bins", columns, &new, "width, bucket, counter, measure, bin", &set)
+    };
     session.execute(&text, &[width, bucket, expiry, Value::Pairs(&pairs)]).await.map(drop)
 }
 

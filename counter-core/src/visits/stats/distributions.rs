@@ -15,7 +15,7 @@ pub struct Distributions {
     pub precision: Precision,
     /// The range that was asked for: buckets that start in it, with its end left out.
     pub range: Range<Timestamp>,
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// The starts of the buckets, ascending, with the distribution of each.
     pub buckets: Vec<(Timestamp, Distribution)>,
