@@ -52,7 +52,7 @@ use tokio::time::Instant;
 
 pub use audit::{Audit, Auditor, Difference, Side};
 pub use copier::{Copied, Copier};
-pub use store::{ArchiveStore, Page, Progress, Values};
+pub use store::{ArchiveStore, Bins, Page, Progress, Values};
 
 use crate::future::Answer;
 use crate::time::{Grid, Retention};

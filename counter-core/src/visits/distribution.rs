@@ -95,6 +95,7 @@ impl Distribution {
 }
 
 /// Returns the nearest rank, from 1, of a quantile among so many values.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and not negative")]
 fn rank(q: f64, count: u64) -> Option<u64> {
     let exact = q.clamp(0.0, 1.0) * count as f64;
     // 0.07 of 100 is a little more than 7 in binary, and yet not the eighth.

@@ -96,8 +96,11 @@ pub struct Page {
     /// The visitors of buckets, in the same way.
     pub visitors: BTreeMap<Timestamp, Vec<(usize, Sketch)>>,
     /// The bins of the distributions of buckets, in the same way.
-    pub bins: BTreeMap<Timestamp, Vec<(usize, Vec<(Bin, u64)>)>>,
+    pub bins: BTreeMap<Timestamp, Vec<(usize, Bins)>>,
 }
+
+/// The bins of a bucket with their counts, ascending.
+pub type Bins = Vec<(Bin, u64)>;
 
 impl Page {
     /// Creates a page without values.
