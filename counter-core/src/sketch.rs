@@ -100,8 +100,41 @@ impl Sketch {
 
     /// Adds all visitors of another sketch.
     pub fn merge(&mut self, other: &Self) {
-        for register in other.registers() {
-            self.raise(register);
+        match (&mut self.0, &other.0) {
+            (Registers::Dense(ranks), Registers::Dense(others)) => {
+                for (rank, other) in ranks.iter_mut().zip(others) {
+                    *rank = (*rank).max(*other);
+                }
+            }
+            (Registers::Sparse(set), Registers::Dense(others)) => {
+                let set = std::mem::take(set);
+                self.0 = Registers::Dense(others.clone());
+                set.into_iter().for_each(|register| _ = self.raise(register));
+            }
+            (Registers::Sparse(set), Registers::Sparse(_)) if set.is_empty() => self.clone_from(other),
+            (_, Registers::Sparse(others)) => others.iter().for_each(|register| _ = self.raise(*register)),
+        }
+    }
+
+    /// Returns whether all visitors of another sketch are in this one, as far as registers tell.
+    #[cfg(feature = "archive")]
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Registers::Dense(ranks), Registers::Dense(others)) => {
+                ranks.iter().zip(others).all(|(rank, other)| rank >= other)
+            }
+            (Registers::Dense(ranks), Registers::Sparse(others)) => {
+                others.iter().all(|other| ranks[usize::from(other.index)] >= other.rank)
+            }
+            (Registers::Sparse(_), _) => {
+                let mut registers = self.registers().peekable();
+                other.registers().all(|other| {
+                    while registers.next_if(|register| register.index < other.index).is_some() {}
+                    registers
+                        .next_if(|register| register.index == other.index && register.rank >= other.rank)
+                        .is_some()
+                })
+            }
         }
     }
 
@@ -109,7 +142,10 @@ impl Sketch {
     /// same.
     #[must_use]
     pub fn estimate(&self) -> u64 {
-        estimate::estimate(self.registers().map(|register| register.rank))
+        estimate::estimate(&match &self.0 {
+            Registers::Sparse(set) => estimate::histogram_of_set(set),
+            Registers::Dense(ranks) => estimate::histogram(ranks),
+        })
     }
 
     /// Returns whether no visitor was added.
@@ -182,7 +218,10 @@ impl Register {
 
 impl PartialEq for Sketch {
     fn eq(&self, other: &Self) -> bool {
-        self.registers().eq(other.registers())
+        match (&self.0, &other.0) {
+            (Registers::Dense(ranks), Registers::Dense(others)) => ranks == others,
+            _ => self.registers().eq(other.registers()),
+        }
     }
 }
 
@@ -259,11 +298,30 @@ mod tests {
             let (mut a, mut b) = (of(&left), of(&right));
             let both = of(&[left, right].concat());
             a.merge(&of(&[]));
-            let only_right = b.clone();
+            let (only_left, only_right) = (a.clone(), b.clone());
             b.merge(&a);
             a.merge(&only_right);
             prop_assert_eq!(&a, &both);
             prop_assert_eq!(&b, &both);
+            // In whichever way each of them lies in memory.
+            let packed = |sketch: &Sketch| Sketch::from_redis(&sketch.to_redis()).expect("well formed");
+            for (mut one, other) in [
+                (packed(&only_left), only_right.clone()),
+                (only_left.clone(), packed(&only_right)),
+                (packed(&only_left), packed(&only_right)),
+            ] {
+                one.merge(&other);
+                prop_assert_eq!(&one, &both);
+                prop_assert_eq!(one.estimate(), both.estimate());
+            }
+            #[cfg(feature = "archive")]
+            for one in [&only_left, &packed(&only_left), &only_right, &packed(&only_right), &both] {
+                for other in [&only_left, &packed(&only_left), &only_right, &packed(&only_right), &both] {
+                    let mut union = one.clone();
+                    union.merge(other);
+                    prop_assert_eq!(one.includes(other), &union == one);
+                }
+            }
             prop_assert_eq!(Sketch::from_redis(&both.to_redis()), Ok(both.clone()));
             #[cfg(any(feature = "dump", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
             prop_assert_eq!(Sketch::from_redis(&both.to_redis_short()), Ok(both));

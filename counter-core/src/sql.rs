@@ -21,6 +21,6 @@ mod schema;
 pub(crate) use database::Database;
 pub(crate) use dialect::Dialect;
 pub(crate) use failure::{Class, Failure};
-pub(crate) use schema::{SchemaError, check_tables, create_tables};
+pub(crate) use schema::{SchemaError, check_settings, check_tables, create_tables};
 pub(crate) use session::{Options, Row, Session};
 pub(crate) use statement::Value;

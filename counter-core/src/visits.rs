@@ -20,6 +20,8 @@ mod tally;
 mod recorder;
 mod reading;
 mod store;
+#[cfg(any(feature = "archive", feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+mod unions;
 pub mod source;
 #[cfg(feature = "spool")]
 mod spool;

@@ -226,7 +226,9 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let mut feeding = tokio::spawn(feed.run(async { drop(feed_stopped.await) }));
     let (recount_at, utc_offset) = (settings.recount_at, settings.utc_offset);
     let mut recounts = tokio::spawn(async move { forum.recount_each_night(recount_at, utc_offset).await });
-    let mut archiving = tokio::spawn(keep(archive, stats, settings.archive_interval));
+    let (stop_archiving, archiving_stopped) = oneshot::channel::<()>();
+    let archiving_stopped = async { drop(archiving_stopped.await) };
+    let mut archiving = tokio::spawn(keep(archive, stats, settings.archive_interval, archiving_stopped));
     // It ends with the program; a visit that is cut off still counts.
     let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -248,11 +250,13 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     serve_until(listener, site, timeouts, asked_to_stop).await?;
     drop(stop_feed);
     recounts.abort();
-    archiving.abort();
+    drop(stop_archiving);
+    let archived = async { if ended == Some(ARCHIVE) { Ok(()) } else { archiving.await } };
     let fed = async { if ended == Some(FEED) { Ok(Ok(())) } else { feeding.await } };
-    let (counted, fed) = tokio::join!(upkeep.stop(), fed);
+    let (counted, fed, archived) = tokio::join!(upkeep.stop(), fed, archived);
     counted?;
     fed??;
+    archived?;
     if let Some(ended) = ended {
         return Err(format!("{ended} ended unexpectedly").into());
     }
@@ -260,13 +264,18 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// Copies into the archive and compares it with the store, where there is one, until it is dropped.
-async fn keep(archive: Option<Archive>, stats: Stats, interval: Duration) {
-    let Some(archive) = archive else { return pending().await };
+/// Copies into the archive and compares it with the store, where there is one, until `shutdown` completes.
+async fn keep(
+    archive: Option<Archive>,
+    stats: Stats,
+    interval: Duration,
+    shutdown: impl Future<Output = ()>,
+) {
+    let Some(archive) = archive else { return shutdown.await };
     let (mut copier, mut auditor) =
         (archive.copier(stats.grid()).interval(interval), archive.auditor(stats.grid()));
     tokio::select! {
-        () = copier.run(pending()) => {}
+        () = copier.run(shutdown) => {}
         () = auditor.run(pending()) => {}
     }
 }

@@ -31,6 +31,7 @@ pub struct MariaDb {
     child: OwnedChild,
     folder: TempDir,
     port: u16,
+    arguments: &'static [&'static str],
 }
 
 impl MariaDb {
@@ -41,6 +42,16 @@ impl MariaDb {
     /// When it does not answer within two minutes; with its log.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with more arguments.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_with(arguments: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         let made = Command::new("mariadb-install-db")
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
@@ -53,8 +64,8 @@ impl MariaDb {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         for _ in 0..PORTS {
             let port = free_port();
-            if let Some(child) = launch(folder.path(), port) {
-                return Self { child, folder, port };
+            if let Some(child) = launch(folder.path(), port, arguments) {
+                return Self { child, folder, port, arguments };
             }
         }
         panic!("mariadbd did not start:\n{}", log(folder.path()));
@@ -125,13 +136,13 @@ impl MariaDb {
     /// As [`start`](Self::start).
     pub fn restart(&mut self) {
         self.kill();
-        let child = launch(self.folder.path(), self.port);
+        let child = launch(self.folder.path(), self.port, self.arguments);
         self.child = child.unwrap_or_else(|| panic!("mariadbd did not start:\n{}", log(self.folder.path())));
     }
 }
 
 /// Starts a server and waits until it answers; `None` when it ends before that.
-fn launch(folder: &Path, port: u16) -> Option<OwnedChild> {
+fn launch(folder: &Path, port: u16, arguments: &[&str]) -> Option<OwnedChild> {
     let output = File::create(folder.join("log")).expect("our folder is writable");
     let errors = output.try_clone().expect("an open file can be shared");
     let mut child = OwnedChild::spawn(
@@ -143,6 +154,7 @@ fn launch(folder: &Path, port: u16) -> Option<OwnedChild> {
             .arg(format!("--tmpdir={}", folder.display()))
             .arg(format!("--pid-file={}", folder.join("pid").display()))
             .arg(format!("--socket={}", socket(folder).display()))
+            .args(arguments)
             .stdout(output)
             .stderr(errors),
     )

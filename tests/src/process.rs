@@ -16,8 +16,8 @@ use crate::until::PAUSE;
 /// How long a build may take, from nothing on a slow machine.
 const BUILD: Duration = Duration::from_secs(600);
 
-/// How many lines of each output are kept; those after them are read and thrown away.
-const LINES: usize = 10_000;
+/// The number of lines of each output that are kept; those after them are read and thrown away.
+pub const LINES: usize = 10_000;
 
 /// The program of the package `example-app`: the one that `COUNTER_EXAMPLE` names, or built like this test and
 /// beside it, once in a process.

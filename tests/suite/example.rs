@@ -8,6 +8,7 @@ mod forum;
 mod aborts;
 mod hyper;
 mod store;
+mod hangs;
 mod dump;
 mod distributions;
 mod archive;

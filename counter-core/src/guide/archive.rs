@@ -54,7 +54,13 @@
 //! Copying is idempotent: the far store keeps the greater of two counts and the union of two sketches. A copier that is
 //! killed, or two that work at once, change nothing of that. How far it went is kept with what was copied, so a far store
 //! that is restored from a backup is filled again as far back as the near one reaches. Whether a bucket is closed is
-//! decided by the earlier of two clocks, the copier's and the far store's.
+//! decided by the earlier of two clocks, the copier's and the far store's. A copier that is told to stop gives its lease
+//! back, so that another one goes on at once; after one that was killed, that takes up to 2 minutes.
+//!
+//! What cannot be read in the near store, such as a key that another program overwrote, is left out and holds up nothing
+//! else; the hint `archive_incomplete` says so. If it is a list of counters, the buckets of all counters of its precision
+//! wait in the near store, for twice its retention at most. When the list can be read again, those that had to wait are
+//! copied at once, and the others as they leave or with the next audit.
 //!
 //! # Audits
 //!

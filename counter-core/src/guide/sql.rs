@@ -76,6 +76,8 @@
 //!   often on `access_sample` and `access_counter`.
 //! - A pooler in front of PostgreSQL has to keep sessions (`pool_mode = session`), since statements are prepared.
 //! - Names are compared byte by byte, whatever the collation of the database.
+//! - A PostgreSQL database of another encoding than UTF8 is refused, and so is a MariaDB that replicates by statements:
+//!   what `READ COMMITTED` changes can only be replicated by rows, which `binlog_format` says as `MIXED` or `ROW`.
 //! - Another schema of PostgreSQL is chosen by `?options[search_path]=counts` in the address.
 //!
 //! # Which grid and interval

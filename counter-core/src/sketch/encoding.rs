@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::{MAX_RANK, REGISTERS, Register, Sketch};
+use super::{MAX_RANK, REGISTERS, Register, Registers, SPARSE, Sketch, dense};
 
 const HEADER: usize = 16;
 const DENSE: usize = HEADER + REGISTERS * 6 / 8;
@@ -102,19 +102,19 @@ fn decode_dense(bytes: &[u8]) -> Result<Sketch, SketchError> {
     if bytes.len() != DENSE - HEADER {
         return Err(SketchError::Length);
     }
-    let mut sketch = Sketch::new();
-    for index in 0..REGISTERS {
-        let bit = index * 6;
-        let high = bytes.get(bit / 8 + 1).copied().unwrap_or(0);
-        let pair = u16::from_le_bytes([bytes[bit / 8], high]) >> (bit % 8);
-        set(&mut sketch, index, (pair & 0x3f) as u8)?;
+    let mut ranks = vec![0; REGISTERS].into_boxed_slice();
+    for (four, bytes) in ranks.chunks_exact_mut(4).zip(bytes.chunks_exact(3)) {
+        let [a, b, c] = [bytes[0], bytes[1], bytes[2]];
+        four.copy_from_slice(&[a & 0x3f, (a >> 6 | b << 2) & 0x3f, (b >> 4 | c << 4) & 0x3f, c >> 2]);
     }
-    Ok(sketch)
+    match ranks.iter().find(|rank| **rank > MAX_RANK) {
+        Some(rank) => Err(SketchError::Rank(*rank)),
+        None => Ok(Sketch(Registers::Dense(ranks))),
+    }
 }
 
 fn decode_sparse(bytes: &[u8]) -> Result<Sketch, SketchError> {
-    let mut sketch = Sketch::new();
-    let mut index = 0;
+    let (mut set, mut index) = (Vec::new(), 0);
     let mut bytes = bytes.iter().copied();
     while let Some(code) = bytes.next() {
         let low = usize::from(code & 0x3f);
@@ -123,25 +123,20 @@ fn decode_sparse(bytes: &[u8]) -> Result<Sketch, SketchError> {
             1 => index += (low << 8 | usize::from(bytes.next().ok_or(SketchError::Length)?)) + 1,
             _ => {
                 for _ in 0..=code & 3 {
-                    set(&mut sketch, index, (code >> 2 & 0x1f) + 1)?;
+                    let place = u16::try_from(index).ok().filter(|_| index < REGISTERS);
+                    set.push(Register {
+                        index: place.ok_or(SketchError::Length)?,
+                        rank: (code >> 2 & 0x1f) + 1,
+                    });
                     index += 1;
                 }
             }
         }
     }
-    if index == REGISTERS { Ok(sketch) } else { Err(SketchError::Length) }
-}
-
-fn set(sketch: &mut Sketch, index: usize, rank: u8) -> Result<(), SketchError> {
-    if rank > MAX_RANK {
-        return Err(SketchError::Rank(rank));
+    if index != REGISTERS {
+        return Err(SketchError::Length);
     }
-    let index = u16::try_from(index).ok().filter(|index| usize::from(*index) < REGISTERS);
-    let index = index.ok_or(SketchError::Length)?;
-    if rank > 0 {
-        sketch.raise(Register { index, rank });
-    }
-    Ok(())
+    Ok(Sketch(if set.len() > SPARSE { Registers::Dense(dense(&set)) } else { Registers::Sparse(set) }))
 }
 
 impl fmt::Display for SketchError {

@@ -26,6 +26,8 @@ pub(crate) struct Dialect {
     pub(crate) on_conflict: bool,
     /// True where a `DELETE` itself takes a `LIMIT`.
     pub(super) limits_delete: bool,
+    /// A statement that returns why the database cannot be used, if it cannot; empty where it always can.
+    pub(super) unfit: &'static str,
 }
 
 impl Dialect {

@@ -15,6 +15,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     updates_from: false,
     on_conflict: false,
     limits_delete: true,
+    unfit: "SELECT 'the server replicates by statements, which transactions that do not lock gaps cannot be written \
+            as: set binlog_format to MIXED or ROW' \
+            FROM DUAL WHERE @@log_bin = 1 AND @@binlog_format = 'STATEMENT'",
 };
 
 /// The settings of every connection. What another transaction has committed is seen, and no gap between rows is

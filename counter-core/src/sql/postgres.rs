@@ -15,6 +15,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     updates_from: true,
     on_conflict: true,
     limits_delete: false,
+    unfit: "SELECT 'the database has the encoding ' || getdatabaseencoding() || ', in which not every name of a \
+            counter can be written: create it with UTF8' WHERE getdatabaseencoding() <> 'UTF8'",
 };
 
 /// The settings of every connection: a process that stops in the middle of a transaction holds up the others for

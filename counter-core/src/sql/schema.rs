@@ -17,8 +17,26 @@ pub(crate) enum SchemaError {
     Newer(u32),
     /// The entry of the version is no number.
     Odd,
+    /// The database has settings that do not do, for this reason.
+    Unfit(String),
     /// It is not known.
     Unknown(Error),
+}
+
+/// Checks that the database has the settings that are needed.
+pub(crate) async fn check_settings(database: &Database) -> Result<(), SchemaError> {
+    let unfit = database.dialect().unfit;
+    if unfit.is_empty() {
+        return Ok(());
+    }
+    let reason = database.attempt(|| async {
+        let mut session = database.reader().await?;
+        let rows = session.fetch(unfit, &[]).await?;
+        let reason = rows.first().map(|row| row.text(0)).transpose()?;
+        session.end();
+        Ok(reason)
+    });
+    reason.await.map_err(SchemaError::Unknown)?.map_or(Ok(()), |reason| Err(SchemaError::Unfit(reason)))
 }
 
 /// Checks that the tables are there and of the right version.
@@ -93,6 +111,7 @@ impl fmt::Display for SchemaError {
                 "the tables are of version {found}, and this program knows none after {VERSION}: update it"
             ),
             Self::Odd => f.write_str("the tables have no version"),
+            Self::Unfit(reason) => f.write_str(reason),
             Self::Unknown(_) => f.write_str("the tables cannot be read"),
         }
     }

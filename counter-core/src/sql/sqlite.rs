@@ -22,6 +22,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     updates_from: true,
     on_conflict: true,
     limits_delete: false,
+    unfit: "",
 };
 
 /// The time that a statement waits for another process to finish writing.

@@ -42,7 +42,7 @@ mod restore;
 mod audit;
 mod both;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -92,6 +92,10 @@ struct State {
     asked: Option<Instant>,
     /// The number of buckets that wait for their last copy.
     waiting: u32,
+    /// The number of entries that the last copies of a precision left out.
+    unreadable: HashMap<(Values, Precision), u64>,
+    /// Those whose last copies are without the counters of a list that cannot be read.
+    incomplete: HashSet<(Values, Precision)>,
 }
 
 /// The time for which what was asked of the far store is known.

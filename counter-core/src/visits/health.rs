@@ -61,6 +61,9 @@ pub struct SpoolHealth {
 pub struct ArchiveHealth {
     /// Buckets of a precision that left retention and wait for their last copy: the most of any precision.
     pub waiting_buckets: u32,
+    /// Keys and entries of the near store that could not be read when this process last copied buckets of their precision:
+    /// they are not in the archive.
+    pub unreadable: u64,
     /// Values that the near store has less of than the far one, as of this process's last audit; 0 if that repaired one of
     /// them, and `None` before the first.
     pub differing: Option<u64>,

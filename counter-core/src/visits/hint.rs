@@ -59,6 +59,12 @@ impl Hint {
         "Buckets that left retention wait for their last copy into the archive, for twice their retention at most.",
         "See that a copier runs, in one process at least, and that both stores are there for it.",
     );
+    /// The hint that something in the near store cannot be read, and is not in the archive.
+    pub const ARCHIVE_INCOMPLETE: Self = Self::new(
+        "archive_incomplete",
+        "Keys or entries of the near store cannot be read, and what they should hold is not in the archive.",
+        "Repair or remove what the log names: a key that holds something else, or a member that is no counter.",
+    );
     /// The hint that the near store has lost what the archive has.
     pub const ARCHIVE_DIFFERS: Self = Self::new(
         "archive_differs",

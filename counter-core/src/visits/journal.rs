@@ -109,11 +109,13 @@ impl Journal {
     }
 
     /// Notes that the batches are about to be sent. One that is in no file is known by what waited, which has its sequence, but
-    /// of several that were cut from it nothing tells any more what the store has.
+    /// of several that were cut from it nothing tells any more what the store has: neither does an entry of before, which
+    /// may still be under way while the disk fails, as that is not waited for.
     pub(crate) fn send(&mut self) {
         let waited = std::mem::take(&mut self.waited);
         if self.unwritten_batches().next().is_some() {
             self.taken += waited;
+            self.file = File::Stale;
         }
     }
 
@@ -192,5 +194,58 @@ impl Journal {
             (self.taken, self.file) = (0, File::Current);
             self.note_what_waited();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::Shards;
+    use crate::time::Grid;
+    use crate::visits::{Adds, Cell, Fence, FenceKind};
+    use crate::{CounterName, Precision, Timestamp};
+
+    fn batch(shard: Shard, sequence: u64, name: &str) -> Arc<Batch> {
+        let (writer, kind) = (WriterId::of([7; 16]), FenceKind::Process);
+        let cell = Cell {
+            counter: CounterName::new(name).expect("a name"),
+            start: Timestamp::MIN,
+            finest: Precision::try_from(1).expect("not 0"),
+            count: 1,
+        };
+        let fence = Fence { writer, kind, sequence, after: sequence - 1 };
+        let grid = Arc::new(Grid::default());
+        Arc::new(Batch {
+            shard,
+            fence,
+            cells: vec![cell],
+            sketches: Vec::new(),
+            bins: Vec::new(),
+            grid,
+            adds: Adds::Hits,
+        })
+    }
+
+    #[test]
+    fn what_was_cut_into_several_batches_while_it_was_written_as_waiting_is_not_told_as_written() {
+        let shard = Shards::ONE.iter().next().expect("one");
+        let (mut journal, mut pending, grid) = (Journal::new(), Pending::default(), Grid::default());
+        journal.begin(WriterId::of([7; 16]), [], 2);
+        for counter in 0..2 {
+            pending.add(counter, Timestamp::MIN, 1, &grid);
+            journal.added().add(counter, Timestamp::MIN, 1, &grid);
+        }
+        let under_way = journal.entry(shard, &pending).expect("there is something to write");
+        // The disk has failed before, so nothing waits for this entry. Once the store has an empty batch under its
+        // sequence, what it has in the file counts no more.
+        journal.take();
+        journal.cut([batch(shard, 3, "a"), batch(shard, 4, "b")], 5);
+        journal.send();
+        journal.written(&under_way);
+        assert_eq!(journal.unwritten(), 2);
+        let next = journal.entry(shard, &Pending::default()).expect("they are to be written");
+        assert!(next.is_whole && next.batches.len() == 2, "{next:?}");
+        journal.written(&next);
+        assert_eq!(journal.unwritten(), 0);
     }
 }

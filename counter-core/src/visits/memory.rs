@@ -11,6 +11,7 @@ use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
+use crate::visits::store::SKETCHES;
 use crate::visits::{ApplyOutcome, Batch, DropReason, FenceKind, Part, Remark};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
@@ -145,6 +146,27 @@ impl Store for MemoryVisits {
                 BinReading { buckets: buckets.collect(), unreadable: None }
             };
             Ok(counters.iter().map(of).collect())
+        })
+    }
+
+    fn sketches<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        buckets: &'a [Bucket],
+    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+        Box::pin(async move {
+            let (kept, mut found, mut sketches) = (self.kept(), 0, Vec::new());
+            for bucket in buckets {
+                let of = |counter: &CounterName| kept.visitors.get(&(counter.clone(), *bucket));
+                found += counters.iter().filter(|counter| of(counter).is_some()).count();
+                if found > SKETCHES && !sketches.is_empty() {
+                    break;
+                }
+                let sketch =
+                    |counter| Ok(of(counter).map_or_else(Sketch::new, |visitors| visitors.sketch.clone()));
+                sketches.push(counters.iter().map(sketch).collect());
+            }
+            Ok(sketches)
         })
     }
 

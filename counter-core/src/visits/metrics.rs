@@ -154,6 +154,11 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
             "Buckets of a precision that left retention and wait for their last copy into the archive",
             gauge(archive.waiting_buckets.into()),
         );
+        add(
+            "access_counter_archive_unreadable_entries",
+            "Keys and entries of the near store that could not be read, and are not in the archive",
+            gauge(archive.unreadable as f64),
+        );
         if let Some(differing) = archive.differing {
             add(
                 "access_counter_archive_differing_values",

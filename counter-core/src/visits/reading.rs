@@ -44,6 +44,8 @@ pub struct KnownReading {
     pub counters: Vec<(CounterName, Precision)>,
     /// Lists that cannot be read, and entries in other lists that are not counters.
     pub unreadable: Vec<Unreadable>,
+    /// True if a whole list cannot be read, so that counters are missing here.
+    pub is_incomplete: bool,
 }
 
 /// Some of the counters of a shard that have a lifetime, as [`Store::counted`](crate::Store::counted) finds them.
@@ -79,7 +81,7 @@ impl From<Unreadable> for Reading {
 
 impl From<Vec<(CounterName, Precision)>> for KnownReading {
     fn from(counters: Vec<(CounterName, Precision)>) -> Self {
-        Self { counters, unreadable: Vec::new() }
+        Self { counters, ..Self::default() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The spool: what waits for the store, on a disk.
 
+pub(crate) mod step;
 pub(crate) mod content;
 pub(crate) mod waiting;
 pub(crate) mod file;
@@ -23,6 +24,7 @@ use crate::visits::tally::Tally;
 use crate::{Error, ErrorKind, Timestamp};
 use file::{Failure, Rows};
 use folder::Place;
+use step::Step;
 
 /// The file of this process, to which everything that waits for the store is written every 100 ms.
 ///
@@ -30,6 +32,13 @@ use folder::Place;
 /// once that is possible again.
 #[derive(Debug)]
 pub(crate) struct Spool {
+    file: Arc<OwnFile>,
+    step: Step<Result<(), Error>>,
+}
+
+/// The file, which outlives the attempts that were given up.
+#[derive(Debug)]
+struct OwnFile {
     folder: PathBuf,
     /// The size that the file may have, in bytes.
     most: u64,
@@ -71,11 +80,12 @@ const WORTH: usize = 64 << 10;
 impl Spool {
     pub(crate) fn new(folder: PathBuf, most: u64, tally: Arc<Tally>) -> Self {
         tally.keep_journal();
-        Self { folder, most, tally, own: Mutex::default() }
+        let file = Arc::new(OwnFile { folder, most, tally, own: Mutex::default() });
+        Self { file, step: Step::default() }
     }
 
-    pub(crate) const fn folder(&self) -> &PathBuf {
-        &self.folder
+    pub(crate) fn folder(&self) -> &PathBuf {
+        &self.file.folder
     }
 
     /// Writes at every interval.
@@ -94,28 +104,23 @@ impl Spool {
 
     /// Writes what is new of one shard or of all, and notes how that went.
     pub(crate) async fn write(&self, of: Option<Shard>) -> Result<(), Error> {
-        let written = match timeout(PATIENCE, caught(self.attempt(of))).await {
+        let file = Arc::clone(&self.file);
+        let attempt = self.step.after_another(|| Box::pin(caught(async move { file.attempt(of).await })));
+        let written = match timeout(PATIENCE, attempt).await {
             Ok(written) => written,
-            Err(_) => Err(Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s")),
+            Err(_) => Err(unanswered()),
         };
         if written.is_err() {
-            self.spoil();
+            self.file.spoil();
         }
-        tell(|| self.note(written.as_ref().err()));
+        tell(|| self.file.note(written.as_ref().err()));
         written
-    }
-
-    /// Has everything written anew.
-    fn spoil(&self) {
-        for shard in self.tally.shards.iter() {
-            self.tally.journal(shard, Journal::spoil);
-        }
     }
 
     /// Writes what is new of a shard before it is sent. While the disk fails that is not waited for: it costs
     /// durability only, since the store's fence tells what of the file is outdated.
     pub(crate) async fn save(&self, shard: Shard) {
-        if !self.tally.spool(|spool| spool.failing.is_some()) {
+        if !self.file.tally.spool(|spool| spool.failing.is_some()) {
             drop(self.write(Some(shard)).await);
         }
     }
@@ -127,7 +132,7 @@ impl Spool {
             Ok(()) => Ok(()),
             Err(_) => {
                 let removed = timeout(PATIENCE, self.remove()).await;
-                removed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
+                removed.unwrap_or_else(|_| Err(unanswered())).map_err(|error| {
                     Error::new(ErrorKind::Unavailable).caused_by(format!(
                         "the store lost a fence, and hits wait until the file of the spool, which has them under the earlier \
                          one, is written or removed: {error}"
@@ -138,7 +143,24 @@ impl Spool {
     }
 
     /// Removes the file; another one is made when there is something to write.
-    pub(crate) async fn remove(&self) -> io::Result<()> {
+    pub(crate) async fn remove(&self) -> Result<(), Error> {
+        let file = Arc::clone(&self.file);
+        let remove = async move {
+            file.remove().await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))
+        };
+        self.step.after_another(|| Box::pin(remove)).await
+    }
+}
+
+impl OwnFile {
+    /// Has everything written anew.
+    fn spoil(&self) {
+        for shard in self.tally.shards.iter() {
+            self.tally.journal(shard, Journal::spoil);
+        }
+    }
+
+    async fn remove(&self) -> io::Result<()> {
         let mut own = self.own.lock().await;
         if let Some(connection) = own.connection.take() {
             drop(connection.close().await);
@@ -249,6 +271,10 @@ impl Spool {
             (None, None) | (Some(_), Some(_)) => {}
         }
     }
+}
+
+fn unanswered() -> Error {
+    Error::new(ErrorKind::Unavailable).caused_by("the disk did not answer within 5 s")
 }
 
 impl Size {

@@ -105,17 +105,18 @@ impl Store for SqlVisits {
     fn sketches<'a>(
         &'a self,
         counters: &'a [CounterName],
-        bucket: Bucket,
-    ) -> Answer<'a, Vec<Result<Sketch, Unreadable>>> {
-        Box::pin(read::sketches(self, counters, bucket))
+        buckets: &'a [Bucket],
+    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+        Box::pin(read::sketches(self, counters, buckets))
     }
 
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
-        Box::pin(read::visitor_counts(self, counters, buckets))
+        precision: Precision,
+        ranges: &'a [Range<Timestamp>],
+    ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
+        Box::pin(read::visitor_counts(self, counters, precision, ranges))
     }
 
     fn bins<'a>(

@@ -339,18 +339,63 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Uniques, Unreadable>>, Error> {
-        check(
-            &self.tally.grid.visitors,
-            precision,
-            &range,
-            counters.len() as u64,
-            Self::MAX_COUNTED_SKETCHES,
-        )?;
-        let starts = precision.starts(range.start..range.end);
-        let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
-        let counts = self.store.visitor_counts(counters, &buckets).await?;
+        let uniques = self.uniques_by_range(counters, precision, &[range]).await?;
+        Ok(uniques.into_iter().flatten().collect())
+    }
+
+    /// Returns how many different visitors each of these counters had in each of these ranges, by the buckets that start
+    /// in it: for a chart, those of every bucket and those of all of them together.
+    ///
+    /// It takes one exchange with each shard, as [`uniques_by_counter`](Self::uniques_by_counter) does. An entry that
+    /// cannot be read affects those ranges of its counter in which it lies.
+    ///
+    /// ```
+    /// use counter_core::visitor::VisitorKey;
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let (recorder, hour) = (counters.recorder(), Precision::try_from(3600)?);
+    /// let this = hour.bucket(Timestamp::now()).start;
+    /// let visitor = |person: &[u8]| VisitorKey::new([7; 16]).visitor(&[person]);
+    /// # let at = |person, at| recorder.record_at(recorder.counter("/"), visitor(person), at, std::num::NonZeroU32::MIN);
+    /// # at(b"one", this.minus(3600));
+    /// # at(b"two", this.minus(3600));
+    /// # at(b"two", this);
+    /// // Two visitors in the hour before this one, of whom one came again.
+    /// counters.flush().await?;
+    ///
+    /// let ranges = [this.minus(3600)..this, this..this.plus(1), this.minus(3600)..this.plus(1)];
+    /// let uniques = counters.stats().uniques_by_range(&["/".parse()?], hour, &ranges).await?;
+    /// let visitors: Vec<_> = uniques.concat().into_iter().flatten().map(|uniques| uniques.visitors).collect();
+    /// assert_eq!(visitors, [2, 1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when the precision is not one of those of visitors, when one of the ranges is empty, when counters times
+    /// the buckets of all ranges exceed 10,000, or when the store cannot be read.
+    pub async fn uniques_by_range(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        ranges: &[Range<Timestamp>],
+    ) -> Result<Vec<Vec<Result<Uniques, Unreadable>>>, Error> {
+        let mut asked = 0_u64;
+        for range in ranges {
+            check(&self.tally.grid.visitors, precision, range, 0, 0)?;
+            asked = buckets(precision, range).saturating_add(asked);
+        }
+        let (asked, most) = (asked.saturating_mul(counters.len() as u64), Self::MAX_COUNTED_SKETCHES);
+        if asked > most {
+            return Err(Error::new(ErrorKind::TooManyBuckets { asked, most }));
+        }
+        let counts = self.store.visitor_counts(counters, precision, ranges).await?;
         let uniques = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR };
-        Ok(counts.into_iter().map(|count| count.map(uniques)).collect())
+        let each = |counts: Vec<Result<u64, _>>| counts.into_iter().map(|count| count.map(uniques)).collect();
+        Ok(counts.into_iter().map(each).collect())
     }
 
     /// Returns up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or
@@ -378,7 +423,7 @@ impl Stats {
         // No name contains a control character, so this is the smallest text after `after`.
         let from = after.map_or_else(String::new, |after| format!("{after}\0"));
         let mut counters = BTreeMap::<_, Vec<_>>::new();
-        let KnownReading { counters: known, unreadable } =
+        let KnownReading { counters: known, unreadable, .. } =
             self.store.known_since(precisions, &from, limit + 1, since).await?;
         for (name, precision) in known {
             counters.entry(name).or_default().push(precision);
@@ -452,6 +497,7 @@ impl Stats {
         if let Some(archive) = health.archive {
             let hints = [
                 (archive.waiting_buckets > WAITING, Hint::ARCHIVE_BEHIND),
+                (archive.unreadable > 0, Hint::ARCHIVE_INCOMPLETE),
                 (archive.differing.is_some_and(|differing| differing > 0), Hint::ARCHIVE_DIFFERS),
             ];
             health.hints.extend(hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint));
@@ -534,8 +580,8 @@ impl Stats {
     /// The number of sketches that one read of [`uniques`](Self::uniques) may touch: at most 12 MB from the store.
     pub const MAX_SKETCHES: u64 = 1000;
 
-    /// The number of sketches that one read of [`uniques_by_counter`](Self::uniques_by_counter) may have the
-    /// store count.
+    /// The number of sketches that one read of [`uniques_by_counter`](Self::uniques_by_counter) or
+    /// [`uniques_by_range`](Self::uniques_by_range) may have the store count.
     pub const MAX_COUNTED_SKETCHES: u64 = 10_000;
 
     /// Returns how many samples of a precision of counts are kept, if this range of it may be read.

@@ -142,42 +142,54 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Fails when the store cannot be read.
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
 
-    /// Returns, for each of these counters, its visitors in one bucket. An unreadable entry of one counter does not
-    /// affect the others. This implementation reads one counter after the other; a store that can read several at once
-    /// does better.
+    /// Returns, for each of these buckets, the visitors that each of these counters had in it. An unreadable entry of one
+    /// counter does not affect the others.
+    ///
+    /// The answer is for as many of the buckets, from the first on, as together have at most
+    /// 500 sketches, up to 8 MB, and for the first one in any case: ask again for the others. This implementation reads
+    /// one counter after the other, and answers for the first bucket; a store that can read several at once does better.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
     fn sketches<'a>(
         &'a self,
         counters: &'a [CounterName],
-        bucket: Bucket,
-    ) -> Answer<'a, Vec<Result<Sketch, Unreadable>>> {
+        buckets: &'a [Bucket],
+    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
         Box::pin(async move {
+            let Some(first) = buckets.get(..1) else { return Ok(Vec::new()) };
             let mut sketches = Vec::with_capacity(counters.len());
             for counter in counters {
-                sketches.push(Ok(self.visitors(std::slice::from_ref(counter), &[bucket]).await?));
+                sketches.push(Ok(self.visitors(std::slice::from_ref(counter), first).await?));
             }
-            Ok(sketches)
+            Ok(vec![sketches])
         })
     }
 
-    /// Returns, for each of these counters, how many visitors it had in these buckets together: the
-    /// [estimate](Sketch::estimate) of their union. An unreadable entry of one counter does not affect the
-    /// others. This implementation reads the sketches of one counter after the other; a store that can count
-    /// by itself does better.
+    /// Returns, for each of these counters, how many visitors it had in each of these ranges: the
+    /// [estimate](Sketch::estimate) of the union of the buckets of a precision that start in it. An unreadable entry of
+    /// one counter does not affect the others, and of its ranges only those in which it lies. This implementation reads
+    /// the sketches of one counter and range after the other; a store that can count by itself does better.
     ///
     /// # Errors
     /// Fails when the store cannot be read.
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+        precision: Precision,
+        ranges: &'a [Range<Timestamp>],
+    ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
         Box::pin(async move {
             let mut counts = Vec::with_capacity(counters.len());
             for counter in counters {
-                counts.push(Ok(self.visitors(std::slice::from_ref(counter), buckets).await?.estimate()));
+                let mut of_ranges = Vec::with_capacity(ranges.len());
+                for range in ranges {
+                    let starts = precision.starts(range.clone());
+                    let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
+                    let union = self.visitors(std::slice::from_ref(counter), &buckets).await?;
+                    of_ranges.push(Ok(union.estimate()));
+                }
+                counts.push(of_ranges);
             }
             Ok(counts)
         })
@@ -290,9 +302,10 @@ for_handles!(Store {
     fn lifetimes(counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>>;
     fn forget(counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()>;
     fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
-    fn sketches(counters: &'a [CounterName], bucket: Bucket) -> Answer<'a, Vec<Result<Sketch, Unreadable>>>;
-    fn visitor_counts(counters: &'a [CounterName], buckets: &'a [Bucket])
-        -> Answer<'a, Vec<Result<u64, Unreadable>>>;
+    fn sketches(counters: &'a [CounterName], buckets: &'a [Bucket])
+        -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>>;
+    fn visitor_counts(counters: &'a [CounterName], precision: Precision, ranges: &'a [Range<Timestamp>])
+        -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>>;
     fn bins(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>)
         -> Answer<'a, Vec<BinReading>>;
     fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
@@ -306,6 +319,9 @@ for_handles!(Store {
 
 /// The number of samples that one batch may change by default.
 pub(crate) const SAMPLES: usize = 1000;
+
+/// The number of sketches in an answer that has those of several buckets: up to 8 MB.
+pub(crate) const SKETCHES: usize = 500;
 
 /// The silence after which a store that shows no [`Witness`] may forget a writer.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);

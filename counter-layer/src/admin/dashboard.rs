@@ -13,6 +13,7 @@ mod table;
 mod sources;
 mod forecast;
 mod sums;
+mod visitors;
 mod plot;
 mod page;
 mod routes;

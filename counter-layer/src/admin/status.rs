@@ -106,6 +106,8 @@ struct Spool {
 struct Archive {
     /// The buckets of a precision that left retention and wait for their last copy: the most of any precision.
     waiting_buckets: u32,
+    /// The keys and entries of the store that could not be read, and are not in the archive.
+    unreadable: u64,
     /// The values that the near store has less of than the archive, as of the last audit; null before the first.
     differing: Option<u64>,
 }
@@ -219,7 +221,8 @@ impl From<counter_core::visits::SpoolHealth> for Spool {
 
 impl From<counter_core::visits::ArchiveHealth> for Archive {
     fn from(archive: counter_core::visits::ArchiveHealth) -> Self {
-        Self { waiting_buckets: archive.waiting_buckets, differing: archive.differing }
+        let counter_core::visits::ArchiveHealth { waiting_buckets, unreadable, differing, .. } = archive;
+        Self { waiting_buckets, unreadable, differing }
     }
 }
 

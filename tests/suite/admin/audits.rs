@@ -58,7 +58,7 @@ async fn what_the_near_store_lost_is_told_with_both_values_and_returns_when_the_
     let site = site(near.clone(), MemoryStore::new(), anyone()).await;
     assert_eq!(ask(&site.router, "audit").await.json(), json!({"last": null}));
     let health = async || ask(&site.router, "health").await.json();
-    assert_eq!(health().await["archive"], json!({"waiting_buckets": 0, "differing": null}));
+    assert_eq!(health().await["archive"], json!({"waiting_buckets": 0, "unreadable": 0, "differing": null}));
     let found = audit(&site.router, "").await;
     // An hour and a day.
     let counts = ["compared", "late", "differing", "unreadable"].map(|name| found[name].as_u64());

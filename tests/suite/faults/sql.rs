@@ -310,6 +310,27 @@ async fn what_an_older_backup_lacks_is_sent_again() {
     assert_eq!(counters.recorder().ledger().hits.lost_by_server, 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_could_not_keep_the_counts_is_refused_with_the_reason() {
+    let refused = async |url: &str| {
+        let connected = SqlStore::builder().create_tables().connect(url).await;
+        connected.expect_err("its settings do not do").to_string()
+    };
+    let postgres = block_in_place(Postgres::shared);
+    let mut connection = sqlx::PgConnection::connect(&postgres.url()).await.expect("it answers");
+    let create = "CREATE DATABASE latin ENCODING LATIN1 LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
+    sqlx::raw_sql(create).execute(&mut connection).await.expect("it is new");
+    let url = postgres.url();
+    let (server, _) = url.rsplit_once('/').expect("an address");
+    let reason = refused(&format!("{server}/latin")).await;
+    assert!(reason.contains("encoding LATIN1") && reason.contains("create it with UTF8"), "{reason}");
+
+    let by_statement = &["--log-bin", "--binlog-format=STATEMENT"];
+    let mariadb = block_in_place(|| MariaDb::start_with(by_statement));
+    let reason = refused(&mariadb.url()).await;
+    assert!(reason.contains("set binlog_format to MIXED or ROW"), "{reason}");
+}
+
 #[tokio::test]
 async fn fences_of_processes_are_forgotten_after_a_week_and_those_of_sources_never() {
     let (folder, store) = stores::sqlite().await;
@@ -517,6 +538,43 @@ async fn cleaning_goes_by_the_clock_of_the_database_and_ends() {
     assert!(samples > 12_000, "{samples}");
     let recent = store.known(&[precision(1), precision(86_400)], "", 10).await.expect("readable").counters;
     assert_eq!(recent.len(), 2);
+}
+
+/// Cleans a bucket of more counters than one call removes.
+async fn bucket_of_many_counters(store: SqlStore) {
+    let now = Timestamp::now();
+    let (old, day, kept) = (now.minus(365 * 86_400), precision(86_400), Grid::default().counts);
+    let cell = |n| Cell { counter: name(&format!("{n}")), start: old, finest: day, count: 1 };
+    let cells = (0..10_500).map(cell).collect();
+    store.apply(&batch(WriterId::random(), 1, cells)).await.expect("it is there");
+    let clean = async || store.clean(Shard::default(), now, &kept).await.expect("it is there");
+    let (mut samples, mut counters) = (0, 0);
+    until("all is clean", LIMIT, async || {
+        let cleaned = clean().await;
+        assert!(cleaned.samples <= 10_000 && cleaned.counters <= 10_000, "{cleaned:?}");
+        (samples, counters) = (samples + cleaned.samples, counters + cleaned.counters);
+        !cleaned.more
+    })
+    .await;
+    assert_eq!((samples, counters), (10_500, 10_500));
+}
+
+#[tokio::test]
+async fn sqlite_cleans_a_bucket_of_many_counters_in_several_calls() {
+    let (_folder, store) = stores::sqlite().await;
+    bucket_of_many_counters(store).await;
+}
+
+#[tokio::test]
+async fn postgres_cleans_a_bucket_of_many_counters_in_several_calls() {
+    let (_server, store) = stores::postgres().await;
+    bucket_of_many_counters(store).await;
+}
+
+#[tokio::test]
+async fn mariadb_cleans_a_bucket_of_many_counters_in_several_calls() {
+    let (_server, store) = stores::mariadb().await;
+    bucket_of_many_counters(store).await;
 }
 
 /// Connects to databases without tables, and with those of other versions.

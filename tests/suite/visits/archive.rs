@@ -54,8 +54,8 @@ async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64
 
 async fn sketch(store: &impl Store, counter: &str, width: u32, start: u64) -> Sketch {
     let bucket = Bucket { precision: precision(width), start: unix(start) };
-    let mut sketches = store.sketches(&[name(counter)], bucket).await.expect("the store is there");
-    sketches.remove(0).expect("readable")
+    let mut sketches = store.sketches(&[name(counter)], &[bucket]).await.expect("the store is there");
+    sketches.remove(0).remove(0).expect("readable")
 }
 
 async fn lifetime(store: &impl Store, counter: &str) -> u64 {

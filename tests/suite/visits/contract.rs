@@ -9,9 +9,9 @@ use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark, VisitorCell,
+    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Part, Remark, Unreadable, VisitorCell,
 };
-use counter_core::{Precisions, Sample, Store, Timestamp};
+use counter_core::{CounterName, Precisions, Sample, Store, Timestamp};
 use tests::until;
 
 use crate::stores;
@@ -30,6 +30,7 @@ stores::on! {
         visitors_count_in_every_visitor_precision
         visitors_of_many_counters_are_counted_for_each_in_their_order
         sketches_of_many_counters_come_in_their_order
+        one_answer_has_a_bounded_number_of_sketches_and_at_least_a_bucket
         a_read_takes_the_buckets_of_its_range_ascending
         known_counters_come_in_pages_by_name
         counters_are_contained_where_they_have_samples_of_one_of_the_precisions
@@ -237,41 +238,93 @@ async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: im
     ];
     send(&store, &visits(WriterId::random(), 1, sketches)).await;
     let names = ["many", "nobody", "few", "many"].map(name);
-    let bucket = |start| Bucket { precision: precision(3600), start: unix(start) };
-    for buckets in [vec![], vec![bucket(hour)], vec![bucket(hour - 3600), bucket(hour)]] {
-        let counts = store
-            .visitor_counts(&names, &buckets)
-            .await
-            .expect("readable")
-            .into_iter()
-            .map(|count| count.expect("a count"))
-            .collect::<Vec<_>>();
+    let hours = |first: u64, count: u64| unix(first)..unix(first + 3600 * (count - 1) + 1);
+    let hour_before = hour - 3600;
+    // A bucket, two, one that begins within the range, one that nobody came in, and none.
+    let ranges = [
+        hours(hour, 1),
+        hours(hour_before, 2),
+        unix(hour_before + 1)..unix(hour + 3600),
+        hours(hour - 7200, 1),
+        unix(hour)..unix(hour),
+    ];
+    let counts = store.visitor_counts(&names, precision(3600), &ranges).await.expect("readable");
+    assert_eq!(counts.len(), names.len());
+    for (name, counts) in names.iter().zip(&counts) {
         let mut expected = Vec::new();
-        for name in &names {
+        for range in &ranges {
+            let starts = precision(3600).starts(range.clone());
+            let buckets: Vec<_> = starts.map(|start| Bucket { precision: precision(3600), start }).collect();
             let union = store.visitors(std::slice::from_ref(name), &buckets).await.expect("readable");
-            expected.push(union.estimate());
+            expected.push(Ok(union.estimate()));
         }
-        assert_eq!(counts, expected, "{buckets:?}");
-        assert_eq!((counts[1], counts[2]), (0, 10 * buckets.len() as u64));
+        assert_eq!(counts, &expected, "{name}");
     }
-    assert!(store.visitor_counts(&[], &[bucket(hour)]).await.expect("readable").is_empty());
+    assert_eq!(counts[1], [const { Ok(0) }; 5]);
+    assert_eq!(counts[2], [Ok(10), Ok(20), Ok(10), Ok(0), Ok(0)]);
+    assert!(store.visitor_counts(&[], precision(3600), &ranges).await.expect("readable").is_empty());
+    let none = store.visitor_counts(&names, precision(3600), &[]).await.expect("readable");
+    assert_eq!(none, [const { Vec::new() }; 4]);
 }
 
 async fn sketches_of_many_counters_come_in_their_order(store: impl Store + Clone) {
     // Visitors of buckets that left retention are not kept at all.
     let hour = unix_now() / 3600 * 3600;
-    let of = |n: u32| seen(&format!("c{n}"), hour, n..2 * n);
-    send(&store, &visits(WriterId::random(), 1, (1..=100).map(of).collect())).await;
+    let of = |n: u32, at: u64| seen(&format!("c{n}"), at, n..2 * n);
+    // All of them in this hour, and a half in the one before the last.
+    let sketches = (1..=100).map(|n| of(n, hour)).chain((1..=50).map(|n| of(n, hour - 7200)));
+    send(&store, &visits(WriterId::random(), 1, sketches.collect())).await;
     let counters: Vec<_> = (0..=100).rev().chain([7]).map(|n| name(&format!("c{n}"))).collect();
-    for (start, there) in [(hour, true), (hour - 3600, false)] {
-        let bucket = Bucket { precision: precision(3600), start: unix(start) };
-        let sketches = store.sketches(&counters, bucket).await.expect("readable");
-        assert_eq!(sketches.len(), counters.len());
-        for (n, sketch) in (0..=100).rev().chain([7]).zip(sketches) {
-            let expected = if there { of(n).raised } else { Sketch::new() };
-            assert_eq!(sketch, Ok(expected), "c{n}");
+    let hours = [hour, hour - 3600, hour - 7200];
+    let buckets = hours.map(|start| Bucket { precision: precision(3600), start: unix(start) });
+    for read in [&buckets[..], &buckets[1..], &buckets[..1]] {
+        let sketches = sketches_of(&store, &counters, read).await;
+        assert_eq!(sketches.len(), read.len());
+        for (bucket, sketches) in read.iter().zip(sketches) {
+            assert_eq!(sketches.len(), counters.len());
+            let most = [100, 0, 50][buckets.iter().position(|one| one == bucket).expect("one of them")];
+            for (n, sketch) in (0..=100).rev().chain([7]).zip(sketches) {
+                let expected = if n <= most { of(n, hour).raised } else { Sketch::new() };
+                assert_eq!(sketch, Ok(expected), "c{n}");
+            }
         }
     }
+}
+
+async fn one_answer_has_a_bounded_number_of_sketches_and_at_least_a_bucket(store: impl Store + Clone) {
+    let hour = unix_now() / 3600 * 3600;
+    let hours: Vec<_> = (0..4).map(|ago| hour - 3600 * ago).collect();
+    let names: Vec<_> = (0..300).map(|n| format!("c{n}")).collect();
+    for &at in &hours {
+        let sketches = names.iter().map(|counter| seen(counter, at, 0..3)).collect();
+        send(&store, &visits(WriterId::random(), 1, sketches)).await;
+    }
+    let counters: Vec<_> = names.iter().map(|counter| name(counter)).collect();
+    let twice = [&counters[..], &counters[..]].concat();
+    let buckets: Vec<_> =
+        hours.iter().map(|start| Bucket { precision: precision(3600), start: unix(*start) }).collect();
+    for (counters, buckets) in [(&counters, &buckets), (&twice, &buckets), (&counters, &Vec::new())] {
+        let answer = store.sketches(counters, buckets).await.expect("readable");
+        assert_eq!(answer.len(), buckets.len().min(1));
+        let all = sketches_of(&store, counters, buckets).await;
+        assert_eq!(all.len(), buckets.len());
+        assert!(all.concat().iter().all(|sketch| sketch.as_ref().is_ok_and(|sketch| sketch.estimate() == 3)));
+    }
+}
+
+/// Reads sketches until there are those of all buckets.
+async fn sketches_of(
+    store: &impl Store,
+    counters: &[CounterName],
+    mut buckets: &[Bucket],
+) -> Vec<Vec<Result<Sketch, Unreadable>>> {
+    let mut sketches = Vec::new();
+    while !buckets.is_empty() {
+        let read = store.sketches(counters, buckets).await.expect("readable");
+        buckets = &buckets[read.len()..];
+        sketches.extend(read);
+    }
+    sketches
 }
 
 async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store + Clone) {
@@ -533,8 +586,8 @@ async fn visitors_are_added_to_one_precision(store: impl Store + Clone) {
         add(&store, &batch).await;
         assert_eq!(uniques(&store, &["few"], &[(86_400, day)]).await, 10);
         let bucket = Bucket { precision: precision(86_400), start: unix(day) };
-        let many = store.sketches(&[name("many")], bucket).await.expect("readable");
-        assert_eq!(many, [Ok(seen("many", day, 0..5000).raised)]);
+        let many = store.sketches(&[name("many")], &[bucket]).await.expect("readable");
+        assert_eq!(many, [[Ok(seen("many", day, 0..5000).raised)]]);
         assert_eq!(uniques(&store, &["few", "many"], &[(3600, hour), (3600, day)]).await, 0);
     }
 }

@@ -124,7 +124,7 @@ async fn content(store: &impl Store, now: Timestamp) -> Content {
     for kept in grid().visitors.iter() {
         for start in kept.precision.starts(now.minus(3 * 86_400)..now.plus(1)) {
             let bucket = Bucket { precision: kept.precision, start };
-            let sketches = store.sketches(&names, bucket).await.expect("readable");
+            let sketches = store.sketches(&names, &[bucket]).await.expect("readable").remove(0);
             for (name, sketch) in names.iter().zip(sketches) {
                 let registers = sketch.expect("a sketch");
                 let registers =

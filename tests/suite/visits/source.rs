@@ -74,7 +74,7 @@ impl Log {
         let start = number * Self::WIDTH;
         let at = self.begun.minus(number % 600);
         let hits = hits.map(|counter| counter.hit().visitor(visitor));
-        let bins = [Bin::status(Self::status(number)), Bin::size(number % 5)];
+        let bins = [Bin::status(Self::status(number))];
         let measured = Measured { hits: &hits, bins: &bins };
         source.record_measured(start..start + 2, at, &hits, measured)
     }
@@ -116,8 +116,8 @@ impl Log {
             let found = found.expect("readable").merged();
             assert_eq!(found.bins().collect::<BTreeMap<_, _>>(), statuses, "by {width}");
             let pages: Vec<_> = expected.keys().filter(|counter| ***counter != *"hits").cloned().collect();
-            let sizes = stats.distribution(&pages, width, range.clone(), Measure::Size).await;
-            assert_eq!(sizes.expect("readable").merged().count(), self.records, "by {width}");
+            let found = stats.distribution(&pages, width, range.clone(), Measure::Status).await;
+            assert_eq!(found.expect("readable").merged().count(), self.records, "by {width}");
         }
         let mut visitors = Sketch::new();
         for number in 0..Self::VISITORS.min(self.records) {

@@ -3,7 +3,7 @@ use std::fmt;
 
 use super::SqlStore;
 use crate::future::BoxFuture;
-use crate::sql::{Database, Options, SchemaError, check_tables, create_tables};
+use crate::sql::{Database, Options, SchemaError, check_settings, check_tables, create_tables};
 
 /// A builder of [`SqlStore`], with the settings and the address of its database.
 ///
@@ -145,6 +145,7 @@ impl SqlBuilder {
     fn check(self, database: Database) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
         Box::pin(async move {
             let schema = |error| SqlConnectError(Kind::Schema(error));
+            check_settings(&database).await.map_err(schema)?;
             if self.create_tables {
                 create_tables(&database).await.map_err(schema)?;
             }

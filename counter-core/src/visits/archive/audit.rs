@@ -1,19 +1,20 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::listed::Listed;
+use super::listed::{Listed, sketches};
 use super::restore::restore;
 use super::{Archive, CALM, Page, Values};
 use crate::future::BoxFuture;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
 use crate::unwind::{caught, tell};
-use crate::visits::{Adds, Reading};
-use crate::{CounterName, Error, Precision, Sample, Store, Timestamp};
+use crate::visits::{self, Adds};
+use crate::{CounterName, Error, Precision, Store, Timestamp};
 
 /// Compares the two stores of an [`Archive`], bucket by bucket, and repairs one of them when asked to.
 ///
@@ -110,8 +111,8 @@ pub struct Difference {
 
 /// The number of differences that are named.
 const NAMED: usize = 1000;
-/// The number of buckets of counts that are compared at once, of a page of counters: a database looks for so many samples
-/// one by one.
+/// The number of buckets that are compared at once, of a page of counters: a database looks for so many values one by
+/// one.
 const BUCKETS: usize = 20;
 /// The number of buckets that are left out since they are about to leave the near store.
 const LEAVING: u64 = 2;
@@ -227,9 +228,13 @@ impl Auditor {
         while let Some(from) = next {
             let page = self.listed.counters(&self.archive, values, precision, &from, first).await?;
             audit.unreadable += page.unreadable;
-            let at_once = if values == Values::Counts { BUCKETS } else { 1 };
-            for starts in starts.chunks(at_once) {
-                self.compare_page(values, kept, &page.counters, starts, right, audit).await?;
+            let (mut starts, mut at_once) = (&starts[..], BUCKETS);
+            while !starts.is_empty() {
+                let some = &starts[..at_once.min(starts.len())];
+                let compared = self.compare_page(values, kept, &page.counters, some, right, audit).await?;
+                starts = &starts[compared..];
+                // Of sketches there may be too many for so many buckets.
+                at_once = (2 * compared).min(BUCKETS);
             }
             next = page.next;
         }
@@ -242,6 +247,7 @@ impl Auditor {
         kept.oldest(now).plus(LEAVING * u64::from(kept.precision.as_seconds()))
     }
 
+    /// Compares the first of these buckets, and returns how many.
     async fn compare_page(
         &self,
         values: Values,
@@ -250,39 +256,43 @@ impl Auditor {
         starts: &[Timestamp],
         right: Option<Side>,
         audit: &mut Audit,
-    ) -> Result<(), Error> {
-        let mut found = self.read(values, kept.precision, counters, starts).await?;
-        if found.all.values().any(|[near, far]| near.lacks(far)) {
-            // A counter may have been forgotten between the two reads, which only another can tell.
-            found = self.read(values, kept.precision, counters, starts).await?;
+    ) -> Result<usize, Error> {
+        let (mut found, compared) = self.read(values, kept, counters, starts).await?;
+        let starts = &starts[..compared];
+        // A counter may have been forgotten between the two reads, which only another can tell.
+        let lacks = |found: &Found| found.different.iter().any(|(_, [near, far])| near.lacks(far));
+        let again: Vec<_> = (0..counters.len()).filter(|index| lacks(&found[*index])).collect();
+        if !again.is_empty() {
+            let some: Vec<_> = again.iter().map(|index| counters[*index].clone()).collect();
+            let (second, _) = self.read(values, kept, &some, starts).await?;
+            again.into_iter().zip(second).for_each(|(index, second)| found[index] = second);
         }
-        // What has begun to leave the near store meanwhile is no difference.
-        let first = self.first(kept);
-        found.all.retain(|(_, start), _| *start >= first);
-        audit.compared += found.all.len() as u64;
-        audit.unreadable += found.unreadable;
         let (mut late, mut less) = (BTreeMap::new(), BTreeMap::new());
-        for ((index, start), [near, far]) in found.all {
-            if near.lacks(&far) {
-                audit.differing += 1;
-                if audit.differences.len() < NAMED {
-                    audit.differences.push(Difference {
-                        values,
-                        counter: counters[index].clone(),
-                        bucket: Bucket { precision: kept.precision, start },
-                        near: near.number(),
-                        far: far.number(),
-                    });
+        for (index, found) in found.into_iter().enumerate() {
+            audit.compared += found.compared;
+            audit.unreadable += found.unreadable;
+            for (start, [near, far]) in found.different {
+                if near.lacks(&far) {
+                    audit.differing += 1;
+                    if audit.differences.len() < NAMED {
+                        audit.differences.push(Difference {
+                            values,
+                            counter: counters[index].clone(),
+                            bucket: Bucket { precision: kept.precision, start },
+                            near: near.number(),
+                            far: far.number(),
+                        });
+                    }
+                    less.insert((index, start), near);
+                } else {
+                    audit.late += 1;
+                    late.insert((index, start), near);
                 }
-                less.insert((index, start), near);
-            } else if far.lacks(&near) {
-                audit.late += 1;
-                late.insert((index, start), near);
             }
         }
         self.put(values, kept.precision, counters, late, false).await?;
         match right {
-            Some(Side::Near) => self.put(values, kept.precision, counters, less, true).await,
+            Some(Side::Near) => self.put(values, kept.precision, counters, less, true).await?,
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
                 let affected: Vec<_> = affected.into_iter().collect();
@@ -290,36 +300,32 @@ impl Auditor {
                 let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
                 let is_coarsest = counts.map(|(_, kept)| kept.precision).max() == Some(kept.precision);
                 let adds = if is_coarsest { Adds::Hits } else { Adds::Samples };
+                let first = self.first(kept);
                 let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
                 audit.refused += restore(&self.archive, values, kept, adds, &affected, &starts).await?;
-                Ok(())
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(compared)
     }
 
-    /// Reads what at least one of the stores has: the far one first, since the near one only gets more meanwhile.
+    /// Reads the first of these buckets of both stores, and returns what was found of each counter and in how many of them:
+    /// the far store first, since the near one only gets more meanwhile.
     async fn read(
         &self,
         values: Values,
-        precision: Precision,
+        kept: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
-    ) -> Result<Found, Error> {
-        let mut found = Found::default();
-        let (near, far): (&dyn Store, &dyn Store) = (&*self.archive.near, &*self.archive.far);
-        for (side, store) in [(1, far), (0, near)] {
-            match values {
-                Values::Counts => found.counts(side, store, precision, counters, starts).await?,
-                Values::Visitors => found.visitors(side, store, precision, counters, starts).await?,
-                // They are not compared.
-                Values::Distributions => {}
-            }
-        }
-        for place in std::mem::take(&mut found.unknown) {
-            found.all.remove(&place);
-        }
-        Ok(found)
+    ) -> Result<(Vec<Found>, usize), Error> {
+        let far = Reading::of(&*self.archive.far, values, kept.precision, counters, starts).await?;
+        let starts = &starts[..far.buckets];
+        let near = Reading::of(&*self.archive.near, values, kept.precision, counters, starts).await?;
+        // What has begun to leave the near store meanwhile is no difference.
+        let first = self.first(kept);
+        let end = starts[..near.buckets].last().copied().unwrap_or(Timestamp::MIN);
+        let of_both = near.counters.into_iter().zip(far.counters);
+        Ok((of_both.map(|(near, far)| Found::of(near, far, first..=end)).collect(), near.buckets))
     }
 
     /// Puts values of the near store into the far one.
@@ -359,7 +365,7 @@ impl Auditor {
 type Place = (usize, Timestamp);
 
 /// Value that one store has of a bucket.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Value {
     Count(u64),
     Visitors(Sketch),
@@ -370,12 +376,16 @@ impl Value {
     fn lacks(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Count(this), Self::Count(other)) => this < other,
-            (Self::Visitors(this), Self::Visitors(other)) => {
-                let mut union = this.clone();
-                union.merge(other);
-                union != *this
-            }
+            (Self::Visitors(this), Self::Visitors(other)) => !this.includes(other),
             _ => false,
+        }
+    }
+
+    /// Returns the value of a bucket that has none, beside one that has this.
+    fn nothing(&self) -> Self {
+        match self {
+            Self::Count(_) => Self::Count(0),
+            Self::Visitors(_) => Self::Visitors(Sketch::new()),
         }
     }
 
@@ -387,71 +397,123 @@ impl Value {
     }
 }
 
-/// Values that the near and the far store have of a page.
+/// Values that a store has of a page, by counter.
+#[derive(Debug)]
+struct Reading {
+    counters: Vec<CounterReading>,
+    /// The number of buckets that were read.
+    buckets: usize,
+}
+
+/// Values that a store has of a counter, by the start of their bucket, ascending.
 #[derive(Debug, Default)]
-struct Found {
-    all: BTreeMap<Place, [Value; 2]>,
-    unknown: BTreeSet<Place>,
+struct CounterReading {
+    values: Vec<(Timestamp, Value)>,
+    /// Buckets that cannot be read.
+    unknown: Vec<Timestamp>,
     unreadable: u64,
 }
 
-impl Found {
-    fn note(&mut self, side: usize, place: Place, value: Value) {
-        let nothing = || match value {
-            Value::Count(_) => [Value::Count(0), Value::Count(0)],
-            Value::Visitors(_) => [Value::Visitors(Sketch::new()), Value::Visitors(Sketch::new())],
-        };
-        let both = self.all.entry(place).or_insert_with(nothing);
-        both[side] = value;
-    }
-
-    fn note_unreadable(&mut self, counter: usize, starts: &[Timestamp]) {
-        self.unreadable += 1;
-        self.unknown.extend(starts.iter().map(|start| (counter, *start)));
+impl Reading {
+    async fn of(
+        store: &dyn Store,
+        values: Values,
+        precision: Precision,
+        counters: &[CounterName],
+        starts: &[Timestamp],
+    ) -> Result<Self, Error> {
+        match values {
+            // Distributions are not compared, and not asked for.
+            Values::Counts | Values::Distributions => Self::counts(store, precision, counters, starts).await,
+            Values::Visitors => Self::visitors(store, precision, counters, starts).await,
+        }
     }
 
     async fn counts(
-        &mut self,
-        side: usize,
         store: &dyn Store,
         precision: Precision,
         counters: &[CounterName],
         starts: &[Timestamp],
-    ) -> Result<(), Error> {
-        let (Some(&first), Some(last)) = (starts.first(), starts.last()) else { return Ok(()) };
-        let readings = store.samples(counters, precision, first..last.plus(1), u32::MAX).await?;
-        for (index, reading) in readings.into_iter().enumerate() {
-            match reading {
-                Ok(Reading { samples, unreadable }) => {
-                    for Sample { start, count } in samples {
-                        self.note(side, (index, start), Value::Count(count));
-                    }
-                    unreadable.iter().for_each(|unreadable| self.note_unreadable(index, &unreadable.buckets));
-                }
-                Err(_) => self.note_unreadable(index, starts),
-            }
-        }
-        Ok(())
+    ) -> Result<Self, Error> {
+        let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
+        let range = range.unwrap_or(Timestamp::MIN..Timestamp::MIN);
+        let of_counter = |reading: Result<visits::Reading, _>| match reading {
+            Ok(visits::Reading { samples, unreadable }) => CounterReading {
+                values: samples
+                    .into_iter()
+                    .map(|sample| (sample.start, Value::Count(sample.count)))
+                    .collect(),
+                unreadable: u64::from(unreadable.is_some()),
+                unknown: unreadable.map(|unreadable| unreadable.buckets).unwrap_or_default(),
+            },
+            Err(_) => CounterReading { unknown: starts.to_vec(), unreadable: 1, ..CounterReading::default() },
+        };
+        let readings = store.samples(counters, precision, range, u32::MAX).await?;
+        Ok(Self { counters: readings.into_iter().map(of_counter).collect(), buckets: starts.len() })
     }
 
     async fn visitors(
-        &mut self,
-        side: usize,
         store: &dyn Store,
         precision: Precision,
         counters: &[CounterName],
         starts: &[Timestamp],
-    ) -> Result<(), Error> {
-        for &start in starts {
-            let sketches = store.sketches(counters, Bucket { precision, start }).await?;
-            for (index, sketch) in sketches.into_iter().enumerate() {
+    ) -> Result<Self, Error> {
+        let mut all: Vec<_> = counters.iter().map(|_| CounterReading::default()).collect();
+        let mut left = starts;
+        for (start, sketches) in sketches(store, counters, precision, &mut left).await? {
+            for (found, sketch) in all.iter_mut().zip(sketches) {
                 match sketch {
                     Ok(sketch) if sketch.is_empty() => {}
-                    Ok(sketch) => self.note(side, (index, start), Value::Visitors(sketch)),
-                    Err(_) => self.note_unreadable(index, &[start]),
+                    Ok(sketch) => found.values.push((start, Value::Visitors(sketch))),
+                    Err(_) => {
+                        found.unknown.push(start);
+                        found.unreadable += 1;
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(Self { counters: all, buckets: starts.len() - left.len() })
+    }
+}
+
+/// The result of a comparison of a counter.
+#[derive(Debug)]
+struct Found {
+    /// The number of values that at least one of the stores has.
+    compared: u64,
+    unreadable: u64,
+    /// Values that are not the same in the near and the far store.
+    different: Vec<(Timestamp, [Value; 2])>,
+}
+
+impl Found {
+    fn of(near: CounterReading, far: CounterReading, range: RangeInclusive<Timestamp>) -> Self {
+        let unreadable = near.unreadable + far.unreadable;
+        let mut found = Self { compared: 0, unreadable, different: Vec::new() };
+        let unknown = [near.unknown, far.unknown];
+        let is_compared = |start: &Timestamp| {
+            range.contains(start) && !unknown.iter().any(|unknown| unknown.contains(start))
+        };
+        let (mut near, mut far) = (near.values.into_iter().peekable(), far.values.into_iter().peekable());
+        while let Some(start) = near.peek().into_iter().chain(far.peek()).map(|(start, _)| *start).min() {
+            let near = near.next_if(|(at, _)| *at == start).map(|(_, value)| value);
+            let far = far.next_if(|(at, _)| *at == start).map(|(_, value)| value);
+            let both = match (near, far) {
+                (Some(near), Some(far)) => [near, far],
+                (Some(near), None) => {
+                    let far = near.nothing();
+                    [near, far]
+                }
+                (None, Some(far)) => [far.nothing(), far],
+                (None, None) => continue,
+            };
+            if is_compared(&start) {
+                found.compared += 1;
+                if both[0] != both[1] {
+                    found.different.push((start, both));
+                }
+            }
+        }
+        found
     }
 }

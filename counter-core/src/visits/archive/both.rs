@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::listed::sketches;
 use super::{Archive, Audit, Values, restore};
 use crate::future::Answer;
 use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
+use crate::visits::unions::Unions;
 use crate::visits::{
     ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading,
     Unreadable, Witness,
 };
 use crate::writer::WriterId;
-use crate::{CounterName, Error, ErrorKind, Precision, Precisions, Sample, Store, Timestamp};
+use crate::{CounterName, Error, Precision, Precisions, Sample, Store, Timestamp};
 
 impl Store for Archive {
     fn shards(&self) -> Shards {
@@ -40,7 +42,9 @@ impl Store for Archive {
     fn archive_health(&self) -> Option<ArchiveHealth> {
         let left = |audit: &Audit| if audit.repaired_from.is_some() { 0 } else { audit.differing };
         let differing = self.last_audit().map(|audit| left(&audit));
-        Some(ArchiveHealth { waiting_buckets: self.state().waiting, differing })
+        let state = self.state();
+        let unreadable = state.unreadable.values().sum();
+        Some(ArchiveHealth { waiting_buckets: state.waiting, unreadable, differing })
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
@@ -151,15 +155,15 @@ impl Store for Archive {
     fn sketches<'a>(
         &'a self,
         counters: &'a [CounterName],
-        bucket: Bucket,
-    ) -> Answer<'a, Vec<Result<Sketch, Unreadable>>> {
-        let near = self.near.sketches(counters, bucket);
-        if self.kept_of(Values::Visitors, bucket.precision).is_none() {
+        buckets: &'a [Bucket],
+    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+        let near = self.near.sketches(counters, buckets);
+        if self.buckets_kept(buckets).is_empty() {
             return near;
         }
         Box::pin(async move {
-            let far = self.far.sketches(counters, bucket);
-            let is_near = self.are_near(&[bucket]);
+            let far = self.far.sketches(counters, buckets);
+            let is_near = self.are_near(buckets);
             let (near, far) = self.both(is_near, near, far).await?;
             let Some(far) = far else { return Ok(near) };
             let union = |(near, far): (Result<Sketch, _>, Result<Sketch, _>)| match (near?, far) {
@@ -170,7 +174,9 @@ impl Store for Archive {
                 (near, Err(_)) if is_near => Ok(near),
                 (_, Err(unreadable)) => Err(unreadable),
             };
-            Ok(near.into_iter().zip(far).map(union).collect())
+            let unions = |(near, far): (Vec<_>, Vec<_>)| near.into_iter().zip(far).map(union).collect();
+            // Those that both have answered for.
+            Ok(near.into_iter().zip(far).map(unions).collect())
         })
     }
 
@@ -178,38 +184,40 @@ impl Store for Archive {
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
-        if self.are_near(buckets) {
-            return self.near.visitor_counts(counters, buckets);
+        precision: Precision,
+        ranges: &'a [Range<Timestamp>],
+    ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
+        let is_near: Vec<_> =
+            ranges.iter().map(|range| self.is_near(Values::Visitors, precision, range.start)).collect();
+        if is_near.iter().all(|is_near| *is_near) {
+            return self.near.visitor_counts(counters, precision, ranges);
         }
         Box::pin(async move {
-            if counters.len() < buckets.len() {
-                let mut counts = Vec::with_capacity(counters.len());
-                for counter in counters {
-                    let union = self.visitors(std::slice::from_ref(counter), buckets).await;
-                    counts.push(match union {
-                        Ok(union) => Ok(union.estimate()),
-                        Err(error) => match error.kind() {
-                            ErrorKind::Malformed { key } => Err(Unreadable::new(key, error.to_string())),
-                            _ => return Err(error),
-                        },
-                    });
-                }
-                return Ok(counts);
-            }
-            let mut unions: Vec<Result<Sketch, Unreadable>> =
-                counters.iter().map(|_| Ok(Sketch::new())).collect();
-            for &bucket in buckets {
-                for (union, sketch) in unions.iter_mut().zip(self.sketches(counters, bucket).await?) {
-                    match (union.as_mut(), sketch) {
-                        (Ok(union), Ok(sketch)) => union.merge(&sketch),
-                        (Ok(_), Err(unreadable)) => *union = Err(unreadable),
-                        (Err(_), _) => {}
+            let of = |side: bool| -> Vec<_> {
+                let such = ranges.iter().zip(&is_near).filter(|(_, is_near)| **is_near == side);
+                such.map(|(range, _)| range.clone()).collect()
+            };
+            let (near, beyond) = (of(true), of(false));
+            let near = match near.is_empty() {
+                true => counters.iter().map(|_| Vec::new()).collect(),
+                false => self.near.visitor_counts(counters, precision, &near).await?,
+            };
+            let mut unions = Unions::new(counters.len(), precision, &beyond);
+            let all = unions.starts();
+            let mut starts = &all[..];
+            while !starts.is_empty() {
+                for (start, sketches) in sketches(self, counters, precision, &mut starts).await? {
+                    for (counter, sketch) in sketches.iter().enumerate() {
+                        unions.add(counter, start, sketch);
                     }
                 }
             }
-            Ok(unions.into_iter().map(|union| union.map(|union| union.estimate())).collect())
+            let in_order = |(near, beyond): (Vec<_>, Vec<_>)| {
+                let (mut near, mut beyond) = (near.into_iter(), beyond.into_iter());
+                let next = |is_near: &bool| if *is_near { near.next() } else { beyond.next() };
+                is_near.iter().filter_map(next).collect()
+            };
+            Ok(near.into_iter().zip(unions.counts()).map(in_order).collect())
         })
     }
 
@@ -266,8 +274,12 @@ impl Store for Archive {
                     let counters: BTreeSet<_> = all.counters.into_iter().chain(far.counters).collect();
                     all.counters = counters.into_iter().collect();
                     all.unreadable.extend(far.unreadable);
+                    all.is_incomplete |= far.is_incomplete;
                 }
-                Err(error) => all.unreadable.push(away(&error)),
+                Err(error) => {
+                    all.unreadable.push(away(&error));
+                    all.is_incomplete = true;
+                }
             }
             Ok(all)
         })

@@ -2,12 +2,12 @@ use std::ops::Range;
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::listed::Listed;
+use super::listed::{Listed, sketches};
 use super::{Archive, Page, Progress, Values};
 use crate::future::BoxFuture;
-use crate::time::{Bucket, Grid, Retention};
+use crate::time::{Grid, Retention};
 use crate::unwind::{caught, tell};
 use crate::visits::Reading;
 use crate::writer::WriterId;
@@ -40,6 +40,8 @@ pub struct Copier {
     holder: WriterId,
     interval: Duration,
     lateness: Duration,
+    /// The lease may be this one's.
+    is_held: bool,
 }
 
 /// The result of a pass.
@@ -63,6 +65,8 @@ const AGAIN: u64 = 2;
 const LEAVING: u64 = 2;
 /// The time for which a copier holds its lease, and prolongs it half as long after.
 const LEASE: Duration = Duration::from_secs(120);
+/// The time that a shutdown waits for the far store to take the lease back.
+const RELEASE: Duration = Duration::from_secs(2);
 
 impl Copier {
     pub(super) fn new(archive: Archive, grid: &Grid) -> Self {
@@ -72,6 +76,7 @@ impl Copier {
             holder: WriterId::random(),
             interval: Duration::from_secs(30),
             lateness: Duration::from_secs(120),
+            is_held: false,
         }
     }
 
@@ -103,24 +108,29 @@ impl Copier {
     pub async fn copy_once(&mut self, now: Timestamp) -> Result<Copied, Error> {
         let mut copied = Copied::default();
         let far = &self.archive.far;
-        if !far.lease(self.holder, LEASE).await? {
+        // Also of a call that is dropped.
+        self.is_held = true;
+        self.is_held = far.lease(self.holder, LEASE).await?;
+        if !self.is_held {
             return Ok(copied);
         }
         // The earlier of two clocks: one that is ahead would take open buckets for closed ones.
         let now = now.min(far.time().await?);
-        let mut pass = Pass { copier: self, prolonged: Instant::now(), copied: &mut copied };
+        let prolonged = Instant::now();
+        let mut pass = Pass { copier: self, prolonged, is_incomplete: false, copied: &mut copied };
         for &(values, kept) in &self.listed.kept {
             pass.copy(values, kept, now).await?;
         }
         Ok(copied)
     }
 
-    /// Makes a pass at every interval until `shutdown` completes.
+    /// Makes a pass at every interval until `shutdown` completes, and then gives its lease back, for which it waits 2 s at
+    /// most: so another copier can go on at once.
     ///
     /// An error does not end the loop; it is logged when failures begin and again when they end.
     ///
     /// # Cancel safety
-    /// As with [`copy_once`](Self::copy_once).
+    /// As with [`copy_once`](Self::copy_once). The lease of a future that is dropped ends after 2 minutes.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         tokio::select! {
@@ -128,6 +138,19 @@ impl Copier {
             () = &mut shutdown => {}
             () = self.copy_for_ever() => {}
         }
+        self.release().await;
+    }
+
+    fn release(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if !std::mem::take(&mut self.is_held) {
+                return;
+            }
+            let released = timeout(RELEASE, caught(self.archive.far.release(self.holder))).await;
+            if !matches!(released, Ok(Ok(()))) {
+                tell(|| tracing::debug!("the lease of the archive was not given back, and ends by itself"));
+            }
+        })
     }
 
     fn copy_for_ever(&mut self) -> BoxFuture<'_, ()> {
@@ -168,6 +191,8 @@ struct Pass<'a> {
     copier: &'a Copier,
     /// When the lease was prolonged last.
     prolonged: Instant,
+    /// A list of counters could not be read.
+    is_incomplete: bool,
     copied: &'a mut Copied,
 }
 
@@ -186,19 +211,30 @@ impl Pass<'_> {
         };
         let progress = far.progress(values, precision).await?.filter(known);
         let mut progress = progress.unwrap_or(Progress { copied: first, settled: first });
-        if progress.copied >= closed && progress.settled >= oldest {
+        let place = (values, precision);
+        if progress.copied >= closed
+            && (progress.settled >= oldest || self.is_still_incomplete(place).await?)
+        {
             return Ok(());
         }
+        let unreadable = self.copied.unreadable;
+        self.is_incomplete = false;
         let leaving = progress.settled.max(first)..kept.oldest(now).plus(LEAVING * width).min(closed);
         let recent = progress.copied.minus(AGAIN * width).max(first)..closed;
         for starts in chunks(precision, leaving) {
             self.copy_buckets(values, kept, &starts).await?;
-            let end = starts.last().map_or(oldest, |last| last.plus(width));
-            progress.settled = end.min(oldest).max(progress.settled);
-            // A pass that is cut off need not begin anew.
-            far.advance(values, precision, progress).await?;
+            // What no list names waits in the near store until one does.
+            if !self.is_incomplete {
+                let end = starts.last().map_or(oldest, |last| last.plus(width));
+                progress.settled = end.min(oldest).max(progress.settled);
+                // A pass that is cut off need not begin anew.
+                far.advance(values, precision, progress).await?;
+            }
         }
-        progress.settled = oldest.max(progress.settled);
+        let is_incomplete = self.is_incomplete;
+        if !is_incomplete {
+            progress.settled = oldest.max(progress.settled);
+        }
         for starts in chunks(precision, recent) {
             self.copy_buckets(values, kept, &starts).await?;
             let end = starts.last().map_or(closed, |last| last.plus(width));
@@ -208,7 +244,24 @@ impl Pass<'_> {
         progress.copied = closed;
         far.advance(values, precision, progress).await?;
         self.copier.archive.note_settled(values, precision, progress.settled);
+        let mut state = self.copier.archive.state();
+        state.unreadable.insert(place, self.copied.unreadable - unreadable);
+        match is_incomplete {
+            true => _ = state.incomplete.insert(place),
+            false => _ = state.incomplete.remove(&place),
+        }
         Ok(())
+    }
+
+    /// Returns whether the last copies were without the counters of a list that cannot be read, and it still cannot.
+    async fn is_still_incomplete(&self, place: (Values, Precision)) -> Result<bool, Error> {
+        let (archive, (values, precision)) = (&self.copier.archive, place);
+        if !archive.state().incomplete.contains(&place) {
+            return Ok(false);
+        }
+        let from_the_first =
+            self.copier.listed.counters(&*archive.near, values, precision, "", Timestamp::MIN);
+        Ok(from_the_first.await?.is_incomplete)
     }
 
     /// Copies these buckets, which follow each other, of all counters.
@@ -226,6 +279,7 @@ impl Pass<'_> {
             let page = self.copier.listed.counters(near, values, kept.precision, &from, first).await?;
             // What cannot be read is left out, and holds up nothing else.
             self.copied.unreadable += page.unreadable;
+            self.is_incomplete |= page.is_incomplete;
             match values {
                 Values::Counts => self.copy_counts(&page.counters, kept, starts, read).await?,
                 Values::Visitors => self.copy_visitors(&page.counters, kept.precision, starts, read).await?,
@@ -273,23 +327,25 @@ impl Pass<'_> {
         starts: &[Timestamp],
         read: Timestamp,
     ) -> Result<(), Error> {
-        for &start in starts {
+        let mut starts = starts;
+        while !starts.is_empty() {
             self.prolong().await?;
-            let bucket = Bucket { precision, start };
-            let mut page = self.page(Values::Visitors, precision, read);
-            let sketches = self.copier.archive.near.sketches(counters, bucket).await?;
-            for (counter, sketch) in counters.iter().zip(sketches) {
-                match sketch {
-                    Ok(sketch) if sketch.is_empty() => {}
-                    Ok(sketch) => {
-                        page.visitors.entry(start).or_default().push((page.counters.len(), sketch));
-                        page.counters.push(counter.clone());
-                        self.copied.sketches += 1;
+            let near = &*self.copier.archive.near;
+            for (start, sketches) in sketches(near, counters, precision, &mut starts).await? {
+                let mut page = self.page(Values::Visitors, precision, read);
+                for (counter, sketch) in counters.iter().zip(sketches) {
+                    match sketch {
+                        Ok(sketch) if sketch.is_empty() => {}
+                        Ok(sketch) => {
+                            page.visitors.entry(start).or_default().push((page.counters.len(), sketch));
+                            page.counters.push(counter.clone());
+                            self.copied.sketches += 1;
+                        }
+                        Err(_) => self.copied.unreadable += 1,
                     }
-                    Err(_) => self.copied.unreadable += 1,
                 }
+                self.put(page).await?;
             }
-            self.put(page).await?;
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
 use std::collections::BTreeSet;
 
 use super::{Archive, Values};
-use crate::time::{Grid, Retention};
+use crate::sketch::Sketch;
+use crate::time::{Bucket, Grid, Retention};
+use crate::visits::Unreadable;
 use crate::{CounterName, Error, Precision, Precisions, Store, Timestamp};
 
 /// The number of counters on a page: with their sketches of one bucket up to 8 MB.
@@ -24,6 +26,22 @@ pub(super) struct Counters {
     pub(super) next: Option<String>,
     /// Entries in the list that cannot be read.
     pub(super) unreadable: u64,
+    /// Whether counters are missing, since a list cannot be read.
+    pub(super) is_incomplete: bool,
+}
+
+/// Reads the visitors of these counters in some of these buckets, from the first on, and leaves the other buckets.
+pub(super) async fn sketches(
+    store: &dyn Store,
+    counters: &[CounterName],
+    precision: Precision,
+    starts: &mut &[Timestamp],
+) -> Result<Vec<(Timestamp, Vec<Result<Sketch, Unreadable>>)>, Error> {
+    let buckets: Vec<_> = starts.iter().map(|&start| Bucket { precision, start }).collect();
+    let sketches = store.sketches(counters, &buckets).await?;
+    let (read, left) = starts.split_at(sketches.len().max(1).min(starts.len()));
+    *starts = left;
+    Ok(read.iter().copied().zip(sketches).collect())
 }
 
 impl Listed {
@@ -59,6 +77,7 @@ impl Listed {
         let counters: Vec<_> = names.into_iter().take(PAGE).collect();
         // No name has this character, so nothing lies between.
         let next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
-        Ok(Counters { counters, next, unreadable: known.unreadable.len() as u64 })
+        let unreadable = known.unreadable.len() as u64;
+        Ok(Counters { counters, next, unreadable, is_incomplete: known.is_incomplete })
     }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::listed::sketches;
 use super::{Archive, Values};
 use crate::backoff::Backoff;
 use crate::shard::Shard;
 use crate::source::{Source, SourceName};
-use crate::time::{Bucket, Grid, Retention};
+use crate::time::{Grid, Retention};
 use crate::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Remark, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precisions, Sample, Store, Timestamp};
@@ -159,14 +160,18 @@ impl Repair<'_> {
     async fn missing_visitors(&self) -> Result<Vec<VisitorCell>, Error> {
         let precision = self.kept.precision;
         let mut cells = Vec::new();
-        for &start in self.starts {
-            let sketches = self.archive.far.sketches(self.counters, Bucket { precision, start }).await?;
-            for (counter, sketch) in self.counters.iter().zip(sketches) {
-                // A union: what the near store has already does no harm.
-                if let Ok(raised) = sketch
-                    && !raised.is_empty()
-                {
-                    cells.push(VisitorCell { counter: counter.clone(), start, finest: precision, raised });
+        let mut starts = self.starts;
+        while !starts.is_empty() {
+            let read = sketches(&*self.archive.far, self.counters, precision, &mut starts).await?;
+            for (start, sketches) in read {
+                for (counter, sketch) in self.counters.iter().zip(sketches) {
+                    // A union: what the near store has already does no harm.
+                    if let Ok(raised) = sketch
+                        && !raised.is_empty()
+                    {
+                        let counter = counter.clone();
+                        cells.push(VisitorCell { counter, start, finest: precision, raised });
+                    }
                 }
             }
         }

@@ -25,6 +25,15 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     /// A call that is dropped may have taken the lease.
     fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool>;
 
+    /// Ends the lease of this holder, so that another one need not wait for its end. The lease of another stays.
+    ///
+    /// # Errors
+    /// Fails when the store cannot do it now.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may have ended the lease.
+    fn release(&self, holder: WriterId) -> Answer<'_, ()>;
+
     /// Returns the time of the store's clock.
     ///
     /// # Errors
@@ -121,6 +130,7 @@ impl Page {
 
 for_handles!(ArchiveStore {
     fn lease(holder: WriterId, time: Duration) -> Answer<'a, bool>;
+    fn release(holder: WriterId) -> Answer<'a, ()>;
     fn time() -> Answer<'a, Timestamp>;
     fn progress(values: Values, precision: Precision) -> Answer<'a, Option<Progress>>;
     fn advance(values: Values, precision: Precision, progress: Progress) -> Answer<'a, ()>;

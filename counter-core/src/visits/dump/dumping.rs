@@ -132,8 +132,8 @@ impl Dump {
             }
             Part::Visitors { bucket, counters } => {
                 let names = &names[counters.clone()];
-                let read = self.store.sketches(names, *bucket).await?;
-                for (name, sketch) in names.iter().zip(read) {
+                let read = self.store.sketches(names, std::slice::from_ref(bucket)).await?;
+                for (name, sketch) in names.iter().zip(read.into_iter().flatten()) {
                     match sketch {
                         Ok(sketch) if sketch.is_empty() => {}
                         Ok(sketch) => {

@@ -1,6 +1,7 @@
 //! The files that ended processes left in the directory of the spool.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::unwind::{caught, tell};
 use crate::visits::spool::Spool;
 use crate::visits::spool::file::Unread;
 use crate::visits::spool::folder::{self, Place};
+use crate::visits::spool::step::Step;
 use crate::visits::tally::Tally;
 use crate::{Error, ErrorKind, Store};
 
@@ -30,13 +32,18 @@ pub(super) struct Recovery {
     /// The files that are not for this process.
     foreign: HashSet<PathBuf>,
     looked: Option<Instant>,
-    /// The files that could not be read.
-    unreached: HashSet<PathBuf>,
+    /// The files that could not be read, each with the step that its disk has not answered.
+    unreached: HashMap<PathBuf, Step<io::Result<Option<Place>>>>,
+    listing: Step<io::Result<Vec<PathBuf>>>,
     is_failing: bool,
 }
 
 /// The time after which a file or the directory counts as out of reach.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The time for another look at a file whose disk did not answer.
+const GLANCE: Duration = Duration::from_millis(100);
+/// The number of files whose disk may not answer at once: others are not tried then.
+const HANGING: usize = 2;
 /// The pause between two looks at the directory.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The time for which a file that was sent is kept, in case a failover loses what the store has acknowledged.
@@ -53,7 +60,8 @@ impl Recovery {
             sent: VecDeque::new(),
             foreign: HashSet::new(),
             looked: None,
-            unreached: HashSet::new(),
+            unreached: HashMap::new(),
+            listing: Step::default(),
             is_failing: false,
         }
     }
@@ -148,15 +156,18 @@ impl Recovery {
             return self.open(place, true).await;
         }
         if self.queue.is_empty() && self.looked.is_none_or(|at| at + PAUSE <= now) {
-            self.queue = in_time(PATIENCE, folder::list(self.spool.folder())).await?.into();
+            let folder = self.spool.folder().clone();
+            let listing = self.listing.or_begin(|| Box::pin(async move { folder::list(&folder).await }));
+            self.queue = in_time(PATIENCE, listing).await?.into();
             self.looked = Some(now);
             let Self { queue, unreached, .. } = self;
-            unreached.retain(|path| queue.contains(path));
+            unreached.retain(|path, _| queue.contains(path));
         }
         while let Some(path) = self.queue.pop_front() {
             if self.foreign.contains(&path) {
                 continue;
             }
+            let is_known = self.unreached.contains_key(&path);
             match self.reach(&path).await {
                 Ok(leftover) => {
                     self.unreached.remove(&path);
@@ -166,7 +177,7 @@ impl Recovery {
                 }
                 // It is tried again with the next look at the directory, and holds up no other.
                 Err(error) => {
-                    if self.unreached.insert(path.clone()) {
+                    if !is_known {
                         let file = path.display();
                         tell(
                             || tracing::warn!(%file, ?error, "a file that an ended process left cannot be read"),
@@ -179,7 +190,17 @@ impl Recovery {
     }
 
     async fn reach(&mut self, path: &Path) -> Result<Option<Leftover>, Error> {
-        match in_time(PATIENCE, Place::of(path)).await? {
+        let hanging =
+            self.unreached.values_mut().filter_map(|step| step.is_under_way().then_some(())).count();
+        let step = self.unreached.entry(path.to_owned()).or_default();
+        let patience = match step.is_under_way() {
+            true => GLANCE,
+            false if hanging < HANGING => PATIENCE,
+            false => return Err(Error::new(ErrorKind::Unavailable).caused_by("the disk does not answer")),
+        };
+        let of = path.to_owned();
+        let place = step.or_begin(|| Box::pin(async move { Place::of(&of).await }));
+        match in_time(patience, place).await? {
             Some(place) => self.open(place, false).await,
             None => Ok(None),
         }

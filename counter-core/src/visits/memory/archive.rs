@@ -42,6 +42,13 @@ impl ArchiveStore for MemoryVisits {
         })
     }
 
+    fn release(&self, holder: WriterId) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.kept().archived.holder.take_if(|(other, _)| *other == holder);
+            Ok(())
+        })
+    }
+
     fn time(&self) -> Answer<'_, Timestamp> {
         Box::pin(async { Ok(Timestamp::now()) })
     }

@@ -10,6 +10,7 @@ use super::writers::MARK;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::Bucket;
+use crate::visits::store::SKETCHES as MOST_SKETCHES;
 use crate::visits::{Bin, BinReading, CountedReading, KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
@@ -17,8 +18,8 @@ use crate::{CounterName, Error, Precision, Sample, Timestamp};
 /// more, it is cheaper to read all that there are.
 const PART: u64 = 4;
 
-/// The number of sketches that are read at once: up to 200 KB an answer.
-const SKETCHES: usize = 16;
+/// The number of sketches that are read at once: up to 800 KB an answer.
+const SKETCHES: usize = 64;
 
 /// The number of distributions that are read at once: each has some hundred bytes, and 10 KB at most.
 const DISTRIBUTIONS: usize = 100;
@@ -195,39 +196,47 @@ pub(super) async fn visitors(
 pub(super) async fn visitor_counts(
     store: &RedisVisits,
     counters: &[CounterName],
-    buckets: &[Bucket],
-) -> Result<Each<u64>, Error> {
-    if buckets.is_empty() {
-        return Ok(counters.iter().map(|_| Ok(0)).collect());
-    }
+    precision: Precision,
+    ranges: &[Range<Timestamp>],
+) -> Result<Vec<Each<u64>>, Error> {
     let groups = by_shard(store, counters);
-    let asked = groups.iter().map(|group| visitor_counts_of(store, group, buckets));
+    let asked = groups.iter().map(|group| visitor_counts_of(store, group, precision, ranges));
     Ok(in_order(&groups, all_at_once(asked).await?))
 }
 
 async fn visitor_counts_of(
     store: &RedisVisits,
     group: &Group<&CounterName>,
-    buckets: &[Bucket],
-) -> Result<Each<u64>, Error> {
-    let keys = |counter: &&CounterName| -> Vec<_> {
-        buckets.iter().map(|bucket| store.keys(group.shard).unique(counter, *bucket)).collect()
+    precision: Precision,
+    ranges: &[Range<Timestamp>],
+) -> Result<Vec<Each<u64>>, Error> {
+    let names = store.keys(group.shard);
+    let keys = |counter: &CounterName, range: &Range<_>| -> Vec<_> {
+        let starts = precision.starts(range.clone());
+        starts.map(|start| names.unique(counter, Bucket { precision, start })).collect()
     };
-    let args = |keys: &Vec<String>| keys.iter().map(Value::from).collect();
-    let keys: Vec<_> = group.items.iter().map(keys).collect();
-    let calls = keys.iter().map(|keys| ("PFCOUNT", args(keys))).collect();
+    let keys: Vec<Vec<_>> =
+        group.items.iter().flat_map(|counter| ranges.iter().map(move |range| keys(counter, range))).collect();
+    // Without keys it is an error.
+    let asked = keys.iter().filter(|keys| !keys.is_empty());
+    let calls: Vec<_> = asked.map(|keys| ("PFCOUNT", keys.iter().map(Value::from).collect())).collect();
+    if calls.is_empty() {
+        return Ok(group.items.iter().map(|_| vec![Ok(0); ranges.len()]).collect());
+    }
     // The keys of a shard are all on the same server.
-    let answers = store.client.call_each(&store.keys(group.shard).total, calls).await?;
-    let read = |(keys, answer): (&Vec<String>, Result<Value, Error>)| {
+    let mut answers = store.client.call_each(&names.total, calls).await?.into_iter();
+    let read = |keys: &Vec<String>| {
         // With several keys, the server does not say which one it is.
-        let key = keys.first().map_or("", String::as_str);
-        let count = match answer {
-            Ok(count) => number(&count).ok_or_else(|| Unreadable::new(key, "is not counted")),
-            Err(error) => Err(wrong_key(key, &error)),
+        let Some(key) = keys.first() else { return Ok(0) };
+        let count = match answers.next() {
+            Some(Ok(count)) => number(&count).ok_or_else(|| Unreadable::new(key, "is not counted")),
+            Some(Err(error)) => Err(wrong_key(key, &error)),
+            None => Err(Unreadable::new(key, "is not counted")),
         };
         count.inspect_err(|unreadable| store.told.tell(unreadable))
     };
-    Ok(keys.iter().zip(answers).map(read).collect())
+    let counts: Each<u64> = keys.iter().map(read).collect();
+    Ok(counts.chunks(ranges.len()).map(<[_]>::to_vec).collect())
 }
 
 async fn merge(store: &RedisVisits, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
@@ -240,20 +249,67 @@ async fn merge(store: &RedisVisits, keys: &[String], union: &mut Sketch) -> Resu
 pub(super) async fn sketches(
     store: &RedisVisits,
     counters: &[CounterName],
-    bucket: Bucket,
-) -> Result<Each<Sketch>, Error> {
+    buckets: &[Bucket],
+) -> Result<Vec<Each<Sketch>>, Error> {
     let groups = by_shard(store, counters);
-    let asked = groups.iter().map(async |group: &Group<&CounterName>| {
+    let existing = match counters.len() * buckets.len() <= SKETCHES {
+        true => groups.iter().map(|group| vec![group.items.len(); buckets.len()]).collect(),
+        false => all_at_once(groups.iter().map(|group| existing(store, group, buckets))).await?,
+    };
+    let of_bucket = |bucket| existing.iter().map(|existing| existing[bucket]).sum::<usize>();
+    let mut room = MOST_SKETCHES;
+    let fits = |bucket: &usize| {
+        let left = room.checked_sub(of_bucket(*bucket));
+        room = left.unwrap_or(0);
+        left.is_some() || *bucket == 0
+    };
+    let read = (0..buckets.len()).take_while(fits).count();
+    let asked = groups.iter().zip(&existing).map(async |(group, existing)| {
         let names = store.keys(group.shard);
-        let keys: Vec<_> = group.items.iter().map(|counter| names.unique(counter, bucket)).collect();
+        let is_there = |place: &usize| existing[*place] > 0;
+        let places = (0..read).filter(is_there);
+        let keys: Vec<_> = places
+            .flat_map(|place| group.items.iter().map(move |counter| names.unique(counter, buckets[place])))
+            .collect();
         let mut sketches = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SKETCHES) {
             sketches.extend(stored(store, keys).await?);
         }
         sketches.iter().filter_map(|sketch| sketch.as_ref().err()).for_each(|error| store.told.tell(error));
-        Ok(sketches)
+        Ok(sketches.into_iter())
     });
-    Ok(in_order(&groups, all_at_once(asked).await?))
+    let mut found = all_at_once(asked).await?;
+    let bucket = |place| {
+        let of_group =
+            |((group, existing), found): ((&Group<_>, &Vec<usize>), &mut std::vec::IntoIter<_>)| {
+                let some = if existing[place] > 0 { group.items.len() } else { 0 };
+                let mut sketches: Vec<_> = found.take(some).collect();
+                sketches.resize(group.items.len(), Ok(Sketch::new()));
+                sketches
+            };
+        in_order(&groups, groups.iter().zip(&existing).zip(&mut found).map(of_group).collect())
+    };
+    Ok((0..read).map(bucket).collect())
+}
+
+/// Returns how many sketches a shard has in each of these buckets: mostly none, which is one short answer for hundreds of
+/// them.
+async fn existing(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    buckets: &[Bucket],
+) -> Result<Vec<usize>, Error> {
+    let names = store.keys(group.shard);
+    let keys = |bucket: &Bucket| -> Vec<_> {
+        group.items.iter().map(|counter| Value::from(names.unique(counter, *bucket))).collect()
+    };
+    let calls = buckets.iter().map(|bucket| ("EXISTS", keys(bucket))).collect();
+    let answers = store.client.call_each(&names.total, calls).await?;
+    let read = |answer: Result<Value, Error>| {
+        let count = number(&answer?).and_then(|count| usize::try_from(count).ok());
+        Ok(count.unwrap_or(group.items.len()))
+    };
+    answers.into_iter().map(read).collect()
 }
 
 /// Reads sketches of one shard; those that are not there are empty.
@@ -353,6 +409,7 @@ pub(super) async fn known(
     for page in all_at_once(pages).await? {
         all.counters.extend(page.counters);
         all.unreadable.extend(page.unreadable);
+        all.is_incomplete |= page.is_incomplete;
     }
     all.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
     Ok(all)
@@ -469,6 +526,7 @@ async fn page(
                 // The same holds for every precision.
                 Err(error) => {
                     page.unreadable.push(wrong_key(key, &error));
+                    page.is_incomplete = true;
                     return Ok(page);
                 }
             };

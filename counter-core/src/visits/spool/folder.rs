@@ -3,7 +3,6 @@
 //! A process holds a lock for as long as it lives. The kernel ends the lock with the process, however that ends, so
 //! neither a clock nor a process number has to be trusted.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +17,11 @@ const SUFFIX: &str = "spool";
 const LOCK: &str = "lock";
 /// The suffix of a file that cannot be read.
 const ASIDE: &str = "damaged";
+/// The end of the name of SQLite's log.
+const LOG: &str = "-wal";
+/// The ends of the names of the files that SQLite has beside another: its log, and a journal until there is a log. Of a
+/// process that was killed in between, that journal stays.
+const BESIDE: [&str; 2] = [LOG, "-journal"];
 
 /// The place of a file in the directory, locked for as long as this value lives.
 #[derive(Debug)]
@@ -32,9 +36,15 @@ pub(crate) struct Place {
 /// Fails when they cannot.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let probe = folder.join(format!("{PREFIX}{}.probe", WriterId::random()));
+    // Where the process is killed in between, or another one is quicker, this is a lock without a file, which is removed.
+    let probe = folder.join(format!("{PREFIX}{}.{LOCK}", WriterId::random()));
     std::fs::write(&probe, b"probe")?;
-    std::fs::remove_file(probe)
+    gone(std::fs::remove_file(probe))
+}
+
+/// Accepts that a file was removed by another process.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Lists the places that have a file or a lock.
@@ -96,7 +106,7 @@ impl Place {
     /// Fails when the file was removed.
     pub(crate) async fn bytes(&self) -> io::Result<u64> {
         let file = fs::metadata(&self.path).await?.len();
-        let log = fs::metadata(self.log()).await.map_or(0, |log| log.len());
+        let log = fs::metadata(beside(&self.path, LOG)).await.map_or(0, |log| log.len());
         Ok(file + log)
     }
 
@@ -105,13 +115,11 @@ impl Place {
     /// The file must be closed, or never be written again.
     pub(crate) async fn remove(&self) -> io::Result<()> {
         // Without its log the file would be an older one, which may be that of another writer.
-        for path in [self.path.clone(), PathBuf::from(self.log()), self.path.with_extension(LOCK)] {
-            match fs::remove_file(path).await {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        gone(fs::remove_file(&self.path).await)?;
+        for suffix in BESIDE {
+            gone(fs::remove_file(beside(&self.path, suffix)).await)?;
         }
-        Ok(())
+        gone(fs::remove_file(self.path.with_extension(LOCK)).await)
     }
 
     /// Has the directory written to the disk, so that no power failure brings a file back that was removed.
@@ -125,23 +133,24 @@ impl Place {
         }
     }
 
-    /// Renames a file that cannot be read, and its log, so that a person may look at it; returns the new name.
+    /// Renames a file that cannot be read, with what SQLite has beside it, so that a person may look at it; returns the
+    /// new name.
     pub(crate) async fn set_aside(&self) -> io::Result<PathBuf> {
         let aside = self.path.with_extension(ASIDE);
         fs::rename(&self.path, &aside).await?;
-        let mut log = aside.clone().into_os_string();
-        log.push("-wal");
-        drop(fs::rename(self.log(), log).await);
+        for suffix in BESIDE {
+            drop(fs::rename(beside(&self.path, suffix), beside(&aside, suffix)).await);
+        }
         self.remove().await?;
         Ok(aside)
     }
+}
 
-    /// Returns the log of SQLite.
-    fn log(&self) -> OsString {
-        let mut path = self.path.clone().into_os_string();
-        path.push("-wal");
-        path
-    }
+/// Returns the path of a file that SQLite has beside another.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.to_owned().into_os_string();
+    path.push(suffix);
+    path.into()
 }
 
 #[cfg(test)]
@@ -155,7 +164,7 @@ mod tests {
         let place = Place::new(&folder).await.expect("writable");
         std::fs::write(place.path(), "rows").expect("writable");
         // A folder in its place stands for a log that cannot be removed.
-        std::fs::create_dir(place.log()).expect("writable");
+        std::fs::create_dir(beside(place.path(), LOG)).expect("writable");
         place.remove().await.expect_err("a folder is no file");
         assert!(!place.exists().await.expect("readable"));
         std::fs::remove_dir_all(folder).expect("ours");

@@ -17,6 +17,10 @@ impl ArchiveStore for SqlVisits {
         Box::pin(async move { self.database.attempt(|| lease(self, holder, time)).await })
     }
 
+    fn release(&self, holder: WriterId) -> Answer<'_, ()> {
+        Box::pin(async move { self.database.attempt(|| release(self, holder)).await })
+    }
+
     fn time(&self) -> Answer<'_, Timestamp> {
         Box::pin(async move {
             let rows = self.database.fetch(&format!("SELECT {}", self.database.dialect().now), &[]).await?;
@@ -61,6 +65,13 @@ async fn lease(store: &SqlVisits, holder: WriterId, time: Duration) -> Result<bo
     }
     session.commit().await?;
     Ok(is_held)
+}
+
+async fn release(store: &SqlVisits, holder: WriterId) -> Result<(), Failure> {
+    let mut session = store.database.begin().await?;
+    let text = "DELETE FROM access_lease WHERE name = 'archive' AND holder = ?";
+    session.execute(text, &[Value::Text(&holder.to_string())]).await?;
+    session.commit().await
 }
 
 async fn progress(

@@ -1,10 +1,12 @@
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::{SqlVisits, at, malformed, names, unix, width};
 use crate::sketch::Sketch;
 use crate::sql::Value;
 use crate::time::Bucket;
+use crate::visits::store::SKETCHES as MOST_SKETCHES;
+use crate::visits::unions::Unions;
 use crate::visits::{CountedReading, KnownReading, Reading, Unreadable};
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
@@ -119,9 +121,11 @@ pub(super) async fn visitors(
     counters: &[CounterName],
     buckets: &[Bucket],
 ) -> Result<Sketch, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let ids: Vec<_> = known.values().copied().collect();
     let mut union = Sketch::new();
-    each_sketch(store, counters, buckets, |_, key, sketch| {
-        union.merge(&sketch.map_err(|error| Unreadable::new(key, error))?);
+    each_sketch(store, &ids, buckets, |_, _, sketch| {
+        union.merge(&sketch?);
         Ok(())
     })
     .await?;
@@ -131,74 +135,150 @@ pub(super) async fn visitors(
 pub(super) async fn sketches(
     store: &SqlVisits,
     counters: &[CounterName],
-    bucket: Bucket,
-) -> Result<Each<Sketch>, Error> {
-    let (known, unions) = unions(store, counters, &[bucket]).await?;
-    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| unions.get(id)).cloned();
-    Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| Ok(Sketch::new()))).collect())
+    buckets: &[Bucket],
+) -> Result<Vec<Each<Sketch>>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let mut ids: Vec<_> = known.values().copied().collect();
+    ids.sort_unstable();
+    let (mut answer, mut room) = (Vec::new(), MOST_SKETCHES);
+    for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
+        let existing = visited(store, &ids, buckets).await?;
+        let there = |bucket: &Bucket| existing.get(&unix(bucket.start)).map_or(&[][..], Vec::as_slice);
+        let fits = |bucket: &&Bucket| {
+            let left = room.checked_sub(there(bucket).len());
+            room = left.unwrap_or(0);
+            left.is_some() || (answer.is_empty() && **bucket == buckets[0])
+        };
+        let read = buckets.iter().take_while(fits).count();
+        let mut found = HashMap::new();
+        for (starts, ids) in blocks(buckets[..read].iter().map(|bucket| (unix(bucket.start), there(bucket))))
+        {
+            read_sketches(store, buckets[0].precision, &starts, &ids, |id, start, sketch| {
+                found.insert((id, start), sketch);
+                Ok(())
+            })
+            .await?;
+        }
+        for bucket in &buckets[..read] {
+            let of = |name: &CounterName| found.get(&(*known.get(&**name)?, bucket.start)).cloned();
+            answer.push(counters.iter().map(|name| of(name).unwrap_or_else(|| Ok(Sketch::new()))).collect());
+        }
+        if read < buckets.len() {
+            break;
+        }
+    }
+    Ok(answer)
+}
+
+/// Returns, for each of these buckets of one precision, those of these counters that have a sketch in it.
+async fn visited(
+    store: &SqlVisits,
+    ids: &[i64],
+    buckets: &[Bucket],
+) -> Result<HashMap<i64, Vec<i64>>, Error> {
+    let dialect = store.database.dialect();
+    let (lines, in_list) = (dialect.lines(&["counter"]), dialect.in_list);
+    let text = format!(
+        "SELECT bucket, {lines} FROM access_visitors \
+         WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
+    );
+    let mut existing = HashMap::<_, Vec<_>>::new();
+    for buckets in buckets.chunks(SEARCHED) {
+        let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
+        for some in ids.chunks((SEARCHED / starts.len()).max(1)) {
+            let values = [Value::Int(width(buckets[0].precision)), Value::Ints(&starts), Value::Ints(some)];
+            for row in store.database.fetch(&text, &values).await? {
+                let there = existing.entry(row.int(0)?).or_default();
+                for line in row.text(1)?.lines() {
+                    there.push(line.parse().map_err(|_| malformed("access_visitors"))?);
+                }
+            }
+        }
+    }
+    Ok(existing)
+}
+
+/// Puts buckets together with the counters in them, as far as few enough sketches can be in all of the one for all of the
+/// others.
+fn blocks<'a>(buckets: impl Iterator<Item = (i64, &'a [i64])>) -> Vec<(Vec<i64>, Vec<i64>)> {
+    let mut blocks: Vec<(Vec<i64>, Vec<i64>)> = Vec::new();
+    for (start, ids) in buckets {
+        for some in ids.chunks(SKETCHES) {
+            if let Some((starts, others)) = blocks.last_mut().filter(|(starts, _)| !starts.contains(&start)) {
+                let all: BTreeSet<_> = others.iter().chain(some).copied().collect();
+                if (starts.len() + 1) * all.len() <= SKETCHES {
+                    starts.push(start);
+                    *others = all.into_iter().collect();
+                    continue;
+                }
+            }
+            blocks.push((vec![start], some.to_vec()));
+        }
+    }
+    blocks
 }
 
 pub(super) async fn visitor_counts(
     store: &SqlVisits,
     counters: &[CounterName],
-    buckets: &[Bucket],
-) -> Result<Each<u64>, Error> {
-    let (known, unions) = unions(store, counters, buckets).await?;
-    let counts: HashMap<_, _> =
-        unions.into_iter().map(|(id, union)| (id, union.map(|union| union.estimate()))).collect();
-    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| counts.get(id)).cloned();
-    Ok(counters.iter().map(|counter| of(counter).unwrap_or(Ok(0))).collect())
-}
-
-/// Returns the numbers of these counters, and under each the union of its visitors in these buckets.
-async fn unions(
-    store: &SqlVisits,
-    counters: &[CounterName],
-    buckets: &[Bucket],
-) -> Result<(HashMap<String, i64>, HashMap<i64, Result<Sketch, Unreadable>>), Error> {
-    let mut unions = HashMap::<i64, Result<Sketch, Unreadable>>::new();
-    let known = each_sketch(store, counters, buckets, |id, key, sketch| {
-        let union = unions.entry(id).or_insert_with(|| Ok(Sketch::new()));
-        match (union.as_mut(), sketch) {
-            (Ok(union), Ok(sketch)) => union.merge(&sketch),
-            (Ok(_), Err(error)) => *union = Err(Unreadable::new(key, error)),
-            (Err(_), _) => {}
-        }
+    precision: Precision,
+    ranges: &[Range<Timestamp>],
+) -> Result<Vec<Each<u64>>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    let ids: Vec<_> = known.values().copied().collect();
+    let place: HashMap<_, _> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+    let mut unions = Unions::new(ids.len(), precision, ranges);
+    let buckets: Vec<_> = unions.starts().into_iter().map(|start| Bucket { precision, start }).collect();
+    each_sketch(store, &ids, &buckets, |id, start, sketch| {
+        place.get(&id).into_iter().for_each(|place| unions.add(*place, start, &sketch));
         Ok(())
     })
     .await?;
-    Ok((known, unions))
+    let counts = unions.counts();
+    let of = |counter: &CounterName| counts.get(*place.get(known.get(&**counter)?)?).cloned();
+    Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| vec![Ok(0); ranges.len()])).collect())
 }
 
-/// Reads the sketches of these counters in these buckets, and returns the numbers of the counters.
+/// Reads the sketches of these counters in these buckets, some of them at a time.
 async fn each_sketch(
     store: &SqlVisits,
-    counters: &[CounterName],
+    ids: &[i64],
     buckets: &[Bucket],
-    mut with: impl FnMut(i64, String, Result<Sketch, String>) -> Result<(), Error>,
-) -> Result<HashMap<String, i64>, Error> {
-    let known = names::numbers(store, counters, "id").await?;
+    mut with: impl FnMut(i64, Timestamp, Result<Sketch, Unreadable>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
+        let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
+        for starts in starts.chunks(SKETCHES) {
+            for some in ids.chunks(SKETCHES.div_ceil(starts.len())) {
+                read_sketches(store, buckets[0].precision, starts, some, &mut with).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the sketches of these counters in buckets of one precision at once.
+async fn read_sketches(
+    store: &SqlVisits,
+    precision: Precision,
+    starts: &[i64],
+    ids: &[i64],
+    mut with: impl FnMut(i64, Timestamp, Result<Sketch, Unreadable>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let in_list = store.database.dialect().in_list;
     let text = format!(
         "SELECT counter, bucket, registers FROM access_visitors \
          WHERE width = ? AND bucket {in_list} AND counter {in_list}"
     );
-    let all: Vec<_> = known.values().copied().collect();
-    for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
-        let place = Value::Int(width(buckets[0].precision));
-        for buckets in buckets.chunks(SKETCHES) {
-            let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
-            for some in all.chunks(SKETCHES.div_ceil(starts.len())) {
-                let values = [place, Value::Ints(&starts), Value::Ints(some)];
-                for row in store.database.fetch(&text, &values).await? {
-                    let (counter, bucket) = (row.int(0)?, row.int(1)?);
-                    let sketch = Sketch::from_redis(&row.bytes(2)?).map_err(|error| error.to_string());
-                    with(counter, format!("{} {bucket}", key("access_visitors", counter)), sketch)?;
-                }
-            }
-        }
+    let values = [Value::Int(width(precision)), Value::Ints(starts), Value::Ints(ids)];
+    for row in store.database.fetch(&text, &values).await? {
+        let (counter, bucket) = (row.int(0)?, row.int(1)?);
+        let sketch = Sketch::from_redis(&row.bytes(2)?).map_err(|error| {
+            Unreadable::new(format!("{} {bucket}", key("access_visitors", counter)), error.to_string())
+        });
+        with(counter, at(bucket), sketch)?;
     }
-    Ok(known)
+    Ok(())
 }
 
 pub(super) async fn known(

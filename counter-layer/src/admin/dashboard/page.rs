@@ -14,9 +14,10 @@ use super::plot::{Plot, plot};
 use super::reader::Reader;
 use super::sources::Sources;
 use super::summary::{Status, Summary};
-use super::sums::{self, Sums};
+use super::sums::Sums;
 use super::table::Table;
 use super::view::{Page, View};
+use super::visitors::Extent;
 
 /// The page of the whole site.
 #[derive(Debug, Template)]
@@ -27,7 +28,6 @@ pub(super) struct Site {
     controls: Controls,
     table: Table,
     sources: Option<Sources>,
-    visitors_shown: Option<String>,
     period: String,
     search: String,
     search_fields: Vec<(&'static str, String)>,
@@ -48,7 +48,6 @@ pub(super) struct Counter {
     change: Option<Change>,
     share: Option<String>,
     visitors: Option<String>,
-    visitors_shown: Option<String>,
     lifetime: String,
     days: Vec<Day>,
     days_style: &'static str,
@@ -97,6 +96,8 @@ pub(super) struct Moving {
     sums: Sums,
     /// The forecast in words.
     forecast: Option<String>,
+    /// The visitors of all of the time, in words; not in what is read again and again.
+    visitors_shown: Option<String>,
     /// The content of the chart in a sentence.
     label: String,
 }
@@ -118,16 +119,14 @@ impl Site {
     pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let reader = Reader::new(stats);
-        let (moving, table, visitors_shown) = try_join3(
-            Moving::read(&reader, view, now),
+        let (moving, table) = try_join(
+            Moving::read(&reader, view, Extent::Whole, now),
             Table::read(&reader, view, &period, now),
-            sums::visitors(&reader, view, now),
         )
         .await?;
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
-            visitors_shown,
             controls: Controls::of(stats, view, now),
             table,
             sources: Sources::of(stats, now),
@@ -153,8 +152,8 @@ impl Counter {
                 None => Ok(Vec::new()),
             }
         };
-        let ((moving, days, visitors_shown), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
-            try_join3(Moving::read(&reader, view, now), days, sums::visitors(&reader, view, now)),
+        let ((moving, days), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
+            try_join(Moving::read(&reader, view, Extent::Whole, now), days),
             try_join3(
                 period.totals(&reader, counter),
                 period.befores(&reader, counter),
@@ -177,7 +176,6 @@ impl Counter {
             visitors: uniques
                 .and_then(|uniques| uniques.first().copied().flatten())
                 .map(|uniques| format::grouped(uniques.visitors)),
-            visitors_shown,
             lifetime: first(&lifetimes).map_or_else(format::unknown, format::grouped),
             days,
             days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
@@ -187,7 +185,12 @@ impl Counter {
 }
 
 impl Moving {
-    pub(super) async fn read(reader: &Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+    pub(super) async fn read(
+        reader: &Reader<'_>,
+        view: &View,
+        extent: Extent,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, now);
         let summary = async {
@@ -196,7 +199,8 @@ impl Moving {
                 Page::Counter => Ok(None),
             }
         };
-        let (summary, Plot { chart, sums, forecast }) = try_join(summary, plot(reader, view, now)).await?;
+        let (summary, Plot { chart, sums, forecast, visitors_shown }) =
+            try_join(summary, plot(reader, view, extent, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
         let mut label = format!("{} per {}, {} of them", names.join(", "), format::unit(width), view.span);
@@ -210,6 +214,7 @@ impl Moving {
             chart,
             sums,
             forecast,
+            visitors_shown,
             label,
         })
     }

@@ -11,6 +11,7 @@ use super::forecast;
 use super::reader::Reader;
 use super::sums::{Compared, Sums};
 use super::view::View;
+use super::visitors::{self, Extent};
 use crate::admin::api::parameter::LAG;
 
 /// Buckets of a precision that are looked at to learn since when a counter counts.
@@ -33,6 +34,8 @@ pub(super) struct Plot {
     pub(super) chart: Chart,
     pub(super) sums: Sums,
     pub(super) forecast: Option<String>,
+    /// The visitors of all of the time, in words.
+    pub(super) visitors_shown: Option<String>,
 }
 
 /// Reads the lines of a view, by one exchange for each precision from its own on, all at the same time.
@@ -40,7 +43,12 @@ pub(super) struct Plot {
 /// A bucket without a sample is 0 where the counter is known to have counted before it, whatever
 /// precision knows that, and unknown before. While the store takes nothing, it is unknown after the last
 /// flush.
-pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Result<Plot, Error> {
+pub(super) async fn plot(
+    reader: &Reader<'_>,
+    view: &View,
+    extent: Extent,
+    now: Timestamp,
+) -> Result<Plot, Error> {
     let stats = reader.stats;
     let (kept, range) = (view.precision, view.range(now));
     let precision = kept.precision;
@@ -54,10 +62,10 @@ pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Re
         let looked_at = looked_at(near, reach, begin, &range, now);
         reader.series_many(&view.counters, reach.precision, looked_at)
     };
-    let (series, others, visitors, mut forecast) = try_join4(
+    let (series, others, mut visitors, mut forecast) = try_join4(
         read(kept, compared.begin()),
         try_join_all(coarser().map(|coarser| read(coarser, range.start))),
-        visitors(reader, view, &starts, now),
+        visitors::read(reader, view, &starts, extent, now),
         forecast::read(stats, view, until),
     )
     .await?;
@@ -91,12 +99,13 @@ pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Re
                 .collect(),
         })
         .collect();
+    let visitors_shown = visitors.as_mut().and_then(|visitors| visitors.words.take());
     if let Some(((counter, since), visitors)) = view.counters.first().zip(since.first()).zip(visitors) {
         let known = known(since);
         let point = |(start, visitors): (&Timestamp, Option<u64>)| {
             visitors.map_or(Point::Unknown, |visitors| known.point(precision, *start, visitors))
         };
-        let points = starts.iter().zip(visitors).map(point).collect();
+        let points = starts.iter().zip(visitors.buckets).map(point).collect();
         lines.push(Line { name: format!("visitors of {counter}"), points });
     }
     let latest = precision.bucket(now).end();
@@ -107,6 +116,7 @@ pub(super) async fn plot(reader: &Reader<'_>, view: &View, now: Timestamp) -> Re
         chart: chart::draw(&starts, precision, &lines, forecast.as_ref(), now),
         sums: Sums::of(view, &compared, &series, &since),
         forecast: forecast.map(|forecast| forecast.words),
+        visitors_shown,
     })
 }
 
@@ -119,29 +129,6 @@ fn look_ahead(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timest
     for line in lines.iter_mut() {
         line.points.resize(starts.len(), Point::Ahead);
     }
-}
-
-/// The unique visitors of the first counter in each bucket, where they are wanted and there are any of this
-/// precision; nothing in those that are not kept.
-async fn visitors(
-    reader: &Reader<'_>,
-    view: &View,
-    starts: &[Timestamp],
-    now: Timestamp,
-) -> Result<Option<Vec<Option<u64>>>, Error> {
-    let precision = view.precision.precision;
-    let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.uniques);
-    let Some(oldest) = kept.map(|kept| kept.oldest(now)) else { return Ok(None) };
-    let counter = view.counters.get(..1).unwrap_or_default();
-    let read = async |start: Timestamp| {
-        if start < oldest {
-            return Ok(None);
-        }
-        let bucket = start..precision.bucket(start).end();
-        let uniques = reader.uniques_by_counter(counter, precision, bucket).await?;
-        Ok(uniques.first().copied().flatten().map(|uniques| uniques.visitors))
-    };
-    try_join_all(starts.iter().map(|start| read(*start))).await.map(Some)
 }
 
 impl Known {

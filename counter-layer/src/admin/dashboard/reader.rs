@@ -52,6 +52,17 @@ impl<'a> Reader<'a> {
         Ok(all.into_iter().map(|uniques| self.note(uniques)).collect())
     }
 
+    /// The visitors of a counter in each of these ranges.
+    pub(super) async fn uniques_by_range(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        ranges: &[Range<Timestamp>],
+    ) -> Result<Vec<Option<Uniques>>, Error> {
+        let all = self.stats.uniques_by_range(std::slice::from_ref(counter), precision, ranges).await?;
+        Ok(all.into_iter().flatten().map(|uniques| self.note(uniques)).collect())
+    }
+
     /// All counters by name up to about this number, and whether there are more.
     pub(super) async fn counters(&self, most: usize) -> Result<(Vec<CounterName>, bool), Error> {
         let (mut names, mut after) = (Vec::new(), None);

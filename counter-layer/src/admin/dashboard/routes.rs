@@ -10,6 +10,7 @@ use super::assets;
 use super::page::{Counter, Moving, Parts, Site, Trouble};
 use super::reader::Reader;
 use super::view::{Page, View};
+use super::visitors::Extent;
 use crate::admin::access::LoggedIn;
 use crate::admin::api::route::Route;
 use crate::admin::mount::Mount;
@@ -71,7 +72,7 @@ async fn parts(
     RawQuery(query): RawQuery,
 ) -> Response {
     let view = view(&stats, &mount, page, query.as_deref());
-    let moving = Moving::read(&Reader::new(&stats), &view, Timestamp::now()).await;
+    let moving = Moving::read(&Reader::new(&stats), &view, Extent::Buckets, Timestamp::now()).await;
     answer(&stats, &view, moving.map(|moving| Parts { moving }))
 }
 

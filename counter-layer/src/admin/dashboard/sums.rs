@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::{Error, Series, Stats, Timestamp};
+use counter_core::{Series, Timestamp};
 
 use super::chart;
 use super::format::{self, Change, Style};
-use super::reader::{self, Reader};
+use super::reader;
 use super::view::View;
 
 /// The sums of the lines, and the time that they are of.
@@ -115,41 +115,7 @@ impl Sums {
     }
 }
 
-/// The number of different visitors of the first counter in the time of the chart, in words; nothing where they are not
-/// asked for, or this precision has none.
-pub(super) async fn visitors(
-    reader: &Reader<'_>,
-    view: &View,
-    now: Timestamp,
-) -> Result<Option<String>, Error> {
-    let (precision, range) = (view.precision.precision, view.range(now));
-    let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.uniques);
-    let Some((kept, counter)) = kept.zip(view.counters.first()) else { return Ok(None) };
-    let most = Stats::MAX_COUNTED_SKETCHES.saturating_mul(precision.as_seconds().into());
-    let start = range.start.max(kept.oldest(now)).max(range.end.minus(most));
-    if start >= range.end {
-        return Ok(Some("The visitors of this time are not kept any more.".to_owned()));
-    }
-    let uniques =
-        reader.uniques_by_counter(std::slice::from_ref(counter), precision, start..range.end).await?;
-    let Some(uniques) = uniques.first().copied().flatten() else { return Ok(None) };
-    let (visitors, error) = (format::grouped(uniques.visitors), uniques.standard_error * 100.0);
-    let mut words = format!("{visitors} different visitors of {counter} (± {error:.1} %)");
-    words += &match start > range.start {
-        true => {
-            format!(" in the last {}: those before are not kept.", format::span(length(&(start..range.end))))
-        }
-        false => " in all of this time.".to_owned(),
-    };
-    let epoch = u64::from(reader.stats.salt_epoch().as_seconds());
-    if length(&range) > epoch {
-        let epoch = format::span(epoch);
-        words += &format!(" A visitor who is not told apart by something stable counts again every {epoch}.");
-    }
-    Ok(Some(words))
-}
-
-fn length(range: &Range<Timestamp>) -> u64 {
+pub(super) fn length(range: &Range<Timestamp>) -> u64 {
     range.end.as_unix() - range.start.as_unix()
 }
 

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use counter_core::entity::sqlx;
 use counter_core::stores::Shards;
 use counter_core::{BuildError, Counters, Stats};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode};
 use tests::until;
 
 use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, total, write_and_end};
@@ -14,6 +17,15 @@ type Damage = fn(&mut Vec<u8>);
 
 /// A pipe, which is open to nobody else while it lives.
 struct Hanging(PathBuf);
+
+impl Hanging {
+    /// Makes one: whoever opens it for writing waits until somebody reads it.
+    fn make(path: PathBuf) -> Self {
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("a program of every Unix");
+        assert!(made.success());
+        Self(path)
+    }
+}
 
 /// Lets threads end that open it.
 impl Drop for Hanging {
@@ -201,6 +213,24 @@ async fn an_empty_file_and_a_lock_alone_are_removed() {
 }
 
 #[tokio::test]
+async fn what_a_process_left_that_was_killed_while_it_made_its_file_is_removed() {
+    let (folder, elsewhere) = (folder(), folder());
+    let half = elsewhere.path().join("half");
+    // A file has a journal until it has a log.
+    let options = SqliteConnectOptions::new().filename(&half).create_if_missing(true);
+    let options = options.locking_mode(SqliteLockingMode::Exclusive).journal_mode(SqliteJournalMode::Delete);
+    let mut living = options.connect().await.expect("writable");
+    sqlx::query("VACUUM").execute(&mut living).await.expect("writable");
+    sqlx::query("PRAGMA user_version = 0").execute(&mut living).await.expect("writable");
+    for (from, to) in [("half", "spool"), ("half-journal", "spool-journal")] {
+        let to = folder.path().join(format!("access-counter-3.{to}"));
+        assert!(std::fs::copy(elsewhere.path().join(from), to).expect("SQLite has made it") > 0);
+    }
+    let left = goes_on_beside_what_is_in(folder.path()).await;
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
 async fn a_process_that_does_nothing_writes_nothing() {
     let folder = folder();
     let mut counters = over(&Switch::store(), folder.path());
@@ -249,10 +279,7 @@ async fn a_file_that_is_damaged_while_its_process_lives_is_put_aside_and_written
 async fn a_file_on_a_disk_that_hangs_holds_up_no_other() {
     let folder = folder();
     left_in(folder.path(), 5).await;
-    // Whoever opens this for writing waits until somebody reads it.
-    let lock = Hanging(folder.path().join("access-counter-0.lock"));
-    let made = std::process::Command::new("mkfifo").arg(&lock.0).status().expect("a program of every Unix");
-    assert!(made.success());
+    let _lock = Hanging::make(folder.path().join("access-counter-0.lock"));
     let store = Switch::store();
     let mut counters = over(&store, folder.path());
     record(&counters, 3);
@@ -260,4 +287,26 @@ async fn a_file_on_a_disk_that_hangs_holds_up_no_other() {
     flushed.expect("the store is there");
     assert_eq!(total(&counters.stats()).await, 8);
     assert_eq!(spool(&counters.stats()).leftovers, 1);
+}
+
+#[test]
+fn a_disk_that_hangs_leaves_the_application_its_threads() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(3).build().expect("a runtime");
+    runtime.block_on(async {
+        let folder = folder();
+        let lock = |n| Hanging::make(folder.path().join(format!("access-counter-{n}.lock")));
+        let _locks = [0, 1, 2, 3].map(lock);
+        let mut counters = over(&Switch::store(), folder.path());
+        for _ in 0..2 {
+            record(&counters, 3);
+            let flushed = tokio::time::timeout(LIMIT, counters.flush()).await.expect("it ends");
+            flushed.expect("the store is there");
+            assert!(spool(&counters.stats()).leftovers >= 4);
+        }
+        // A file to read, or a name to look up.
+        let work = tokio::task::spawn_blocking(|| 42);
+        let done = tokio::time::timeout(LIMIT, work).await.expect("a thread is free");
+        assert_eq!((done.expect("no panic"), total(&counters.stats()).await), (42, 6));
+    });
 }

@@ -7,10 +7,10 @@ use std::process::Command;
 
 use counter_core::{Counters, RedisStore};
 use tests::sentinel::RedisSentinel;
-use tests::{Process, RedisServer, until};
+use tests::{Process, RedisServer, process, until};
 use tokio::time::sleep;
 
-use super::{LIMIT, folder};
+use super::{LIMIT, files, folder};
 use crate::random::Random;
 use crate::support::store;
 
@@ -57,8 +57,9 @@ impl Recording {
     }
 
     fn said(&self) -> Said {
-        let mut said = Said::default();
-        for line in self.0.lines() {
+        let (mut said, lines) = (Said::default(), self.0.lines());
+        assert!(lines.len() < process::LINES, "what it said last is not among them");
+        for line in lines {
             let number = |prefix| line.strip_prefix(prefix).map(|number| number.parse().expect("a number"));
             said.durable = number("durable ").unwrap_or(said.durable).max(said.durable);
             said.asked = number("asked ").unwrap_or(said.asked);
@@ -87,7 +88,7 @@ async fn drain(store: RedisStore, folder: &Path) -> u64 {
     })
     .await;
     counters.run(async {}).await.expect("nothing is left");
-    assert_eq!(std::fs::read_dir(folder).expect("the folder is there").count(), 0, "files are left");
+    assert!(files(folder).is_empty(), "{:?}", files(folder));
     let hits = stats.ledger().hits;
     assert!(hits.balance() && hits.pending == 0 && hits.recovered == hits.recorded, "{hits:?}");
     assert_eq!((hits.dropped.total(), hits.expired, hits.lost_by_server), (0, 0, 0), "{hits:?}");

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Side, Values};
+use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Progress, Side, Values};
+use counter_core::stores::{Answer, WriterId};
 use counter_core::time::Grid;
-use counter_core::{Counters, MemoryStore, Store, Timestamp};
+use counter_core::{Counters, MemoryStore, Precision, Store, Timestamp};
 
 use super::copies::{archives, grid, hit, visit};
 use super::{kept, lifetime, samples, send, sketch};
@@ -152,4 +153,56 @@ async fn hits_that_come_during_a_repair_stay_and_nothing_is_added_twice() {
     assert!(all >= counted && all <= counted + 30, "{all} of {counted} and 30");
     assert!(near <= all);
     assert_eq!(audit(&archive, &grid, None).await.differing, 0);
+}
+
+/// A far store whose clock is behind by so many seconds.
+#[derive(Clone, Debug)]
+struct Behind(MemoryStore, u64);
+
+impl AsRef<dyn Store> for Behind {
+    fn as_ref(&self) -> &(dyn Store + 'static) {
+        self.0.as_ref()
+    }
+}
+
+impl ArchiveStore for Behind {
+    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool> {
+        self.0.lease(holder, time)
+    }
+
+    fn release(&self, holder: WriterId) -> Answer<'_, ()> {
+        self.0.release(holder)
+    }
+
+    fn time(&self) -> Answer<'_, Timestamp> {
+        Box::pin(async { Ok(self.0.time().await?.minus(self.1)) })
+    }
+
+    fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>> {
+        self.0.progress(values, precision)
+    }
+
+    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()> {
+        self.0.advance(values, precision, progress)
+    }
+
+    fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()> {
+        self.0.put(page)
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_compared_that_the_clock_of_the_far_store_has_not_reached() {
+    let (near, far, grid, now) = (MemoryStore::new(), MemoryStore::new(), grid(), Timestamp::now());
+    copied(&Archive::new(near, far.clone()), &grid, now).await;
+    // All is lost.
+    let differing = async |behind| {
+        let archive = Archive::new(MemoryStore::new(), Behind(far.clone(), behind));
+        let found = audit(&archive, &grid, None).await;
+        let hours = found.differences.into_iter().filter(|one| one.bucket.precision == precision(3600));
+        hours.map(|one| one.bucket.start).max().expect("there are some")
+    };
+    let (all, reached) = (differing(0).await, differing(10 * 3600).await);
+    assert!(reached < now.minus(9 * 3600) && reached >= now.minus(12 * 3600), "{reached}");
+    assert!(all >= now.minus(3 * 3600), "{all}");
 }

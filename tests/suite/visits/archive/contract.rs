@@ -24,6 +24,7 @@ stores::on! {
         what_was_forgotten_after_it_was_read_stays_forgotten
         progress_is_kept_for_each_precision_and_kind_of_values
         a_lease_has_one_holder_until_it_ends
+        a_lease_is_given_back_by_its_holder_alone
         what_left_its_own_retention_is_cleaned
     }
 }
@@ -154,6 +155,21 @@ async fn a_lease_has_one_holder_until_it_ends(store: impl Store + ArchiveStore) 
     until("the lease has ended", tests::LIMIT, async || ask(other, 3600).await).await;
     assert!(!ask(one, 3600).await);
     assert!(ask(one, 60).await, "no lease ends so late unless a clock was ahead");
+}
+
+async fn a_lease_is_given_back_by_its_holder_alone(store: impl Store + ArchiveStore) {
+    let (one, other) = (WriterId::random(), WriterId::random());
+    let ask =
+        async |holder| store.lease(holder, Duration::from_secs(3600)).await.expect("the store is there");
+    let release = async |holder| store.release(holder).await.expect("the store is there");
+    release(one).await;
+    assert!(ask(one).await);
+    release(other).await;
+    assert!(!ask(other).await, "it is still that of one");
+    release(one).await;
+    assert!(ask(other).await);
+    release(one).await;
+    assert!(!ask(one).await);
 }
 
 async fn what_left_its_own_retention_is_cleaned(store: impl Store + ArchiveStore) {

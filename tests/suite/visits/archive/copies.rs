@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::archive::{Archive, ArchiveStore, Copied, Progress, Values};
+use counter_core::entity::sqlx::{self, SqlitePool};
 use counter_core::sketch::Sketch;
-use counter_core::time::{Bucket, Grid};
+use counter_core::stores::WriterId;
+use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Cell, Distribution, Measure, Measured, VisitorCell};
 use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
@@ -203,13 +205,85 @@ async fn a_counter_whose_visitors_cannot_be_read_leaves_those_of_others_alone() 
     let archive = Archive::new(near, MemoryStore::new());
     let hour = precision(3600).bucket(Timestamp::now()).start;
     server.command(&["RPUSH", &format!("access:unique:3600:/a:{hour}"), "no sketch"]);
-    let bucket = |ago: u64| Bucket { precision: precision(3600), start: hour.minus(3600 * ago) };
-    // Fewer counters than buckets, and more: these are read in different ways.
-    for buckets in [vec![bucket(0), bucket(1), bucket(2)], vec![bucket(0)]] {
-        let counts =
-            archive.visitor_counts(&[name("/a"), name("/b")], &buckets).await.expect("the rest can be read");
-        assert!(counts[0].is_err() && counts[1] == Ok(0), "{counts:?}");
-    }
+    let hours = |first: u64, last: u64| hour.minus(3600 * first)..hour.minus(3600 * last).plus(1);
+    let ranges = [hours(2, 0), hours(0, 0), hours(2, 1)];
+    let names = [name("/a"), name("/b")];
+    let counts =
+        archive.visitor_counts(&names, precision(3600), &ranges).await.expect("the rest can be read");
+    assert!(counts[0][..2].iter().all(Result::is_err), "{counts:?}");
+    assert_eq!((&counts[0][2..], &counts[1][..]), (&[Ok(0)][..], &[Ok(0), Ok(0), Ok(0)][..]));
+}
+
+#[tokio::test]
+async fn where_the_archive_cannot_be_read_visitors_are_of_the_near_store_or_unknown() {
+    let (folder, far) = stores::sqlite().await;
+    let (archive, grid, now) = (Archive::new(MemoryStore::new(), far), grid(), Timestamp::now());
+    let visits = ["/a", "/b"].into_iter().flat_map(|name| (0..40).map(move |ago| (name, ago)));
+    let visits = visits.map(|(name, ago)| visit(name, now.minus(3600 * ago), ago)).collect();
+    let hits = ["/a", "/b"].map(|name| hit(name, now.minus(3600), 3600));
+    send(&archive, &grid, hits.into(), visits).await;
+    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both are there");
+    let url = format!("sqlite:{}", folder.path().join("counts.db").display());
+    let file = SqlitePool::connect(&url).await.expect("it is there");
+    let damage = "UPDATE access_visitors SET registers = X'00' \
+        WHERE counter = (SELECT id FROM access_counter WHERE name = '/a')";
+    sqlx::query(damage).execute(&file).await.expect("a database");
+
+    let buckets = [4, 5, 30].map(|ago| precision(3600).bucket(now.minus(3600 * ago)));
+    let (names, hour) = ([name("/a"), name("/b")], precision(3600));
+    let ranges: Vec<_> = buckets.iter().map(|bucket| bucket.start..bucket.end()).collect();
+    let read = async || {
+        let sketches = archive.sketches(&names, &buckets).await.expect("the rest can be read");
+        let counts = archive.visitor_counts(&names, hour, &ranges).await.expect("the rest can be read");
+        (sketches, counts)
+    };
+    // Nobody has told what the near store keeps, so the far one may have more.
+    let (sketches, counts) = read().await;
+    assert!(sketches.iter().all(|bucket| bucket[0].is_err() && bucket[1].is_ok()), "{sketches:?}");
+    assert!(counts[0].iter().all(Result::is_err) && counts[1] == [Ok(1), Ok(1), Ok(1)], "{counts:?}");
+    archive.attach(&grid);
+    let (sketches, counts) = read().await;
+    assert!(sketches.concat().into_iter().all(|sketch| sketch.is_ok_and(|sketch| sketch.estimate() == 1)));
+    assert_eq!(counts, [[Ok(1), Ok(1), Ok(1)], [Ok(1), Ok(1), Ok(1)]]);
+}
+
+#[tokio::test]
+async fn what_no_list_names_waits_for_its_copy_and_holds_up_no_other() {
+    let ((server, near), far) = (stores::redis_in_shards().await, MemoryStore::new());
+    let archive = Archive::new(near.clone(), far.clone());
+    let stats = Counters::builder(archive.clone()).build().expect("good settings").stats();
+    let (grid, now) = (grid(), Timestamp::now());
+    let hours: Vec<_> = (0..60).map(|ago| now.minus(3600 * ago)).collect();
+    let hits = ["/a", "/b"].into_iter().flat_map(|name| hours.iter().map(move |at| hit(name, *at, 3600)));
+    send(&archive, &grid, hits.collect(), Vec::new()).await;
+    let shard = near.shards().of("/a");
+    assert_ne!(near.shards().of("/b"), shard);
+    let list = format!("{{access:{}}}known:", shard.index());
+    server.command(&["RENAME", &list, "aside"]);
+    server.command(&["SET", &list, "no list"]);
+
+    let mut copier = archive.copier(&grid).lateness(Duration::ZERO);
+    let copied = copier.copy_once(now.minus(3600)).await.expect("the rest can be read");
+    assert!(copied.samples >= 57 && copied.unreadable > 0, "{copied:?}");
+    assert_eq!(samples(&far, "/a", 3600).await, []);
+    assert!(samples(&far, "/b", 3600).await.len() >= 57);
+    let hints = || stats.health().hints.into_iter().map(|hint| hint.name).collect::<Vec<_>>();
+    assert!(hints().contains(&"archive_incomplete"));
+    // Until it can be read, what it names stays where it is.
+    assert_eq!(copier.copy_once(now.minus(3600)).await.expect("the rest can be read"), Copied::default());
+    let settled =
+        far.progress(Values::Counts, precision(3600)).await.expect("readable").expect("it was copied");
+    assert!(settled.settled < now.minus(60 * 3600), "{settled:?}");
+
+    server.command(&["RENAME", "aside", &list]);
+    copier.copy_once(now.minus(3600)).await.expect("both are there");
+    // At once what has left the near store's retention, and the others as they leave.
+    let copied = samples(&far, "/a", 3600).await;
+    assert!(copied.len() >= 12 && copied[0].0 < now.minus(58 * 3600).as_unix(), "{copied:?}");
+    assert!(hints().is_empty(), "{:?}", hints());
+    let settled =
+        far.progress(Values::Counts, precision(3600)).await.expect("readable").expect("it was copied");
+    assert!(settled.settled > now.minus(50 * 3600), "{settled:?}");
 }
 
 #[tokio::test]
@@ -269,6 +343,22 @@ async fn a_copier_whose_clock_is_ahead_takes_no_open_bucket_for_a_closed_one() {
     );
     // Another has the lease, and this one leaves the work to it.
     assert_eq!(ask(now).await, Copied::default());
+}
+
+#[tokio::test]
+async fn a_copier_that_stops_gives_its_lease_back() {
+    let far = MemoryStore::new();
+    let (archive, grid) = (Archive::new(MemoryStore::new(), far.clone()), grid());
+    let (mut one, mut other) = (archive.copier(&grid), archive.copier(&grid));
+    let is_free =
+        async || far.lease(WriterId::random(), Duration::from_secs(3600)).await.expect("memory takes all");
+    for copier in [&mut one, &mut other] {
+        copier.copy_once(Timestamp::now()).await.expect("both are there");
+    }
+    other.run(std::future::ready(())).await;
+    assert!(!is_free().await, "it was never that of the other");
+    one.run(std::future::ready(())).await;
+    assert!(is_free().await);
 }
 
 #[tokio::test]

@@ -1,0 +1,88 @@
+//! The different visitors of the first counter of a chart, of each bucket and of all of them.
+
+use std::ops::Range;
+
+use counter_core::time::Retention;
+use counter_core::visits::Uniques;
+use counter_core::{CounterName, Error, Timestamp};
+
+use super::format;
+use super::reader::Reader;
+use super::sums::length;
+use super::view::View;
+
+/// What of the visitors is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Those of each bucket.
+    Buckets,
+    /// Those of all buckets together as well, which change little and take the store the longest.
+    Whole,
+}
+
+/// The different visitors of the time of a chart.
+#[derive(Debug, Default)]
+pub(super) struct Visitors {
+    /// Those of each bucket; nothing in those that are not kept.
+    pub(super) buckets: Vec<Option<u64>>,
+    /// Those of all of them, in words.
+    pub(super) words: Option<String>,
+}
+
+/// Reads them by one exchange, where they are wanted and there are any of this precision.
+pub(super) async fn read(
+    reader: &Reader<'_>,
+    view: &View,
+    starts: &[Timestamp],
+    extent: Extent,
+    now: Timestamp,
+) -> Result<Option<Visitors>, Error> {
+    let (precision, range) = (view.precision.precision, view.range(now));
+    let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.uniques);
+    let Some((kept, counter)) = kept.zip(view.counters.first()) else { return Ok(None) };
+    let (gone, known) = starts.split_at(starts.partition_point(|start| *start < kept.oldest(now)));
+    let whole = time(&range, kept, now).filter(|_| extent == Extent::Whole);
+    let buckets = known.iter().map(|start| *start..precision.bucket(*start).end());
+    let ranges: Vec<_> = buckets.chain(whole).collect();
+    let mut uniques = match ranges.is_empty() {
+        true => Vec::new(),
+        false => reader.uniques_by_range(counter, precision, &ranges).await?,
+    };
+    let whole = uniques.split_off(known.len()).pop();
+    let buckets = uniques.into_iter().map(|uniques| uniques.map(|uniques| uniques.visitors));
+    Ok(Some(Visitors {
+        buckets: gone.iter().map(|_| None).chain(buckets).collect(),
+        words: match (extent, whole) {
+            (Extent::Whole, None) => Some("The visitors of this time are not kept any more.".to_owned()),
+            (_, whole) => whole.flatten().map(|uniques| words(reader, counter, &range, kept, now, uniques)),
+        },
+    }))
+}
+
+/// The part of the time of a chart whose visitors are kept.
+fn time(range: &Range<Timestamp>, kept: Retention, now: Timestamp) -> Option<Range<Timestamp>> {
+    let part = range.start.max(kept.oldest(now))..range.end;
+    (!part.is_empty()).then_some(part)
+}
+
+fn words(
+    reader: &Reader<'_>,
+    counter: &CounterName,
+    range: &Range<Timestamp>,
+    kept: Retention,
+    now: Timestamp,
+    uniques: Uniques,
+) -> String {
+    let (visitors, error) = (format::grouped(uniques.visitors), uniques.standard_error * 100.0);
+    let mut words = format!("{visitors} different visitors of {counter} (± {error:.1} %)");
+    words += &match time(range, kept, now).filter(|part| part.start > range.start) {
+        Some(part) => format!(" in the last {}: those before are not kept.", format::span(length(&part))),
+        None => " in all of this time.".to_owned(),
+    };
+    let epoch = u64::from(reader.stats.salt_epoch().as_seconds());
+    if length(range) > epoch {
+        let epoch = format::span(epoch);
+        words += &format!(" A visitor who is not told apart by something stable counts again every {epoch}.");
+    }
+    words
+}
