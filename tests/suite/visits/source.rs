@@ -59,7 +59,7 @@ impl Log {
     }
 
     fn status(number: u64) -> u16 {
-        if number % 9 == 0 { 404 } else { 200 }
+        if number.is_multiple_of(9) { 404 } else { 200 }
     }
 
     fn page(number: u64) -> String {

@@ -221,7 +221,7 @@ impl Record {
         *self.counts.entry((counter, at)).or_default() += u64::from(weight.get());
         // Something that differs, and that is told from what was recorded.
         let size = (self.hits + counter as u64) % 12;
-        let bins = [Bin::size(size), Bin::status(if size % 5 == 0 { 404 } else { 200 })];
+        let bins = [Bin::size(size), Bin::status(if size.is_multiple_of(5) { 404 } else { 200 })];
         let hits = [recorder.counter(&title(counter)).hit()];
         recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
         let all = self.bins.entry((counter, at)).or_default();
