@@ -17,6 +17,7 @@
 //! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval, the schema.
 //! - [`scale`]: how much memory and time a Redis needs.
 //! - [`sources`]: counting from logs and topics.
+//! - [`distributions`]: how long requests took, how large the responses were, and how they ended.
 //! - `dump`, with the feature of that name: everything of one store in a file, and from it in another store.
 //! - `archive`, with the feature of that name: hours and days for years, and audits.
 //! - `spool`, with the feature of that name: a directory in which what waits survives the process.
@@ -27,6 +28,7 @@ pub mod redis;
 pub mod sql;
 pub mod scale;
 pub mod sources;
+pub mod distributions;
 #[cfg(feature = "dump")]
 pub mod dump;
 #[cfg(feature = "archive")]

@@ -2,6 +2,7 @@
 
 mod outcome;
 mod facet;
+mod measures;
 mod delivery;
 mod visit;
 mod page;
@@ -20,6 +21,8 @@ pub use future::ResponseFuture;
 #[cfg(feature = "log")]
 pub(crate) use guard::Counting;
 pub use layer::AccessCounterLayer;
+#[cfg(feature = "log")]
+pub(crate) use measures::Bins;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use visit::Visit;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use counter_core::visits::Distribution;
 use counter_core::{Counters, ErrorKind};
 
 use crate::{clock, store};
@@ -17,6 +18,9 @@ pub(crate) struct Copied {
     /// Offset of the site's clock from UTC, the same as that of the site: its days are other buckets.
     #[arg(long, env, default_value = "+00:00", value_parser = clock::utc_offset, allow_hyphen_values = true)]
     utc_offset: i32,
+    /// Copy distributions, too, which a site keeps with the same flag.
+    #[arg(long, env)]
+    distributions: bool,
 }
 
 /// The time for which a store that is away is waited for.
@@ -28,7 +32,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Copied {
     pub(crate) async fn counters(&self) -> Result<Counters, Box<dyn Error>> {
         let store = self.store.open().await?.store;
-        Ok(Counters::builder(store).utc_offset(self.utc_offset).build()?)
+        let mut counters = Counters::builder(store).utc_offset(self.utc_offset);
+        if self.distributions {
+            counters = counters.distributions(Distribution::precisions());
+        }
+        Ok(counters.build()?)
     }
 }
 

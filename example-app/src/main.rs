@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use counter_core::archive::Archive;
+use counter_core::visits::{Distribution, Measure};
 use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, Secret, Stats};
 use counter_layer::admin::{self, Access, Options};
@@ -86,6 +87,9 @@ struct Settings {
     /// Seconds between two looks for hours and days to copy into the archive; they are closed for two minutes by then.
     #[arg(long, env, default_value = "30", value_parser = seconds)]
     archive_interval: Duration,
+    /// Keep distributions of how long requests took, how large the responses were and how they ended.
+    #[arg(long, env)]
+    distributions: bool,
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
@@ -169,6 +173,9 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     if let Some(secret) = owners {
         counters = counters.secret(secret);
     }
+    if settings.distributions {
+        counters = counters.distributions(Distribution::precisions());
+    }
     if let Some(folder) = settings.spool {
         if matches!(store, AnyStore::Memory(_)) {
             return Err("--spool is for a store that outlives the process, and memory: does not".into());
@@ -185,10 +192,13 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
     };
-    let layer = AccessCounterLayer::new(counters.recorder())
+    let mut layer = AccessCounterLayer::new(counters.recorder())
         .identity(client)?
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
+    if settings.distributions {
+        layer = layer.distributions([Measure::Time, Measure::Size, Measure::Status]);
+    }
     // The address in a record is that of the client, whatever hops are trusted in requests.
     let told_of = layer.log_counter();
     let (layer, feed) = forum.fed_by(layer);

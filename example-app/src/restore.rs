@@ -31,6 +31,7 @@ struct Summary {
     counters: u64,
     samples: u64,
     sketches: u64,
+    distributions: u64,
     lifetimes: u64,
     already_restored: u64,
     expired: u64,
@@ -71,13 +72,14 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     };
     bar.finish_and_clear();
     warn(&restored);
-    let Restored { counters, samples, sketches, lifetimes, already_restored, .. } = restored;
+    let Restored { counters, samples, sketches, distributions, lifetimes, already_restored, .. } = restored;
     let Restored { expired, unknown, refused, unreadable, .. } = restored;
     let seconds = began.elapsed().as_secs_f64();
     let summary = Summary {
         counters,
         samples,
         sketches,
+        distributions,
         lifetimes,
         already_restored,
         expired,

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use counter_core::visits::{Distribution, Measure};
 use counter_core::{Counters, Secret};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
 
@@ -20,6 +21,9 @@ pub(crate) struct Target {
     routes: Vec<String>,
     #[command(flatten)]
     store: store::Settings,
+    /// Keep distributions, too, as a site keeps them with the same flag: of what is read here, those of the statuses.
+    #[arg(long, env)]
+    distributions: bool,
     /// Secret under which visitors are hashed, the same as that of the site.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     pub(crate) secret: Option<Secret>,
@@ -31,6 +35,9 @@ impl Target {
         let mut counters = Counters::builder(store);
         if let Some(secret) = self.secret.clone() {
             counters = counters.secret(secret);
+        }
+        if self.distributions {
+            counters = counters.distributions(Distribution::precisions());
         }
         Ok(counters.build()?)
     }
@@ -46,6 +53,9 @@ impl Target {
             .facets([Facet::Status, Facet::Agent]);
         if let Some(rules) = rules(self.rules.as_deref(), &self.routes)? {
             layer = layer.rules(rules);
+        }
+        if self.distributions {
+            layer = layer.distributions([Measure::Status]);
         }
         Ok(layer)
     }

@@ -4,6 +4,7 @@ pub(crate) mod site;
 mod api;
 mod conforms;
 mod ranges;
+mod distributions;
 mod forecast;
 mod live;
 mod export;

@@ -10,4 +10,5 @@ mod hyper;
 mod store;
 mod hangs;
 mod dump;
+mod distributions;
 mod archive;

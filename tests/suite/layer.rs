@@ -3,6 +3,7 @@
 mod requests;
 mod rules;
 mod outcome;
+mod distributions;
 mod bots;
 mod identity;
 mod cookie;

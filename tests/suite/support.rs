@@ -69,7 +69,8 @@ pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timest
         let cell = |counter: &String| Cell { counter: name(counter), start: at, finest, count: 1 };
         let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
         let (cells, grid) = (of_shard.map(cell).collect(), Arc::clone(&grid));
-        let batch = Batch { shard, fence, cells, sketches: Vec::new(), grid, adds: Adds::Hits };
+        let batch =
+            Batch { shard, fence, cells, sketches: Vec::new(), bins: Vec::new(), grid, adds: Adds::Hits };
         store.apply(&batch).await.expect("the store is there");
     }
 }

@@ -8,7 +8,7 @@ use counter_core::stores::WriterId;
 use counter_core::stores::{Answer, Shard, Shards};
 use counter_core::time::{Bucket, Grid};
 use counter_core::visits::{
-    ApplyOutcome, Batch, Cleaned, CountedReading, KnownReading, Reading, Unreadable, Witness,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Unreadable, Witness,
 };
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Store, Timestamp};
 
@@ -122,6 +122,15 @@ impl<H: Hand> Store for Through<H> {
 
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
         Box::pin(async move { self.inner.visitors(counters, buckets).await })
+    }
+
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>> {
+        self.inner.bins(counters, precision, range)
     }
 
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {

@@ -1,6 +1,7 @@
 //! Counts of visits: the recorder, the store's contract, the cleaner and the loops.
 
 mod contract;
+mod distributions;
 mod visitors;
 mod clean;
 mod archive;

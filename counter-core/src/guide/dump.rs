@@ -81,6 +81,13 @@
 //! {"line":5,"entry":{"end":{"counters":1,"samples":2,"sketches":1,"lifetimes":1,"unreadable":0}}}
 //! ```
 //!
+//! Where distributions are kept, the first line has their precisions under `distributions` and version 2, and there are
+//! lines of at most 60 [bins](crate::visits::Bin) of a bucket:
+//!
+//! ```text
+//! {"line":4,"entry":{"bins":{"precision":"3600","counter":"/about","start":1585908000,"bins":[["t-17",3],["c200",3]]}}}
+//! ```
+//!
 //! Registers are what Redis stores under the key of a HyperLogLog, in base64. What could not be read is an entry
 //! `unreadable` with the key and the reason, so that a file tells what it lacks. A file without its last line is torn,
 //! which a restore says at its end.

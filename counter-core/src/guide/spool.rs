@@ -23,7 +23,7 @@
 //!
 //! Nothing is counted twice in any of them, and requests are never held up: recording does no I/O, as ever.
 //!
-//! Visits are in the spool: counts, and the registers of their visitors. [Sources](crate::source) are not, since their log
+//! Visits are in the spool: counts, the registers of their visitors, and the bins of their distributions. [Sources](crate::source) are not, since their log
 //! is their spool, nor are the counters that ask the store on every call.
 //!
 //! # How it works

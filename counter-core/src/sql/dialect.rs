@@ -23,7 +23,7 @@ pub(crate) struct Dialect {
     /// True where an `UPDATE` names a second table after `FROM`, and not before `SET`.
     pub(super) updates_from: bool,
     /// True where an `INSERT` says what to do with rows that are there after `ON CONFLICT`.
-    pub(super) on_conflict: bool,
+    pub(crate) on_conflict: bool,
     /// True where a `DELETE` itself takes a `LIMIT`.
     pub(super) limits_delete: bool,
     /// A statement that returns why the database cannot be used, if it cannot; empty where it always can.

@@ -28,7 +28,8 @@ pub(super) const SETTINGS: &str = "SET SESSION tx_isolation = 'READ-COMMITTED', 
     in_predicate_conversion_threshold = 0";
 
 /// The texts that lead from one version of the schema to the next; the first makes all.
-pub(super) const STEPS: [&str; 2] = [include_str!("mariadb/1.sql"), include_str!("mariadb/2.sql")];
+pub(super) const STEPS: [&str; 3] =
+    [include_str!("mariadb/1.sql"), include_str!("mariadb/2.sql"), include_str!("mariadb/3.sql")];
 
 /// Keeps other processes from changing the schema at the same time, and lets them go on.
 pub(super) const LOCK: [&str; 2] = ["DO GET_LOCK('access_counter', 30)", "DO RELEASE_LOCK('access_counter')"];

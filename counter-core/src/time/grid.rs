@@ -53,13 +53,16 @@ pub enum PrecisionsError {
     Offsets(Precision, Precision),
 }
 
-/// The buckets that a set of counters keeps: one set of precisions for counts, one for visitors.
+/// The buckets that a set of counters keeps: one set of precisions for counts, one for visitors, and perhaps one for
+/// distributions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// The precisions of counts.
     pub counts: Precisions,
     /// The precisions of visitors; by default 3600 and 86400 seconds, 120 samples each.
     pub visitors: Precisions,
+    /// The precisions of [distributions](crate::visits::Distribution); by default none.
+    pub distributions: Option<Precisions>,
 }
 
 /// The number of samples that a precision keeps by default.
@@ -90,6 +93,10 @@ impl Grid {
         Self {
             counts: self.counts.reaching(&further.counts),
             visitors: self.visitors.reaching(&further.visitors),
+            distributions: self.distributions.as_ref().map(|own| match &further.distributions {
+                Some(further) => own.reaching(further),
+                None => own.clone(),
+            }),
         }
     }
 }
@@ -249,7 +256,7 @@ impl Default for Precisions {
 impl Default for Grid {
     fn default() -> Self {
         let visitors = Precisions::new([3600, 86_400].map(whole)).expect("two precisions are a set");
-        Self { counts: Precisions::default(), visitors }
+        Self { counts: Precisions::default(), visitors, distributions: None }
     }
 }
 

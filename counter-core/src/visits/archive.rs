@@ -4,7 +4,8 @@
 //! before it and a far store, mostly a database: a [`Copier`] copies the closed buckets of chosen precisions from the one
 //! to the other, and readers see one series over both.
 //!
-//! What is copied are absolute values: of two counts of a bucket the greater is kept, of two sketches the union. So
+//! What is copied are absolute values: of two counts of a bucket, or of a bin, the greater is kept, of two sketches the
+//! union. So
 //! copying again changes nothing, several copiers do no harm, and one that is killed goes on where it was. A bucket is
 //! copied when it has closed, again with the buckets that follow, and for the last time when it leaves the near store:
 //! hits that came late are in it by then. The near store keeps a bucket until that was done, up to twice its retention.
@@ -51,7 +52,7 @@ use tokio::time::Instant;
 
 pub use audit::{Audit, Auditor, Difference, Side};
 pub use copier::{Copied, Copier};
-pub use store::{ArchiveStore, Page, Progress, Values};
+pub use store::{ArchiveStore, Bins, Page, Progress, Values};
 
 use crate::future::Answer;
 use crate::time::{Grid, Retention};
@@ -105,17 +106,21 @@ const CALM: &str = "nothing panics under this lock";
 
 /// Counts that the far store keeps by default: hours for two years, and days for ten.
 const COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
-/// Visitors of hours are a hundred times as large as counts: a quarter.
+/// Visitors of hours are a hundred times as large as counts, and distributions ten times and more: a quarter.
 const VISITORS: [(u32, u32); 2] = [(3600, 92 * 24), (86_400, 3660)];
 
 impl Archive {
-    /// Creates an archive that keeps the hours of counts for two years, those of visitors for 92 days, and days for ten
-    /// years.
+    /// Creates an archive that keeps the hours of counts for two years, those of visitors and of distributions for 92 days,
+    /// and days for ten years.
     pub fn new(near: impl Store, far: impl Store + ArchiveStore) -> Self {
         Self {
             near: Arc::new(near),
             far: Arc::new(far),
-            kept: Grid { counts: precisions(COUNTS), visitors: precisions(VISITORS) },
+            kept: Grid {
+                counts: precisions(COUNTS),
+                visitors: precisions(VISITORS),
+                distributions: Some(precisions(VISITORS)),
+            },
             state: Arc::default(),
             audited: Arc::default(),
         }
@@ -135,7 +140,7 @@ impl Archive {
     /// let precision = Precision::try_from(86_400)?;
     /// let days = Precisions::new([Retention { precision, samples: NonZeroU32::new(7300).unwrap() }])?;
     /// let archive = Archive::new(MemoryStore::new(), MemoryStore::new())
-    ///     .keep(Grid { counts: days.clone(), visitors: days });
+    ///     .keep(Grid { counts: days.clone(), visitors: days, ..Grid::default() });
     /// let stats = Counters::builder(archive).build()?.stats();
     /// assert_eq!(stats.reach().counts.of_width(86_400).unwrap().samples.get(), 7300);
     /// assert_eq!(stats.grid().counts.of_width(86_400).unwrap().samples.get(), 120);
@@ -172,6 +177,7 @@ impl Archive {
         let set = match values {
             Values::Counts => &self.kept.counts,
             Values::Visitors => &self.kept.visitors,
+            Values::Distributions => self.kept.distributions.as_ref()?,
         };
         set.of_width(precision.as_seconds()).map(|kept| Retention { precision, ..kept })
     }
@@ -189,6 +195,7 @@ impl Archive {
         let kept = state.near.as_ref().and_then(|near| match values {
             Values::Counts => near.counts.retention(precision),
             Values::Visitors => near.visitors.retention(precision),
+            Values::Distributions => near.distributions.as_ref()?.retention(precision),
         });
         let now = Timestamp::now();
         let behind = self.near.clock_skew().map_or(0, |skew| skew.min(0).unsigned_abs());

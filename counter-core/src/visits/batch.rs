@@ -4,9 +4,9 @@ use std::time::Duration;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
-use crate::visits::DropReason;
+use crate::visits::{Bin, DropReason};
 use crate::writer::WriterId;
-use crate::{CounterName, Precision, Timestamp};
+use crate::{CounterName, Precision, Precisions, Timestamp};
 
 /// A batch of counts and visitors for one shard, which the store applies once, however often it is sent.
 ///
@@ -22,13 +22,16 @@ pub struct Batch {
     pub cells: Vec<Cell>,
     /// The visitors, in the order of their counters.
     pub sketches: Vec<VisitorCell>,
+    /// The bins of distributions, in the order of their counters.
+    pub bins: Vec<BinCell>,
     /// The buckets that exist.
     pub grid: Arc<Grid>,
     /// The parts of the store that the counts are added to.
     pub adds: Adds,
 }
 
-/// The parts of a store that the counts of a batch are added to. Visitors are added to their buckets in any case.
+/// The parts of a store that the counts of a batch are added to. Visitors and bins are added to their buckets in any
+/// case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Adds {
@@ -103,6 +106,19 @@ pub struct VisitorCell {
     pub raised: Sketch,
 }
 
+/// Bins of the distributions of one counter, from which each precision of distributions finds its bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BinCell {
+    /// The counter.
+    pub counter: CounterName,
+    /// An instant that lies in every bucket that the bins belong to.
+    pub start: Timestamp,
+    /// The finest precision of distributions that still keeps them; all coarser ones keep them too.
+    pub finest: Precision,
+    /// The amounts to add, ascending by bin, each bin once; at most 60.
+    pub bins: Vec<(Bin, u64)>,
+}
+
 /// The store's answer to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -145,6 +161,8 @@ pub enum Part {
     Cell(usize),
     /// The visitors with this index: at least one of their buckets refused them.
     Visitors(usize),
+    /// The bins with this index: at least one of their buckets refused at least one of them.
+    Bins(usize),
     /// The list of known counters, the list of what is due for cleaning, or the lifetime totals; the counts
     /// themselves are applied.
     Index,
@@ -191,9 +209,9 @@ impl Batch {
         self.cells.iter().map(|cell| cell.count).sum()
     }
 
-    /// Returns the number of cells and sketches.
+    /// Returns the number of cells, sketches and parts of distributions.
     pub(crate) fn len(&self) -> usize {
-        self.cells.len() + self.sketches.len()
+        self.cells.len() + self.sketches.len() + self.bins.len()
     }
 
     /// Returns whether a cell adds to the lifetime of its counter, if this number of its buckets took it.
@@ -214,6 +232,12 @@ impl Batch {
     /// Returns the buckets that visitors are added to.
     pub fn visitor_buckets(&self, cell: &VisitorCell) -> impl Iterator<Item = (Bucket, Retention)> {
         buckets(self.grid.visitors.iter(), cell.finest, cell.start)
+    }
+
+    /// Returns the buckets that bins are added to.
+    pub fn bin_buckets(&self, cell: &BinCell) -> impl Iterator<Item = (Bucket, Retention)> {
+        let set = self.grid.distributions.iter().flat_map(Precisions::iter);
+        buckets(set, cell.finest, cell.start)
     }
 }
 

@@ -184,6 +184,16 @@ impl Builder {
         self
     }
 
+    /// Keeps [distributions](crate::visits::Distribution) of these precisions, of what the recorder is told of: how long
+    /// requests took, how large their responses were and how they ended. Default: none.
+    ///
+    /// [`Distribution::precisions`](crate::visits::Distribution::precisions) are minutes, hours and days. See
+    /// [the guide](crate::guide::distributions) for what they cost.
+    pub fn distributions(mut self, distributions: Precisions) -> Self {
+        self.grid.distributions = Some(distributions);
+        self
+    }
+
     /// Sets how far the site's clocks are ahead of UTC, in seconds; negative where they are behind. Default:
     /// 0.
     ///
@@ -322,6 +332,7 @@ impl Builder {
         let grid = Grid {
             counts: self.grid.counts.utc_offset(self.utc_offset),
             visitors: self.grid.visitors.utc_offset(self.utc_offset),
+            distributions: self.grid.distributions.map(|set| set.utc_offset(self.utc_offset)),
         };
         let given = self.salt_epoch.map(|epoch| epoch.utc_offset(self.utc_offset));
         let salt_epoch = given.unwrap_or_else(|| day_of(&grid.visitors));

@@ -37,9 +37,9 @@ impl Delivery {
     /// Notes that chunks were sent to a shard.
     pub(crate) fn send(&mut self, shard: Shard, chunks: &[Chunk]) {
         let account = self.account(shard);
-        for Chunk { cells, sketches, .. } in chunks {
+        for Chunk { cells, sketches, bins, .. } in chunks {
             account.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
-            account.sent_cells += cells.len() + sketches.len();
+            account.sent_cells += cells.len() + sketches.len() + bins.len();
         }
     }
 

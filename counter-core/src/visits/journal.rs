@@ -215,7 +215,15 @@ mod tests {
         };
         let fence = Fence { writer, kind, sequence, after: sequence - 1 };
         let grid = Arc::new(Grid::default());
-        Arc::new(Batch { shard, fence, cells: vec![cell], sketches: Vec::new(), grid, adds: Adds::Hits })
+        Arc::new(Batch {
+            shard,
+            fence,
+            cells: vec![cell],
+            sketches: Vec::new(),
+            bins: Vec::new(),
+            grid,
+            adds: Adds::Hits,
+        })
     }
 
     #[test]

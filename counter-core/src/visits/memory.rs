@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-use super::{Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable};
+use super::{Bin, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable};
 use crate::future::Answer;
 use crate::shard::Shard;
 use crate::sketch::Sketch;
@@ -26,6 +26,7 @@ struct Kept {
     counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
     totals: HashMap<CounterName, u64>,
     visitors: HashMap<(CounterName, Bucket), Visitors>,
+    bins: BTreeMap<(CounterName, Precision, Timestamp), Bins>,
     salts: HashMap<Bucket, Salt>,
     #[cfg(feature = "archive")]
     archived: archive::Archived,
@@ -43,6 +44,12 @@ struct Applied {
 struct Visitors {
     expiry: Timestamp,
     sketch: Sketch,
+}
+
+#[derive(Debug)]
+struct Bins {
+    expiry: Timestamp,
+    counts: BTreeMap<Bin, u64>,
 }
 
 struct Salt {
@@ -99,6 +106,7 @@ impl Store for MemoryVisits {
             let kept = &mut *self.kept();
             kept.counts.retain(|(_, name), _| name != counter);
             kept.visitors.retain(|(name, _), _| name != counter);
+            kept.bins.retain(|(name, ..), _| name != counter);
             kept.totals.remove(counter);
             #[cfg(feature = "archive")]
             kept.archived.forget(counter);
@@ -118,6 +126,26 @@ impl Store for MemoryVisits {
                 }
             }
             Ok(union)
+        })
+    }
+
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>> {
+        Box::pin(async move {
+            let kept = self.kept();
+            let of = |counter: &CounterName| {
+                let place = |start| (counter.clone(), precision, start);
+                let inside = range.start < range.end;
+                let found = inside.then(|| kept.bins.range(place(range.start)..place(range.end)));
+                let counts = |bins: &Bins| bins.counts.iter().map(|(bin, count)| (*bin, *count)).collect();
+                let buckets = found.into_iter().flatten().map(|((.., start), bins)| (*start, counts(bins)));
+                BinReading { buckets: buckets.collect(), unreadable: None }
+            };
+            Ok(counters.iter().map(of).collect())
         })
     }
 
@@ -227,6 +255,25 @@ impl Kept {
                 visitors.sketch.merge(&cell.raised);
             }
         }
+        for (index, cell) in batch.bins.iter().enumerate() {
+            let mut is_refused = false;
+            for (bucket, retention) in batch.bin_buckets(cell) {
+                let place = (cell.counter.clone(), bucket.precision, bucket.start);
+                let expiry = retention.expiry(bucket.start);
+                let bins = self.bins.entry(place).or_insert_with(|| Bins { expiry, counts: BTreeMap::new() });
+                for (bin, more) in &cell.bins {
+                    let count = bins.counts.entry(*bin).or_default();
+                    match count.checked_add(*more).filter(|sum| i64::try_from(*sum).is_ok()) {
+                        Some(sum) => *count = sum,
+                        None => is_refused = true,
+                    }
+                }
+            }
+            if is_refused {
+                let (part, reason) = (Part::Bins(index), DropReason::OutOfRange);
+                applied.remarks.push(Remark::Refused { part, reason });
+            }
+        }
         ApplyOutcome::Applied(applied.remarks.clone())
     }
 
@@ -240,6 +287,7 @@ impl Kept {
             !buckets.is_empty()
         });
         self.visitors.retain(|_, visitors| visitors.expiry > now);
+        self.bins.retain(|_, bins| bins.expiry > now);
         let time = Timestamp::now();
         self.fences.retain(|_, applied| applied.expiry.is_none_or(|expiry| expiry > time));
         cleaned

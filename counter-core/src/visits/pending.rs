@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 
 use crate::sketch::{Register, Sketch};
 use crate::time::Grid;
-use crate::visits::{Cell, VisitorCell};
+use crate::visits::{Bin, BinCell, Cell, VisitorCell};
 use crate::{CounterName, Precisions, Timestamp};
 
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,11 @@ pub(crate) struct Pending {
     cells: Map<u64>,
     /// Shared with copies that a spool is about to write.
     sketches: Map<Arc<Sketch>>,
+    bins: Map<Bins>,
 }
+
+/// Bins with their counts, ascending, each once.
+type Bins = Vec<(Bin, u64)>;
 
 /// A counter, the index of the finest precision that still keeps the count, and a start for it and the
 /// coarser ones.
@@ -34,11 +38,12 @@ struct Key {
 /// chooses them.
 type Map<V> = HashMap<Key, V, RandomState>;
 
-/// Cells and sketches small enough for one batch.
+/// Cells, sketches and bins small enough for one batch.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) cells: Vec<Cell>,
     pub(crate) sketches: Vec<VisitorCell>,
+    pub(crate) bins: Vec<BinCell>,
     cost: Cost,
 }
 
@@ -52,6 +57,12 @@ struct Cost {
 /// The bytes on the wire that a batch may have for each sample that it may change: of 1,000 samples, 64 KiB do not stall a
 /// slow connection.
 pub(crate) const BYTES: usize = 64;
+
+/// The number of bins in a part of a batch, at most: in 16 precisions, still fewer than a batch may change.
+pub(crate) const BINS: usize = 60;
+
+/// The number of bins that may wait, some 16 MB: beyond it, those of fine buckets are kept by coarser ones only.
+const MOST_BINS: usize = 1_000_000;
 
 impl Pending {
     /// Returns the work that it adds to a batch.
@@ -76,12 +87,30 @@ impl Pending {
         if is_raised { key.precisions(&grid.visitors).div_ceil(3) } else { 0 }
     }
 
+    /// Adds to a bin of a distribution; returns the work that it adds to a batch.
+    pub(crate) fn measure(
+        &mut self,
+        counter: u32,
+        start: Timestamp,
+        bin: Bin,
+        count: u64,
+        grid: &Grid,
+    ) -> usize {
+        let Some(set) = &grid.distributions else { return 0 };
+        let key = Key { counter, finest: 0, start: set.start(0, start) };
+        let is_new = add_bin(self.bins.entry(key).or_default(), bin, count);
+        if is_new { key.precisions(set) } else { 0 }
+    }
+
     /// Returns the work of a batch of all of it.
     pub(crate) fn work(&self, grid: &Grid) -> usize {
         let cells = self.cells.keys().map(|key| key.precisions(&grid.counts));
         let sketches = self.sketches.iter();
         let sketches = sketches.map(|(key, raised)| sketch_work(raised) * key.precisions(&grid.visitors));
-        cells.sum::<usize>() + sketches.sum::<usize>()
+        let bins = self.bins.iter();
+        let bins = bins
+            .map(|(key, bins)| grid.distributions.as_ref().map_or(0, |set| bins.len() * key.precisions(set)));
+        cells.sum::<usize>() + sketches.sum::<usize>() + bins.sum::<usize>()
     }
 
     /// Adds a cell whose start and finest precision, by its index, are those of a chunk.
@@ -103,9 +132,21 @@ impl Pending {
         Arc::make_mut(self.sketches.entry(Key { counter, finest, start }).or_default()).merge(raised);
     }
 
-    /// Returns the number of cells and sketches.
+    /// Adds bins whose start and finest precision, by its index, are those of a chunk.
+    #[cfg(feature = "spool")]
+    pub(crate) fn restore_bins(
+        &mut self,
+        counter: u32,
+        finest: usize,
+        start: Timestamp,
+        bins: &[(Bin, u64)],
+    ) {
+        merge_bins(self.bins.entry(Key { counter, finest, start }).or_default(), bins);
+    }
+
+    /// Returns the number of cells, of sketches, and of buckets of distributions.
     pub(crate) fn len(&self) -> usize {
-        self.cells.len() + self.sketches.len()
+        self.cells.len() + self.sketches.len() + self.bins.len()
     }
 
     /// Returns the sum of the cells.
@@ -118,6 +159,10 @@ impl Pending {
         let mut expired = 0;
         coarsen(&mut self.cells, &grid.counts, now, |sum, count| *sum += count, |count| expired += count);
         coarsen(&mut self.sketches, &grid.visitors, now, |all, some| Arc::make_mut(all).merge(&some), drop);
+        if let Some(set) = &grid.distributions {
+            coarsen(&mut self.bins, set, now, |all, some| merge_bins(all, &some), drop);
+            press(&mut self.bins, set, MOST_BINS);
+        }
         expired
     }
 
@@ -146,6 +191,21 @@ impl Pending {
             let work = sketch_work(&cell.raised) * key.precisions(&grid.visitors);
             let cost = Cost { work, bytes: visitor_bytes(&cell) };
             room(&mut chunks, most, cost).sketches.push(cell);
+        }
+        if let Some(set) = &grid.distributions {
+            for (key, bins) in sorted(&mut self.bins) {
+                for bins in bins.chunks(BINS) {
+                    let cell = BinCell {
+                        counter: name(key),
+                        start: key.start,
+                        finest: set.precision(key.finest),
+                        bins: bins.to_vec(),
+                    };
+                    let bytes = cell.counter.len() + 96 + 16 * bins.len();
+                    let cost = Cost { work: bins.len() * key.precisions(set), bytes };
+                    room(&mut chunks, most, cost).bins.push(cell);
+                }
+            }
         }
         chunks.retain(|chunk| chunk.cost.work > 0);
         // The cells of a counter were put in one chunk where they fit; within a chunk, cells of the same
@@ -208,6 +268,41 @@ fn sorted<V>(map: &mut Map<V>) -> Vec<(Key, V)> {
     entries
 }
 
+/// Adds to a bin; returns whether it is new.
+fn add_bin(bins: &mut Bins, bin: Bin, count: u64) -> bool {
+    match bins.binary_search_by_key(&bin, |(bin, _)| *bin) {
+        Ok(place) => {
+            bins[place].1 = bins[place].1.saturating_add(count);
+            false
+        }
+        Err(place) => {
+            bins.insert(place, (bin, count));
+            true
+        }
+    }
+}
+
+fn merge_bins(all: &mut Bins, some: &[(Bin, u64)]) {
+    for (bin, count) in some {
+        add_bin(all, *bin, *count);
+    }
+}
+
+/// Folds bins of fine buckets into coarser ones until there are no more than `most`, or all are of the coarsest.
+fn press(map: &mut Map<Bins>, set: &Precisions, most: usize) {
+    for finest in 1..set.iter().len() {
+        if map.values().map(Vec::len).sum::<usize>() <= most {
+            return;
+        }
+        let finer: Vec<_> = map.keys().copied().filter(|key| key.finest < finest).collect();
+        for key in finer {
+            let Some(bins) = map.remove(&key) else { continue };
+            let start = set.start(finest, key.start);
+            merge_bins(map.entry(Key { finest, start, ..key }).or_default(), &bins);
+        }
+    }
+}
+
 fn coarsen<V: Default>(
     map: &mut Map<V>,
     set: &Precisions,
@@ -246,7 +341,11 @@ mod tests {
             let widths = widths.iter().map(|w| Precision::try_from(*w).expect("not 0"));
             Precisions::new(widths).expect("a set")
         };
-        Grid { counts: set(&[1, 5, 18, 60]), visitors: set(&[10, 40]) }
+        Grid {
+            counts: set(&[1, 5, 18, 60]),
+            visitors: set(&[10, 40]),
+            distributions: Some(set(&[6, 15, 60])),
+        }
     }
 
     #[test]
@@ -257,9 +356,10 @@ mod tests {
             let now = Timestamp::from_unix(1_000_000 + second);
             pending.add(1, now, 1, &grid);
             pending.raise(1, now, Register::of(&second.to_le_bytes()), &grid);
+            pending.measure(1, now, Bin::status(200), 1, &grid);
             if second % 100 == 0 {
                 expired += pending.coarsen(now, &grid);
-                assert!(pending.len() <= 120 * (4 + 2) * 2 + 100, "{}", pending.len());
+                assert!(pending.len() <= 120 * (4 + 2 + 3) * 2 + 100, "{}", pending.len());
             }
         }
         assert_eq!(pending.hits() + expired, 40_000);
@@ -288,11 +388,35 @@ mod tests {
         for n in 0..30_000_u64 {
             pending.raise(2, Timestamp::from_unix(n % 70), Register::of(&n.to_le_bytes()), &grid);
         }
+        for n in 0..3000 {
+            pending.measure(1, Timestamp::from_unix(0), Bin::status(n % 700), 1, &grid);
+        }
         let chunks = pending.take(&names(), &grid, SAMPLES);
         assert!(chunks.len() > 10);
         assert!(chunks.iter().all(|chunk| chunk.cost.work <= SAMPLES && chunk.cost.bytes <= SAMPLES * BYTES));
         let hits: u64 = chunks.iter().flat_map(|chunk| &chunk.cells).map(|cell| cell.count).sum();
         assert_eq!((hits, pending.len()), (6000, 0));
+        let bins = || chunks.iter().flat_map(|chunk| &chunk.bins).map(|cell| &cell.bins);
+        assert!(bins().all(|bins| bins.len() <= BINS && bins.is_sorted()));
+        assert_eq!(bins().flatten().map(|(_, count)| count).sum::<u64>(), 3000);
+    }
+
+    #[test]
+    fn too_many_bins_are_kept_by_coarser_precisions_and_none_is_lost() {
+        let (grid, mut pending) = (grid(), Pending::default());
+        let set = grid.distributions.as_ref().expect("there are distributions");
+        for n in 0..6000_u16 {
+            pending.measure(1, Timestamp::from_unix(u64::from(n)), Bin::status(n % 7), 1, &grid);
+        }
+        let bins = |pending: &Pending| pending.bins.values().map(Vec::len).sum::<usize>();
+        let count = |pending: &Pending| pending.bins.values().flatten().map(|(_, count)| count).sum::<u64>();
+        let before = bins(&pending);
+        press(&mut pending.bins, set, before);
+        assert_eq!((bins(&pending), count(&pending)), (before, 6000));
+        press(&mut pending.bins, set, before / 2);
+        assert!(bins(&pending) <= before / 2 && pending.bins.keys().all(|key| key.finest == 1));
+        press(&mut pending.bins, set, 10);
+        assert_eq!((bins(&pending), count(&pending)), (7 * 100, 6000));
     }
 
     proptest! {
@@ -323,6 +447,37 @@ mod tests {
                 for kept in grid.counts.iter().filter(|kept| kept.precision >= cell.finest) {
                     let bucket = kept.precision.bucket(cell.start);
                     *sums.entry((cell.counter.clone(), bucket)).or_insert(0) += cell.count;
+                }
+            }
+            prop_assert_eq!(sums, expected);
+        }
+
+        #[test]
+        fn folding_never_moves_a_bin_to_another_bucket_of_a_precision_that_wants_it(
+            measured in prop::collection::vec((1_u32..3, 0_u64..4000, 200..203_u16), 0..200),
+            now in 0_u64..9000,
+        ) {
+            let (grid, mut pending) = (grid(), Pending::default());
+            let set = grid.distributions.as_ref().expect("there are distributions");
+            let (epoch, names) = (1_000_003, names());
+            let now = Timestamp::from_unix(epoch + now);
+            let mut expected = std::collections::BTreeMap::new();
+            for (counter, at, status) in measured {
+                let (at, bin) = (Timestamp::from_unix(epoch + at), Bin::status(status));
+                pending.measure(counter, set.base().bucket(at).start, bin, 1, &grid);
+                for (_, kept) in set.finest_wanted(0, at, now).into_iter().flat_map(|finest| set.from(finest)) {
+                    let bucket = kept.precision.bucket(at);
+                    *expected.entry((names[counter as usize].clone(), bucket, bin)).or_insert(0) += 1;
+                }
+            }
+            pending.coarsen(now, &grid);
+            let mut sums = std::collections::BTreeMap::new();
+            for cell in pending.take(&names, &grid, SAMPLES).iter().flat_map(|chunk| &chunk.bins) {
+                for kept in set.iter().filter(|kept| kept.precision >= cell.finest) {
+                    let bucket = kept.precision.bucket(cell.start);
+                    for (bin, count) in &cell.bins {
+                        *sums.entry((cell.counter.clone(), bucket, *bin)).or_insert(0) += count;
+                    }
                 }
             }
             prop_assert_eq!(sums, expected);

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use crate::visits::Bin;
 use crate::{CounterName, Error, ErrorKind, Precision, Sample, Timestamp};
 
 /// An entry in a store that is not what belongs there.
@@ -24,6 +25,15 @@ pub struct Reading {
     /// The samples that can be read, ascending.
     pub samples: Vec<Sample>,
     /// Entries beside the samples that cannot be read.
+    pub unreadable: Option<Unreadable>,
+}
+
+/// The distributions of one counter, as [`Store::bins`](crate::Store::bins) finds them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BinReading {
+    /// The bins of each bucket that has any, of all measures: both ascending.
+    pub buckets: Vec<(Timestamp, Vec<(Bin, u64)>)>,
+    /// Entries beside them that cannot be read.
     pub unreadable: Option<Unreadable>,
 }
 

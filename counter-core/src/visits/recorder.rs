@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::visitor::{Salt, SaltError, Salting};
 use crate::visits::tally::Tally;
-use crate::visits::{Agent, Hint, Hit, Skip};
+use crate::visits::{Agent, Hint, Hit, Measured, Skip};
 use crate::{Counter, CounterName, Ledger, Secret, Timestamp, VisitorId};
 
 /// A handle that records hits in memory: it does no I/O and never fails.
@@ -127,6 +127,52 @@ impl Recorder {
     pub fn request_until(&self, hits: &[Hit], agent: Agent, until: Timestamp) {
         let at = Timestamp::now().min(until.minus(1));
         self.fold_if(self.tally.add(hits, at, Some(agent)));
+    }
+
+    /// Records one request as [`request_until`](Self::request_until) does, and adds it to distributions: once,
+    /// whatever its hits weigh.
+    ///
+    /// Without [`Builder::distributions`](crate::Builder::distributions) nothing is measured.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counter_core::visits::{Agent, Bin, Measure, Measured};
+    /// use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let hour = Precision::try_from(3600)?;
+    /// let mut counters =
+    ///     Counters::builder(MemoryStore::new()).distributions(Precisions::new([hour])?).build()?;
+    /// let recorder = counters.recorder();
+    /// let hits = [recorder.counter("/").hit()];
+    /// let bins = [Bin::time(Duration::from_millis(20)), Bin::status(200)];
+    /// recorder.request_measured(&hits, Agent::Human, Timestamp::MAX, Measured { hits: &hits, bins: &bins });
+    /// counters.flush().await?;
+    ///
+    /// let day = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
+    /// let times = counters.stats().distribution(&["/".parse()?], hour, day, Measure::Time).await?;
+    /// assert_eq!(times.merged().count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    // Not inlined, so that what is inlined of a request stays what it is without distributions.
+    pub fn request_measured(&self, hits: &[Hit], agent: Agent, until: Timestamp, measured: Measured<'_>) {
+        let at = Timestamp::now().min(until.minus(1));
+        self.fold_if(self.tally.add_measured(hits, at, agent, measured));
+    }
+
+    /// Adds to distributions at an instant, and records no hit.
+    ///
+    /// This is for what is known later than the hit, such as the time to the end of a response.
+    pub fn measure_at(&self, measured: Measured<'_>, at: Timestamp) {
+        self.fold_if(self.tally.measure(at, measured));
+    }
+
+    /// Returns whether there are distributions: see [`Builder::distributions`](crate::Builder::distributions).
+    #[must_use]
+    pub fn keeps_distributions(&self) -> bool {
+        self.tally.grid.distributions.is_some()
     }
 
     /// Waits until the store has everything that was recorded in the counters of these hits before this call,

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use keys::Keys;
 
 use super::{
-    ApplyOutcome, Batch, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable, Witness,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
+    Witness,
 };
 use crate::future::Answer;
 use crate::redis::{Client, Script};
@@ -141,6 +142,15 @@ impl Store for RedisVisits {
         ranges: &'a [Range<Timestamp>],
     ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
         Box::pin(read::visitor_counts(self, counters, precision, ranges))
+    }
+
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>> {
+        Box::pin(read::bins(self, counters, precision, range))
     }
 
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {

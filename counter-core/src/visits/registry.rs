@@ -12,6 +12,7 @@ use foldhash::quality::RandomState;
 
 use crate::shard::{Shard, Shards};
 use crate::sketch::Register;
+use crate::visits::Bin;
 use crate::writer::WriterId;
 use crate::{CounterName, VisitorId};
 
@@ -33,6 +34,15 @@ pub struct Hit {
     /// The register that the visitor raises: hashed here, before any lock is taken.
     pub(crate) register: Option<Register>,
     pub(crate) weight: NonZeroU32,
+}
+
+/// The bins of one request, for the [distributions](crate::visits::Distribution) of some counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured<'a> {
+    /// Hits on the counters: it has no meaning how much they weigh, and which visitor they have.
+    pub hits: &'a [Hit],
+    /// The bins: of each [`Measure`](crate::visits::Measure) one at most.
+    pub bins: &'a [Bin],
 }
 
 impl Counter {

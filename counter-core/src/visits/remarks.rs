@@ -15,6 +15,7 @@ pub(crate) fn encode(remarks: &[Remark]) -> String {
                 let (kind, index) = match part {
                     Part::Cell(index) => ('c', index),
                     Part::Visitors(index) => ('v', index),
+                    Part::Bins(index) => ('d', index),
                     Part::Index => ('i', 0),
                 };
                 let reason = match reason {
@@ -45,6 +46,7 @@ fn remark(text: &str) -> Option<Remark> {
         "b" => return Some(Remark::Began { cell: index }),
         "c" => Part::Cell(index),
         "v" => Part::Visitors(index),
+        "d" => Part::Bins(index),
         "i" => Part::Index,
         _ => return None,
     };
@@ -70,8 +72,9 @@ mod tests {
             Remark::Refused { part: Part::Index, reason: DropReason::Other },
             Remark::Began { cell: 7 },
             Remark::Refused { part: Part::Visitors(3), reason: DropReason::OutOfRange },
+            Remark::Refused { part: Part::Bins(5), reason: DropReason::NotANumber },
         ];
-        let text = "c12:type,i0:other,b7:began,v3:range,";
+        let text = "c12:type,i0:other,b7:began,v3:range,d5:number,";
         #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
         assert_eq!(encode(&remarks), text);
         assert_eq!(decode(text), Some(remarks));

@@ -1,7 +1,7 @@
 //! The spool: what waits for the store, on a disk.
 
 pub(crate) mod step;
-mod content;
+pub(crate) mod content;
 pub(crate) mod waiting;
 pub(crate) mod file;
 pub(crate) mod folder;

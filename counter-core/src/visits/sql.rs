@@ -4,6 +4,7 @@ mod fence;
 mod names;
 mod additions;
 mod raised;
+mod bins;
 mod apply;
 mod clean;
 #[cfg(feature = "archive")]
@@ -17,7 +18,8 @@ use std::sync::Arc;
 
 use super::skew::Skew;
 use super::{
-    ApplyOutcome, Batch, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable, Witness,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading, Store, Unreadable,
+    Witness,
 };
 use crate::future::Answer;
 use crate::shard::Shard;
@@ -115,6 +117,15 @@ impl Store for SqlVisits {
         ranges: &'a [Range<Timestamp>],
     ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
         Box::pin(read::visitor_counts(self, counters, precision, ranges))
+    }
+
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>> {
+        Box::pin(bins::read(self, counters, precision, range))
     }
 
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {

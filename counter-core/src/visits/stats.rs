@@ -1,6 +1,10 @@
+mod distributions;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
+
+pub use distributions::Distributions;
 
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid};

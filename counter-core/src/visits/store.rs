@@ -10,7 +10,8 @@ use crate::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, CountedReading, KnownReading, Reading, Unreadable, Witness,
+    ApplyOutcome, ArchiveHealth, Batch, BinReading, CountedReading, KnownReading, Reading, Unreadable,
+    Witness,
 };
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Timestamp};
@@ -194,6 +195,18 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         })
     }
 
+    /// Returns, for each of these counters, the bins of its distributions in the buckets that start in `range`; empty
+    /// buckets are left out. An unreadable entry of one counter does not affect the others.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>>;
+
     /// Returns the salt of an epoch: `candidate` for the first caller, and the same for all others until
     /// `expiry`, when it is forgotten.
     ///
@@ -293,6 +306,8 @@ for_handles!(Store {
         -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>>;
     fn visitor_counts(counters: &'a [CounterName], precision: Precision, ranges: &'a [Range<Timestamp>])
         -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>>;
+    fn bins(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>)
+        -> Answer<'a, Vec<BinReading>>;
     fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
     fn known(precisions: &'a [Precision], from: &'a str, limit: usize) -> Answer<'a, KnownReading>;
     fn known_since(precisions: &'a [Precision], from: &'a str, limit: usize, since: Timestamp)

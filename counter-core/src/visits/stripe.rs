@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::visits::bin_table::BinTable;
 use crate::visits::registers::Registers;
 use crate::visits::registry::OTHER;
-use crate::visits::{Hit, Requests};
+use crate::visits::{Bin, Hit, Requests};
 use crate::{Counter, Timestamp};
 
 /// Each stripe has its own cache lines, so that threads on different stripes do not slow each other down.
@@ -24,6 +25,8 @@ pub(crate) struct Local {
     slots: Vec<Slot>,
     /// Cells whose base bucket was followed by another one.
     closed: Vec<Closed>,
+    /// The bins of distributions.
+    pub(crate) bins: BinTable,
 }
 
 /// The buckets of the last instant: the next hit nearly always has the same ones, and a division takes as
@@ -33,6 +36,8 @@ pub(crate) struct Latest {
     pub(crate) at: Timestamp,
     pub(crate) start: Timestamp,
     pub(crate) visitors: Timestamp,
+    /// That of distributions, if there are any.
+    pub(crate) distributions: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
@@ -97,15 +102,27 @@ impl Local {
         }
     }
 
+    /// Adds one request of the latest instant to bins of these hits' counters, if there are distributions.
+    #[inline]
+    pub(crate) fn measure(&mut self, hits: &[Hit], bins: &[Bin], number: impl Fn(Counter) -> u32) {
+        let Some(start) = self.latest.distributions else { return };
+        for hit in hits {
+            let number = number(hit.counter);
+            for bin in bins {
+                self.bins.add(number, *bin, start);
+            }
+        }
+    }
+
     /// Returns whether it is time to [`take`](Self::take) the cells.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.closed.len() >= CLOSED
     }
 
-    /// Returns the number of cells.
+    /// Returns the number of cells and of bins.
     pub(crate) fn cells(&self) -> usize {
-        self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count()
+        self.closed.len() + self.slots.iter().filter(|slot| slot.count > 0).count() + self.bins.len()
     }
 
     /// Returns the sum of the cells.

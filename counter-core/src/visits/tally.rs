@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
+use crate::visits::bin_table::BinSlot;
 use crate::visits::delivery::{Account, Delivery};
 use crate::visits::group_commit::{CommitTicket, GroupCommit};
 use crate::visits::health::SpoolHealth;
@@ -26,7 +27,7 @@ use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
-use crate::visits::{Agent, Batch, Hint, Hit, Remark, Requests, Skip};
+use crate::visits::{Agent, Batch, Hint, Hit, Measured, Remark, Requests, Skip};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 use foldhash::fast::RandomState;
@@ -60,6 +61,8 @@ struct Backlog {
     visited: HashSet<u32, RandomState>,
     /// Swapped in turn with the stripes' lists, so that these keep their allocation.
     spare: Vec<Closed>,
+    /// Bins on their way from the stripes.
+    spare_bins: Vec<BinSlot>,
     /// The state of the spool, if there is one.
     spool: Option<SpoolAccount>,
 }
@@ -104,6 +107,7 @@ impl Tally {
                 shards: Vec::new(),
                 visited: HashSet::default(),
                 spare: Vec::new(),
+                spare_bins: Vec::new(),
                 spool: None,
             }),
         }
@@ -146,12 +150,41 @@ impl Tally {
         local.is_full()
     }
 
+    /// Does what [`add`](Self::add) does for a request, and adds to bins of distributions.
+    pub(crate) fn add_measured(
+        &self,
+        hits: &[Hit],
+        at: Timestamp,
+        agent: Agent,
+        Measured { hits: of, bins }: Measured<'_>,
+    ) -> bool {
+        let mut local = self.stripe();
+        if local.latest.at != at {
+            local.latest = self.buckets(at);
+        }
+        local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
+        local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
+        local.measure(of, bins, |counter| self.number(counter));
+        local.is_full() || local.bins.is_full()
+    }
+
+    /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
+    pub(crate) fn measure(&self, at: Timestamp, Measured { hits, bins }: Measured<'_>) -> bool {
+        let mut local = self.stripe();
+        if local.latest.at != at {
+            local.latest = self.buckets(at);
+        }
+        local.measure(hits, bins, |counter| self.number(counter));
+        local.bins.is_full()
+    }
+
     #[cold]
     fn buckets(&self, at: Timestamp) -> Latest {
         Latest {
             at,
             start: self.grid.counts.base().bucket(at).start,
             visitors: self.grid.visitors.base().bucket(at).start,
+            distributions: self.grid.distributions.as_ref().map(|set| set.base().bucket(at).start),
         }
     }
 
@@ -331,14 +364,26 @@ impl Tally {
     fn fold_into(&self, backlog: &mut Backlog, now: Timestamp) {
         let current = self.grid.visitors.base().bucket(now).start;
         let mut spare = std::mem::take(&mut backlog.spare);
+        let mut bins = std::mem::take(&mut backlog.spare_bins);
         for stripe in &self.stripes {
-            stripe.lock().take(&mut spare, current);
+            {
+                let mut local = stripe.lock();
+                local.take(&mut spare, current);
+                local.bins.take(&mut bins);
+            }
+            for slot in bins.drain(..) {
+                let Some(bin) = slot.bin() else { continue };
+                let waiting = backlog.waiting(slot.counter, &self.registry);
+                waiting.each(|pending| {
+                    pending.measure(slot.counter, slot.start, bin, slot.count, &self.grid);
+                });
+            }
             for cell in spare.drain(..) {
                 let waiting = backlog.waiting(cell.counter, &self.registry);
                 waiting.each(|pending| _ = pending.add(cell.counter, cell.start, cell.count, &self.grid));
             }
         }
-        backlog.spare = spare;
+        (backlog.spare, backlog.spare_bins) = (spare, bins);
         // A thread that wants registers that no slot has must come through here, so registers that are held
         // nowhere else now are not being raised.
         self.open().retain(|(number, bucket), registers| {

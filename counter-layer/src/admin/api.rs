@@ -17,6 +17,8 @@ mod total;
 mod lifetimes;
 mod top;
 mod uniques;
+mod percentiles;
+mod statuses;
 #[cfg(feature = "forecast")]
 mod forecast;
 mod live;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use counter_core::source::{Commit, Source, SourceName, Sources};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Hit, Skip};
+use counter_core::visits::{Bin, Hit, Measured, Skip};
 use counter_core::{Error, Timestamp};
 
 use crate::log::{Decision, Keys, LogCounter, Malformed, MalformedLines};
@@ -60,8 +60,9 @@ type Line<'a> = (usize, Result<Record<'a>, Malformed>);
 
 /// The decision about a record.
 enum Decided {
-    /// The instant, and the place of the hits among those of all records.
-    Counted(Timestamp, Range<usize>),
+    /// The instant, and among the hits of all records the place of its own, and of those of them that are measured, with
+    /// the bin of the status.
+    Counted(Timestamp, Range<usize>, Range<usize>, Option<Bin>),
     Skipped(Skip),
     Malformed(Malformed),
 }
@@ -163,12 +164,13 @@ impl State {
                 Err(reason) => Decided::Malformed(*reason),
                 Ok(Record::Counter(record)) => {
                     all.push(record.hit(&recorder, Some(key)));
-                    Decided::Counted(record.at, from..all.len())
+                    Decided::Counted(record.at, from..all.len(), from..from, None)
                 }
                 Ok(Record::Request(record)) => match record.decide(&mut counter, key) {
-                    Decision::Counted { hits, .. } => {
+                    Decision::Counted { hits, measured, .. } => {
                         all.extend_from_slice(hits);
-                        Decided::Counted(record.at, from..all.len())
+                        let own = from..from + measured.hits.len();
+                        Decided::Counted(record.at, from..all.len(), own, measured.bins.first().copied())
                     }
                     Decision::Skipped(skip) => Decided::Skipped(skip),
                     Decision::Malformed(reason) => Decided::Malformed(reason),
@@ -204,7 +206,10 @@ impl State {
         for (position, decided) in (slots.start + from as u64..).zip(decided) {
             let range = position..position + 1;
             let is_full = match decided {
-                Decided::Counted(at, those) => source.record(range, *at, &hits[those.clone()]),
+                Decided::Counted(at, those, own, bin) => {
+                    let measured = Measured { hits: &hits[own.clone()], bins: bin.as_slice() };
+                    source.record_measured(range, *at, &hits[those.clone()], measured)
+                }
                 Decided::Skipped(skip) => {
                     source.skip(range, *skip);
                     false

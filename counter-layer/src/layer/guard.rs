@@ -8,12 +8,15 @@ use std::time::Duration;
 
 #[cfg(feature = "log")]
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Hit, Skip};
+use counter_core::visits::{Agent, Bin, Hit, Measured, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp};
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::{FACETS, Facets};
+#[cfg(feature = "log")]
+use super::measures::Bins;
+use super::measures::Measuring;
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::settings::{Fallback, Settings};
@@ -48,6 +51,8 @@ pub(crate) struct Guard {
     seen: Result<Seen, Skip>,
     /// The request is still to be counted.
     open: bool,
+    /// The beginning of the request, where it is measured.
+    measuring: Option<Measuring>,
     /// Few requests have any of it, and all others are moved without the room.
     extra: Option<Box<Extra>>,
 }
@@ -123,9 +128,10 @@ impl Seen {
 impl Guard {
     /// Reads what there is to know while the request is still here.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
+        let measuring = counting.settings.measures.map(|measures| measures.begin(request.method()));
         let mut extra = None;
         let seen = counting.look(&RequestHead::of(request), &mut extra);
-        Self { counting: Arc::clone(counting), seen, open: true, extra }
+        Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
     }
 
     /// Moves a call of gRPC to the counter of its method, or to where it gets one.
@@ -174,7 +180,22 @@ impl Guard {
         if self.extra.is_some() {
             self.look_at_answer(response);
         }
-        self.settle(Outcome::Answered(response.status()));
+        match self.measuring {
+            None => self.settle(Outcome::Answered(response.status())),
+            Some(measuring) => self.measured(measuring, response),
+        }
+    }
+
+    // Beside what is done where nothing is measured.
+    #[inline(never)]
+    fn measured<B>(&mut self, measuring: Measuring, response: &Response<B>) {
+        if let Some(measures) = self.counting.settings.measures
+            && std::mem::take(&mut self.open)
+        {
+            let bins = measures.answered(measuring, response);
+            let outcome = Outcome::Answered(response.status());
+            self.counting.settle_measured(&self.seen, outcome, bins.as_slice(), &mut self.extra);
+        }
     }
 
     /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.
@@ -404,6 +425,40 @@ impl Counting {
     }
 
     fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+        if let Some(measures) = self.settings.measures {
+            return self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
+        }
+        self.settle_by(seen, outcome, extra, |hits, seen| {
+            self.recorder.request_until(hits, seen.agent, seen.until);
+        });
+    }
+
+    #[inline(never)]
+    fn settle_measured(
+        &self,
+        seen: &Result<Seen, Skip>,
+        outcome: Outcome,
+        bins: &[Bin],
+        extra: &mut Option<Box<Extra>>,
+    ) {
+        self.settle_by(seen, outcome, extra, |hits, seen| {
+            self.recorder.request_measured(
+                hits,
+                seen.agent,
+                seen.until,
+                Measured { hits: seen.hits(), bins },
+            );
+        });
+    }
+
+    #[inline(always)]
+    fn settle_by(
+        &self,
+        seen: &Result<Seen, Skip>,
+        outcome: Outcome,
+        extra: &mut Option<Box<Extra>>,
+        record: impl FnOnce(&[Hit], &Seen),
+    ) {
         let seen = match seen {
             Err(skip) => return self.recorder.skip(*skip),
             Ok(_) if !self.wants(outcome) => return self.recorder.skip(Skip::Outcome),
@@ -416,7 +471,7 @@ impl Counting {
         } else {
             seen.hits()
         };
-        self.recorder.request_until(hits, seen.agent, seen.until);
+        record(hits, seen);
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {
@@ -439,7 +494,8 @@ impl Counting {
         self
     }
 
-    /// Decides about a request without recording it: its hits are put into `hits`.
+    /// Decides about a request without recording it: its hits are put into `hits`. Returns how many of them, from the
+    /// first on, are those that are measured.
     ///
     /// A cookie that would be issued is one that the client never got, and so no visitor.
     #[cfg(feature = "log")]
@@ -448,7 +504,7 @@ impl Counting {
         head: &RequestHead<'_>,
         outcome: Outcome,
         hits: &mut Vec<Hit>,
-    ) -> Result<Agent, Skip> {
+    ) -> Result<(Agent, usize), Skip> {
         let mut extra = None;
         let mut seen = self.look(head, &mut extra)?;
         if extra.is_some_and(|extra| extra.cookie.is_some()) {
@@ -474,7 +530,14 @@ impl Counting {
                 hits.extend_from_slice(&all[..count]);
             }
         }
-        Ok(seen.agent)
+        Ok((seen.agent, seen.hits().len()))
+    }
+
+    /// Returns the bins of a request of which a log tells how it ended.
+    #[cfg(feature = "log")]
+    pub(crate) fn logged(&self, outcome: Outcome) -> Bins {
+        let measures = self.settings.measures.filter(|_| !self.settings.count_on_request);
+        measures.map_or_else(Bins::none, |measures| measures.ended(outcome))
     }
 
     /// Returns whether visitors are told apart under the salt of an epoch.

@@ -1,12 +1,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use counter_core::visits::Agent;
+use counter_core::visits::{Agent, Measure};
 use counter_core::{Counter, Recorder};
 use tower_layer::Layer;
 
 use super::facet::Facets;
 use super::guard::Counting;
+use super::measures::Measures;
 use super::page::Pages;
 use super::route::KnownRoute;
 use super::settings::Settings;
@@ -195,6 +196,41 @@ impl AccessCounterLayer {
     #[must_use]
     pub fn facets(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
         self.settings.facets = Facets::of(&self.recorder, facets).map(Arc::new);
+        self
+    }
+
+    /// Keeps distributions of these measures, of `hits` and of the counter of each page. Default: none.
+    ///
+    /// | measure | what it is here |
+    /// |---|---|
+    /// | `Time` | from the call of the layer until the head of the response. Event streams, upgrades and tunnels are left out, and what was aborted or failed |
+    /// | `Size` | what `Content-Length` says; 0 for an answer to `HEAD`, 204 and 304. A response that does not say it is left out: axum says it at the end, so a layer on a `Router` sees only what handlers have set, and one around it all |
+    /// | `Status` | the status, of every request; 499 for one that was aborted, as nginx has it, and 0 where the inner service failed or panicked |
+    /// | `Grpc` | the status in the head of a response, which calls that failed at once have; that of others comes behind their messages |
+    ///
+    /// `Body`, the time to the end of a response, is not known to the layer and is left out. Requests that
+    /// [count on arrival](Self::count_on_request) are not measured. Each request counts once, whatever its rule says
+    /// it weighs.
+    ///
+    /// The recorder's counters have to keep [distributions](counter_core::Builder::distributions), or nothing is
+    /// measured and a warning is logged.
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// use counter_core::visits::{Distribution, Measure};
+    /// use counter_layer::AccessCounterLayer;
+    ///
+    /// let builder = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    /// # let counters = builder.build()?;
+    /// let layer = AccessCounterLayer::new(counters.recorder()).distributions([Measure::Time, Measure::Status]);
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn distributions(mut self, measures: impl IntoIterator<Item = Measure>) -> Self {
+        self.settings.measures = Measures::of(measures).filter(|_| self.recorder.keeps_distributions());
+        if self.settings.measures.is_none() {
+            tracing::warn!("no distributions are kept: see `Builder::distributions` of counter-core");
+        }
         self
     }
 

@@ -6,6 +6,7 @@ use counter_core::visits::Agent;
 
 use super::delivery::Delivery;
 use super::facet::Facets;
+use super::measures::Measures;
 use super::outcome::Outcome;
 use super::page::Pages;
 use super::setup::Setup;
@@ -27,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) matched_path: Option<Arc<MatchedPath>>,
     pub(crate) fallback: Option<Arc<Fallback>>,
     pub(crate) facets: Option<Arc<Facets>>,
+    /// What distributions are kept of, if any are.
+    pub(crate) measures: Option<Measures>,
     pub(crate) count_if: Option<Arc<CountIf>>,
     pub(crate) on_count: Option<Arc<OnCount>>,
     pub(crate) count_on_request: bool,

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 #[cfg(feature = "hits")]
 use counter_core::Recorder;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Hit, Skip};
+use counter_core::visits::{Agent, Hit, Measured, Skip};
 use http::request::Parts;
 use http::uri::Uri;
 use http::{HeaderValue, Method, Request, header};
@@ -14,7 +14,7 @@ use super::line::Line;
 use super::malformed::Malformed;
 use crate::AccessCounterLayer;
 use crate::identity::{Forwarded, RequestHead};
-use crate::layer::Counting;
+use crate::layer::{Bins, Counting};
 
 /// Decides about the lines of an access log as an [`AccessCounterLayer`] decides about
 /// requests.
@@ -38,6 +38,8 @@ use crate::layer::Counting;
 ///   commas.
 /// - The part of a second: a hit counts in the second that the server logged, which is the one of its end with nginx and
 ///   the one of its beginning with Apache.
+/// - How long a request took, and how large its response was: of [distributions](AccessCounterLayer::distributions),
+///   lines have the status.
 /// - What an action of [`on_count`](AccessCounterLayer::on_count) did: it does not run for lines.
 ///
 /// ```
@@ -65,6 +67,7 @@ pub struct LogCounter {
     behind: Option<(Forwarded, IpAddr)>,
     head: Head,
     hits: Vec<Hit>,
+    bins: Bins,
 }
 
 /// The decision about a line of a log.
@@ -76,6 +79,9 @@ pub enum Decision<'a> {
         hits: &'a [Hit],
         /// The kind of client.
         agent: Agent,
+        /// The bins of distributions that the request adds to, for
+        /// [`Source::record_measured`](counter_core::source::Source::record_measured).
+        measured: Measured<'a>,
     },
     /// The request makes no hit.
     Skipped(Skip),
@@ -102,7 +108,7 @@ impl LogCounter {
     fn new(counting: Counting) -> Self {
         let (parts, ()) = Request::new(()).into_parts();
         let head = Head { parts, text: BytesMut::new() };
-        Self { counting, key: None, behind: None, head, hits: Vec::new() }
+        Self { counting, key: None, behind: None, head, hits: Vec::new(), bins: Bins::none() }
     }
 
     /// Declares that the log is that of a reverse proxy in front of the service, which writes the client's address
@@ -157,7 +163,11 @@ impl LogCounter {
         let Parts { method, uri, headers, extensions, .. } = &self.head.parts;
         let head = RequestHead { method, uri, headers, extensions };
         match self.counting.decide(&head, line.outcome, &mut self.hits) {
-            Ok(agent) => Decision::Counted { hits: &self.hits, agent },
+            Ok((agent, own)) => {
+                self.bins = self.counting.logged(line.outcome);
+                let measured = Measured { hits: &self.hits[..own], bins: self.bins.as_slice() };
+                Decision::Counted { hits: &self.hits, agent, measured }
+            }
             Err(skip) => Decision::Skipped(skip),
         }
     }

@@ -165,7 +165,9 @@ impl Import {
                         false => VisitorKey::new([0; 16]),
                     };
                     match self.counter.decide(&line, key) {
-                        Decision::Counted { hits, .. } => source.record(range, line.at, hits),
+                        Decision::Counted { hits, measured, .. } => {
+                            source.record_measured(range, line.at, hits, measured)
+                        }
                         Decision::Skipped(skip) => {
                             source.skip(range, skip);
                             false

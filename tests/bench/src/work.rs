@@ -14,6 +14,7 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath};
 use axum::routing::get;
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Recorder};
 use counter_layer::{AccessCounterLayer, Identity, Rule, Rules};
 use http::{Extensions, Request, Response};
@@ -36,13 +37,14 @@ impl std::fmt::Debug for Work {
     }
 }
 
-pub static WORK: [Work; 6] = [
+pub static WORK: [Work; 7] = [
     Work { name: "record", prepare: record, without: None },
     Work { name: "bare", prepare: bare, without: None },
     Work { name: "visitors", prepare: visitors, without: Some("bare") },
     Work { name: "nobody", prepare: nobody, without: Some("bare") },
     Work { name: "rules", prepare: rules, without: Some("bare") },
     Work { name: "unmatched", prepare: unmatched, without: Some("bare") },
+    Work { name: "measured", prepare: measured, without: Some("bare") },
 ];
 
 impl Work {
@@ -96,6 +98,14 @@ fn rules() -> Run {
 fn unmatched() -> Run {
     let layer = AccessCounterLayer::new(recorder());
     answer(|service| layer.layer(service), Extensions::new())
+}
+
+/// The layer as it is by default, with distributions of times and statuses.
+fn measured() -> Run {
+    let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    let recorder = counters.build().expect("the defaults are fine").recorder();
+    let layer = AccessCounterLayer::new(recorder).distributions([Measure::Time, Measure::Status]);
+    answer(|service| layer.layer(service), matched())
 }
 
 /// A hundred rules, nearly all of them templates; `/articles/7` feeds the last.

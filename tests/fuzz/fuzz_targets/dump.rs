@@ -5,13 +5,15 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use counter_core::dump::RestoreError;
+use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use libfuzzer_sys::fuzz_target;
 
 const FIRST: &[u8] = br#"{"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"00112233445566778899aabbccddeeff","time":0,"counts":[],"visitors":[]}}}"#;
 
 fuzz_target!(|input: &[u8]| {
-    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    let counters = counters.build().expect("the defaults are fine");
     for first in [&b""[..], FIRST] {
         let mut restore = counters.restore();
         assert!(at_once(restore.line(first)).is_ok());

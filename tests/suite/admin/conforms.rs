@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use axum::Router;
 use axum::body::Body;
 use counter_core::archive::Archive;
+use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
 use counter_layer::admin::{self, Access, Options};
@@ -17,7 +18,8 @@ use super::site::{Site, site};
 
 pub(crate) async fn description() -> Value {
     let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
-    let counters = Counters::builder(archive.clone()).build().expect("the defaults are fine");
+    let counters = Counters::builder(archive.clone()).distributions(Distribution::precisions());
+    let counters = counters.build().expect("the defaults are fine");
     let layer = AccessCounterLayer::new(counters.recorder());
     let options = Options::new().hits(counters.sources(), layer.log_counter()).archive(archive);
     let admin = admin::router_with(counters.stats(), Access::open(), options);

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use counter_core::archive::Archive;
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
 use counter_layer::AccessCounterLayer;
 use counter_layer::admin::{self, Access, Options};
@@ -38,7 +39,8 @@ impl Site {
     }
 
     pub(crate) fn with(store: impl Store + Clone, access: Access) -> Self {
-        Self::of(Counters::builder(store).build().expect("the defaults are fine"), access)
+        let counters = Counters::builder(store).distributions(Distribution::precisions());
+        Self::of(counters.build().expect("the defaults are fine"), access)
     }
 
     /// A site whose counters have such an archive as their store.

@@ -74,14 +74,14 @@ fn keep(width: u32, samples: u32) -> Retention {
 fn years() -> Grid {
     let all = [keep(3600, 17_568), keep(86_400, 3660)];
     let [counts, visitors] = [all; 2].map(|kept| Precisions::new(kept).expect("a set"));
-    Grid { counts, visitors }
+    Grid { counts, visitors, distributions: None }
 }
 
 impl Site {
     /// What `fill` records, for whatever time, is there.
     async fn filled(fill: impl FnOnce(&Recorder)) -> Self {
         let (store, far) = (MemoryStore::new(), Far::new());
-        let Grid { counts, visitors } = years();
+        let Grid { counts, visitors, .. } = years();
         let archived = Counters::builder(store.clone()).precisions(counts).visitor_precisions(visitors);
         let mut archived = archived.build().expect("a grid");
         fill(&archived.recorder());

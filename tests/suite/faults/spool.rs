@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Hits, SpoolHealth};
+use counter_core::visits::{Agent, Bin, Distribution, Hits, Measured, SpoolHealth};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Stats, Store, Timestamp};
 use tempfile::TempDir;
 use tests::until;
@@ -161,6 +161,41 @@ async fn visitors_are_recovered_and_are_the_same_visitors() {
     let range = now.minus(2 * 86_400)..now.plus(1);
     let uniques = counters.stats().uniques(&[name("a")], precision(86_400), range).await.expect("readable");
     assert_eq!((uniques.visitors, total(&counters.stats()).await), (60, 80));
+}
+
+#[tokio::test]
+async fn distributions_are_recovered_once_also_by_a_process_that_keeps_none() {
+    let (store, folder) = (Switch::store(), folder());
+    store.hand.away(true);
+    let bin = Bin::time(Duration::from_millis(20));
+    for requests in [40, 20] {
+        let counters = Counters::builder(store.clone()).spool(folder.path());
+        let counters = counters.distributions(Distribution::precisions());
+        let mut counters = counters.build().expect("the folder is writable");
+        let recorder = counters.recorder();
+        for n in 0..requests {
+            let hits = [recorder.counter("a").hit()];
+            let measured = Measured { hits: &hits, bins: &[bin] };
+            recorder.request_measured(&hits, Agent::Human, Timestamp::MAX, measured);
+            if n == 10 {
+                // In a batch, and not in what waits.
+                counters.flush().await.expect_err("the store is away");
+            }
+        }
+        write_and_end(counters).await;
+    }
+    store.hand.away(false);
+    for _ in 0..2 {
+        let mut counters = over(&store, folder.path());
+        counters.flush().await.expect("the store is back");
+        assert_eq!(total(&counters.stats()).await, 60);
+        let (now, day) = (Timestamp::now(), precision(86_400));
+        let found =
+            store.bins(&[name("a")], day, now.minus(2 * 86_400)..now.plus(1)).await.expect("readable");
+        let bins: Vec<_> = found[0].buckets.iter().flat_map(|(_, bins)| bins.clone()).collect();
+        assert!(bins.iter().all(|(of, _)| *of == bin));
+        assert_eq!(bins.iter().map(|(_, count)| count).sum::<u64>(), 60);
+    }
 }
 
 #[tokio::test]

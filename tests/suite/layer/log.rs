@@ -9,8 +9,8 @@ use std::num::NonZeroU32;
 use std::process::Command;
 
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Requests};
-use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_core::visits::{Agent, Bin, Distribution, Measure, Requests};
+use counter_core::{Builder, Counters, MemoryStore, Timestamp};
 use counter_layer::log::{Decision, Follower, Format, Import, Lines, LogCounter, LogFile, Parser};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -156,11 +156,13 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
                 .facets([Facet::Status])
                 .count_if(|outcome| outcome != Outcome::Answered(StatusCode::NOT_FOUND)),
             forwarded().trusted_networks(["10.0.0.0/8".parse().expect("a network")]).into(),
-        ),
+        )
+        .distributions([Measure::Status]),
         identify(
             layer()
                 .bots_are_visitors()
                 .count_on_request()
+                .distributions([Measure::Status])
                 .facets([Facet::Status, Facet::Method])
                 .fallback(move |head| head.uri.query().is_some().then_some(feeds)),
             Identity::from_fn(|head| head.headers.get("referer").cloned()).into(),
@@ -170,7 +172,11 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
 }
 
 /// What is stored and what is told of the requests.
-type Counts = (BTreeMap<String, (u64, u64)>, Requests);
+type Counts = (BTreeMap<String, (u64, u64, Vec<(Bin, u64)>)>, Requests);
+
+fn measured(builder: Builder) -> Counters {
+    builder.distributions(Distribution::precisions()).build().expect("the defaults are fine")
+}
 
 async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
     counters.flush().await.expect("memory takes all");
@@ -184,7 +190,10 @@ async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
         let series = stats.series(&one[0], days, range.clone()).await.expect("days are kept");
         let total = series.samples.iter().map(|sample| sample.count).sum();
         let uniques = stats.uniques(&one, days, range.clone()).await.expect("days are kept");
-        counts.insert(counter, (total, uniques.visitors));
+        // Where they are kept.
+        let statuses = stats.distribution(&one, days, range.clone(), Measure::Status).await;
+        let statuses = statuses.map_or_else(|_| Vec::new(), |statuses| statuses.merged().bins().collect());
+        counts.insert(counter, (total, uniques.visitors, statuses));
     }
     (counts, counters.recorder().ledger().requests)
 }
@@ -205,7 +214,9 @@ fn record(counters: &Counters, counter: &mut LogCounter, parser: &mut Parser, li
     let line = parser.parse(line).unwrap_or_else(|reason| panic!("{reason}: {}", shown()));
     let line = line.expect("not empty");
     match counter.decide(&line, KEY) {
-        Decision::Counted { hits, agent } => counters.recorder().request(hits, agent),
+        Decision::Counted { hits, agent, measured } => {
+            counters.recorder().request_measured(hits, agent, Timestamp::MAX, measured);
+        }
         Decision::Skipped(skip) => counters.recorder().skip(skip),
         Decision::Malformed(reason) => panic!("{reason}: {}", shown()),
     }
@@ -214,7 +225,7 @@ fn record(counters: &Counters, counter: &mut LogCounter, parser: &mut Parser, li
 #[tokio::test]
 async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
     let exchanges = exchanges(300);
-    let new = || Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let new = || measured(Counters::builder(MemoryStore::new()));
     for number in 0..layers(&new(), None).len() {
         let (mut served, mut read) = (new(), new());
         let service = layers(&served, Some(KEY)).swap_remove(number);
@@ -229,6 +240,7 @@ async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
         assert_eq!(served, read, "layer {number}");
         assert_eq!(read.1.observed, 300);
         assert!(read.0["hits"].1 > 1, "{read:?}");
+        assert_eq!(read.0["hits"].2.is_empty(), number != 3, "{read:?}");
     }
 }
 
@@ -243,7 +255,7 @@ async fn import(import: &mut Import, follower: &mut Follower) {
 #[tokio::test]
 async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
     let server = RedisServer::start();
-    let mut served = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let mut served = measured(Counters::builder(MemoryStore::new()));
     let service = layers(&served, Some(KEY)).swap_remove(3);
     let at = Timestamp::now();
     let exchanges = exchanges(300);
@@ -254,7 +266,7 @@ async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
     let path = folder.path().join("access.log");
     let mut readers = Vec::new();
     for _ in 0..2 {
-        let counters = Counters::builder(store(&server.url()).await).build().expect("the defaults are fine");
+        let counters = measured(Counters::builder(store(&server.url()).await));
         let counter = layers(&counters, Some(KEY)).swap_remove(3).log_counter();
         let format = Format::pattern(PATTERN).expect("a pattern");
         readers.push((Import::new(counters.sources(), format, counter), Follower::new(&path, KEY), counters));
@@ -305,7 +317,7 @@ async fn the_visitors_of_a_log_are_those_of_the_service() {
         |position: u64| Ok(Some(Lines::new(&log[usize::try_from(position).expect("short")..], position)));
     import.count("access.log".parse().expect("a name"), open).await.expect("memory takes all");
     let after = counts(&mut counters, at).await.0;
-    let doubled = |(name, (count, visitors)): (String, (u64, u64))| (name, (2 * count, visitors));
+    let doubled = |(name, (count, visitors, statuses))| (name, (2 * count, visitors, statuses));
     assert_eq!(before.into_iter().map(doubled).collect::<BTreeMap<_, _>>(), after);
 }
 

@@ -34,6 +34,7 @@ async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: 
             fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 },
             cells: cells.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
             sketches: sketches.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
+            bins: Vec::new(),
             grid: Arc::clone(grid),
             adds: Adds::Hits,
         };

@@ -64,6 +64,7 @@ fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
         fence,
         cells,
         sketches: Vec::new(),
+        bins: Vec::new(),
         grid: Arc::new(Grid::default()),
         adds: Adds::Hits,
     }
@@ -544,8 +545,8 @@ fn addition(adds: Adds, width: u32, cells: Vec<Cell>) -> Batch {
     let writer = WriterId::random();
     let fence = Fence { writer, kind: FenceKind::Source { life: None }, sequence: 1, after: 0 };
     let one = || Precisions::new([precision(width)]).expect("one is a set");
-    let grid = Arc::new(Grid { counts: one(), visitors: one() });
-    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid, adds }
+    let grid = Arc::new(Grid { counts: one(), visitors: one(), distributions: None });
+    Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), bins: Vec::new(), grid, adds }
 }
 
 /// Applies a batch of which the store has nothing to remark, twice.

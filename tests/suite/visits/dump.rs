@@ -11,7 +11,7 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, VisitorCell};
+use counter_core::visits::{Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Measured, VisitorCell};
 use counter_core::{CounterName, Counters, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
 use serde_json::Value;
 use tests::RedisServer;
@@ -27,6 +27,7 @@ stores::on! {
         what_was_dumped_comes_into_every_store_and_the_second_time_adds_nothing
         what_is_restored_is_added_to_what_is_there
         counters_beyond_the_places_of_a_process_are_restored
+        distributions_are_dumped_and_restored_once
         a_storm_of_restores_that_are_killed_and_doubled_leaves_every_total_exact
     }
 }
@@ -57,7 +58,15 @@ async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
         let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
         let cells = cells.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
         let sketches = sketches.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
-        let batch = Batch { shard, fence, cells, sketches, grid: Arc::new(grid()), adds: Adds::Hits };
+        let batch = Batch {
+            shard,
+            fence,
+            cells,
+            sketches,
+            bins: Vec::new(),
+            grid: Arc::new(grid()),
+            adds: Adds::Hits,
+        };
         store.apply(&batch).await.expect("the store is there");
     }
 }
@@ -229,6 +238,52 @@ async fn counters_beyond_the_places_of_a_process_are_restored(store: impl Store 
     let counters = Counters::builder(store).max_counters(1).build().expect("one counter");
     let listed = counters.stats().list_counters(None, 1000).await.expect("readable").counters;
     assert_eq!(listed.len(), names().len());
+}
+
+async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
+    let (now, old) = (Timestamp::now(), MemoryStore::new());
+    let over = |store: MemoryStore| Counters::builder(store).distributions(Distribution::precisions());
+    let mut counters = over(old.clone()).build().expect("good precisions");
+    let recorder = counters.recorder();
+    for n in 0..500_u16 {
+        let hits = [recorder.counter(&format!("/{}", n % 3)).hit()];
+        let bins = [Bin::status(n), Bin::size(n.into()), Bin::size(0)];
+        recorder.record_at(recorder.counter(&format!("/{}", n % 3)), None, now, NonZeroU32::MIN);
+        // In two hours.
+        let at = now.minus(if n % 2 == 0 { 0 } else { 3600 });
+        recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
+    }
+    counters.flush().await.expect("memory takes all");
+    let (mut lines, mut dump) = (Vec::new(), counters.stats().dump());
+    while let Some(line) = dump.next().await.expect("readable") {
+        lines.push(line);
+    }
+    let parts = dump.dumped().distributions;
+    assert!(lines[0].contains("\"version\":2") && parts > 9 * 2, "{parts} in {}", lines[0]);
+    let new = Counters::builder(store.clone()).distributions(Distribution::precisions());
+    let new = new.build().expect("good precisions");
+    for (added, already) in [(parts, 0), (0, parts)] {
+        let mut restore = new.restore();
+        for line in &lines {
+            restore.line(line.as_bytes()).await.expect("the store is there");
+        }
+        let restored = restore.finish().await.expect("the store is there");
+        assert_eq!(restored.distributions, added);
+        assert!(restored.already_restored >= already && restored.unknown == 0, "{restored:?}");
+        for kept in Distribution::precisions().iter() {
+            let (names, range) = (["/0", "/1", "/2"].map(name), now.minus(2 * 86_400)..now.plus(1));
+            let range = if kept.precision == precision(60) { now.minus(7000)..now.plus(1) } else { range };
+            let expected = old.bins(&names, kept.precision, range.clone()).await.expect("readable");
+            assert_eq!(store.bins(&names, kept.precision, range).await.expect("readable"), expected);
+        }
+    }
+    // Where no distributions are kept, the rest is restored.
+    let mut restore = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").restore();
+    for line in &lines {
+        restore.line(line.as_bytes()).await.expect("memory takes all");
+    }
+    let restored = restore.finish().await.expect("memory takes all");
+    assert_eq!((restored.unknown, restored.lifetimes, restored.distributions), (parts, 3, 0));
 }
 
 /// A dump of a store in memory that was filled.

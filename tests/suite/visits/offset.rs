@@ -144,6 +144,7 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
         fence: Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 },
         cells: cells.collect(),
         sketches: Vec::new(),
+        bins: Vec::new(),
         grid: Arc::new(Grid { counts, ..Grid::default() }),
         adds: Adds::Hits,
     };

@@ -10,7 +10,9 @@ use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, ApplyOutcome, Batch, Fence, FenceKind, Skip};
+use counter_core::visits::{
+    Adds, ApplyOutcome, Batch, Bin, Distribution, Fence, FenceKind, Measure, Measured, Skip,
+};
 use counter_core::{CounterName, Counters, RedisStore, Store, Timestamp, VisitorId};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
 use tokio::task::JoinSet;
@@ -56,6 +58,10 @@ impl Log {
         VisitorKey::new([5; 16]).visitor(&[&(number % Self::VISITORS).to_le_bytes()])
     }
 
+    fn status(number: u64) -> u16 {
+        if number.is_multiple_of(9) { 404 } else { 200 }
+    }
+
     fn page(number: u64) -> String {
         format!("/{}", number % Self::PAGES)
     }
@@ -67,7 +73,10 @@ impl Log {
         let hits = [recorder.counter("hits"), recorder.counter(&Self::page(number))];
         let start = number * Self::WIDTH;
         let at = self.begun.minus(number % 600);
-        source.record(start..start + 2, at, &hits.map(|counter| counter.hit().visitor(visitor)))
+        let hits = hits.map(|counter| counter.hit().visitor(visitor));
+        let bins = [Bin::status(Self::status(number))];
+        let measured = Measured { hits: &hits, bins: &bins };
+        source.record_measured(start..start + 2, at, &hits, measured)
     }
 
     fn is_read(self, source: &Source) -> bool {
@@ -98,6 +107,18 @@ impl Log {
                 assert_eq!(total, *count, "{counter} by {width}");
             }
         }
+        let mut statuses = BTreeMap::<_, u64>::new();
+        for number in 0..self.records {
+            *statuses.entry(Bin::status(Self::status(number))).or_default() += 1;
+        }
+        for width in [3600, 86_400].map(precision) {
+            let found = stats.distribution(&[name("hits")], width, range.clone(), Measure::Status).await;
+            let found = found.expect("readable").merged();
+            assert_eq!(found.bins().collect::<BTreeMap<_, _>>(), statuses, "by {width}");
+            let pages: Vec<_> = expected.keys().filter(|counter| ***counter != *"hits").cloned().collect();
+            let found = stats.distribution(&pages, width, range.clone(), Measure::Status).await;
+            assert_eq!(found.expect("readable").merged().count(), self.records, "by {width}");
+        }
         let mut visitors = Sketch::new();
         for number in 0..Self::VISITORS.min(self.records) {
             visitors.insert(Self::visitor(number));
@@ -108,7 +129,8 @@ impl Log {
 }
 
 fn over(store: impl Store) -> Counters {
-    Counters::builder(store).build().expect("good settings")
+    let counters = Counters::builder(store).distributions(Distribution::precisions());
+    counters.build().expect("good settings")
 }
 
 fn visits() -> SourceName {
@@ -190,7 +212,7 @@ async fn a_source_at_the_last_position_is_opened_there(store: impl Store + Clone
 
 async fn a_reader_with_nothing_to_read_finds_the_store_where_it_is(store: impl Store + Clone) {
     let log = Log::new(200);
-    let counters = Counters::builder(store).build().expect("good settings");
+    let counters = over(store);
     let (mut reader, mut idle) = (open(&counters).await, open(&counters).await);
     assert_eq!(idle.check().await.expect("the store is there"), Commit::Done);
     read_all(log, &counters, &mut reader).await;
@@ -220,6 +242,7 @@ fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<
         fence,
         cells: Vec::new(),
         sketches: Vec::new(),
+        bins: Vec::new(),
         grid: Arc::clone(&grid),
         adds: Adds::Hits,
     };

@@ -11,7 +11,8 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid};
 use crate::visits::unions::Unions;
 use crate::visits::{
-    ApplyOutcome, ArchiveHealth, Batch, Cleaned, CountedReading, KnownReading, Reading, Unreadable, Witness,
+    ApplyOutcome, ArchiveHealth, Batch, BinReading, Cleaned, CountedReading, KnownReading, Reading,
+    Unreadable, Witness,
 };
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Store, Timestamp};
@@ -220,6 +221,25 @@ impl Store for Archive {
         })
     }
 
+    fn bins<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Answer<'a, Vec<BinReading>> {
+        let near = self.near.bins(counters, precision, range.clone());
+        if self.kept_of(Values::Distributions, precision).is_none() {
+            return near;
+        }
+        Box::pin(async move {
+            let is_near = self.is_near(Values::Distributions, precision, range.start);
+            let far = self.far.bins(counters, precision, range);
+            let (near, far) = self.both(is_near, near, far).await?;
+            let Some(far) = far else { return Ok(near) };
+            Ok(near.into_iter().zip(far).map(|(near, far)| merged_bins(near, far)).collect())
+        })
+    }
+
     fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
         self.near.salt(epoch, candidate, expiry)
     }
@@ -344,6 +364,23 @@ fn merged(near: Reading, far: Reading) -> Reading {
             }
             (near, far) => near.or(far),
         },
+    }
+}
+
+/// Returns the greater count of each bin.
+fn merged_bins(near: BinReading, far: BinReading) -> BinReading {
+    let mut all: BTreeMap<_, BTreeMap<_, _>> =
+        far.buckets.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect();
+    for (start, bins) in near.buckets {
+        let bucket = all.entry(start).or_default();
+        for (bin, count) in bins {
+            let greater = bucket.entry(bin).or_insert(count);
+            *greater = count.max(*greater);
+        }
+    }
+    BinReading {
+        buckets: all.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect(),
+        unreadable: near.unreadable.or(far.unreadable),
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Copied {
     pub samples: u64,
     /// Sketches, in the same way.
     pub sketches: u64,
+    /// Distributions of buckets, in the same way.
+    pub distributions: u64,
     /// Entries of the near store that cannot be read, and were left out.
     pub unreadable: u64,
 }
@@ -281,6 +283,7 @@ impl Pass<'_> {
             match values {
                 Values::Counts => self.copy_counts(&page.counters, kept, starts, read).await?,
                 Values::Visitors => self.copy_visitors(&page.counters, kept.precision, starts, read).await?,
+                Values::Distributions => self.copy_bins(&page.counters, kept.precision, starts, read).await?,
             }
             next = page.next;
         }
@@ -343,6 +346,30 @@ impl Pass<'_> {
                 }
                 self.put(page).await?;
             }
+        }
+        Ok(())
+    }
+
+    async fn copy_bins(
+        &mut self,
+        counters: &[CounterName],
+        precision: Precision,
+        starts: &[Timestamp],
+        read: Timestamp,
+    ) -> Result<(), Error> {
+        for &start in starts {
+            self.prolong().await?;
+            let mut page = self.page(Values::Distributions, precision, read);
+            let readings = self.copier.archive.near.bins(counters, precision, start..start.plus(1)).await?;
+            for (counter, reading) in counters.iter().zip(readings) {
+                self.copied.unreadable += u64::from(reading.unreadable.is_some());
+                for (start, bins) in reading.buckets {
+                    page.bins.entry(start).or_default().push((page.counters.len(), bins));
+                    page.counters.push(counter.clone());
+                    self.copied.distributions += 1;
+                }
+            }
+            self.put(page).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::{Archive, Values};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
 use crate::visits::Unreadable;
-use crate::{CounterName, Error, Precision, Store, Timestamp};
+use crate::{CounterName, Error, Precision, Precisions, Store, Timestamp};
 
 /// The number of counters on a page: with their sketches of one bucket up to 8 MB.
 pub(super) const PAGE: usize = 500;
@@ -49,8 +49,10 @@ impl Listed {
         let of = |values, kept: Retention| archive.kept_of(values, kept.precision).map(|_| (values, kept));
         let counts = grid.counts.iter().filter_map(|kept| of(Values::Counts, kept));
         let visitors = grid.visitors.iter().filter_map(|kept| of(Values::Visitors, kept));
+        let distributions = grid.distributions.iter().flat_map(Precisions::iter);
+        let distributions = distributions.filter_map(|kept| of(Values::Distributions, kept));
         Self {
-            kept: counts.chain(visitors).collect(),
+            kept: counts.chain(visitors).chain(distributions).collect(),
             counts: grid.counts.iter().map(|kept| kept.precision).collect(),
         }
     }
@@ -67,7 +69,7 @@ impl Listed {
         let precisions = match values {
             Values::Counts => std::slice::from_ref(&precision),
             // Their counts may be of other precisions alone.
-            Values::Visitors => &self.counts,
+            Values::Visitors | Values::Distributions => &self.counts,
         };
         let known = store.known_since(precisions, from, PAGE, since).await?;
         let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();

@@ -35,7 +35,7 @@ pub(super) async fn restore(
     starts: &[Timestamp],
 ) -> Result<u64, Error> {
     let (shards, set) = (archive.near.shards(), Precisions::new([kept]).expect("one precision is a set"));
-    let grid = Arc::new(Grid { counts: set.clone(), visitors: set });
+    let grid = Arc::new(Grid { counts: set.clone(), visitors: set, distributions: None });
     let mut refused = 0;
     for shard in shards.iter() {
         let counters: Vec<_> = counters.iter().filter(|name| shards.of(name) == shard).cloned().collect();
@@ -121,6 +121,8 @@ impl Repair<'_> {
                     batches.push(Batch { cells: cells.to_vec(), ..self.batch() });
                 }
             }
+            // They are not repaired.
+            Values::Distributions => {}
             Values::Visitors => {
                 for sketches in self.missing_visitors().await?.chunks(SKETCHES) {
                     batches.push(Batch { sketches: sketches.to_vec(), ..self.batch() });
@@ -182,8 +184,8 @@ impl Repair<'_> {
 }
 
 fn empty(shard: Shard, grid: &Arc<Grid>, fence: Fence) -> Batch {
-    let (cells, sketches, grid) = (Vec::new(), Vec::new(), Arc::clone(grid));
-    Batch { shard, fence, cells, sketches, grid, adds: Adds::Samples }
+    let (cells, sketches, bins, grid) = (Vec::new(), Vec::new(), Vec::new(), Arc::clone(grid));
+    Batch { shard, fence, cells, sketches, bins, grid, adds: Adds::Samples }
 }
 
 fn fence(after: u64, sequence: u64) -> Fence {

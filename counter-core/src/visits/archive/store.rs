@@ -6,6 +6,7 @@ use crate::future::Answer;
 use crate::handle::for_handles;
 use crate::sketch::Sketch;
 use crate::time::Retention;
+use crate::visits::Bin;
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Timestamp};
 
@@ -54,8 +55,8 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     /// A call that is dropped may have done it.
     fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()>;
 
-    /// Takes a page: of counts and lifetimes the greater of what it has and what comes, of visitors the union; or what
-    /// comes, if the page [replaces](Page::replaces) values. What comes of a counter that was forgotten since the page was
+    /// Takes a page: of counts, lifetimes and bins the greater of what it has and what comes, of visitors the union; or
+    /// what comes, if the page [replaces](Page::replaces) values. What comes of a counter that was forgotten since the page was
     /// [`read`](Page::read), by this store's clock, is left out.
     ///
     /// # Errors
@@ -73,6 +74,8 @@ pub enum Values {
     Counts,
     /// The sketches of visitors.
     Visitors,
+    /// The bins of distributions.
+    Distributions,
 }
 
 /// The progress of copying the buckets of a precision, by where they start.
@@ -101,7 +104,12 @@ pub struct Page {
     pub counts: BTreeMap<Timestamp, Vec<(usize, u64)>>,
     /// The visitors of buckets, in the same way.
     pub visitors: BTreeMap<Timestamp, Vec<(usize, Sketch)>>,
+    /// The bins of the distributions of buckets, in the same way.
+    pub bins: BTreeMap<Timestamp, Vec<(usize, Bins)>>,
 }
+
+/// The bins of a bucket with their counts, ascending.
+pub type Bins = Vec<(Bin, u64)>;
 
 impl Page {
     /// Creates a page without values.
@@ -115,6 +123,7 @@ impl Page {
             lifetimes: Vec::new(),
             counts: BTreeMap::new(),
             visitors: BTreeMap::new(),
+            bins: BTreeMap::new(),
         }
     }
 }

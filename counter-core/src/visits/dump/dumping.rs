@@ -2,11 +2,11 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use super::line::{Dumped, Entry, MOST, SAMPLES};
+use super::line::{BINS, Dumped, Entry, MOST, SAMPLES};
 use super::part::{Part, parts};
 use crate::future::Answer;
-use crate::time::Grid;
-use crate::visits::{Reading, Store, Unreadable};
+use crate::time::{Bucket, Grid};
+use crate::visits::{Bin, Reading, Store, Unreadable};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
@@ -86,9 +86,8 @@ impl Dump {
             while self.lines.is_empty() {
                 match &mut self.state {
                     State::Beginning => {
-                        let [counts, visitors] = [&self.reach.counts, &self.reach.visitors]
-                            .map(|kept| kept.iter().collect::<Vec<_>>());
-                        self.push(Entry::begin(self.id, self.began, &counts, &visitors));
+                        let reach = Arc::clone(&self.reach);
+                        self.push(Entry::begin(self.id, self.began, &reach));
                         self.state = State::Listing;
                     }
                     State::Listing => {
@@ -145,6 +144,17 @@ impl Dump {
                     }
                 }
             }
+            Part::Bins { kept, range, counters } => {
+                let names = &names[counters.clone()];
+                let read = self.store.bins(names, kept.precision, range.clone()).await?;
+                for (name, reading) in names.iter().zip(read) {
+                    reading.unreadable.iter().for_each(|unreadable| self.tell(unreadable));
+                    for (start, bins) in reading.buckets {
+                        let bucket = Bucket { precision: kept.precision, start };
+                        self.push_bins(bucket, name, &bins);
+                    }
+                }
+            }
             Part::Lifetimes { counters } => {
                 let names = &names[counters.clone()];
                 let read = self.store.lifetimes(names).await?;
@@ -172,6 +182,14 @@ impl Dump {
         self.dumped.samples += samples.len() as u64;
         for samples in samples.chunks(SAMPLES) {
             self.push(Entry::samples(precision, counter, samples));
+        }
+    }
+
+    fn push_bins(&mut self, bucket: Bucket, counter: &CounterName, bins: &[(Bin, u64)]) {
+        let bins: Vec<_> = bins.iter().copied().filter(|(_, count)| (1..=MOST).contains(count)).collect();
+        for bins in bins.chunks(BINS) {
+            self.dumped.distributions += 1;
+            self.push(Entry::bins(bucket, counter, bins));
         }
     }
 

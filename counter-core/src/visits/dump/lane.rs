@@ -4,7 +4,7 @@ use crate::shard::Shard;
 use crate::time::{Grid, Retention};
 use crate::visits::pending::{BYTES, sketch_work, visitor_bytes};
 use crate::visits::source::empty;
-use crate::visits::{Adds, Batch, Cell, VisitorCell};
+use crate::visits::{Adds, Batch, BinCell, Cell, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Precisions, Sample, Timestamp};
 
@@ -13,6 +13,7 @@ use crate::{CounterName, Precisions, Sample, Timestamp};
 pub(super) enum Section {
     Samples(Retention),
     Visitors(Retention),
+    Bins(Retention),
     Lifetimes,
 }
 
@@ -25,6 +26,7 @@ pub(super) struct Lane {
     section: Section,
     cells: Vec<(u64, Cell)>,
     sketches: Vec<(u64, VisitorCell)>,
+    bins: Vec<(u64, BinCell)>,
     work: usize,
     bytes: usize,
     /// The batch that was sent and is not acknowledged; it never changes.
@@ -41,13 +43,14 @@ pub(super) struct Outgoing {
 
 impl Lane {
     pub(super) fn new(shard: Shard, counted: u64) -> Self {
-        let (cells, sketches) = (Vec::new(), Vec::new());
+        let (cells, sketches, bins) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             shard,
             counted,
             section: Section::Lifetimes,
             cells,
             sketches,
+            bins,
             work: 0,
             bytes: 0,
             outgoing: None,
@@ -86,8 +89,15 @@ impl Lane {
         self.sketches.push((line, cell));
     }
 
+    pub(super) fn push_bins(&mut self, line: u64, kept: Retention, cell: BinCell) {
+        self.section = Section::Bins(kept);
+        self.work += cell.bins.len();
+        self.bytes += cell.counter.len() + 96 + 16 * cell.bins.len();
+        self.bins.push((line, cell));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.cells.is_empty() && self.sketches.is_empty()
+        self.cells.is_empty() && self.sketches.is_empty() && self.bins.is_empty()
     }
 
     /// Returns whether a line of this section can be added, of which a batch has so many samples about.
@@ -103,8 +113,9 @@ impl Lane {
         }
         // Those of the same bucket next to each other, as a batch has them.
         self.cells.sort_by_key(|(_, cell)| cell.start);
-        let last =
-            self.cells.iter().map(|(line, _)| *line).chain(self.sketches.iter().map(|(line, _)| *line)).max();
+        let lines =
+            self.cells.iter().map(|(line, _)| *line).chain(self.sketches.iter().map(|(line, _)| *line));
+        let last = lines.chain(self.bins.iter().map(|(line, _)| *line)).max();
         let mut batch = empty(source, self.shard, self.counted, last.unwrap_or(self.counted), grid);
         let one = |kept: Retention| Precisions::new([kept]).expect("one precision is a set");
         match self.section {
@@ -116,9 +127,13 @@ impl Lane {
                 batch.grid = Arc::new(Grid { visitors: one(kept), ..(**grid).clone() });
                 batch.adds = Adds::Samples;
             }
+            Section::Bins(kept) => {
+                batch.grid = Arc::new(Grid { distributions: Some(one(kept)), ..(**grid).clone() });
+                batch.adds = Adds::Samples;
+            }
             Section::Lifetimes => batch.adds = Adds::Lifetimes,
         }
-        let mut lines = Vec::with_capacity(self.cells.len() + self.sketches.len());
+        let mut lines = Vec::with_capacity(self.cells.len() + self.sketches.len() + self.bins.len());
         for (line, cell) in self.cells.drain(..) {
             lines.push(line);
             batch.cells.push(cell);
@@ -127,9 +142,14 @@ impl Lane {
             lines.push(line);
             batch.sketches.push(cell);
         }
+        for (line, cell) in self.bins.drain(..) {
+            lines.push(line);
+            batch.bins.push(cell);
+        }
         (self.work, self.bytes) = (0, 0);
         self.outgoing = Some(Outgoing { batch, section: self.section, lines });
     }
+
     /// Takes the batch that the store has now.
     pub(super) fn acknowledge(&mut self) -> Option<Batch> {
         let batch = self.outgoing.take()?.batch;
@@ -149,9 +169,16 @@ impl Lane {
         {
             if of <= line { skipped += 1 } else { self.push(of, cell) }
         }
-        for (of, cell) in lines.zip(batch.sketches) {
+        let of_sketches: Vec<_> = lines.by_ref().take(batch.sketches.len()).collect();
+        for (of, cell) in of_sketches.into_iter().zip(batch.sketches) {
             match section {
                 Section::Visitors(kept) if of > line => self.push_visitors(of, kept, cell),
+                _ => skipped += 1,
+            }
+        }
+        for (of, cell) in lines.zip(batch.bins) {
+            match section {
+                Section::Bins(kept) if of > line => self.push_bins(of, kept, cell),
                 _ => skipped += 1,
             }
         }

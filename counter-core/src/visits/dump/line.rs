@@ -5,20 +5,23 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Retention};
-use crate::visits::Unreadable;
+use crate::time::{Bucket, Grid, Retention};
+use crate::visits::{Bin, Unreadable};
 use crate::writer::WriterId;
-use crate::{CounterName, Precision, Sample, Timestamp};
+use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
-/// The first word of a dump, and the version of its lines.
+/// The first word of a dump, and the version of its lines: without distributions, and with them.
 const FORMAT: &str = "access-counter";
-const VERSION: u32 = 1;
+const VERSIONS: [u32; 2] = [1, 2];
 
 /// The length of the longest line, in bytes.
 pub(super) const LINE: usize = 64 * 1024;
 
 /// The largest number of samples in a line.
 pub(super) const SAMPLES: usize = 500;
+
+/// The largest number of bins in a line: as many as a part of a batch has.
+pub(super) const BINS: usize = crate::visits::pending::BINS;
 
 /// The number of characters of a foreign text that are repeated.
 const REPEATED: usize = 500;
@@ -37,6 +40,9 @@ pub struct Dumped {
     pub samples: u64,
     /// Sketches of the visitors of buckets.
     pub sketches: u64,
+    /// Distributions of buckets, in parts of at most 60 bins.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub distributions: u64,
     /// Counters with a lifetime.
     pub lifetimes: u64,
     /// Entries that could not be read, and are told in lines of their own.
@@ -49,6 +55,7 @@ pub(super) enum Record {
     Begin { id: String },
     Samples { precision: Precision, counter: CounterName, samples: Vec<Sample> },
     Visitors { bucket: Bucket, counter: CounterName, sketch: Sketch },
+    Bins { bucket: Bucket, counter: CounterName, bins: Vec<(Bin, u64)> },
     Lifetime { counter: CounterName, count: u64 },
     Unreadable,
     End(Dumped),
@@ -74,6 +81,8 @@ pub(super) enum Entry<'a> {
     #[serde(borrow)]
     Visitors(Visitors<'a>),
     #[serde(borrow)]
+    Bins(Bins<'a>),
+    #[serde(borrow)]
     Lifetime(Lifetime<'a>),
     #[serde(borrow)]
     Unreadable(NotRead<'a>),
@@ -93,6 +102,8 @@ pub(super) struct Begin<'a> {
     counts: Vec<Kept<'a>>,
     #[serde(borrow)]
     visitors: Vec<Kept<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    distributions: Vec<Kept<'a>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -129,6 +140,19 @@ pub(super) struct Visitors<'a> {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Bins<'a> {
+    #[serde(borrow)]
+    precision: Cow<'a, str>,
+    #[serde(borrow)]
+    counter: Cow<'a, str>,
+    start: u64,
+    /// Each with its count.
+    #[serde(borrow)]
+    bins: Vec<(Cow<'a, str>, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Lifetime<'a> {
     #[serde(borrow)]
     counter: Cow<'a, str>,
@@ -147,18 +171,19 @@ pub(super) struct NotRead<'a> {
 }
 
 impl<'a> Entry<'a> {
-    pub(super) fn begin(id: WriterId, time: Timestamp, counts: &[Retention], visitors: &[Retention]) -> Self {
-        let kept = |kept: &Retention| Kept {
+    pub(super) fn begin(id: WriterId, time: Timestamp, grid: &Grid) -> Self {
+        let kept = |kept: Retention| Kept {
             precision: kept.precision.to_string().into(),
             samples: kept.samples.get(),
         };
         Self::Dump(Begin {
             format: FORMAT.into(),
-            version: VERSION,
+            version: VERSIONS[usize::from(grid.distributions.is_some())],
             id: id.to_string().into(),
             time: time.as_unix(),
-            counts: counts.iter().map(kept).collect(),
-            visitors: visitors.iter().map(kept).collect(),
+            counts: grid.counts.iter().map(kept).collect(),
+            visitors: grid.visitors.iter().map(kept).collect(),
+            distributions: grid.distributions.iter().flat_map(Precisions::iter).map(kept).collect(),
         })
     }
 
@@ -174,6 +199,15 @@ impl<'a> Entry<'a> {
             counter: Cow::Borrowed(counter),
             start: bucket.start.as_unix(),
             registers: STANDARD.encode(sketch.to_redis_short()).into(),
+        })
+    }
+
+    pub(super) fn bins(bucket: Bucket, counter: &'a CounterName, bins: &[(Bin, u64)]) -> Self {
+        Self::Bins(Bins {
+            precision: bucket.precision.to_string().into(),
+            counter: Cow::Borrowed(counter),
+            start: bucket.start.as_unix(),
+            bins: bins.iter().map(|(bin, count)| (bin.to_string().into(), *count)).collect(),
         })
     }
 
@@ -208,6 +242,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
         Entry::Dump(begin) => begin.record()?,
         Entry::Samples(samples) => samples.record()?,
         Entry::Visitors(visitors) => visitors.record()?,
+        Entry::Bins(bins) => bins.record()?,
         Entry::Lifetime(Lifetime { counter, count }) => {
             Record::Lifetime { counter: name(&counter)?, count: positive(count)? }
         }
@@ -219,8 +254,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
 
 impl Begin<'_> {
     fn record(self) -> Result<Record, String> {
-        if self.format != FORMAT || self.version != VERSION {
-            return Err(format!("the format {FORMAT} in version {VERSION}"));
+        if self.format != FORMAT || !VERSIONS.contains(&self.version) {
+            let [first, last] = VERSIONS;
+            return Err(format!("the format {FORMAT} in version {first} or {last}"));
         }
         let is_id = self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_id {
@@ -251,6 +287,32 @@ impl Visitors<'_> {
         let sketch = Sketch::from_redis(&bytes).map_err(|error| format!("registers ({error})"))?;
         Ok(Record::Visitors { bucket, counter, sketch })
     }
+}
+
+impl Bins<'_> {
+    fn record(self) -> Result<Record, String> {
+        if self.bins.len() > BINS {
+            return Err(format!("at most {BINS} bins"));
+        }
+        let (precision, counter) = (precision(&self.precision)?, name(&self.counter)?);
+        let bucket = bucket(precision, self.start)?;
+        let bin = |(bin, count): (Cow<'_, str>, u64)| {
+            let bin = Bin::parse(&bin).ok_or_else(|| "a bin, such as t-17 or c404".to_owned())?;
+            Ok((bin, positive(count)?))
+        };
+        let bins = self.bins.into_iter().map(bin).collect::<Result<Vec<_>, String>>()?;
+        let is_ascending = bins.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        if is_ascending {
+            Ok(Record::Bins { bucket, counter, bins })
+        } else {
+            Err("each bin once, ascending".to_owned())
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn precision(text: &str) -> Result<Precision, String> {
@@ -299,6 +361,14 @@ mod tests {
                 Entry::visitors(offset, &counter, &sketch),
                 Record::Visitors { bucket: offset, counter: counter.clone(), sketch: sketch.clone() },
             ),
+            (
+                Entry::bins(offset, &counter, &[(Bin::size(0), 1), (Bin::status(404), MOST)]),
+                Record::Bins {
+                    bucket: offset,
+                    counter: counter.clone(),
+                    bins: vec![(Bin::size(0), 1), (Bin::status(404), MOST)],
+                },
+            ),
             (Entry::lifetime(&counter, 7), Record::Lifetime { counter: counter.clone(), count: 7 }),
             (Entry::unreadable(&Unreadable::new("key", "reason")), Record::Unreadable),
             (Entry::End(Dumped::default()), Record::End(Dumped::default())),
@@ -339,6 +409,11 @@ mod tests {
             let text = "{\"visitors\":{\"precision\":\"60\",\"counter\":\"a\",\"start\":0,\"registers\":\"";
             of(&format!("{text}{registers}\"}}}}"))
         };
+        let bins = |bins: &str| {
+            of(&format!(
+                "{{\"bins\":{{\"precision\":\"60\",\"counter\":\"a\",\"start\":0,\"bins\":[{bins}]}}}}"
+            ))
+        };
         let begin = |format: &str, version: u32, id: &str| {
             of(&format!(
                 "{{\"dump\":{{\"format\":\"{format}\",\"version\":{version},\"id\":\"{id}\",\"time\":0,\"counts\":[],\"visitors\":[]}}}}"
@@ -366,8 +441,13 @@ mod tests {
             (samples("\"60\"", "\"a\"", &many), "at most 500 samples"),
             (visitors("!"), "base64"),
             (visitors("AAAA"), "registers (not a HyperLogLog"),
-            (begin("other", 1, &id), "the format access-counter in version 1"),
-            (begin("access-counter", 2, &id), "the format access-counter in version 1"),
+            (bins("[\"x1\",1]"), "a bin, such as"),
+            (bins("[\"t96\",1]"), "a bin, such as"),
+            (bins("[\"t1\",0]"), "a count from 1"),
+            (bins("[\"t1\",1],[\"t1\",1]"), "each bin once"),
+            (bins(&vec!["[\"t1\",1]"; 61].join(",")), "at most 60 bins"),
+            (begin("other", 1, &id), "the format access-counter in version 1 or 2"),
+            (begin("access-counter", 3, &id), "the format access-counter in version 1 or 2"),
             (begin("access-counter", 1, "x"), "an id of 32"),
         ] {
             let error = parse(text.as_bytes()).expect_err("not a line of a dump");

@@ -1,15 +1,16 @@
 use std::iter::successors;
 use std::ops::Range;
 
-use crate::Timestamp;
 use crate::time::{Bucket, Grid, Retention};
 use crate::visits::batch::AHEAD;
+use crate::{Precisions, Timestamp};
 
 /// A part of a store that is read at once: of some counters, by their places in the list of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Samples { kept: Retention, range: Range<Timestamp>, counters: Range<usize> },
     Visitors { bucket: Bucket, counters: Range<usize> },
+    Bins { kept: Retention, range: Range<Timestamp>, counters: Range<usize> },
     Lifetimes { counters: Range<usize> },
 }
 
@@ -23,6 +24,9 @@ const BUCKETS: u32 = 300_000;
 /// The number of counters whose visitors of a bucket are read at once: up to 8 MB of lines.
 const SKETCHES: usize = 500;
 
+/// The number of distributions that are read at once: some 5 MB of lines.
+const DISTRIBUTIONS: u32 = 10_000;
+
 /// Returns everything that is kept at `now`, precision by precision, so that each batch of a restore is of one.
 pub(super) fn parts(
     grid: &Grid,
@@ -32,7 +36,11 @@ pub(super) fn parts(
     let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
         let page = usize::try_from(BUCKETS / kept.samples).unwrap_or(COUNTERS).clamp(1, COUNTERS);
         pages(counters, page).flat_map(move |counters| {
-            ranges(kept, now).map(move |range| Part::Samples { kept, range, counters: counters.clone() })
+            ranges(kept, BUCKETS, now).map(move |range| Part::Samples {
+                kept,
+                range,
+                counters: counters.clone(),
+            })
         })
     });
     let visitors = grid.visitors.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
@@ -43,7 +51,15 @@ pub(super) fn parts(
         })
     });
     let lifetimes = pages(counters, COUNTERS).map(|counters| Part::Lifetimes { counters });
-    samples.chain(visitors).chain(lifetimes)
+    let distributions = grid.distributions.iter().flat_map(Precisions::iter).collect::<Vec<_>>();
+    let bins = distributions.into_iter().flat_map(move |kept| {
+        let page = usize::try_from(DISTRIBUTIONS / kept.samples).unwrap_or(1).max(1);
+        pages(counters, page).flat_map(move |counters| {
+            let ranges = ranges(kept, DISTRIBUTIONS, now);
+            ranges.map(move |range| Part::Bins { kept, range, counters: counters.clone() })
+        })
+    });
+    samples.chain(visitors).chain(bins).chain(lifetimes)
 }
 
 fn pages(counters: usize, page: usize) -> impl Iterator<Item = Range<usize>> {
@@ -51,8 +67,8 @@ fn pages(counters: usize, page: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Returns what a precision keeps, in ranges of so many buckets, and with the last what is of a clock that is ahead.
-fn ranges(kept: Retention, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
-    let width = u64::from(kept.precision.as_seconds()) * u64::from(BUCKETS);
+fn ranges(kept: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
+    let width = u64::from(kept.precision.as_seconds()) * u64::from(buckets);
     let starts =
         successors(Some(kept.oldest(now)), move |start| Some(start.plus(width)).filter(|next| *next <= now));
     starts.map(move |start| match start.plus(width) {
@@ -76,7 +92,7 @@ mod tests {
         };
         let counts = Precisions::new([kept(1, 700_000), kept(3600, 120), kept(86_400, 2)]).expect("a set");
         let visitors = Precisions::new([kept(3600, 3)]).expect("a set");
-        let grid = Grid { counts, visitors };
+        let grid = Grid { counts, visitors, distributions: None };
         let now = Timestamp::from_unix(1_585_908_965);
         for counters in [0, 1, 501] {
             let parts: Vec<_> = parts(&grid, now, counters).collect();

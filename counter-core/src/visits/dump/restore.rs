@@ -9,7 +9,7 @@ use crate::shard::Shard;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};
 use crate::visits::source::{empty, positions};
-use crate::visits::{Adds, ApplyOutcome, Batch, Part, Remark, Store, VisitorCell};
+use crate::visits::{Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, VisitorCell};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Precisions, Sample, Timestamp};
 
@@ -32,7 +32,7 @@ pub struct Restore {
     restored: Restored,
 }
 
-/// The outcome of a restore: each sample, sketch and lifetime of the dump is in one of these numbers.
+/// The outcome of a restore: each sample, sketch, part of a distribution and lifetime of the dump is in one of these numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
@@ -42,6 +42,8 @@ pub struct Restored {
     pub samples: u64,
     /// Sketches whose registers were merged into buckets.
     pub sketches: u64,
+    /// Parts of distributions that were added to buckets.
+    pub distributions: u64,
     /// Counts that were added to lifetimes.
     pub lifetimes: u64,
     /// Entries of lines that the store had from a restore of this dump before.
@@ -161,8 +163,9 @@ impl Restore {
                 _ if due == 1 => return Err(malformed("the first line of a dump".to_owned())),
                 Record::Samples { precision, counter, samples } => {
                     let entries = samples.len() as u64;
-                    if let Some((shard, kept)) =
-                        self.find(&counter, entries, precision, |grid| &grid.counts, Section::Samples).await?
+                    if let Some((shard, kept)) = self
+                        .find(&counter, entries, precision, |grid| Some(&grid.counts), Section::Samples)
+                        .await?
                     {
                         let now = Timestamp::now();
                         let is_wanted = |sample: &Sample| kept.expiry(sample.start) > now;
@@ -174,7 +177,7 @@ impl Restore {
                 }
                 Record::Visitors { bucket, counter, sketch } => {
                     if let Some((shard, kept)) = self
-                        .find(&counter, 1, bucket.precision, |grid| &grid.visitors, Section::Visitors)
+                        .find(&counter, 1, bucket.precision, |grid| Some(&grid.visitors), Section::Visitors)
                         .await?
                     {
                         if kept.expiry(bucket.start) > Timestamp::now() {
@@ -187,6 +190,26 @@ impl Restore {
                     }
                     self.read.sketches += 1;
                 }
+                Record::Bins { bucket, counter, bins } => {
+                    if let Some((shard, kept)) = self
+                        .find(
+                            &counter,
+                            1,
+                            bucket.precision,
+                            |grid| grid.distributions.as_ref(),
+                            Section::Bins,
+                        )
+                        .await?
+                    {
+                        if kept.expiry(bucket.start) > Timestamp::now() {
+                            let cell = BinCell { counter, start: bucket.start, finest: kept.precision, bins };
+                            self.lanes[shard.index()].push_bins(due, kept, cell);
+                        } else {
+                            self.restored.expired += 1;
+                        }
+                    }
+                    self.read.distributions += 1;
+                }
                 Record::Lifetime { counter, count } => {
                     let shard = self.store.shards().of(&counter);
                     if self.is_due(shard, 1, Section::Lifetimes).await? {
@@ -196,10 +219,13 @@ impl Restore {
                 }
                 Record::Unreadable => {}
                 Record::End(dumped) => {
-                    let Dumped { samples, sketches, lifetimes, .. } = self.read;
-                    if (samples, sketches, lifetimes) != (dumped.samples, dumped.sketches, dumped.lifetimes) {
-                        let read =
-                            format!("{samples} samples, {sketches} sketches and {lifetimes} lifetimes");
+                    let Dumped { samples, sketches, distributions, lifetimes, .. } = self.read;
+                    let Dumped { counters, unreadable, .. } = dumped;
+                    if (Dumped { counters, unreadable, ..self.read }) != dumped {
+                        let read = format!(
+                            "{samples} samples, {sketches} sketches, {distributions} parts of distributions \
+                             and {lifetimes} lifetimes"
+                        );
                         return Err(malformed(format!("the sums of the lines before: {read}")));
                     }
                     self.restored.counters = dumped.counters;
@@ -230,10 +256,10 @@ impl Restore {
         counter: &CounterName,
         entries: u64,
         precision: Precision,
-        kept: impl Fn(&Grid) -> &Precisions,
+        kept: impl Fn(&Grid) -> Option<&Precisions>,
         section: impl Fn(Retention) -> Section,
     ) -> Result<Option<(Shard, Retention)>, RestoreError> {
-        let Some(kept) = kept(&self.grid).retention(precision) else {
+        let Some(kept) = kept(&self.grid).and_then(|set| set.retention(precision)) else {
             let named = &mut self.restored.unknown_precisions;
             if named.len() < NAMED && !named.contains(&precision) {
                 named.push(precision);
@@ -331,11 +357,12 @@ impl Restored {
             Remark::Refused { .. } => true,
             Remark::Began { .. } => false,
         };
-        let parts = batch.cells.len() + batch.sketches.len();
+        let parts = batch.len();
         let refused = remarks.iter().filter(is_refused).count().min(parts) as u64;
         self.refused += refused;
         let added = match batch.adds {
             Adds::Lifetimes => &mut self.lifetimes,
+            _ if !batch.bins.is_empty() => &mut self.distributions,
             _ if batch.cells.is_empty() => &mut self.sketches,
             _ => &mut self.samples,
         };

@@ -15,13 +15,14 @@ use crate::shard::{Shard, Shards};
 use crate::time::Grid;
 use crate::unwind::tell;
 use crate::visits::journal::Entry;
-use crate::visits::pending::Pending;
-use crate::visits::spool::file::{self, Failure, Found, FoundLane, FoundPart, Rows, Unread};
+use crate::visits::pending::{Chunk, Pending};
+use crate::visits::spool::content::Content;
+use crate::visits::spool::file::{self, Failure, Found, FoundLane, Rows, Unread};
 use crate::visits::spool::folder::Place;
 use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::REMEMBERED;
 use crate::visits::tally::Tally;
-use crate::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, VisitorCell, Witness};
+use crate::visits::{Adds, ApplyOutcome, Batch, Fence, FenceKind, Witness};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store};
 
@@ -183,10 +184,10 @@ impl Lane {
             has_sent: false,
             is_changed: false,
         };
-        for (sequence, FoundPart { cells, sketches }) in batches {
+        for (sequence, content) in batches {
             // What waited under an earlier sequence was cut since.
             lane.waiting.take_if(|waiting| waiting.sequence <= sequence);
-            lane.push(sequence, cells, sketches);
+            lane.push(sequence, content);
         }
         lane
     }
@@ -202,13 +203,14 @@ impl Lane {
         // As the process did that left it: of several batches, the first is an empty one, which is not needed here.
         let first = sequence + u64::from(chunks.len() > 1);
         for (sequence, chunk) in (first..).zip(chunks) {
-            self.push(sequence, chunk.cells, chunk.sketches);
+            let Chunk { cells, sketches, bins, .. } = chunk;
+            self.push(sequence, Content { cells, sketches, bins });
         }
         self.is_changed = true;
     }
 
-    fn push(&mut self, sequence: u64, cells: Vec<Cell>, sketches: Vec<VisitorCell>) {
-        let batch = Batch { cells, sketches, ..self.nothing(self.fence(sequence - 1, sequence)) };
+    fn push(&mut self, sequence: u64, Content { cells, sketches, bins }: Content) {
+        let batch = Batch { cells, sketches, bins, ..self.nothing(self.fence(sequence - 1, sequence)) };
         self.items.push(Item {
             batch: Arc::new(batch),
             is_replay: self.has_counted,
@@ -218,8 +220,15 @@ impl Lane {
     }
 
     fn nothing(&self, fence: Fence) -> Batch {
-        let grid = Arc::clone(&self.grid);
-        Batch { shard: self.shard, fence, cells: Vec::new(), sketches: Vec::new(), grid, adds: Adds::Hits }
+        Batch {
+            shard: self.shard,
+            fence,
+            cells: Vec::new(),
+            sketches: Vec::new(),
+            bins: Vec::new(),
+            grid: Arc::clone(&self.grid),
+            adds: Adds::Hits,
+        }
     }
 
     const fn fence(&self, after: u64, sequence: u64) -> Fence {
@@ -393,9 +402,10 @@ impl Item {
         if !self.may_be_applied {
             return 0;
         }
-        let cells = std::mem::take(&mut Arc::make_mut(&mut self.batch).cells);
+        let batch = Arc::make_mut(&mut self.batch);
+        let (cells, bins) = (std::mem::take(&mut batch.cells), std::mem::take(&mut batch.bins));
         let hits = cells.iter().map(|cell| cell.count).sum();
-        tally.doubt(shard, hits, cells.len(), false);
+        tally.doubt(shard, hits, cells.len() + bins.len(), false);
         hits
     }
 }

@@ -92,7 +92,8 @@ impl Kept {
 /// Returns about how much memory a batch takes, in bytes.
 fn size(batch: &Batch) -> usize {
     let raised = batch.sketches.iter().map(|cell| 128 + 4 * cell.raised.registers().count().min(4096));
-    256 + 64 * batch.cells.len() + raised.sum::<usize>()
+    let bins = batch.bins.iter().map(|cell| 64 + 16 * cell.bins.len());
+    256 + 64 * batch.cells.len() + raised.sum::<usize>() + bins.sum::<usize>()
 }
 
 #[cfg(test)]
@@ -123,6 +124,7 @@ mod tests {
             },
             cells: vec![cell],
             sketches: Vec::new(),
+            bins: Vec::new(),
             grid: Arc::new(Grid::default()),
             adds: Adds::Hits,
         })

@@ -71,6 +71,7 @@ struct Outgoing {
 struct Warned {
     cell: bool,
     visitors: bool,
+    bins: bool,
     index: bool,
 }
 
@@ -194,7 +195,8 @@ impl ShardFlusher {
             self.enqueue(self.nothing(), false);
         }
         for chunk in chunks {
-            let batch = Batch { cells: chunk.cells, sketches: chunk.sketches, ..self.nothing() };
+            let batch =
+                Batch { cells: chunk.cells, sketches: chunk.sketches, bins: chunk.bins, ..self.nothing() };
             self.enqueue(batch, false);
         }
         if std::mem::take(&mut self.asking) && self.outgoing.is_empty() {
@@ -320,9 +322,10 @@ impl ShardFlusher {
     fn leave_out_what_is_in_doubt(&mut self, ago: Duration) -> u64 {
         let in_doubt = |one: &&mut Outgoing| one.in_doubt.is_some_and(|since| since.elapsed() >= ago);
         let Some(front) = self.outgoing.front_mut().filter(in_doubt) else { return 0 };
-        let cells = std::mem::take(&mut Arc::make_mut(&mut front.batch).cells);
+        let batch = Arc::make_mut(&mut front.batch);
+        let (cells, bins) = (std::mem::take(&mut batch.cells), std::mem::take(&mut batch.bins));
         let hits = cells.iter().map(|cell| cell.count).sum();
-        self.tally.doubt(self.shard, hits, cells.len(), front.replay);
+        self.tally.doubt(self.shard, hits, cells.len() + bins.len(), front.replay);
         hits
     }
 
@@ -367,6 +370,7 @@ impl ShardFlusher {
             fence: self.writer.fence(0, 0),
             cells: Vec::new(),
             sketches: Vec::new(),
+            bins: Vec::new(),
             grid: Arc::clone(&self.tally.grid),
             adds: Adds::Hits,
         }
@@ -431,6 +435,9 @@ impl Warned {
             }
             Part::Visitors(index) => {
                 (&mut self.visitors, "visitors", batch.sketches.get(index).map(|cell| &cell.counter))
+            }
+            Part::Bins(index) => {
+                (&mut self.bins, "bins of distributions", batch.bins.get(index).map(|cell| &cell.counter))
             }
             Part::Index => (&mut self.index, "an entry of its lists", None),
         };

@@ -1,7 +1,7 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::{MemoryVisits, Visitors};
+use super::{Bins, MemoryVisits, Visitors};
 use crate::future::Answer;
 use crate::sketch::Sketch;
 use crate::time::Bucket;
@@ -100,6 +100,23 @@ impl ArchiveStore for MemoryVisits {
                         visitors.sketch = Sketch::new();
                     }
                     visitors.sketch.merge(sketch);
+                }
+            }
+            for (&start, counters) in &page.bins {
+                let expiry = page.kept.expiry(start);
+                for (index, bins) in counters {
+                    let Some(counter) = counter(*index) else { continue };
+                    let place = (counter.clone(), precision, start);
+                    let none = || Bins { expiry, counts: BTreeMap::new() };
+                    let kept = kept.bins.entry(place).or_insert_with(none);
+                    kept.expiry = expiry.max(kept.expiry);
+                    if page.replaces {
+                        kept.counts.clear();
+                    }
+                    for (bin, count) in bins {
+                        let greater = kept.counts.entry(*bin).or_default();
+                        *greater = count.max(greater).to_owned();
+                    }
                 }
             }
             Ok(())

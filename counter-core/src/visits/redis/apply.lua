@@ -11,6 +11,9 @@
 --       n, then n times: start, finest, in one word the cells: counter and count, a line for each
 --       in one word the visitors: counter, start, finest, and e or d with a number of bytes, a line for each
 --       those bytes in one word: elements of eight (e), or a dense value (d)
+--       if there are bins: prefix of distributions,
+--       in one word: precision and samples, a line for each           (distributions)
+--       in one word the bins: counter, start, finest, and bins and counts with a blank after each, a line for each
 --
 -- A precision is its width, or `width@offset` where buckets begin so many seconds after the multiples.
 -- `finest` is the place of the first precision that takes part; the coarser ones follow from `start`.
@@ -290,6 +293,28 @@ for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\
     try(part, 'EXPIREAT', key, expiry)
   end
   index, from = index + 1, last + 1
+end
+
+local prefix = take()
+if prefix then
+  local distributions, index = precisions(), 0
+  for counter, start, finest, bins in string.gmatch(take(), '([^\n]+)\n(%d+)\n(%d+)\n([^\n]*)\n') do
+    local part = 'd' .. index
+    local ahead = tonumber(start) > time + AHEAD
+    if ahead then
+      remarks[part] = 'ahead'
+    end
+    for place = ahead and #distributions + 1 or tonumber(finest), #distributions do
+      local precision = distributions[place]
+      local first, expiry = bounds(tonumber(start), precision)
+      local key = prefix .. precision.text .. ':' .. counter .. ':' .. first
+      for bin, count in string.gmatch(bins, '(%S+) (%d+) ') do
+        try(part, 'HINCRBY', key, bin, count)
+      end
+      try(part, 'EXPIREAT', key, expiry)
+    end
+    index = index + 1
+  end
 end
 
 local list = {}

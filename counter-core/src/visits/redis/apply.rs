@@ -79,6 +79,20 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     }
     call.push(heads);
     call.push(values);
+    if let Some(set) = batch.grid.distributions.as_ref().filter(|_| !batch.bins.is_empty()) {
+        call.push(keys.distributions());
+        precisions(&mut call, set);
+        let mut bins = String::new();
+        for cell in &batch.bins {
+            let finest = place(set, cell.finest);
+            write!(bins, "{}\n{}\n{finest}\n", cell.counter, cell.start).expect("memory takes everything");
+            for (bin, count) in &cell.bins {
+                write!(bins, "{bin} {count} ").expect("memory takes everything");
+            }
+            bins.push('\n');
+        }
+        call.push(bins);
+    }
     call
 }
 

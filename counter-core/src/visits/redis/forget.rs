@@ -1,11 +1,12 @@
 use fred::types::Value;
 
 use super::RedisVisits;
+use super::keys::Keys;
 use crate::redis::Command;
-use crate::time::{Bucket, Grid};
-use crate::{CounterName, Error, Timestamp};
+use crate::time::{Bucket, Grid, Retention};
+use crate::{CounterName, Error, Precisions, Timestamp};
 
-/// The number of buckets whose visitors are deleted by one command.
+/// The number of buckets that are deleted by one command.
 const KEYS: usize = 500;
 /// The time for which writers are told of a forgotten counter, in seconds (40 days): longer than a bucket of
 /// visitors lasts.
@@ -30,17 +31,10 @@ pub(super) async fn forget(
     store.client.call_all(&keys.total, calls).await?;
     // In pieces: there may be millions, if a visitor precision is fine and kept for long.
     for kept in grid.visitors.iter() {
-        let precision = kept.precision;
-        let mut starts = precision.starts(kept.oldest(now)..now.plus(precision.as_seconds().into()));
-        loop {
-            let some = starts.by_ref().take(KEYS);
-            let some: Vec<Value> =
-                some.map(|start| keys.unique(counter, Bucket { precision, start }).into()).collect();
-            if some.is_empty() {
-                break;
-            }
-            let _: Value = store.client.call("DEL", &keys.total, some).await?;
-        }
+        delete(store, keys, kept, now, |bucket| keys.unique(counter, bucket)).await?;
+    }
+    for kept in grid.distributions.iter().flat_map(Precisions::iter) {
+        delete(store, keys, kept, now, |bucket| keys.bins(counter, bucket)).await?;
     }
     // Last, since this is what tells writers that their visitors are gone.
     let now = store.client.time(&keys.total).await?;
@@ -51,4 +45,24 @@ pub(super) async fn forget(
     ];
     store.client.call_all(&keys.total, calls).await?;
     Ok(())
+}
+
+/// Deletes the keys of the buckets that are kept.
+async fn delete(
+    store: &RedisVisits,
+    keys: &Keys,
+    kept: Retention,
+    now: Timestamp,
+    key: impl Fn(Bucket) -> String,
+) -> Result<(), Error> {
+    let precision = kept.precision;
+    let mut starts = precision.starts(kept.oldest(now)..now.plus(precision.as_seconds().into()));
+    loop {
+        let some = starts.by_ref().take(KEYS);
+        let some: Vec<Value> = some.map(|start| key(Bucket { precision, start }).into()).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        let _: Value = store.client.call("DEL", &keys.total, some).await?;
+    }
 }

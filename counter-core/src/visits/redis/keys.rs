@@ -89,6 +89,16 @@ impl Keys {
         format!("{}unique:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
     }
 
+    /// The prefix of the keys of distributions, which `{precision}:{counter}:{start}` follows.
+    pub(super) fn distributions(&self) -> String {
+        format!("{}bins:", self.prefix)
+    }
+
+    /// Hash: bin to count, of the distributions of one bucket.
+    pub(super) fn bins(&self, counter: &CounterName, bucket: Bucket) -> String {
+        format!("{}bins:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
+    }
+
     /// String: the 16 bytes of an epoch's salt.
     pub(super) fn salt(&self, epoch: Bucket) -> String {
         format!("{}salt:{}:{}", self.prefix, epoch.precision, epoch.start)

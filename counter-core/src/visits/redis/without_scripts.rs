@@ -88,6 +88,7 @@ async fn apply_at(
     let ahead = time.plus(AHEAD);
     counts(keys, batch, ahead, &mut commands);
     visitors(keys, batch, ahead, &mut commands);
+    bins(keys, batch, ahead, &mut commands);
     let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
     let answers = transaction.execute_for_integers(commands).await?;
     let answers = answers.ok_or_else(|| unavailable("another attempt with the same batch was under way"))?;
@@ -101,6 +102,7 @@ async fn apply_at(
             (_, Ok(_)) => {}
             (Of::Cell(cell), Err(words)) => drop(refused.insert(Part::Cell(cell), reason(&words))),
             (Of::Visitors(cell), Err(words)) => drop(refused.insert(Part::Visitors(cell), reason(&words))),
+            (Of::Bins(cell), Err(words)) => drop(refused.insert(Part::Bins(cell), reason(&words))),
             (Of::Index | Of::Lifetime(_), Err(words)) => drop(refused.insert(Part::Index, reason(&words))),
         }
     }
@@ -108,6 +110,8 @@ async fn apply_at(
     refused.extend(cells.map(|(index, _)| (Part::Cell(index), DropReason::Ahead)));
     let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
     refused.extend(sketches.map(|(index, _)| (Part::Visitors(index), DropReason::Ahead)));
+    let bins = batch.bins.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
+    refused.extend(bins.map(|(index, _)| (Part::Bins(index), DropReason::Ahead)));
     remarks.extend(refused.into_iter().map(|(part, reason)| Remark::Refused { part, reason }));
     Ok(ApplyOutcome::Applied(remarks))
 }
@@ -117,6 +121,7 @@ async fn apply_at(
 enum Of {
     Cell(usize),
     Visitors(usize),
+    Bins(usize),
     Lifetime(usize),
     Index,
 }
@@ -155,6 +160,20 @@ fn visitors(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of
                 push("PFADD", [Value::from(&key)].into_iter().chain(elements).collect());
             }
             push("EXPIREAT", args([&key, &retention.expiry(bucket.start).to_string()]));
+        }
+    }
+}
+
+fn bins(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
+    for (index, cell) in batch.bins.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+        for (bucket, retention) in batch.bin_buckets(cell) {
+            let key = keys.bins(&cell.counter, bucket);
+            for (bin, count) in &cell.bins {
+                let args = args([&*key, &bin.to_string(), &count.to_string()]);
+                commands.push((Of::Bins(index), ("HINCRBY", args)));
+            }
+            let expiry = retention.expiry(bucket.start).to_string();
+            commands.push((Of::Bins(index), ("EXPIREAT", args([&key, &expiry]))));
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::time::Grid;
 use crate::visits::pending::Pending;
 use crate::visits::store::SAMPLES;
 use crate::visits::tally::Tally;
-use crate::visits::{Adds, Batch, Fence, FenceKind};
+use crate::visits::{Adds, Batch, Bin, Fence, FenceKind};
 use crate::writer::WriterId;
 
 /// The way of one source to one shard: the records that the shard has not counted, folded.
@@ -52,6 +52,15 @@ impl Lane {
         }
     }
 
+    pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], grid: &Grid) {
+        let Some(set) = &grid.distributions else { return };
+        let start = set.base().bucket(at).start;
+        self.touched |= !bins.is_empty();
+        for bin in bins {
+            self.work += self.pending.measure(counter, start, *bin, 1, grid);
+        }
+    }
+
     /// Returns whether the lane holds as much as one batch should.
     pub(super) fn is_full(&mut self, grid: &Grid) -> bool {
         if self.work < SAMPLES {
@@ -87,6 +96,7 @@ impl Lane {
         for chunk in self.pending.take(&tally.names(), &tally.grid, SAMPLES) {
             batch.cells.extend(chunk.cells);
             batch.sketches.extend(chunk.sketches);
+            batch.bins.extend(chunk.bins);
         }
         batch.cells.sort_unstable_by_key(|cell| (cell.start, cell.finest));
         (self.work, self.touched, self.outgoing) = (0, false, Some(batch));
@@ -105,7 +115,15 @@ impl Lane {
 /// Returns a batch without counts.
 pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
     let fence = Fence { writer: source, kind: FenceKind::Source { life: None }, sequence, after };
-    Batch { shard, fence, cells: Vec::new(), sketches: Vec::new(), grid: Arc::clone(grid), adds: Adds::Hits }
+    Batch {
+        shard,
+        fence,
+        cells: Vec::new(),
+        sketches: Vec::new(),
+        bins: Vec::new(),
+        grid: Arc::clone(grid),
+        adds: Adds::Hits,
+    }
 }
 
 #[cfg(test)]

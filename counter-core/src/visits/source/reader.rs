@@ -10,7 +10,7 @@ use super::ledger::Status;
 use super::position::{LARGEST, positions};
 use super::{SourceLedger, SourceName};
 use crate::visits::tally::Tally;
-use crate::visits::{ApplyOutcome, FenceKind, Hit, Part, Remark, Skip};
+use crate::visits::{ApplyOutcome, FenceKind, Hit, Measured, Part, Remark, Skip};
 use crate::writer::WriterId;
 use crate::{Error, ErrorKind, Store, Timestamp};
 
@@ -114,6 +114,18 @@ impl Source {
     /// ledger. An empty range, and one that ends after [`MAX_POSITION`](Self::MAX_POSITION), are no place for a
     /// record, which is `malformed` then.
     pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
+        self.record_measured(range, at, hits, Measured { hits: &[], bins: &[] })
+    }
+
+    /// Does what [`record`](Self::record) does, and adds the record to distributions, where they are
+    /// [kept](crate::Builder::distributions): once with its hits, however often it is read.
+    pub fn record_measured(
+        &mut self,
+        range: Range<u64>,
+        at: Timestamp,
+        hits: &[Hit],
+        measured: Measured<'_>,
+    ) -> bool {
         let before = self.position;
         if !self.advance(&range) {
             self.malformed(range);
@@ -131,6 +143,14 @@ impl Source {
                 }
                 counted += count;
                 overflow += if is_other { count } else { 0 };
+                is_full |= lane.is_full(&self.tally.grid);
+            }
+        }
+        for hit in measured.hits.iter().filter(|_| !is_expired) {
+            let (number, shard, _) = self.tally.slot(hit.counter);
+            let lane = &mut self.lanes[shard.index()];
+            if range.start >= lane.read_to.max(before) {
+                lane.measure(number, at, measured.bins, &self.tally.grid);
                 is_full |= lane.is_full(&self.tally.grid);
             }
         }

@@ -8,37 +8,49 @@ use std::num::NonZeroU32;
 
 use crate::sketch::{Register, Sketch, hash};
 use crate::time::{Grid, Retention};
-use crate::visits::{Cell, VisitorCell};
+use crate::visits::{Bin, BinCell, Cell, VisitorCell};
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
 /// The content of a row, as it is written: names; the earliest start; of each cell its name, start, finest precision
 /// and count; of each sketch its name, start, finest precision and registers, with the difference of their indexes.
 type Written<'a> = (Vec<&'a str>, u64, Vec<(u32, u64, u8, u64)>, Vec<(u32, u64, u8, Vec<(u16, u8)>)>);
 
+/// The bins of a row, after its content where the grid has distributions: of each cell its name, start, finest precision,
+/// and the numbers of its bins with their counts.
+type WrittenBins = Vec<(u32, u64, u8, Vec<(u32, u64)>)>;
+
+/// The content of a row, as it is read.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Content {
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) sketches: Vec<VisitorCell>,
+    pub(crate) bins: Vec<BinCell>,
+}
+
 /// A precision as it is written: its width, its offset and the number of samples.
 type Kept = (u32, u32, u32);
 
-/// Returns the bytes of cells and visitors of these precisions.
-pub(super) fn encode<'a>(
-    cells: impl Iterator<Item = &'a Cell> + Clone,
-    sketches: impl Iterator<Item = &'a VisitorCell> + Clone,
-    grid: &Grid,
-) -> Vec<u8> {
-    let starts = cells.clone().map(|cell| cell.start).chain(sketches.clone().map(|cell| cell.start));
-    let first = starts.min().map_or(0, Timestamp::as_unix);
+const ROOM: &str = "a vector takes it";
+
+/// Returns the bytes of cells, visitors and bins of these precisions.
+pub(super) fn encode(cells: &[Cell], sketches: &[VisitorCell], bins: &[BinCell], grid: &Grid) -> Vec<u8> {
+    let starts = cells.iter().map(|cell| cell.start).chain(sketches.iter().map(|cell| cell.start));
+    let first = starts.chain(bins.iter().map(|cell| cell.start)).min().map_or(0, Timestamp::as_unix);
     let (mut names, mut known) = (Vec::new(), HashMap::new());
-    let mut number = |name: &'a CounterName| {
-        *known.entry(&**name).or_insert_with(|| {
+    let counters = cells.iter().map(|cell| &cell.counter).chain(sketches.iter().map(|cell| &cell.counter));
+    for name in counters.chain(bins.iter().map(|cell| &cell.counter)) {
+        known.entry(&**name).or_insert_with(|| {
             names.push(&**name);
             u32::try_from(names.len() - 1).expect("a process has a million names at most")
-        })
-    };
+        });
+    }
+    let number = |name: &CounterName| known[&**name];
     let after = |start: Timestamp| start.as_unix() - first;
-    let cell = |cell: &'a Cell| {
+    let cell = |cell: &Cell| {
         (number(&cell.counter), after(cell.start), place(&grid.counts, cell.finest), cell.count)
     };
-    let cells = cells.map(cell).collect();
-    let sketch = |cell: &'a VisitorCell| {
+    let cells = cells.iter().map(cell).collect();
+    let sketch = |cell: &VisitorCell| {
         let mut last = 0;
         let registers = cell
             .raised
@@ -47,14 +59,26 @@ pub(super) fn encode<'a>(
         let registers = registers.collect();
         (number(&cell.counter), after(cell.start), place(&grid.visitors, cell.finest), registers)
     };
-    let sketches = sketches.map(sketch).collect();
+    let sketches = sketches.iter().map(sketch).collect();
     let content: Written<'_> = (names, first, cells, sketches);
-    postcard::to_allocvec(&content).expect("a vector takes it")
+    let bytes = postcard::to_allocvec(&content).expect(ROOM);
+    let Some(set) = &grid.distributions else { return bytes };
+    let bins_of = |cell: &BinCell| {
+        let bins = cell.bins.iter().map(|(bin, count)| (bin.number(), *count)).collect();
+        (number(&cell.counter), after(cell.start), place(set, cell.finest), bins)
+    };
+    let bins: WrittenBins = bins.iter().map(bins_of).collect();
+    postcard::to_extend(&bins, bytes).expect(ROOM)
 }
 
 /// Reads what [`encode`] has written; `None` when the bytes are anything else.
-pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<(Vec<Cell>, Vec<VisitorCell>)> {
-    let (names, first, cells, sketches): Written<'_> = postcard::from_bytes(bytes).ok()?;
+pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
+    let (content, rest) = postcard::take_from_bytes::<Written<'_>>(bytes).ok()?;
+    let (names, first, cells, sketches) = content;
+    let written: WrittenBins = match &grid.distributions {
+        Some(_) => postcard::from_bytes(rest).ok()?,
+        None => Vec::new(),
+    };
     let names: Vec<_> = names.into_iter().map(|name| CounterName::new(name).ok()).collect::<Option<_>>()?;
     let name = |number: u32| names.get(number as usize).cloned();
     let start = |after: u64| first.checked_add(after).map(Timestamp::from_unix);
@@ -73,7 +97,15 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<(Vec<Cell>, Vec<Visito
         let finest = finest(&grid.visitors, place)?;
         Some(VisitorCell { counter: name(number)?, start: start(after)?, finest, raised })
     };
-    Some((cells, sketches.into_iter().map(sketch).collect::<Option<_>>()?))
+    let sketches = sketches.into_iter().map(sketch).collect::<Option<_>>()?;
+    let mut bins = Vec::with_capacity(written.len());
+    for (number, after, place, of) in written {
+        let finest = finest(grid.distributions.as_ref()?, place)?;
+        let of = of.into_iter().map(|(bin, count)| Some((Bin::of_number(bin)?, count)));
+        let of = of.collect::<Option<_>>()?;
+        bins.push(BinCell { counter: name(number)?, start: start(after)?, finest, bins: of });
+    }
+    Some(Content { cells, sketches, bins })
 }
 
 /// Returns the bytes of a grid.
@@ -83,12 +115,16 @@ pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
             |kept: Retention| (kept.precision.as_seconds(), kept.precision.offset(), kept.samples.get());
         set.iter().map(kept).collect()
     };
-    postcard::to_allocvec(&(kept(&grid.counts), kept(&grid.visitors))).expect("a vector takes it")
+    let bytes = postcard::to_allocvec(&(kept(&grid.counts), kept(&grid.visitors))).expect(ROOM);
+    match &grid.distributions {
+        Some(set) => postcard::to_extend(&kept(set), bytes).expect(ROOM),
+        None => bytes,
+    }
 }
 
 /// Reads what [`encode_grid`] has written; `None` when the bytes are anything else.
 pub(super) fn decode_grid(bytes: &[u8]) -> Option<Grid> {
-    let (counts, visitors): (Vec<Kept>, Vec<Kept>) = postcard::from_bytes(bytes).ok()?;
+    let ((counts, visitors), rest) = postcard::take_from_bytes::<(Vec<Kept>, Vec<Kept>)>(bytes).ok()?;
     let set = |kept: Vec<Kept>| {
         let retention = |(width, offset, samples)| {
             let precision = Precision::new(NonZeroU32::new(width)?);
@@ -97,7 +133,11 @@ pub(super) fn decode_grid(bytes: &[u8]) -> Option<Grid> {
         };
         Precisions::new(kept.into_iter().map(retention).collect::<Option<Vec<_>>>()?).ok()
     };
-    Some(Grid { counts: set(counts)?, visitors: set(visitors)? })
+    let distributions = match rest {
+        [] => None,
+        rest => Some(set(postcard::from_bytes(rest).ok()?)?),
+    };
+    Some(Grid { counts: set(counts)?, visitors: set(visitors)?, distributions })
 }
 
 /// Returns a number that other bytes, or another place of the same, hardly ever have: SQLite does not notice when a
@@ -119,7 +159,7 @@ mod tests {
 
     fn grid() -> Grid {
         let offset = Precisions::default().utc_offset(19_800);
-        Grid { counts: offset, ..Grid::default() }
+        Grid { counts: offset, distributions: Some(Precisions::default()), ..Grid::default() }
     }
 
     fn cells() -> impl Strategy<Value = Vec<Cell>> {
@@ -145,19 +185,40 @@ mod tests {
         prop::collection::vec(cell, 0..5)
     }
 
+    fn bins() -> impl Strategy<Value = Vec<BinCell>> {
+        let bins = prop::collection::btree_map((0..1000_u16).prop_map(Bin::status), any::<u64>(), 0..20);
+        let cell = ("[a-z]{1,3}", 0_u64..4_000_000_000, 0_usize..7, bins);
+        let cell = cell.prop_map(|(name, start, finest, bins)| BinCell {
+            counter: CounterName::new(&name).expect("a name"),
+            start: Timestamp::from_unix(start),
+            finest: Precisions::default().precision(finest),
+            bins: bins.into_iter().collect(),
+        });
+        prop::collection::vec(cell, 0..5)
+    }
+
     proptest! {
         #[test]
-        fn what_was_written_is_read_again(cells in cells(), sketches in sketches()) {
-            let bytes = encode(cells.iter(), sketches.iter(), &grid());
-            prop_assert_eq!(decode(&bytes, &grid()), Some((cells, sketches)));
+        fn what_was_written_is_read_again(cells in cells(), sketches in sketches(), bins in bins()) {
+            let bytes = encode(&cells, &sketches, &bins, &grid());
+            prop_assert_eq!(decode(&bytes, &grid()), Some(Content { cells, sketches, bins }));
+        }
+
+        #[test]
+        fn without_distributions_rows_are_as_they_were(cells in cells(), sketches in sketches()) {
+            let without = Grid { distributions: None, ..grid() };
+            let bytes = encode(&cells, &sketches, &[], &without);
+            prop_assert_eq!(&bytes[..], &encode(&cells, &sketches, &[], &grid())[..bytes.len()]);
+            prop_assert_eq!(decode(&bytes, &without), Some(Content { cells, sketches, bins: Vec::new() }));
+            prop_assert_eq!(decode(&bytes, &grid()), None);
         }
 
         #[test]
         fn no_bytes_panic_and_what_is_read_is_valid(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             drop(decode_grid(&bytes));
-            if let Some((cells, sketches)) = decode(&bytes, &grid()) {
-                let again = encode(cells.iter(), sketches.iter(), &grid());
-                prop_assert_eq!(decode(&again, &grid()), Some((cells, sketches)));
+            if let Some(content) = decode(&bytes, &grid()) {
+                let again = encode(&content.cells, &content.sketches, &content.bins, &grid());
+                prop_assert_eq!(decode(&again, &grid()), Some(content));
             }
         }
 
@@ -179,6 +240,8 @@ mod tests {
     #[test]
     fn a_grid_is_read_with_its_offsets_and_retention() {
         assert_eq!(decode_grid(&encode_grid(&grid())), Some(grid()));
+        let without = Grid { distributions: None, ..grid() };
+        assert_eq!(decode_grid(&encode_grid(&without)), Some(without));
         assert_eq!(decode_grid(&[]), None);
         assert_eq!(
             decode_grid(

@@ -13,13 +13,13 @@ use sqlx::{ConnectOptions, Connection, QueryBuilder, Row, Sqlite, SqliteConnecti
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::content::{checksum, decode, decode_grid, encode, encode_grid};
+use super::content::{Content, checksum, decode, decode_grid, encode, encode_grid};
 use super::waiting::Waiting;
 use crate::future::BoxFuture;
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
+use crate::visits::Witness;
 use crate::visits::journal::Entry;
-use crate::visits::{Cell, VisitorCell, Witness};
 use crate::writer::WriterId;
 use crate::{CounterName, Timestamp};
 
@@ -28,8 +28,9 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Tells the files of a spool from other databases.
 const APPLICATION: i64 = 1_633_907_568;
-/// The version of the format. A file of a newer one is left for the version that wrote it.
-const FORMAT: i64 = 1;
+/// The version of the format, of files without distributions and with them. A file of a newer one is left for the version
+/// that wrote it.
+const FORMATS: [i64; 2] = [1, 2];
 const PAGE: u64 = 4096;
 /// The time for which a connection waits until an earlier one to the same file, which was given up, has ended.
 const BUSY: Duration = Duration::from_secs(2);
@@ -47,7 +48,7 @@ const SECOND: u64 = 4 << 20;
 const LONGEST: usize = 16 << 20;
 
 /// The tables, and what tells that they are there.
-const CREATE: [&str; 6] = [
+const CREATE: [&str; 5] = [
     "CREATE TABLE spool (shards INTEGER NOT NULL, grid BLOB NOT NULL, written INTEGER NOT NULL) STRICT",
     "CREATE TABLE lane (shard INTEGER PRIMARY KEY, writer BLOB NOT NULL, data TEXT, writers TEXT, \
      is_known INTEGER NOT NULL) STRICT",
@@ -55,7 +56,6 @@ const CREATE: [&str; 6] = [
      hits INTEGER NOT NULL, checksum INTEGER NOT NULL, content BLOB NOT NULL) STRICT",
     "CREATE INDEX part_of ON part (shard, sequence)",
     "PRAGMA application_id = 1633907568",
-    "PRAGMA user_version = 1",
 ];
 
 /// The rows to write for one shard, as bytes.
@@ -86,15 +86,9 @@ pub(crate) struct FoundLane {
     pub(crate) writer: WriterId,
     pub(crate) witness: Option<Witness>,
     /// The batches, by sequence.
-    pub(crate) batches: Vec<(u64, FoundPart)>,
+    pub(crate) batches: Vec<(u64, Content)>,
     /// What was not cut into batches.
     pub(crate) waiting: Option<Waiting>,
-}
-
-/// The content of a row.
-pub(crate) struct FoundPart {
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) sketches: Vec<VisitorCell>,
 }
 
 /// Reasons for a file not to be read.
@@ -115,7 +109,7 @@ impl Rows {
         Box::pin(async move {
             let mut parts = Vec::new();
             for batch in &entry.batches {
-                let content = encode(batch.cells.iter(), batch.sketches.iter(), grid);
+                let content = encode(&batch.cells, &batch.sketches, &batch.bins, grid);
                 let (sequence, hits) = (batch.fence.sequence, batch.hits());
                 parts.push(Part { sequence, is_waiting: false, hits, content });
                 yield_now().await;
@@ -123,7 +117,7 @@ impl Rows {
             let chunks = std::mem::take(&mut entry.waiting).take(names, grid, SAMPLES);
             for chunk in chunks {
                 let hits = chunk.cells.iter().map(|cell| cell.count).sum();
-                let content = encode(chunk.cells.iter(), chunk.sketches.iter(), grid);
+                let content = encode(&chunk.cells, &chunk.sketches, &chunk.bins, grid);
                 parts.push(Part { sequence: entry.next, is_waiting: true, hits, content });
                 yield_now().await;
             }
@@ -163,6 +157,8 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
         for statement in CREATE {
             sqlx::query(statement).execute(&mut *transaction).await?;
         }
+        let format = format!("PRAGMA user_version = {}", FORMATS[usize::from(grid.distributions.is_some())]);
+        sqlx::query(&format).execute(&mut *transaction).await?;
         let of_process = sqlx::query("INSERT INTO spool VALUES (?, ?, ?)");
         let of_process = of_process.bind(count(shards)).bind(encode_grid(grid)).bind(now());
         of_process.execute(&mut *transaction).await?;
@@ -285,8 +281,9 @@ async fn read(connection: &mut SqliteConnection, shards: Shards, bytes: u64) -> 
     if application != APPLICATION {
         return Err(Unread::Foreign("it is not the file of a spool".to_owned()));
     }
-    if format != FORMAT {
-        return Err(Unread::Foreign(format!("its format is {format}, and this version knows {FORMAT}")));
+    let [_, newest] = FORMATS;
+    if !FORMATS.contains(&format) {
+        return Err(Unread::Foreign(format!("its format is {format}, and this version knows {newest}")));
     }
     let check = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *connection);
     let check: String = answered_within(patience(bytes), check).await?;
@@ -330,7 +327,7 @@ async fn read_rows(
     connection: &mut SqliteConnection,
     shard: i64,
     grid: &Grid,
-) -> Result<(Vec<(u64, FoundPart)>, Option<Waiting>), Unread> {
+) -> Result<(Vec<(u64, Content)>, Option<Waiting>), Unread> {
     let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (i64::MIN, i64::MIN));
     loop {
         let rows = "SELECT sequence, is_waiting, checksum, content, rowid FROM part \
@@ -349,15 +346,14 @@ async fn read_rows(
             }
             let decoded =
                 decode(content, grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
-            let (cells, sketches) = decoded;
             at = (sequence, row.try_get(4)?);
             let sequence = sequence.cast_unsigned();
             if row.try_get(1)? {
                 // What waited under an earlier sequence was cut since.
                 waiting.take_if(|earlier| earlier.sequence < sequence);
-                waiting.get_or_insert_with(|| Waiting::of(sequence)).add(cells, sketches, grid);
+                waiting.get_or_insert_with(|| Waiting::of(sequence)).add(decoded, grid);
             } else {
-                batches.push((sequence, FoundPart { cells, sketches }));
+                batches.push((sequence, decoded));
             }
             yield_now().await;
         }
@@ -431,7 +427,7 @@ mod tests {
     use super::*;
     use crate::Precision;
     use crate::visits::pending::Pending;
-    use crate::visits::{Adds, Batch, Fence, FenceKind};
+    use crate::visits::{Adds, Batch, Cell, Fence, FenceKind};
 
     fn new() -> PathBuf {
         std::env::temp_dir().join(format!("{}.spool", WriterId::random()))
@@ -452,8 +448,15 @@ mod tests {
         };
         let fence = Fence { writer, kind: FenceKind::Process, sequence: 2, after: 1 };
         let grid = Arc::new(grid.clone());
-        let batch =
-            Batch { shard: shard(), fence, cells: vec![cell], sketches: Vec::new(), grid, adds: Adds::Hits };
+        let batch = Batch {
+            shard: shard(),
+            fence,
+            cells: vec![cell],
+            sketches: Vec::new(),
+            bins: Vec::new(),
+            grid,
+            adds: Adds::Hits,
+        };
         Entry {
             shard: shard(),
             writer,

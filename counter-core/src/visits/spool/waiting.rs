@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::content::Content;
 use crate::time::Grid;
 use crate::visits::pending::{Chunk, Pending};
-use crate::visits::{Cell, VisitorCell};
 use crate::{CounterName, Timestamp};
 
 /// Hits and visitors that were not cut into batches, as far as the file goes.
@@ -28,7 +28,7 @@ impl Waiting {
         Self { sequence, ..Self::default() }
     }
 
-    pub(super) fn add(&mut self, cells: Vec<Cell>, sketches: Vec<VisitorCell>, grid: &Grid) {
+    pub(super) fn add(&mut self, Content { cells, sketches, bins }: Content, grid: &Grid) {
         let Self { pending, names, .. } = self;
         for cell in cells {
             let finest = grid.counts.place(cell.finest).unwrap_or_default();
@@ -37,6 +37,11 @@ impl Waiting {
         for cell in sketches {
             let finest = grid.visitors.place(cell.finest).unwrap_or_default();
             pending.restore_visitors(names.number(cell.counter), finest, cell.start, &cell.raised);
+        }
+        for cell in bins {
+            let finest = grid.distributions.as_ref().and_then(|set| set.place(cell.finest));
+            let finest = finest.unwrap_or_default();
+            pending.restore_bins(names.number(cell.counter), finest, cell.start, &cell.bins);
         }
     }
 

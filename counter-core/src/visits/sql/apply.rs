@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::additions::{Additions, stored};
 use super::names::Known;
-use super::{SqlVisits, fence, names, raised, unix};
+use super::{SqlVisits, bins, fence, names, raised, unix};
 use crate::sql::{Class, Dialect, Failure, Session, Value};
 use crate::visits::batch::AHEAD;
 use crate::visits::{ApplyOutcome, Batch, Cell, DropReason, Part, Remark};
@@ -57,7 +57,7 @@ async fn write(
 ) -> Result<(), Failure> {
     let ahead = time.plus(AHEAD);
     let refuse = |part| Remark::Refused { part, reason: DropReason::Ahead };
-    let (mut cells, mut sketches) = (Vec::new(), Vec::new());
+    let (mut cells, mut sketches, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     for (index, cell) in batch.cells.iter().enumerate() {
         match cell.start > ahead {
             true => remarks.push(refuse(Part::Cell(index))),
@@ -70,8 +70,16 @@ async fn write(
             false => sketches.push((index, cell)),
         }
     }
+    for (index, cell) in batch.bins.iter().enumerate() {
+        match cell.start > ahead {
+            true => remarks.push(refuse(Part::Bins(index))),
+            false => parts.push((index, cell)),
+        }
+    }
     let counted = cells.iter().map(|(_, cell)| &*cell.counter);
-    let mut all: Vec<_> = counted.chain(sketches.iter().map(|(_, cell)| &*cell.counter)).collect();
+    let visited = sketches.iter().map(|(_, cell)| &*cell.counter);
+    let mut all: Vec<_> =
+        counted.chain(visited).chain(parts.iter().map(|(_, cell)| &*cell.counter)).collect();
     if all.is_empty() {
         return Ok(());
     }
@@ -88,7 +96,8 @@ async fn write(
     };
     tell(session, dialect, batch, (&cells, &known), unix(time), &additions, remarks).await?;
     additions.write(session, dialect).await?;
-    raised::write(session, dialect, batch, &sketches, &known, remarks).await
+    raised::write(session, dialect, batch, &sketches, &known, remarks).await?;
+    bins::write(session, dialect, batch, (&parts, &known), fits, remarks).await
 }
 
 /// Remarks on counters of which nothing was there, and on those that were forgotten since this writer sent visitors of

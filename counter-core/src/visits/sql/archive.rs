@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::names::Known;
-use super::{SqlVisits, at, names, raised, unix, width};
+use super::{SqlVisits, at, bins, names, raised, unix, width};
 use crate::future::Answer;
 use crate::sql::{Failure, Session, Value};
+use crate::visits::Bin;
 use crate::visits::archive::{ArchiveStore, Page, Progress, Values};
 use crate::writer::WriterId;
 use crate::{Error, Precision, Timestamp};
@@ -115,7 +116,40 @@ async fn put(store: &SqlVisits, page: &Page) -> Result<(), Failure> {
         all.iter().map(|name| known.get(name).filter(|known| is_kept(known)).map(|known| known.id)).collect();
     put_counts(&mut session, store, page, &numbers).await?;
     put_visitors(&mut session, store, page, &numbers).await?;
+    put_bins(&mut session, store, page, &numbers).await?;
     session.commit().await
+}
+
+async fn put_bins(
+    session: &mut Session,
+    store: &SqlVisits,
+    page: &Page,
+    numbers: &[Option<i64>],
+) -> Result<(), Failure> {
+    let dialect = store.database.dialect();
+    for (&start, counters) in &page.bins {
+        let place = (width(page.kept.precision), unix(start));
+        let of = |(index, bins): &(usize, Vec<(Bin, u64)>)| {
+            let id = numbers.get(*index).copied().flatten()?;
+            let row = |(bin, count): &(Bin, u64)| ((id, *bin), i64::try_from(*count).unwrap_or(i64::MAX));
+            Some(bins.iter().map(row).collect::<Vec<_>>())
+        };
+        let mut rows: Vec<_> = counters.iter().filter_map(of).flatten().collect();
+        rows.sort_unstable();
+        if page.replaces {
+            let mut ids: Vec<_> = rows.iter().map(|((id, _), _)| *id).collect();
+            ids.dedup();
+            let list = dialect.in_list;
+            let text = format!("DELETE FROM access_bins WHERE width = ? AND bucket = ? AND counter {list}");
+            session.execute(&text, &[Value::Int(place.0), Value::Int(place.1), Value::Ints(&ids)]).await?;
+        }
+        let expiry = unix(page.kept.expiry(start));
+        let greater = format!("{}({{old}}, {{new}})", dialect.greatest);
+        for rows in rows.chunks(bins::ROWS) {
+            bins::upsert(session, dialect, place, expiry, rows, &greater).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn put_counts(
@@ -211,5 +245,6 @@ const fn kind(values: Values) -> i64 {
     match values {
         Values::Counts => 0,
         Values::Visitors => 1,
+        Values::Distributions => 2,
     }
 }

@@ -5,6 +5,8 @@ use crate::{Error, Precisions, Timestamp};
 
 /// The number of samples, and of counters, that one call removes of a precision at most.
 const SAMPLES: i64 = 10_000;
+/// The number of bins that one call removes at most.
+const BINS: i64 = 10_000;
 /// The number of sketches that one call removes at most.
 const SKETCHES: i64 = 1000;
 
@@ -17,6 +19,8 @@ pub(super) async fn clean(store: &SqlVisits, now: Timestamp, kept: &Precisions) 
 
 /// The columns by which a sample and a sketch are known.
 const KEYS: &str = "width, bucket, counter";
+/// Those of a bin.
+const BIN_KEYS: &str = "width, bucket, counter, measure, bin";
 
 /// Buckets lie in the order of their starts, so what has left retention is found at once.
 async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Failure> {
@@ -53,6 +57,8 @@ async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Res
     let now = unix(now);
     let sketches = dialect.delete_some("access_visitors", KEYS, "expiry <= ?", SKETCHES);
     cleaned.more |= session.execute(&sketches, &[Value::Int(now)]).await? >= SKETCHES.unsigned_abs();
+    let bins = dialect.delete_some("access_bins", BIN_KEYS, "expiry <= ?", BINS);
+    cleaned.more |= session.execute(&bins, &[Value::Int(now)]).await? >= BINS.unsigned_abs();
     session.execute("DELETE FROM access_salt WHERE expiry <= ?", &[Value::Int(now)]).await?;
     cleaned.more |= fence::forget_over(&mut session, dialect).await?;
     session.commit().await?;

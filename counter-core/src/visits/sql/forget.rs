@@ -3,7 +3,7 @@ use super::clean::single;
 use super::{SqlVisits, at, unix, width};
 use crate::sql::{Failure, Session, Value};
 use crate::time::{Grid, Retention};
-use crate::{CounterName, Error, Timestamp};
+use crate::{CounterName, Error, Precisions, Timestamp};
 
 /// The number of buckets that are deleted by one statement.
 const BUCKETS: usize = 1000;
@@ -33,6 +33,9 @@ async fn forget_once(
         }
         for kept in grid.visitors.iter() {
             delete(&mut session, dialect.in_list, "access_visitors", id, kept, now).await?;
+        }
+        for kept in grid.distributions.iter().flat_map(Precisions::iter) {
+            delete(&mut session, dialect.in_list, "access_bins", id, kept, now).await?;
         }
         for text in [
             "DELETE FROM access_known WHERE counter = ?",

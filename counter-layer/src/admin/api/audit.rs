@@ -130,6 +130,7 @@ impl From<&archive::Difference> for AuditDifference {
             kind: match difference.values {
                 Values::Counts => "counts",
                 Values::Visitors => "visitors",
+                Values::Distributions => "distributions",
             },
             counter: difference.counter.to_string(),
             precision: difference.bucket.precision.as_seconds(),

@@ -3,6 +3,7 @@
 mod counters;
 mod explained;
 mod file;
+mod measured;
 mod numbers;
 #[cfg(feature = "hits")]
 mod producer;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 pub(crate) use counters::{After, AnyCounters, Counter, Counters, OfKind, Prefix};
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
+pub(crate) use measured::{OfRange, OfStatus, Quantiles};
 #[cfg(feature = "forecast")]
 pub(crate) use numbers::Horizon;
 pub(crate) use numbers::Limit;
@@ -30,7 +32,8 @@ pub(crate) use right::Right;
 pub(crate) use time::LAG;
 pub(crate) use time::usual;
 pub(crate) use time::{
-    HasGrid, Kept, KeptPrecision, LastEventId, OptionalPrecision, Range, UsualPrecision, VisitorPrecision,
+    DistributionPrecision, HasGrid, Kept, KeptPrecision, LastEventId, OptionalPrecision, Range,
+    UsualPrecision, VisitorPrecision,
 };
 #[cfg(feature = "dashboard")]
 pub(crate) use time::{USUAL, precision};

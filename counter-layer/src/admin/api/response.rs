@@ -144,6 +144,76 @@ pub(crate) struct Uniques {
     pub(crate) salt_epoch: u32,
 }
 
+/// Percentiles of what some counters measured together.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Percentiles {
+    pub(crate) counters: Vec<String>,
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// What was measured: `time`, `body` or `size`.
+    pub(crate) of: &'static str,
+    /// The unit of the values: `seconds` or `bytes`.
+    pub(crate) unit: &'static str,
+    /// The number of requests that were measured.
+    pub(crate) count: u64,
+    /// Over all of the range, in the order in which they were asked for.
+    pub(crate) percentiles: Vec<Percentile>,
+    /// The error as a fraction of a value: the true one is no further away.
+    pub(crate) relative_error: f64,
+    /// The buckets in which anything was measured, ascending.
+    pub(crate) buckets: Vec<PercentileBucket>,
+    /// The keys that cannot be read: what is in them is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Percentile {
+    /// The share of all requests that do not exceed the value.
+    pub(crate) q: f64,
+    /// Null where nothing was measured.
+    pub(crate) value: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct PercentileBucket {
+    /// The bucket's first Unix second.
+    pub(crate) start: u64,
+    pub(crate) count: u64,
+    /// In the order of the percentiles.
+    pub(crate) values: Vec<f64>,
+}
+
+/// How many requests of some counters together had which status.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Statuses {
+    pub(crate) counters: Vec<String>,
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Which statuses these are: `status` of HTTP, or `grpc`.
+    pub(crate) of: &'static str,
+    /// The number of requests that have a status.
+    pub(crate) count: u64,
+    /// Ascending. Of HTTP, 499 is a request that was aborted, and 0 one whose service failed without an answer.
+    pub(crate) statuses: Vec<StatusCount>,
+    /// The keys that cannot be read: what is in them is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct StatusCount {
+    pub(crate) status: u16,
+    pub(crate) count: u64,
+}
+
 impl Series {
     /// Creates a series with a sample for every bucket of the range, or only for those that have one.
     pub(crate) fn new(counter: &CounterName, series: &counter_core::Series, filled: bool) -> Self {

@@ -6,7 +6,9 @@ use super::badge::{self, Pictures};
 use super::live::{self, Live};
 use super::metrics::{self, Source};
 use super::route::{Catalog, Route};
-use super::{counters, export, index, lifetimes, process, series, sources, top, total, uniques};
+use super::{
+    counters, export, index, lifetimes, percentiles, process, series, sources, statuses, top, total, uniques,
+};
 use crate::admin::access::Access;
 use crate::admin::options::Options;
 
@@ -24,6 +26,8 @@ pub(crate) fn routes(
     let audit = options.archive.as_ref().map(|archive| super::audit::routes(&stats, archive));
     #[cfg(feature = "hits")]
     let producers = options.producers.clone();
+    let distributions = stats.grid().distributions.is_some();
+    let distributions = distributions.then(|| [percentiles::route(&stats), statuses::route(&stats)]);
     let live = Live::new(stats.clone(), options);
     let pictures = Pictures::new(stats.clone(), |_| true);
     let mut routes = vec![
@@ -54,6 +58,7 @@ pub(crate) fn routes(
             producers,
         }),
     ];
+    routes.extend(distributions.into_iter().flatten());
     routes.extend(badge::routes(&pictures));
     #[cfg(feature = "hits")]
     routes.extend(hits.into_iter().flatten());

@@ -158,8 +158,16 @@ async fn count_in(near: &RedisStore, names: &[CounterName], start: Timestamp) ->
         };
         let fence = Fence { writer: WriterId::random(), kind: FenceKind::Process, sequence: 1, after: 0 };
         let (cells, sketches) = (names.iter().map(cell).collect(), names.iter().map(visit).collect());
-        near.apply(&Batch { shard, fence, cells, sketches, grid: Arc::clone(&grid), adds: Adds::Hits })
-            .await?;
+        near.apply(&Batch {
+            shard,
+            fence,
+            cells,
+            sketches,
+            bins: Vec::new(),
+            grid: Arc::clone(&grid),
+            adds: Adds::Hits,
+        })
+        .await?;
     }
     Ok(())
 }

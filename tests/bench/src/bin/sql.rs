@@ -147,8 +147,15 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
             let fence = Fence { writer, kind: FenceKind::Process, sequence: sequence + 1, after: sequence };
             sequence += 1;
             let (cells, grid) = (cells.collect(), Arc::clone(&grid));
-            let batch =
-                Batch { shard: Shard::default(), fence, cells, sketches: Vec::new(), grid, adds: Adds::Hits };
+            let batch = Batch {
+                shard: Shard::default(),
+                fence,
+                cells,
+                sketches: Vec::new(),
+                bins: Vec::new(),
+                grid,
+                adds: Adds::Hits,
+            };
             store.apply(&batch).await?;
         }
     }

@@ -42,7 +42,11 @@ impl Archiving {
     pub(crate) fn of(&self, near: impl Store) -> Archive {
         let seconds = Retention { precision: precision(ARCHIVED), samples: NonZeroU32::MAX };
         let kept = Precisions::new([seconds]).expect("a set");
-        Archive::new(near, self.far.clone()).keep(Grid { counts: kept.clone(), visitors: kept })
+        Archive::new(near, self.far.clone()).keep(Grid {
+            counts: kept.clone(),
+            visitors: kept,
+            ..Grid::default()
+        })
     }
 
     pub(crate) fn copy(&self, near: impl Store, random: Random) -> Copying {

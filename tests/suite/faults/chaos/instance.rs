@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use counter_core::visits::Distribution;
 use counter_core::{Cleaner, Counters, Recorder, Stats, Store, Timestamp, Upkeep};
 use tests::until;
 use tokio::task::JoinHandle;
@@ -36,6 +37,7 @@ impl Instance {
             .flush_interval(Duration::from_millis(10))
             .clean_interval(Duration::from_millis(200))
             .shutdown_timeout(LIMIT)
+            .distributions(Distribution::precisions())
             .build()
             .expect("good settings");
         let (recorder, stats) = (counters.recorder(), counters.stats());

@@ -5,7 +5,7 @@ use super::servers::Servers;
 use crate::random::Random;
 use crate::support::{always, name, precision, samples_of};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Skip};
+use counter_core::visits::{Agent, Bin, Distribution, Measured, Skip};
 use counter_core::{CounterName, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
 
 /// So many that each of 16 shards has some.
@@ -30,6 +30,7 @@ pub(crate) struct Record {
     counts: BTreeMap<(usize, Timestamp), u64>,
     /// By the hour.
     visitors: BTreeMap<(usize, Timestamp), BTreeSet<u32>>,
+    bins: BTreeMap<(usize, Timestamp), BTreeMap<Bin, u64>>,
     /// Seconds that may have left retention before a hit came to them.
     edges: BTreeSet<(usize, Timestamp)>,
     pub(crate) requests: u64,
@@ -90,6 +91,10 @@ impl Record {
         for (place, visitors) in other.visitors {
             self.visitors.entry(place).or_default().extend(visitors);
         }
+        for (place, bins) in other.bins {
+            let all = self.bins.entry(place).or_default();
+            bins.into_iter().for_each(|(bin, count)| *all.entry(bin).or_default() += count);
+        }
         self.edges.extend(other.edges);
         self.requests += other.requests;
         self.skipped += other.skipped;
@@ -144,6 +149,32 @@ impl Record {
         for width in [HOUR, DAY].map(precision) {
             self.compare_visitors(store, servers, width).await;
         }
+        for kept in Distribution::precisions().iter() {
+            // What is near the end of retention may have left it.
+            let oldest = if kept.precision == precision(60) { began } else { Timestamp::MIN };
+            self.compare_bins(store, kept.precision, oldest, now).await;
+        }
+    }
+
+    async fn compare_bins(&self, store: &impl Store, width: Precision, oldest: Timestamp, now: Timestamp) {
+        let mut expected = BTreeMap::<_, BTreeMap<Bin, u64>>::new();
+        for ((counter, at), bins) in &self.bins {
+            let all = expected.entry((*counter, width.bucket(*at).start)).or_default();
+            bins.iter().for_each(|(bin, count)| *all.entry(*bin).or_default() += count);
+        }
+        let first = width.bucket(oldest).start;
+        expected.retain(|(_, start), _| *start >= first);
+        let counters: Vec<_> = (0..PAGES + PAST).map(title).collect();
+        let range = now.minus(200_000).max(first)..now.plus(1);
+        let found = store.bins(&counters, width, range).await.expect("readable");
+        let mut all = BTreeMap::new();
+        for (counter, reading) in found.into_iter().enumerate() {
+            assert_eq!(reading.unreadable, None);
+            for (start, bins) in reading.buckets {
+                all.insert((counter, start), bins.into_iter().collect::<BTreeMap<_, _>>());
+            }
+        }
+        assert!(all.len() >= PAGES && all == expected, "bins by {width} s\n{all:?}\n{expected:?}");
     }
 
     /// Compares every second since `began` with what a store has that keeps them all.
@@ -188,6 +219,13 @@ impl Record {
     ) {
         recorder.record_at(recorder.counter(&title(counter)), visitor.map(self::visitor), at, weight);
         *self.counts.entry((counter, at)).or_default() += u64::from(weight.get());
+        // Something that differs, and that is told from what was recorded.
+        let size = (self.hits + counter as u64) % 12;
+        let bins = [Bin::size(size), Bin::status(if size.is_multiple_of(5) { 404 } else { 200 })];
+        let hits = [recorder.counter(&title(counter)).hit()];
+        recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
+        let all = self.bins.entry((counter, at)).or_default();
+        bins.iter().for_each(|bin| *all.entry(*bin).or_default() += 1);
         self.hits += u64::from(weight.get());
         if let Some(visitor) = visitor {
             let hour = precision(HOUR).bucket(at).start;

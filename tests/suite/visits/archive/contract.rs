@@ -7,6 +7,7 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::Bin;
 use counter_core::{Store, Timestamp};
 use tests::until;
 
@@ -19,6 +20,7 @@ stores::on! {
     {
         of_two_counts_the_greater_stays_however_often_a_page_is_put
         visitors_are_a_union_however_often_a_page_is_put
+        of_two_counts_of_a_bin_the_greater_stays_however_often_a_page_is_put
         what_was_forgotten_after_it_was_read_stays_forgotten
         progress_is_kept_for_each_precision_and_kind_of_values
         a_lease_has_one_holder_until_it_ends
@@ -44,6 +46,31 @@ fn of(visitors: std::ops::Range<u32>) -> Sketch {
         sketch.insert(VisitorKey::new([3; 16]).visitor(&[&n.to_le_bytes()]));
     }
     sketch
+}
+
+async fn of_two_counts_of_a_bin_the_greater_stays_however_often_a_page_is_put(
+    store: impl Store + ArchiveStore,
+) {
+    let bins =
+        |bins: &[(u16, u64)]| bins.iter().map(|(status, count)| (Bin::status(*status), *count)).collect();
+    let put = async |a: &[(u16, u64)], b: &[(u16, u64)], replaces| {
+        let mut page = page(&["/a", "/b"]);
+        page.replaces = replaces;
+        page.bins.insert(unix(hour()), vec![(0, bins(a)), (1, bins(b))]);
+        store.put(&page).await.expect("the store is there");
+    };
+    let are = async |a: &[(u16, u64)], b: &[(u16, u64)]| {
+        let range = unix(hour())..unix(hour() + 1);
+        let read = store.bins(&[name("/a"), name("/b")], precision(3600), range).await.expect("readable");
+        let read: Vec<Vec<_>> = read.into_iter().map(|mut one| one.buckets.remove(0).1).collect();
+        assert_eq!(read, [bins(a), bins(b)]);
+    };
+    put(&[(200, 5)], &[(404, 1)], false).await;
+    put(&[(200, 5)], &[(404, 1)], false).await;
+    put(&[(200, 3), (500, 2)], &[(404, 7)], false).await;
+    are(&[(200, 5), (500, 2)], &[(404, 7)]).await;
+    put(&[(200, 1)], &[(404, 7)], true).await;
+    are(&[(200, 1)], &[(404, 7)]).await;
 }
 
 async fn of_two_counts_the_greater_stays_however_often_a_page_is_put(store: impl Store + ArchiveStore) {

@@ -10,8 +10,8 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Cell, VisitorCell};
-use counter_core::{Counters, MemoryStore, Store, Timestamp};
+use counter_core::visits::{Bin, Cell, Distribution, Measure, Measured, VisitorCell};
+use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
 use tests::Postgres;
 
 use super::{clean, kept, lifetime, samples, send, sketch};
@@ -44,7 +44,7 @@ archives! {
 
 pub(super) fn grid() -> Arc<Grid> {
     let set = kept([(60, 10), (3600, 48), (86_400, 10)]);
-    Arc::new(Grid { counts: set, visitors: kept([(3600, 48), (86_400, 10)]) })
+    Arc::new(Grid { counts: set, visitors: kept([(3600, 48), (86_400, 10)]), distributions: None })
 }
 
 pub(super) fn hit(counter: &str, at: Timestamp, finest: u32) -> Cell {
@@ -103,6 +103,54 @@ async fn what_left_the_near_store_is_read_from_the_far_one(
     archive.forget(&name("/"), &grid, Timestamp::now()).await.expect("both are there");
     assert_eq!((samples(&archive, "/", 3600).await, lifetime(&archive, "/").await), (vec![], 0));
     assert_eq!(samples(&archive, "/about", 3600).await, before);
+}
+
+archives! {
+    distributions_of_closed_buckets_are_read_from_the_far_store_when_the_near_one_is_lost:
+    distributions_of_memory_are_archived_in_memory memory memory,
+    distributions_of_redis_are_archived_in_sqlite redis sqlite,
+    distributions_of_redis_in_shards_are_archived_in_mariadb redis_in_shards mariadb,
+    distributions_of_sqlite_are_archived_in_postgres sqlite postgres,
+}
+
+async fn distributions_of_closed_buckets_are_read_from_the_far_store_when_the_near_one_is_lost(
+    near: impl Store + Clone,
+    far: impl Store + ArchiveStore + Clone,
+) {
+    let now = Timestamp::now();
+    let over = |store: Archive| Counters::builder(store).distributions(Distribution::precisions());
+    let archive = Archive::new(near.clone(), far.clone());
+    let mut counters = over(archive.clone()).build().expect("good precisions");
+    let recorder = counters.recorder();
+    let hits = ["/", "/about"].map(|counter| recorder.counter(counter).hit());
+    for ago in 0..30 {
+        let at = now.minus(3600 * ago);
+        for counter in &hits {
+            let bins = [Bin::status(200), Bin::size(ago)];
+            recorder.measure_at(Measured { hits: std::slice::from_ref(counter), bins: &bins }, at);
+        }
+        recorder.record_at(recorder.counter("/"), None, at, NonZeroU32::MIN);
+        recorder.record_at(recorder.counter("/about"), None, at, NonZeroU32::MIN);
+    }
+    counters.flush().await.expect("both are there");
+    let closed = now.minus(40 * 3600)..precision(3600).bucket(now).start.minus(7200);
+    let names = ["/", "/about"].map(name);
+    let read = async |stats: &Stats, measure| {
+        let of_hours = stats.distribution(&names, precision(3600), closed.clone(), measure).await;
+        of_hours.expect("readable").buckets
+    };
+    let stats = counters.stats();
+    let expected = [read(&stats, Measure::Status).await, read(&stats, Measure::Size).await];
+    assert!(expected[0].len() >= 26, "{expected:?}");
+    for _ in 0..2 {
+        let copied = archive.copier(stats.grid()).copy_once(now).await.expect("both are there");
+        assert_eq!(copied.unreadable, 0);
+        assert!(copied.distributions < 2 * 200, "no minutes: {copied:?}");
+    }
+    assert_eq!([read(&stats, Measure::Status).await, read(&stats, Measure::Size).await], expected);
+    // Another near store, which has nothing of it.
+    let again = over(Archive::new(MemoryStore::new(), far)).build().expect("good precisions").stats();
+    assert_eq!([read(&again, Measure::Status).await, read(&again, Measure::Size).await], expected);
 }
 
 #[tokio::test]

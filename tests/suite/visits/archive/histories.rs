@@ -107,7 +107,8 @@ impl World {
             [(3600, HOURS), (86_400, DAYS)]
                 .map(|(width, samples)| (width, u32::try_from(samples).expect("small"))),
         );
-        let grid = Arc::new(Grid { counts: hours_and_days.clone(), visitors: hours_and_days });
+        let grid =
+            Arc::new(Grid { counts: hours_and_days.clone(), visitors: hours_and_days, distributions: None });
         let (near, far) = (MemoryStore::new(), Far::default());
         let archive = Archive::new(near.clone(), far.clone());
         let copiers = [0; 2].map(|_| archive.copier(&grid));

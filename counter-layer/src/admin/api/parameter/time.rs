@@ -50,6 +50,10 @@ pub(crate) struct OptionalPrecision(pub(crate) Option<Kept>);
 #[derive(Debug)]
 pub(crate) struct VisitorPrecision(pub(crate) Kept);
 
+/// A precision that is kept of distributions.
+#[derive(Debug)]
+pub(crate) struct DistributionPrecision(pub(crate) Kept);
+
 /// The beginning and the end of a range, each where it is named.
 #[derive(Debug)]
 pub(crate) struct Range {
@@ -169,6 +173,21 @@ impl<S: HasGrid> Parameters<S> for VisitorPrecision {
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
         Ok(Self(Kept::of(required(values, &state.grid().visitors)?, &state.reach().visitors)))
+    }
+}
+
+impl<S: HasGrid> Parameters<S> for DistributionPrecision {
+    fn describe() -> Vec<Description> {
+        let schema = |grid: &Grid| grid.distributions.as_ref().map_or(Value::Null, widths);
+        vec![Description { schema, ..PRECISION }]
+    }
+
+    fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
+        // The routes of distributions are there where these are kept.
+        let none = || Problem::parameter("no distributions are kept", PRECISION.name, None, "nothing");
+        let kept = state.grid().distributions.as_ref().ok_or_else(none)?;
+        let reach = state.reach().distributions.as_ref().unwrap_or(kept);
+        Ok(Self(Kept::of(required(values, kept)?, reach)))
     }
 }
 

@@ -1,0 +1,155 @@
+//! Distributions: how long requests took, how large the answers were, and how they ended.
+
+mod measure;
+mod bin;
+
+use std::collections::BTreeMap;
+
+use crate::{Precision, Precisions};
+
+pub use bin::Bin;
+pub use measure::Measure;
+
+/// The distribution of one [`Measure`]: how often it had which value, by [`Bin`].
+///
+/// Distributions of several counters, buckets and instances merge by adding.
+///
+/// ```
+/// use std::time::Duration;
+/// use counter_core::visits::{Bin, Distribution, Measure};
+///
+/// let times = (1..=1000).map(|ms| (Bin::time(Duration::from_millis(ms)), 1));
+/// let times = Distribution::new(Measure::Time, times);
+/// assert_eq!(times.count(), 1000);
+/// let median = times.quantile(0.5).unwrap();
+/// assert!((median / 0.5 - 1.0).abs() <= Measure::RELATIVE_ERROR);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distribution {
+    measure: Measure,
+    bins: BTreeMap<Bin, u64>,
+}
+
+impl Distribution {
+    /// Creates a distribution of those of these bins that belong to the measure.
+    pub fn new(measure: Measure, bins: impl IntoIterator<Item = (Bin, u64)>) -> Self {
+        let mut distribution = Self { measure, bins: BTreeMap::new() };
+        distribution.add(bins);
+        distribution
+    }
+
+    /// Returns the usual precisions of distributions: 60, 3600 and 86400 seconds, 120 samples of each.
+    #[must_use]
+    pub fn precisions() -> Precisions {
+        let precision = |seconds: u32| Precision::try_from(seconds).expect("not 0");
+        Precisions::new([60, 3600, 86_400].map(precision)).expect("three precisions are a set")
+    }
+
+    /// Adds those of these bins that belong to the measure.
+    pub fn add(&mut self, bins: impl IntoIterator<Item = (Bin, u64)>) {
+        for (bin, count) in
+            bins.into_iter().filter(|(bin, count)| bin.measure() == self.measure && *count > 0)
+        {
+            let sum = self.bins.entry(bin).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// Adds everything of another distribution, of the same measure.
+    pub fn merge(&mut self, other: &Self) {
+        self.add(other.bins());
+    }
+
+    /// Returns the measure.
+    #[must_use]
+    pub const fn measure(&self) -> Measure {
+        self.measure
+    }
+
+    /// Returns the bins that are not empty, with their counts, in the order of their values.
+    pub fn bins(&self) -> impl Iterator<Item = (Bin, u64)> + Clone {
+        self.bins.iter().map(|(bin, count)| (*bin, *count))
+    }
+
+    /// Returns the number of values.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.bins.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Returns the value that a share `q` of all values, between 0 and 1, does not exceed: the one in the nearest rank.
+    /// `None` where there are no values.
+    ///
+    /// A time or a size is at most [`Measure::RELATIVE_ERROR`] of the true one away from it, unless that is out of the
+    /// range of the [bins](Bin).
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let rank = rank(q, self.count())?;
+        let mut below = 0_u64;
+        let found = self.bins().find(|(_, count)| {
+            below = below.saturating_add(*count);
+            below >= rank
+        });
+        found.map(|(bin, _)| bin.value())
+    }
+}
+
+/// Returns the nearest rank, from 1, of a quantile among so many values.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and not negative")]
+fn rank(q: f64, count: u64) -> Option<u64> {
+    let exact = q.clamp(0.0, 1.0) * count as f64;
+    // 0.07 of 100 is a little more than 7 in binary, and yet not the eighth.
+    let rank = if (exact - exact.round()).abs() < 1e-9 * exact { exact.round() } else { exact.ceil() };
+    (count > 0).then(|| (rank as u64).clamp(1, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn times() -> impl Strategy<Value = Vec<Duration>> {
+        prop::collection::vec((1_000..4_000_000_000_000_u64).prop_map(Duration::from_nanos), 1..200)
+    }
+
+    fn distribution(times: &[Duration]) -> Distribution {
+        Distribution::new(Measure::Time, times.iter().map(|time| (Bin::time(*time), 1)))
+    }
+
+    #[test]
+    fn the_rank_of_a_quantile_is_the_nearest_one() {
+        let ranks = [(0.07, 100), (0.9, 10), (0.99, 100), (0.5, 3), (0.0, 5), (1.0, 5), (7.0, 5), (-1.0, 5)];
+        let ranks = ranks.map(|(q, count)| rank(q, count));
+        assert_eq!(ranks, [7, 9, 99, 2, 1, 5, 5, 1].map(Some));
+        assert_eq!((rank(0.5, 0), rank(f64::NAN, 3)), (None, Some(1)));
+    }
+
+    #[test]
+    fn numbers_are_exact_and_bins_of_other_measures_are_left_out() {
+        let bins = [(Bin::status(200), 90), (Bin::status(404), 9), (Bin::status(500), 1), (Bin::grpc(3), 7)];
+        let statuses = Distribution::new(Measure::Status, bins);
+        assert_eq!((statuses.count(), statuses.quantile(0.99)), (100, Some(404.0)));
+        assert_eq!(Distribution::new(Measure::Size, bins).quantile(0.5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_quantile_is_within_the_error_of_the_exact_one(mut times in times(), q in 0.0..=1.0_f64) {
+            let estimate = distribution(&times).quantile(q).expect("there are values");
+            times.sort_unstable();
+            let rank = rank(q, times.len() as u64).expect("there are values");
+            let exact = times[usize::try_from(rank).expect("small") - 1].as_secs_f64();
+            prop_assert!((estimate / exact - 1.0).abs() <= Measure::RELATIVE_ERROR, "{estimate} for {exact}");
+        }
+
+        #[test]
+        fn to_merge_is_to_count_together(one in times(), other in times()) {
+            let mut merged = distribution(&one);
+            merged.merge(&distribution(&other));
+            prop_assert_eq!(merged, distribution(&[one, other].concat()));
+        }
+    }
+}

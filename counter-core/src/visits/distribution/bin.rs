@@ -1,0 +1,288 @@
+use std::fmt;
+use std::time::Duration;
+
+use super::Measure;
+
+/// A range of values of a [`Measure`], or a single number of it: what is counted in a distribution.
+///
+/// The ranges of times and sizes are those of OpenTelemetry's exponential histograms at scale 3, which are those of
+/// Prometheus' native histograms of schema 3: each ends at 2^(1/8) times its beginning, about 9 % later, and contains
+/// its end. The index of a range that ends at 2^((i + 1)/8) is `i`. Zero has a bin of its own.
+///
+/// Times end at 2^12 s (68 minutes), and sizes at 2^48 bytes; what is longer or larger counts in the last bin, and
+/// what is shorter than 2^-20 s (1 µs) in the first.
+///
+/// ```
+/// use std::time::Duration;
+/// use counter_core::visits::Bin;
+///
+/// let bin = Bin::time(Duration::from_millis(250));
+/// assert_eq!(bin, Bin::time(Duration::from_millis(240)));
+/// assert_eq!(bin.bounds().1, 0.25);
+/// assert_eq!(Bin::status(404).to_string(), "c404");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bin {
+    measure: Measure,
+    index: i16,
+}
+
+/// The number of bins between a number and its double.
+const SCALE: i16 = 8;
+
+/// The index of the bin of zero.
+const ZERO: i16 = i16::MIN;
+
+/// The fractions of 2^(j/8), as the 52 bits of a number between 1 and 2, rounded down.
+const FRACTIONS: [u64; SCALE as usize] = [
+    0,
+    0x1_72b8_3c7d_517a,
+    0x3_06fe_0a31_b715,
+    0x4_bfda_d536_2a27,
+    0x6_a09e_667f_3bcc,
+    0x8_ace5_422a_a0db,
+    0xa_e89f_995a_d3ad,
+    0xd_5818_dcfb_a487,
+];
+
+const FRACTION_BITS: u32 = 52;
+const EXPONENT_BIAS: i16 = 1023;
+
+/// The highest numbers that are a bin of their own: what is more counts there.
+const STATUS: i16 = 999;
+const GRPC: i16 = 99;
+
+impl Bin {
+    /// Returns the bin of a time to the head of a response.
+    #[inline]
+    #[must_use]
+    pub fn time(time: Duration) -> Self {
+        Self::of(Measure::Time, time.as_secs_f64())
+    }
+
+    /// Returns the bin of a time to the end of a response.
+    #[inline]
+    #[must_use]
+    pub fn body(time: Duration) -> Self {
+        Self::of(Measure::Body, time.as_secs_f64())
+    }
+
+    /// Returns the bin of a size, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn size(bytes: u64) -> Self {
+        Self::of(Measure::Size, bytes as f64)
+    }
+
+    /// Returns the bin of a status of HTTP; what is above 999 counts as 999.
+    #[inline]
+    #[must_use]
+    pub fn status(status: u16) -> Self {
+        Self { measure: Measure::Status, index: i16::try_from(status).unwrap_or(STATUS).min(STATUS) }
+    }
+
+    /// Returns the bin of a status of gRPC; what is above 99 counts as 99.
+    #[inline]
+    #[must_use]
+    pub fn grpc(status: u16) -> Self {
+        Self { measure: Measure::Grpc, index: i16::try_from(status).unwrap_or(GRPC).min(GRPC) }
+    }
+
+    /// Returns the bin with this index; `None` beyond the range of its measure.
+    #[must_use]
+    pub fn new(measure: Measure, index: i16) -> Option<Self> {
+        let (first, last) = range(measure);
+        let is_inside = (first..=last).contains(&index) || (index == ZERO && measure.is_range());
+        is_inside.then_some(Self { measure, index })
+    }
+
+    /// Returns the measure.
+    #[must_use]
+    pub const fn measure(self) -> Measure {
+        self.measure
+    }
+
+    /// Returns the index of the range, or the number; that of the bin of zero is `i16::MIN`.
+    #[must_use]
+    pub const fn index(self) -> i16 {
+        self.index
+    }
+
+    /// Returns the ends of the range, of which the second belongs to it, in seconds or bytes; for a single number, this
+    /// number twice.
+    #[must_use]
+    pub fn bounds(self) -> (f64, f64) {
+        match (self.measure.is_range(), self.index) {
+            (true, ZERO) => (0.0, 0.0),
+            (true, index) => (end(index), end(index + 1)),
+            (false, number) => (number.into(), number.into()),
+        }
+    }
+
+    /// Returns the value that stands for all of the range: none in it is further away than
+    /// [`Measure::RELATIVE_ERROR`] of itself.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        let (low, high) = self.bounds();
+        // The harmonic mean has the same relative error at both ends.
+        if high == 0.0 { 0.0 } else { 2.0 * low * high / (low + high) }
+    }
+
+    #[inline]
+    fn of(measure: Measure, value: f64) -> Self {
+        if value <= 0.0 {
+            return Self { measure, index: ZERO };
+        }
+        let (first, last) = range(measure);
+        Self { measure, index: index(value).clamp(first, last) }
+    }
+
+    /// Returns a number that no other bin has, and that is not 0.
+    #[inline]
+    pub(crate) const fn number(self) -> u32 {
+        (self.measure as u32) << 16 | self.index.cast_unsigned() as u32
+    }
+
+    /// Returns the bin of a [number](Self::number).
+    pub(crate) fn of_number(number: u32) -> Option<Self> {
+        let measure = Measure::ALL.into_iter().find(|measure| *measure as u32 == number >> 16)?;
+        Self::new(measure, u16::try_from(number & 0xffff).ok()?.cast_signed())
+    }
+
+    /// Reads a bin as it [is written](fmt::Display).
+    #[cfg(any(test, feature = "dump", feature = "redis"))]
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut rest = text.chars();
+        let measure = Measure::of_code(rest.next()?)?;
+        match rest.as_str() {
+            "z" => Self::new(measure, ZERO),
+            index => {
+                let bin = Self::new(measure, index.parse().ok()?)?;
+                // In the only form in which it is written, so that each bin has one field.
+                (bin.index != ZERO && bin.index.to_string() == index).then_some(bin)
+            }
+        }
+    }
+}
+
+/// Writes the letter of the measure and the index, such as `t-17` or `c404`; the bin of zero is `tz`.
+impl fmt::Display for Bin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.index {
+            ZERO => write!(f, "{}z", self.measure.code()),
+            index => write!(f, "{}{index}", self.measure.code()),
+        }
+    }
+}
+
+/// Returns the first and the last index of a measure, without that of zero.
+const fn range(measure: Measure) -> (i16, i16) {
+    match measure {
+        Measure::Time | Measure::Body => (-20 * SCALE, 12 * SCALE - 1),
+        // One byte ends the bin before that which begins with it.
+        Measure::Size => (-1, 48 * SCALE - 1),
+        Measure::Status => (0, STATUS),
+        Measure::Grpc => (0, GRPC),
+    }
+}
+
+/// Returns the index of the range of a number above 0: from its bits, since a logarithm is slower and is rounded.
+#[inline]
+fn index(value: f64) -> i16 {
+    let bits = value.to_bits();
+    let exponent = i16::try_from(bits >> FRACTION_BITS & 0x7ff).unwrap_or_default() - EXPONENT_BIAS;
+    let fraction = bits & ((1 << FRACTION_BITS) - 1);
+    // Compared with all of them, which needs no branch.
+    let above: i16 = FRACTIONS.iter().map(|end| i16::from(fraction > *end)).sum();
+    // A power of two ends a range: there, nothing is above.
+    exponent * SCALE + above - 1
+}
+
+/// Returns the end of the range before this index: 2^(i/8), rounded down.
+fn end(index: i16) -> f64 {
+    let exponent = index.div_euclid(SCALE) + EXPONENT_BIAS;
+    let fraction = FRACTIONS[usize::try_from(index.rem_euclid(SCALE)).unwrap_or_default()];
+    f64::from_bits(u64::from(exponent.unsigned_abs()) << FRACTION_BITS | fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn durations() -> impl Strategy<Value = Duration> {
+        (0..45_u32, any::<u64>()).prop_map(|(bits, nanos)| Duration::from_nanos(nanos >> (63 - bits)))
+    }
+
+    fn bins() -> impl Strategy<Value = Bin> {
+        (prop::sample::select(Measure::ALL.to_vec()), any::<i16>(), any::<bool>())
+            .prop_filter_map("beyond the range", |(measure, index, small)| {
+                Bin::new(measure, if small { index % 200 } else { index })
+            })
+    }
+
+    #[test]
+    fn a_range_contains_its_end_and_not_its_beginning() {
+        for index in -160..96 {
+            let bin = Bin::new(Measure::Time, index).expect("inside");
+            let (low, high) = bin.bounds();
+            assert_eq!(Bin::of(Measure::Time, high), bin, "{index}");
+            assert_eq!(Bin::of(Measure::Time, high.next_up()).index, (index + 1).min(95));
+            assert_eq!(Bin::of(Measure::Time, low.next_up()), bin, "{index}");
+            assert!((high / low - 2_f64.powf(0.125)).abs() < 1e-12, "{index}");
+            assert!((high / 2_f64.powf(f64::from(index + 1) / 8.0) - 1.0).abs() < 1e-12, "{index}");
+        }
+        assert_eq!(Bin::time(Duration::from_secs(1)).bounds().1, 1.0);
+    }
+
+    #[test]
+    fn what_is_out_of_range_counts_at_its_end_and_zero_by_itself() {
+        assert_eq!(Bin::time(Duration::MAX).to_string(), "t95");
+        assert_eq!(Bin::time(Duration::from_nanos(1)).to_string(), "t-160");
+        assert_eq!(Bin::time(Duration::ZERO).to_string(), "tz");
+        assert_eq!(Bin::size(u64::MAX).to_string(), "s383");
+        assert_eq!(Bin::size(1).to_string(), "s-1");
+        assert_eq!(Bin::size(0).value(), 0.0);
+        assert_eq!(Bin::status(u16::MAX).to_string(), "c999");
+        assert_eq!(Bin::grpc(14).value(), 14.0);
+        for text in ["", "t", "tz1", "x1", "t96", "t-161", "t01", "t+1", "t-0", "c-1", "cz", "t-32768", "é1"]
+        {
+            assert_eq!(Bin::parse(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn longer_times_and_larger_sizes_have_later_bins(a in durations(), b in durations()) {
+            let (short, long) = (a.min(b), a.max(b));
+            prop_assert!(Bin::time(short) <= Bin::time(long));
+            let [small, large] = [short, long].map(|time| u64::try_from(time.as_nanos()).expect("it fits"));
+            prop_assert!(Bin::size(small) <= Bin::size(large));
+        }
+
+        #[test]
+        fn a_bin_contains_its_value_and_stands_for_it_within_the_error(time in durations()) {
+            let (bin, seconds) = (Bin::time(time), time.as_secs_f64());
+            let (low, high) = bin.bounds();
+            if (2_f64.powi(-20)..=2_f64.powi(12)).contains(&seconds) {
+                prop_assert!(low < seconds && seconds <= high, "{seconds} in {low}..={high}");
+                prop_assert!((bin.value() / seconds - 1.0).abs() <= Measure::RELATIVE_ERROR);
+            }
+        }
+
+        #[test]
+        fn a_bin_is_found_again_in_its_text_and_in_its_number(bin in bins()) {
+            prop_assert_eq!(Bin::parse(&bin.to_string()), Some(bin));
+            prop_assert_eq!(Bin::of_number(bin.number()), Some(bin));
+            prop_assert!(bin.number() > 0);
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,8}") {
+            if let Some(bin) = Bin::parse(&text) {
+                prop_assert_eq!(bin.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{Stats, check};
+use crate::visits::{Bin, Distribution, Measure, Unreadable};
+use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
+
+/// The distributions of one measure, of some counters together: one for each bucket.
+///
+/// A bucket without values is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Distributions {
+    /// The width of the buckets.
+    pub precision: Precision,
+    /// The range that was asked for: buckets that start in it, with its end left out.
+    pub range: Range<Timestamp>,
+    /// The measure.
+    pub measure: Measure,
+    /// The starts of the buckets, ascending, with the distribution of each.
+    pub buckets: Vec<(Timestamp, Distribution)>,
+    /// Entries that the store could not read, of one of the counters each.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl Distributions {
+    /// Returns the distribution over all buckets.
+    #[must_use]
+    pub fn merged(&self) -> Distribution {
+        let mut merged = Distribution::new(self.measure, []);
+        self.buckets.iter().for_each(|(_, distribution)| merged.merge(distribution));
+        merged
+    }
+}
+
+impl Stats {
+    /// The number of distributions that one read may touch.
+    pub const MAX_DISTRIBUTIONS: u64 = 10_000;
+
+    /// Returns how a measure of these counters together was distributed, in each of the buckets that start in `range`.
+    ///
+    /// Distributions merge by adding: the median of several counters or buckets is that of
+    /// [`merged`](Distributions::merged), and never the mean of medians. Each request counts in `hits` and under its own
+    /// counter.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counter_core::visits::{Bin, Distribution, Measure, Measured};
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::new();
+    /// let mut counters = Counters::builder(store).distributions(Distribution::precisions()).build()?;
+    /// let (recorder, now) = (counters.recorder(), Timestamp::now());
+    /// for ms in 1..=100 {
+    ///     let (hits, bins) = ([recorder.counter("/").hit()], [Bin::time(Duration::from_millis(ms))]);
+    ///     recorder.measure_at(Measured { hits: &hits, bins: &bins }, now);
+    /// }
+    /// counters.flush().await?;
+    ///
+    /// let (minute, range) = (Precision::try_from(60)?, now.minus(3600)..now.plus(1));
+    /// let times = counters.stats().distribution(&["/".parse()?], minute, range, Measure::Time).await?;
+    /// let p90 = times.merged().quantile(0.9).unwrap();
+    /// assert!((p90 / 0.090 - 1.0).abs() <= Measure::RELATIVE_ERROR);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when the precision is not one of those of
+    /// [`Builder::distributions`](crate::Builder::distributions), when the range is empty, when counters times buckets
+    /// exceed 10,000, or when the store cannot be read.
+    pub async fn distribution(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        measure: Measure,
+    ) -> Result<Distributions, Error> {
+        let Some(set) = &self.reach.distributions else {
+            let kept = "none".to_owned();
+            return Err(Error::new(ErrorKind::UnknownPrecision { asked: precision, kept }));
+        };
+        check(set, precision, &range, counters.len() as u64, Self::MAX_DISTRIBUTIONS)?;
+        let mut buckets = BTreeMap::new();
+        let mut unreadable = Vec::new();
+        for reading in self.store.bins(counters, precision, range.clone()).await? {
+            for (start, bins) in reading.buckets {
+                let of = |(bin, _): &(Bin, u64)| bin.measure() == measure;
+                if bins.iter().any(of) {
+                    let bucket = buckets.entry(start).or_insert_with(|| Distribution::new(measure, []));
+                    bucket.add(bins);
+                }
+            }
+            unreadable.extend(reading.unreadable);
+        }
+        let buckets = buckets.into_iter().collect();
+        Ok(Distributions { precision, range, measure, buckets, unreadable })
+    }
+}

@@ -1,0 +1,153 @@
+//! Percentiles and statuses in JSON.
+
+use std::time::Duration;
+
+use counter_core::visits::{Bin, Measure, Measured};
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::admin::Access;
+use http::StatusCode;
+use serde_json::{Value, json};
+use tests::RedisServer;
+
+use super::site::{Site, ask, check, site};
+use crate::support::{precision, store};
+
+/// Measures requests of a counter, each with these bins.
+async fn measure(
+    site: &mut Site,
+    counter: &str,
+    at: Timestamp,
+    requests: impl IntoIterator<Item = Vec<Bin>>,
+) {
+    let (recorder, hits) = (site.recorder(), [site.recorder().counter(counter).hit()]);
+    for bins in requests {
+        recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
+    }
+    site.record(counter, at, 1).await;
+}
+
+fn ms(ms: u64) -> Bin {
+    Bin::time(Duration::from_millis(ms))
+}
+
+#[tokio::test]
+async fn percentiles_have_the_documented_shape() {
+    let mut site = site();
+    let hour = precision(3600).bucket(Timestamp::now()).start;
+    measure(&mut site, "/", hour.minus(3600), (0..9).map(|_| vec![ms(20)])).await;
+    measure(&mut site, "/", hour, [vec![ms(4000), Bin::size(700)]]).await;
+    let (fast, slow) = (ms(20).value(), ms(4000).value());
+    let path = format!("percentiles?counter=%2F&precision=3600&from={}&q=0.5,0.9,1", hour.minus(3600));
+    let bucket = |start: Timestamp, count, value| json!({"start": start.as_unix(), "count": count, "values": [value, value, value]});
+    let expected = json!({
+        "counters": ["/"],
+        "precision": 3600,
+        "from": hour.minus(3600).as_unix(),
+        "to": hour.plus(3600).as_unix(),
+        "of": "time",
+        "unit": "seconds",
+        "count": 10,
+        "percentiles": [{"q": 0.5, "value": fast}, {"q": 0.9, "value": fast}, {"q": 1.0, "value": slow}],
+        "relative_error": Measure::RELATIVE_ERROR,
+        "buckets": [bucket(hour.minus(3600), 9, fast), bucket(hour, 1, slow)],
+    });
+    check(&site.router, &path, expected).await;
+    let sizes = ask(&site.router, &format!("{path}&of=size")).await.json();
+    assert_eq!((&sizes["unit"], &sizes["count"]), (&json!("bytes"), &json!(1)));
+    assert_eq!(sizes["percentiles"][0]["value"], Bin::size(700).value());
+}
+
+#[tokio::test]
+async fn percentiles_are_those_of_all_counters_together_and_of_the_usual_quantiles() {
+    let mut site = site();
+    let now = Timestamp::now();
+    measure(&mut site, "/a", now, (0..98).map(|_| vec![ms(1)])).await;
+    measure(&mut site, "/b", now, (0..2).map(|_| vec![ms(900)])).await;
+    let from = now.minus(86_400);
+    let answer =
+        ask(&site.router, &format!("percentiles?counter=%2Fa&counter=%2Fb&precision=60&from={from}")).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    let values = |value: &Value| value["percentiles"].as_array().expect("a list").clone();
+    let expected = [(0.5, ms(1)), (0.9, ms(1)), (0.99, ms(900))];
+    assert_eq!(values(&answer.json()), expected.map(|(q, bin)| json!({"q": q, "value": bin.value()})));
+    // A counter of which nothing was measured in the range is there all the same.
+    let empty =
+        ask(&site.router, &format!("percentiles?counter=%2Fa&precision=60&to={}", now.minus(3600))).await;
+    assert_eq!(values(&empty.json())[0], json!({"q": 0.5, "value": null}), "{}", empty.body);
+}
+
+#[tokio::test]
+async fn statuses_are_counted_by_number() {
+    let mut site = site();
+    let hour = precision(3600).bucket(Timestamp::now()).start;
+    let requests = [200, 404, 200, 499].map(|status| vec![Bin::status(status), Bin::grpc(status / 100)]);
+    measure(&mut site, "/", hour, requests).await;
+    let path = format!("statuses?counter=%2F&precision=3600&from={hour}");
+    let expected = |of: &str, statuses: &[(u16, u64)]| {
+        let status = |(status, count): &(u16, u64)| json!({"status": status, "count": count});
+        json!({
+            "counters": ["/"],
+            "precision": 3600,
+            "from": hour.as_unix(),
+            "to": hour.plus(3600).as_unix(),
+            "of": of,
+            "count": 4,
+            "statuses": statuses.iter().map(status).collect::<Vec<_>>(),
+        })
+    };
+    check(&site.router, &path, expected("status", &[(200, 2), (404, 1), (499, 1)])).await;
+    check(&site.router, &format!("{path}&of=grpc"), expected("grpc", &[(2, 2), (4, 2)])).await;
+}
+
+#[tokio::test]
+async fn questions_that_make_no_sense_are_refused() {
+    let mut site = site();
+    measure(&mut site, "/", Timestamp::now(), [vec![ms(1)]]).await;
+    let many = vec!["0.5"; 21].join(",");
+    for (question, status) in [
+        ("percentiles?precision=60", 400),
+        ("percentiles?counter=%2F", 400),
+        ("percentiles?counter=%2F&precision=5", 400),
+        ("percentiles?counter=%2F&precision=60&of=status", 400),
+        ("percentiles?counter=%2F&precision=60&q=1.1", 400),
+        ("percentiles?counter=%2F&precision=60&q=-0.1", 400),
+        ("percentiles?counter=%2F&precision=60&q=0.5,", 400),
+        ("percentiles?counter=%2F&precision=60&q=NaN", 400),
+        ("percentiles?counter=%2F&precision=60&q=1e-3", 400),
+        (&format!("percentiles?counter=%2F&precision=60&q={many}"), 400),
+        ("percentiles?counter=nobody&precision=60", 404),
+        ("statuses?counter=%2F&precision=60&of=time", 400),
+        ("statuses?counter=nobody&precision=60", 404),
+        ("statuses?counter=%2F&precision=60&from=0", 400),
+    ] {
+        let answer = ask(&site.router, question).await;
+        assert_eq!(answer.status.as_u16(), status, "{question}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn where_no_distributions_are_kept_there_are_no_such_routes() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let mut site = Site::of(counters, Access::open());
+    site.record("/", Timestamp::now(), 1).await;
+    for route in ["percentiles", "statuses"] {
+        let answer = ask(&site.router, &format!("{route}?counter=%2F&precision=60")).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.body);
+    }
+    assert!(!ask(&site.router, "").await.body.contains("percentiles"));
+}
+
+#[tokio::test]
+async fn a_key_that_holds_something_else_is_named_and_the_rest_is_answered() {
+    let server = RedisServer::start();
+    let mut site = Site::open(store(&server.url()).await);
+    let now = Timestamp::now();
+    measure(&mut site, "/a", now, [vec![ms(20)]]).await;
+    measure(&mut site, "/b", now, [vec![ms(20)]]).await;
+    let key = format!("access:bins:3600:/b:{}", precision(3600).bucket(now).start);
+    server.command(&["SET", &key, "a text"]);
+    let answer = ask(&site.router, "percentiles?counter=%2Fa&counter=%2Fb&precision=3600").await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    let answer = answer.json();
+    assert_eq!((&answer["count"], &answer["unreadable"][0]["key"]), (&json!(1), &json!(key)));
+}

@@ -1,0 +1,216 @@
+//! Distributions of requests through the layer: how long they took, how large the answers were, and how they ended.
+
+use std::convert::Infallible;
+use std::future::{pending, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use counter_core::visits::{Bin, Distribution, Measure};
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
+use http::{Method, Request, Response, StatusCode, header};
+use tokio::time::sleep;
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::support::{BROWSER, fewest, name, precision};
+
+const ALL: [Measure; 4] = [Measure::Time, Measure::Size, Measure::Status, Measure::Grpc];
+
+fn counters() -> Counters {
+    let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    counters.build().expect("the defaults are fine")
+}
+
+fn layer(counters: &Counters) -> AccessCounterLayer {
+    AccessCounterLayer::new(counters.recorder()).distributions(ALL)
+}
+
+/// Flushes, and reads the distribution of a counter over today, and yesterday if it is midnight.
+async fn distribution(counters: &mut Counters, counter: &str, measure: Measure) -> Distribution {
+    counters.flush().await.expect("memory takes all");
+    let range = Timestamp::now().minus(2 * 86_400)..Timestamp::now().plus(1);
+    let of_days = counters.stats().distribution(&[name(counter)], precision(86_400), range, measure).await;
+    of_days.expect("memory can be read").merged()
+}
+
+async fn statuses(counters: &mut Counters, counter: &str) -> Vec<(i16, u64)> {
+    let statuses = distribution(counters, counter, Measure::Status).await;
+    statuses.bins().map(|(bin, count)| (bin.index(), count)).collect()
+}
+
+/// Has a layer see a request with this method, and such a response.
+fn answer(layer: &AccessCounterLayer, method: Method, response: fn() -> http::response::Builder) {
+    let inner = service_fn(move |_: Request<()>| {
+        ready(Ok::<_, Infallible>(response().body(()).expect("a response")))
+    });
+    let request = Request::builder().method(method).body(()).expect("a request");
+    let mut service = layer.layer(inner);
+    let answered = pin!(service.call(request)).as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(answered.is_ready());
+}
+
+#[tokio::test]
+async fn each_request_is_measured_under_hits_and_under_its_page_and_under_no_facet() {
+    let mut counters = counters();
+    let layer = layer(&counters).facets([Facet::Status, Facet::Agent]);
+    let site = Router::new()
+        .route("/", get(async || "four"))
+        .route("/missing", get(async || StatusCode::NOT_FOUND))
+        .layer(layer);
+    for path in ["/", "/", "/missing", "/nowhere"] {
+        let request = Request::get(path).body(Body::empty()).expect("a path");
+        site.clone().oneshot(request).await.expect("a router answers");
+    }
+    assert_eq!(statuses(&mut counters, "hits").await, [(200, 2), (404, 2)]);
+    assert_eq!(statuses(&mut counters, "/").await, [(200, 2)]);
+    assert_eq!(statuses(&mut counters, "/missing").await, [(404, 1)]);
+    assert_eq!(statuses(&mut counters, "status:2xx").await, []);
+    assert_eq!(distribution(&mut counters, "hits", Measure::Time).await.count(), 4);
+    assert_eq!(distribution(&mut counters, "/", Measure::Time).await.count(), 2);
+}
+
+#[tokio::test]
+async fn a_time_is_that_to_the_head_of_the_response() {
+    static WAITED: AtomicU64 = AtomicU64::new(0);
+    let mut counters = counters();
+    let slow = service_fn(async |_: Request<()>| {
+        let before = std::time::Instant::now();
+        sleep(Duration::from_millis(30)).await;
+        let waited = u64::try_from(before.elapsed().as_nanos()).expect("not so long");
+        WAITED.fetch_add(waited, Ordering::Relaxed);
+        Ok::<_, Infallible>(Response::new(()))
+    });
+    let before = std::time::Instant::now();
+    layer(&counters).layer(slow).oneshot(Request::new(())).await.expect("it answers");
+    let after = before.elapsed().as_secs_f64();
+    let times = distribution(&mut counters, "hits", Measure::Time).await;
+    let (bin, count) = times.bins().next().expect("one");
+    let waited = Duration::from_nanos(WAITED.load(Ordering::Relaxed)).as_secs_f64();
+    assert_eq!(count, 1);
+    assert!(bin.bounds().1 >= waited && bin.bounds().0 <= after, "{waited} and {after} in {bin}");
+}
+
+#[tokio::test]
+async fn streams_upgrades_and_tunnels_have_a_status_and_no_time() {
+    let mut counters = counters();
+    let layer = layer(&counters);
+    answer(&layer, Method::GET, || {
+        Response::builder().header(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")
+    });
+    answer(&layer, Method::GET, || Response::builder().status(101));
+    answer(&layer, Method::CONNECT, Response::builder);
+    assert_eq!(distribution(&mut counters, "hits", Measure::Time).await.count(), 0);
+    assert_eq!(statuses(&mut counters, "hits").await, [(101, 1), (200, 2)]);
+    // These end as any other.
+    answer(&layer, Method::CONNECT, || Response::builder().status(403));
+    answer(&layer, Method::GET, || Response::builder().header(header::CONTENT_TYPE, "text/event"));
+    assert_eq!(distribution(&mut counters, "hits", Measure::Time).await.count(), 2);
+}
+
+#[tokio::test]
+async fn what_is_aborted_and_what_fails_has_a_status_of_its_own_and_no_time() {
+    let mut counters = counters();
+    let layer = layer(&counters);
+    let mut context = Context::from_waker(Waker::noop());
+    {
+        let never = service_fn(async |_: Request<()>| pending::<Result<Response<()>, Infallible>>().await);
+        let mut never = layer.layer(never);
+        assert!(pin!(never.call(Request::new(()))).as_mut().poll(&mut context).is_pending());
+    }
+    let mut fails = layer.layer(service_fn(async |_: Request<()>| Err::<Response<()>, _>("out of order")));
+    let failed = pin!(fails.call(Request::new(()))).as_mut().poll(&mut context);
+    assert!(matches!(failed, Poll::Ready(Err("out of order"))));
+    let panics =
+        async |_: Request<()>| -> Result<Response<()>, Infallible> { panic!("the handler's own panic") };
+    let mut panics = layer.layer(service_fn(panics));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        drop(pin!(panics.call(Request::new(()))).as_mut().poll(&mut Context::from_waker(Waker::noop())));
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(statuses(&mut counters, "hits").await, [(0, 2), (499, 1)]);
+    assert_eq!(distribution(&mut counters, "hits", Measure::Time).await.count(), 0);
+}
+
+#[tokio::test]
+async fn sizes_are_those_of_bodies_whose_length_is_known() {
+    let mut counters = counters();
+    let layer = layer(&counters);
+    let long = || Response::builder().header(header::CONTENT_LENGTH, 5000);
+    answer(&layer, Method::GET, long);
+    answer(&layer, Method::HEAD, long);
+    answer(&layer, Method::GET, || Response::builder().status(304).header(header::CONTENT_LENGTH, 5000));
+    answer(&layer, Method::GET, || Response::builder().status(204));
+    answer(&layer, Method::GET, Response::builder);
+    answer(&layer, Method::GET, || Response::builder().header(header::CONTENT_LENGTH, "many"));
+    let sizes = distribution(&mut counters, "hits", Measure::Size).await;
+    assert_eq!(sizes.bins().collect::<Vec<_>>(), [(Bin::size(0), 3), (Bin::size(5000), 1)]);
+}
+
+#[tokio::test]
+async fn a_call_of_grpc_that_fails_at_once_has_its_status() {
+    let mut counters = counters();
+    let layer = layer(&counters);
+    answer(&layer, Method::POST, || Response::builder().header("grpc-status", "14"));
+    answer(&layer, Method::POST, || Response::builder().header("grpc-status", "none"));
+    let statuses = distribution(&mut counters, "hits", Measure::Grpc).await;
+    assert_eq!(statuses.bins().collect::<Vec<_>>(), [(Bin::grpc(14), 1)]);
+}
+
+#[tokio::test]
+async fn a_request_counts_once_in_distributions_whatever_it_weighs() {
+    let mut counters = counters();
+    let weight = std::num::NonZeroU32::new(7).expect("not 0");
+    let rules = Rules::builder().rule(Rule::counter("heavy").pattern("/*").weight(weight));
+    let layer = layer(&counters).rules(rules.build().expect("good rules"));
+    answer(&layer, Method::GET, Response::builder);
+    assert_eq!(statuses(&mut counters, "heavy").await, [(200, 1)]);
+    assert_eq!(counters.stats().ledger().hits.recorded, 14);
+}
+
+#[tokio::test]
+async fn what_does_not_count_is_not_measured() {
+    let mut counters = counters();
+    answer(&layer(&counters).count_if(|_| false), Method::GET, Response::builder);
+    answer(&layer(&counters).count_on_request(), Method::GET, Response::builder);
+    let excluding = Rules::builder().exclude("").build().expect("good rules");
+    answer(&layer(&counters).rules(excluding), Method::GET, Response::builder);
+    assert_eq!(statuses(&mut counters, "hits").await, []);
+}
+
+#[tokio::test]
+async fn without_distributions_in_the_counters_nothing_is_measured() {
+    let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    answer(&layer(&counters), Method::GET, Response::builder);
+    counters.flush().await.expect("memory takes all");
+    let (now, stats) = (Timestamp::now(), counters.stats());
+    assert_eq!((stats.ledger().hits.applied, stats.health().pending_cells), (1, 0));
+    let range = now.minus(3600)..now.plus(1);
+    let error = stats.distribution(&[name("hits")], precision(60), range, Measure::Time).await;
+    assert!(error.expect_err("there are none").to_string().contains("none"));
+}
+
+#[test]
+fn a_measured_request_allocates_nothing() {
+    let counters = counters();
+    let ok = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
+    let mut service = layer(&counters).layer(ok);
+    let mut requests = |n: u32| {
+        let request = |_| Request::builder().header("user-agent", BROWSER).body(()).expect("a request");
+        let requests: Vec<_> = (0..n).map(request).collect();
+        let answer_all = || {
+            for request in requests {
+                let mut response = pin!(service.call(request));
+                assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+            }
+        };
+        allocation_counter::measure(answer_all).count_total
+    };
+    requests(100);
+    assert_eq!(fewest(|| requests(2000)), 0);
+}

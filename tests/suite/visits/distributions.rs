@@ -1,0 +1,243 @@
+//! Distributions: the contract of a store, shown on every store, and what is special about Redis.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counter_core::stores::{Shard, WriterId};
+use counter_core::time::Grid;
+use counter_core::visits::{
+    Adds, ApplyOutcome, Batch, Bin, BinCell, Cell, Distribution, DropReason, Fence, FenceKind, Part, Remark,
+};
+use counter_core::{RedisStore, Store, Timestamp};
+use tests::RedisServer;
+
+use crate::stores;
+use crate::support::{expiry, name, precision, store};
+
+stores::on! {
+    [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
+    {
+        bins_add_up_in_every_precision_from_their_finest_on
+        bins_that_are_sent_again_count_once
+        bins_of_several_writers_add_up
+        bins_are_read_by_counter_and_bucket_ascending
+        bins_that_left_retention_are_gone_and_others_stay
+        bins_of_a_counter_that_is_forgotten_are_gone
+        a_bin_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
+    }
+}
+
+mod with_a_clock {
+    use super::stores;
+
+    stores::on! {
+        [redis redis_without_scripts sqlite postgres mariadb]
+        { bins_of_a_clock_that_is_far_ahead_are_refused }
+    }
+
+    use super::bins_of_a_clock_that_is_far_ahead_are_refused;
+}
+
+pub(super) fn grid() -> Arc<Grid> {
+    Arc::new(Grid { distributions: Some(Distribution::precisions()), ..Grid::default() })
+}
+
+fn batch(writer: WriterId, sequence: u64, bins: Vec<BinCell>) -> Batch {
+    let fence = Fence { writer, kind: FenceKind::Process, sequence, after: sequence - 1 };
+    let (shard, cells, sketches) = (Shard::default(), Vec::new(), Vec::new());
+    Batch { shard, fence, cells, sketches, bins, grid: grid(), adds: Adds::Hits }
+}
+
+fn cell(counter: &str, start: Timestamp, finest: u32, bins: &[(Bin, u64)]) -> BinCell {
+    let mut bins = bins.to_vec();
+    bins.sort_unstable();
+    BinCell { counter: name(counter), start, finest: precision(finest), bins }
+}
+
+fn ms(ms: u64) -> Bin {
+    Bin::time(Duration::from_millis(ms))
+}
+
+async fn apply(store: &impl Store, batch: &Batch) -> Vec<Remark> {
+    match store.apply(batch).await.expect("the store is there") {
+        ApplyOutcome::Applied(remarks) => remarks,
+        gap => panic!("{gap:?}"),
+    }
+}
+
+async fn send(store: &impl Store, bins: Vec<BinCell>) {
+    let remarks = apply(store, &batch(WriterId::random(), 1, bins)).await;
+    assert_eq!(remarks, []);
+}
+
+/// What a counter has of a precision in the hours around this instant.
+async fn bins(
+    store: &impl Store,
+    counter: &str,
+    width: u32,
+    at: Timestamp,
+) -> Vec<(Timestamp, Vec<(Bin, u64)>)> {
+    let range = at.minus(90_000)..at.plus(90_000);
+    let mut readings = store.bins(&[name(counter)], precision(width), range).await.expect("readable");
+    let reading = readings.remove(0);
+    assert_eq!(reading.unreadable, None);
+    reading.buckets
+}
+
+fn bucket(width: u32, at: Timestamp) -> Timestamp {
+    precision(width).bucket(at).start
+}
+
+async fn bins_add_up_in_every_precision_from_their_finest_on(store: impl Store + Clone) {
+    let now = Timestamp::now();
+    send(&store, vec![cell("a", now, 60, &[(ms(20), 3), (Bin::status(200), 4)])]).await;
+    send(&store, vec![cell("a", now, 3600, &[(ms(20), 1), (ms(900), 2), (Bin::size(0), 5)])]).await;
+    let fine = vec![(ms(20), 3), (Bin::status(200), 4)];
+    let mut coarse = vec![(ms(20), 4), (ms(900), 2), (Bin::status(200), 4), (Bin::size(0), 5)];
+    coarse.sort_unstable();
+    assert_eq!(bins(&store, "a", 60, now).await, [(bucket(60, now), fine)]);
+    assert_eq!(bins(&store, "a", 3600, now).await, [(bucket(3600, now), coarse.clone())]);
+    assert_eq!(bins(&store, "a", 86_400, now).await, [(bucket(86_400, now), coarse)]);
+    assert_eq!(bins(&store, "a", 5, now).await, []);
+    assert_eq!(bins(&store, "b", 60, now).await, []);
+}
+
+async fn bins_that_are_sent_again_count_once(store: impl Store + Clone) {
+    let (writer, now) = (WriterId::random(), Timestamp::now());
+    let first = batch(writer, 1, vec![cell("a", now, 60, &[(ms(20), 3)])]);
+    let second = batch(writer, 2, vec![cell("a", now, 60, &[(ms(20), 40)])]);
+    for batch in [&first, &first, &second, &first, &second] {
+        assert_eq!(apply(&store, batch).await, []);
+    }
+    for width in [60, 3600, 86_400] {
+        assert_eq!(bins(&store, "a", width, now).await, [(bucket(width, now), vec![(ms(20), 43)])]);
+    }
+}
+
+async fn bins_of_several_writers_add_up(store: impl Store + Clone) {
+    let now = Timestamp::now();
+    // The parts of a distribution with many bins, in one batch and in two.
+    let statuses = |from: u16| (from..from + 60).map(|code| (Bin::status(code), 2)).collect::<Vec<_>>();
+    let parts = || vec![cell("a", now, 60, &statuses(200)), cell("a", now, 60, &statuses(230))];
+    tokio::join!(send(&store, parts()), send(&store, parts()));
+    let found = bins(&store, "a", 3600, now).await;
+    let expected = (200..290).map(|code| (Bin::status(code), if (230..260).contains(&code) { 8 } else { 4 }));
+    assert_eq!(found, [(bucket(3600, now), expected.collect())]);
+}
+
+async fn bins_are_read_by_counter_and_bucket_ascending(store: impl Store + Clone) {
+    let (now, odd) = (Timestamp::now(), "ä:b c");
+    let hour = bucket(3600, now);
+    let starts = [hour.minus(7200), hour.minus(3600), hour];
+    for (n, start) in [3, 2, 1].into_iter().zip(starts.into_iter().rev()) {
+        send(&store, vec![cell(odd, start, 3600, &[(ms(20), n)]), cell("b", start, 3600, &[(ms(1), 9)])])
+            .await;
+    }
+    let counters = [name("nobody"), name(odd)];
+    let read = store.bins(&counters, precision(3600), starts[0]..starts[2]).await.expect("readable");
+    assert_eq!(read[0].buckets, []);
+    assert_eq!(read[1].buckets, [(starts[0], vec![(ms(20), 1)]), (starts[1], vec![(ms(20), 2)])]);
+    let read = store.bins(&counters, precision(3600), starts[2]..starts[2]).await.expect("readable");
+    assert!(read.iter().all(|reading| reading.buckets.is_empty()) && read.len() == 2);
+}
+
+async fn bins_that_left_retention_are_gone_and_others_stay(store: impl Store + Clone) {
+    let now = Timestamp::now();
+    // Minutes are kept for two hours, and hours for five days.
+    let old = now.minus(4 * 3600);
+    send(&store, vec![cell("a", old, 60, &[(ms(20), 3)]), cell("a", now, 60, &[(ms(1), 1)])]).await;
+    while store.clean(Shard::default(), now, &Grid::default().counts).await.expect("it is there").more {}
+    assert_eq!(bins(&store, "a", 60, now).await, [(bucket(60, now), vec![(ms(1), 1)])]);
+    let of_hours = bins(&store, "a", 3600, now).await;
+    assert_eq!(of_hours[0], (bucket(3600, old), vec![(ms(20), 3)]));
+    let all: u64 =
+        bins(&store, "a", 86_400, now).await.iter().flat_map(|(_, bins)| bins).map(|bin| bin.1).sum();
+    assert_eq!(all, 4);
+}
+
+async fn bins_of_a_counter_that_is_forgotten_are_gone(store: impl Store + Clone) {
+    let now = Timestamp::now();
+    send(&store, vec![cell("a", now, 60, &[(ms(20), 3)]), cell("b", now, 60, &[(ms(20), 5)])]).await;
+    store.forget(&name("a"), &grid(), now).await.expect("the store is there");
+    for width in [60, 3600, 86_400] {
+        assert_eq!(bins(&store, "a", width, now).await, []);
+        assert_eq!(bins(&store, "b", width, now).await, [(bucket(width, now), vec![(ms(20), 5)])]);
+    }
+    send(&store, vec![cell("a", now, 60, &[(ms(20), 1)])]).await;
+    assert_eq!(bins(&store, "a", 60, now).await, [(bucket(60, now), vec![(ms(20), 1)])]);
+}
+
+async fn a_bin_that_would_leave_its_range_is_refused_and_holds_up_nothing_else(store: impl Store + Clone) {
+    let now = Timestamp::now();
+    let most = i64::MAX.cast_unsigned();
+    send(&store, vec![cell("a", now, 3600, &[(ms(20), most)])]).await;
+    let count = Cell { counter: name("a"), start: now, finest: precision(60), count: 7 };
+    let cells = vec![cell("a", now, 60, &[(ms(20), 1), (ms(900), 2)]), cell("b", now, 60, &[(ms(20), 5)])];
+    let batch = Batch { cells: vec![count], ..batch(WriterId::random(), 1, cells) };
+    let refused = Remark::Refused { part: Part::Bins(0), reason: DropReason::OutOfRange };
+    let mut remarks = apply(&store, &batch).await;
+    remarks.retain(|remark| !matches!(remark, Remark::Began { .. }));
+    assert_eq!(remarks, [refused]);
+    assert_eq!(bins(&store, "a", 60, now).await[0].1, [(ms(20), 1), (ms(900), 2)]);
+    assert_eq!(bins(&store, "a", 3600, now).await[0].1, [(ms(20), most), (ms(900), 2)]);
+    assert_eq!(bins(&store, "b", 3600, now).await[0].1, [(ms(20), 5)]);
+    assert_eq!(store.lifetimes(&[name("a")]).await.expect("readable"), [Ok(7)]);
+}
+
+async fn bins_of_a_clock_that_is_far_ahead_are_refused(store: impl Store + Clone) {
+    let (now, ahead) = (Timestamp::now(), Timestamp::now().plus(100_000));
+    let cells = vec![cell("a", ahead, 60, &[(ms(20), 1)]), cell("a", now, 60, &[(ms(20), 2)])];
+    let refused = Remark::Refused { part: Part::Bins(0), reason: DropReason::Ahead };
+    assert_eq!(apply(&store, &batch(WriterId::random(), 1, cells)).await, [refused]);
+    assert_eq!(bins(&store, "a", 60, ahead).await, []);
+    assert_eq!(bins(&store, "a", 60, now).await[0].1, [(ms(20), 2)]);
+}
+
+#[tokio::test]
+async fn in_redis_a_bucket_expires_with_its_retention_and_reads_as_documented() {
+    let server = RedisServer::start();
+    let store = store(&server.url()).await;
+    let now = Timestamp::now();
+    send(&store, vec![cell("a", now, 60, &[(ms(250), 3), (Bin::status(404), 1), (Bin::size(0), 2)])]).await;
+    for width in [60, 3600, 86_400] {
+        let start = bucket(width, now);
+        let key = format!("access:bins:{width}:a:{start}");
+        assert_eq!(expiry(&server, &key), start.plus(120 * u64::from(width)).as_unix());
+        let field = |field| server.int(&["HSTRLEN", &key, field]);
+        assert_eq!(["t-17", "c404", "sz"].map(field), [1, 1, 1]);
+        assert_eq!(server.int(&["HLEN", &key]), 3);
+    }
+}
+
+async fn what_is_something_else(store: &RedisStore, server: &RedisServer) {
+    let now = Timestamp::now();
+    let key = |counter: &str| format!("access:bins:3600:{counter}:{}", bucket(3600, now));
+    server.command(&["SET", &key("a"), "a text"]);
+    server.command(&["HSET", &key("b"), "t-17", "no number", "colour", "1", "c200", "7"]);
+    let bin = [(ms(250), 1)];
+    let cells = vec![cell("a", now, 60, &bin), cell("b", now, 60, &bin), cell("c", now, 60, &bin)];
+    let mut remarks = apply(store, &batch(WriterId::random(), 1, cells)).await;
+    let refused = |part, reason| Remark::Refused { part: Part::Bins(part), reason };
+    remarks.sort_by_key(|remark| format!("{remark:?}"));
+    assert_eq!(remarks, [refused(0, DropReason::WrongType), refused(1, DropReason::NotANumber)]);
+    let counters = ["a", "b", "c"].map(name);
+    let range = now.minus(3600)..now.plus(3600);
+    let read = store.bins(&counters, precision(3600), range.clone()).await.expect("readable");
+    for (reading, key) in read.iter().zip([key("a"), key("b")]) {
+        let unreadable = reading.unreadable.as_ref().expect("it is told");
+        assert_eq!((&unreadable.key, &unreadable.buckets), (&key, &vec![bucket(3600, now)]));
+    }
+    assert_eq!((&read[0].buckets[..], &read[1].buckets[0].1[..]), (&[][..], &[(Bin::status(200), 7)][..]));
+    assert_eq!((&read[2].buckets[0].1[..], &read[2].unreadable), (&bin[..], &None));
+    // Other precisions of the same counters are as they should be.
+    let read = store.bins(&counters, precision(60), range).await.expect("readable");
+    assert!(read.iter().all(|reading| reading.unreadable.is_none() && reading.buckets[0].1 == bin));
+}
+
+#[tokio::test]
+async fn a_key_of_redis_that_holds_something_else_is_told_and_holds_up_nothing_else() {
+    let server = RedisServer::start();
+    what_is_something_else(&store(&server.url()).await, &server).await;
+    let server = stores::without_scripts();
+    what_is_something_else(&store(&server.url()).await, &server).await;
+}
