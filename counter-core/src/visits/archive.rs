@@ -94,7 +94,7 @@ struct State {
     waiting: u32,
     /// The number of entries that the last copies of a precision left out.
     unreadable: HashMap<(Values, Precision), u64>,
-    /// Those whose last copies are without the counters of a list that cannot be read.
+    /// Values whose last copies are without the counters of a list that cannot be read.
     incomplete: HashSet<(Values, Precision)>,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Latest {
     pub(crate) at: Timestamp,
     pub(crate) start: Timestamp,
     pub(crate) visitors: Timestamp,
-    /// That of distributions, if there are any.
+    /// The bucket of distributions, if there are any.
     pub(crate) distributions: Option<Timestamp>,
 }
 

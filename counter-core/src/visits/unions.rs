@@ -12,14 +12,14 @@ use crate::{Precision, Timestamp};
 pub(crate) struct Unions<'a> {
     precision: Precision,
     ranges: &'a [Range<Timestamp>],
-    /// Of each counter, that of each range.
+    /// The unions of each counter, one for each range.
     unions: Vec<Vec<Result<Union, Unreadable>>>,
 }
 
 #[derive(Clone, Debug)]
 enum Union {
     Sketch(Sketch),
-    /// That of a range of one bucket, whose sketch is not wanted any more.
+    /// The estimate of a range of one bucket, whose sketch is not wanted any more.
     Count(u64),
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Counters {
     pub(super) next: Option<String>,
     /// Entries in the list that cannot be read.
     pub(super) unreadable: u64,
-    /// Whether counters are missing, since a list cannot be read.
+    /// True if counters are missing, since a list cannot be read.
     pub(super) is_incomplete: bool,
 }
 

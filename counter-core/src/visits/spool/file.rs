@@ -87,7 +87,7 @@ pub(crate) struct FoundLane {
     pub(crate) witness: Option<Witness>,
     /// The batches, by sequence.
     pub(crate) batches: Vec<(u64, Content)>,
-    /// What was not cut into batches.
+    /// Hits that were not cut into batches.
     pub(crate) waiting: Option<Waiting>,
 }
 
@@ -437,7 +437,7 @@ mod tests {
         Shards::ONE.iter().next().expect("one")
     }
 
-    /// What replaces all rows, with a batch of one hit.
+    /// An entry that replaces all rows, with a batch of one hit.
     fn whole(grid: &Grid) -> Entry {
         let writer = WriterId::random();
         let cell = Cell {

@@ -19,7 +19,7 @@ pub(super) async fn clean(store: &SqlVisits, now: Timestamp, kept: &Precisions) 
 
 /// The columns by which a sample and a sketch are known.
 const KEYS: &str = "width, bucket, counter";
-/// Those of a bin.
+/// The columns by which a bin is known.
 const BIN_KEYS: &str = "width, bucket, counter, measure, bin";
 
 /// Buckets lie in the order of their starts, so what has left retention is found at once.
