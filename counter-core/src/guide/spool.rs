@@ -59,7 +59,7 @@
 //! | what happens | what is done | what is seen |
 //! |---|---|---|
 //! | the disk is full, or the limit is reached | hits are sent as ever, and written once there is room | [`failing_for`](crate::visits::SpoolHealth::failing_for), [`unwritten`](crate::visits::SpoolHealth::unwritten) and `last_error` in [`Health::spool`](crate::Health::spool), the metric `access_counter_spool_failing_seconds`, a line on the dashboard, a warning in the log |
-//! | the disk hangs | a write that takes longer than 5 s counts as failed, and sending goes on without it; no other is begun before the disk has answered that one, and a shutdown goes by its timeout | the same |
+//! | the disk hangs | a write that takes longer than 5 s counts as failed, and sending goes on without it; no other is begun before the disk has answered that one, and a shutdown exceeds its timeout by one such write at most | the same |
 //! | the directory is removed, or its disk is unmounted | the same, until it is there again; a new file is made in it | the same |
 //! | a file that was left is damaged | it is renamed to `.damaged`, and nothing of it counts | an error in the log, with its hits if it can still tell |
 //! | a file is of a newer version, or for another number of shards | it is left for a process that can read it | a warning in the log, once |

@@ -69,8 +69,8 @@ impl SqlStore {
     /// [`connect`](SqlBuilder::connect) for the errors.
     ///
     /// # Errors
-    /// Fails when the address is not one of a database, when the database does not answer, and when it has not the
-    /// tables of this version.
+    /// Fails when the address is not one of a database, when the database does not answer, when it has not the
+    /// tables of this version, and when its encoding or replication could not keep the counts.
     ///
     /// # Panics
     /// Panics outside of a Tokio runtime.

@@ -69,7 +69,8 @@ impl SqlBuilder {
     ///
     /// # Errors
     /// Fails when the address is not one of those above or needs a feature that is not enabled, when the database does
-    /// not answer within 5 s, and when it has no tables, or those of another version.
+    /// not answer within 5 s, when it has no tables, or those of another version, and when it could not keep the counts:
+    /// a PostgreSQL of another encoding than UTF8, or a MariaDB that replicates by statements.
     ///
     /// # Panics
     /// Panics outside of a Tokio runtime.

@@ -53,7 +53,7 @@ pub(crate) struct AuditDifference {
     start: u64,
     /// The count in the near store, or an estimate of its visitors.
     near: u64,
-    /// The same in the far store. Two estimates may be equal although the visitors are not.
+    /// The count or estimate in the far store. Two estimates may be equal although the visitors are not.
     far: u64,
 }
 

@@ -152,7 +152,7 @@ pub(crate) struct Percentiles {
     pub(crate) precision: u32,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// What was measured: `time`, `body` or `size`.
+    /// The measure: `time`, `body` or `size`.
     pub(crate) of: &'static str,
     /// The unit of the values: `seconds` or `bytes`.
     pub(crate) unit: &'static str,
@@ -188,7 +188,7 @@ pub(crate) struct PercentileBucket {
     pub(crate) values: Vec<f64>,
 }
 
-/// How many requests of some counters together had which status.
+/// Numbers of requests by their status, of some counters together.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Statuses {

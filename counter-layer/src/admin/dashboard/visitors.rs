@@ -11,21 +11,21 @@ use super::reader::Reader;
 use super::sums::length;
 use super::view::View;
 
-/// What of the visitors is read.
+/// The part of the visitors that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// Those of each bucket.
+    /// Visitors of each bucket.
     Buckets,
-    /// Those of all buckets together as well, which change little and take the store the longest.
+    /// Visitors of all buckets together as well, which change little and take the store the longest.
     Whole,
 }
 
 /// The different visitors of the time of a chart.
 #[derive(Debug, Default)]
 pub(super) struct Visitors {
-    /// Those of each bucket; nothing in those that are not kept.
+    /// Visitors of each bucket; nothing in those that are not kept.
     pub(super) buckets: Vec<Option<u64>>,
-    /// Those of all of them, in words.
+    /// Visitors of all of them together, in words.
     pub(super) words: Option<String>,
 }
 
