@@ -50,10 +50,16 @@
 //! # The dashboard
 //!
 //! With the feature `dashboard` the root is a page for people, and each counter has a page: a summary of the
-//! site, a chart of up to six counters and of unique visitors, the pages with the most hits, and a table of
-//! all counters. Today begins with the day bucket, which is the site's midnight where a
+//! site, a chart of up to six counters and of unique visitors, the pages with the most hits, a table of all pages, and a
+//! panel for the counters of each facet. Today begins with the day bucket, which is the site's midnight where a
 //! [`utc_offset`](counter_core::Builder::utc_offset) is set. The shares of errors and bots need the
 //! [`Facet`](crate::Facet)s of status and agent.
+//!
+//! Where [distributions](counter_core::guide::distributions) are kept and something was measured, the page of a counter
+//! has the median, 90 % and 99 % of the times to the head of the response as a chart, on a logarithmic axis, and a table
+//! of the same for times and sizes, each within 5 %, with the change from as long a time before; a change that may be an
+//! error of both is told as none. Statuses have their share of the requests now and before. They are of the time of the
+//! chart, by the precision of distributions that is nearest to the chart's.
 //!
 //! The pages are complete without a script. With it they stay up to date, and show times in the viewer's time
 //! zone. The address of a page holds everything it shows, so that it can be kept and shared. Style and script

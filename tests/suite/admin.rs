@@ -20,5 +20,6 @@ mod login;
 mod closures;
 mod proxied;
 mod dashboard;
+mod measured;
 mod years;
 mod browser;

@@ -387,7 +387,7 @@ for (const element of all("a[href], button, input:not([type=hidden]), nav, secti
 for (const chart of all("svg:not([aria-hidden]):not(svg svg)")) {
   if (!chart.getAttribute("aria-label")) say("a chart without a name", chart);
 }
-if (all("#lines").length && all("#twin tr").length !== all("rect.column").length && all("rect.column").length) wrong.push("a chart without its table");
+if (all("#lines").length && all("#twin tr").length !== all("#lines rect.column").length && all("#lines rect.column").length) wrong.push("a chart without its table");
 const regions = new Set();
 for (const region of all("nav, section[aria-labelledby], [role=region], [role=search]")) {
   const called = `${region.role || region.localName} ${name(region).trim()}`;

@@ -70,9 +70,18 @@ async fn sources_have_a_table_where_there_are_any() {
 }
 
 #[tokio::test]
-async fn pages_and_all_requests_have_a_table_each() {
+async fn pages_all_requests_and_each_facet_have_a_table_of_their_own() {
     let mut site = Site::new();
-    for (counter, count) in [("hits", 10), ("/", 9), ("(other)", 1), ("status:2xx", 8), ("agent:bot", 2)] {
+    for (counter, count) in [
+        ("hits", 10),
+        ("/", 9),
+        ("(other)", 1),
+        ("status:2xx", 8),
+        ("status:4xx", 2),
+        ("agent:bot", 2),
+        ("method:GET", 10),
+        ("grpc:not_found", 1),
+    ] {
         site.record(counter, Timestamp::now(), count);
     }
     site.flush().await;
@@ -84,7 +93,14 @@ async fn pages_and_all_requests_have_a_table_each() {
         names.map(|rest| rest.split(['>', '<']).nth(1).expect("a name").to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(names("rows"), ["/", "(other)"]);
-    assert_eq!(names("requests"), ["agent:bot", "hits", "status:2xx"]);
+    assert_eq!(names("requests"), ["hits"]);
+    assert_eq!(names("agents"), ["agent:bot"]);
+    assert_eq!(names("statuses"), ["status:2xx", "status:4xx"]);
+    assert_eq!(names("methods"), ["method:GET"]);
+    assert_eq!(names("grpc"), ["grpc:not_found"]);
+    let (_, top) = page.split_once("id=\"top\"").expect("a list");
+    let (top, _) = top.split_once("</ol>").expect("its end");
+    assert!(top.contains("\">/</a>") && !top.contains(':'), "{top}");
     assert!(page.contains("1–2 of 2") && page.contains("80 %"), "{page}");
 }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{Stats, check};
-use crate::visits::{Bin, Distribution, Measure, Unreadable};
+use crate::visits::{Distribution, Measure, Unreadable};
 use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 
 /// The distributions of one measure, of some counters together: one for each bucket.
@@ -78,24 +78,47 @@ impl Stats {
         range: Range<Timestamp>,
         measure: Measure,
     ) -> Result<Distributions, Error> {
+        let all = self.distributions(counters, precision, range.clone(), &[measure]).await?;
+        let none = Distributions { precision, range, measure, buckets: Vec::new(), unreadable: Vec::new() };
+        Ok(all.into_iter().next().unwrap_or(none))
+    }
+
+    /// Returns what [`distribution`](Self::distribution) does for each of these measures, in their order, by one exchange
+    /// with each shard.
+    ///
+    /// # Errors
+    /// Fails as [`distribution`](Self::distribution) does.
+    pub async fn distributions(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        measures: &[Measure],
+    ) -> Result<Vec<Distributions>, Error> {
         let Some(set) = &self.reach.distributions else {
             let kept = "none".to_owned();
             return Err(Error::new(ErrorKind::UnknownPrecision { asked: precision, kept }));
         };
         check(set, precision, &range, counters.len() as u64, Self::MAX_DISTRIBUTIONS)?;
-        let mut buckets = BTreeMap::new();
-        let mut unreadable = Vec::new();
+        let (mut buckets, mut unreadable) = (vec![BTreeMap::new(); measures.len()], Vec::new());
         for reading in self.store.bins(counters, precision, range.clone()).await? {
             for (start, bins) in reading.buckets {
-                let of = |(bin, _): &(Bin, u64)| bin.measure() == measure;
-                if bins.iter().any(of) {
-                    let bucket = buckets.entry(start).or_insert_with(|| Distribution::new(measure, []));
-                    bucket.add(bins);
+                for (measure, buckets) in measures.iter().zip(&mut buckets) {
+                    if bins.iter().any(|(bin, _)| bin.measure() == *measure) {
+                        let bucket = buckets.entry(start).or_insert_with(|| Distribution::new(*measure, []));
+                        bucket.add(bins.iter().copied());
+                    }
                 }
             }
             unreadable.extend(reading.unreadable);
         }
-        let buckets = buckets.into_iter().collect();
-        Ok(Distributions { precision, range, measure, buckets, unreadable })
+        let distributions = |(measure, buckets): (&Measure, BTreeMap<_, _>)| Distributions {
+            precision,
+            range: range.clone(),
+            measure: *measure,
+            buckets: buckets.into_iter().collect(),
+            unreadable: unreadable.clone(),
+        };
+        Ok(measures.iter().zip(buckets).map(distributions).collect())
     }
 }

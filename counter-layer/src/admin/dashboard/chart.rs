@@ -5,10 +5,12 @@
 
 mod axis;
 mod forecast;
+mod bands;
 
 use counter_core::{Precision, Timestamp};
 
 pub(crate) use axis::{Tick, TimeTick};
+pub(crate) use bands::{Bands, QUANTILES, bands};
 #[cfg(feature = "forecast")]
 pub(crate) use forecast::ForecastPoint;
 pub(crate) use forecast::{ForecastCurve, ForecastView};

@@ -1,5 +1,6 @@
 //! Numbers, spans and instants in words.
 
+use counter_core::visits::Measure;
 use counter_core::{Precision, Precisions, Timestamp};
 
 pub(crate) use crate::admin::digits::grouped;
@@ -72,6 +73,55 @@ pub(crate) fn change(now: u64, before: u64) -> Option<Change> {
         _ => ("down", format!("−{} %", percent.unsigned_abs())),
     };
     Some(Change { text, style })
+}
+
+/// The change of a percentile. Each of the two is within the error of its bin, so what differs by less than both errors
+/// together has not changed for certain.
+pub(crate) fn shift(now: f64, before: f64) -> Option<Change> {
+    let error = Measure::RELATIVE_ERROR;
+    let ratio = Some(now / before).filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
+    let certain = (1.0 + error) / (1.0 - error);
+    let percent = ((ratio - 1.0) * 100.0).round();
+    let text = if ratio <= certain && ratio >= certain.recip() {
+        "about the same".to_owned()
+    } else if ratio >= 11.0 {
+        format!("× {}", in_groups(&format!("{ratio:.0}")))
+    } else if ratio > 1.0 {
+        format!("+{percent} %")
+    } else {
+        format!("−{} %", percent.abs())
+    };
+    Some(Change { text, style: "flat" })
+}
+
+/// The error of a percentile as it is written, in hundredths: that of its bin, and that of the third digit.
+pub(crate) fn shown_error() -> String {
+    format!("{:.0} %", (Measure::RELATIVE_ERROR + 0.005) * 100.0)
+}
+
+/// A time in the unit that suits it, in three digits.
+pub(crate) fn seconds(seconds: f64) -> String {
+    match three_digits(seconds) {
+        value if value < 1e-3 => format!("{} µs", three_digits(value * 1e6)),
+        value if value < 1.0 => format!("{} ms", three_digits(value * 1e3)),
+        value => format!("{} s", in_groups(&value.to_string())),
+    }
+}
+
+/// A size in the unit that suits it, in three digits.
+pub(crate) fn bytes(bytes: f64) -> String {
+    let (mut value, mut unit) = (three_digits(bytes), "B");
+    for next in ["kB", "MB", "GB", "TB"] {
+        if value < 1000.0 {
+            break;
+        }
+        (value, unit) = (three_digits(value / 1000.0), next);
+    }
+    format!("{value} {unit}")
+}
+
+fn three_digits(value: f64) -> f64 {
+    format!("{value:.2e}").parse().unwrap_or(value)
 }
 
 /// A length of time in the largest unit that it is a whole number of.
@@ -309,6 +359,43 @@ mod tests {
             (u64::MAX, 1, Some("× 18,446,744,073,709,551,615")),
         ] {
             assert_eq!(change(now, before).map(|change| change.text).as_deref(), text, "{before} to {now}");
+        }
+    }
+
+    #[test]
+    fn times_and_sizes_have_three_digits_and_a_unit() {
+        for (value, text) in [
+            (0.0, "0 µs"),
+            (0.000_012_34, "12.3 µs"),
+            (0.000_999_9, "1 ms"),
+            (0.018, "18 ms"),
+            (0.1184, "118 ms"),
+            (0.9999, "1 s"),
+            (1.256, "1.26 s"),
+            (4096.0, "4,100 s"),
+        ] {
+            assert_eq!(seconds(value), text, "{value}");
+        }
+        for (value, text) in
+            [(0.0, "0 B"), (1.0, "1 B"), (999.9, "1 kB"), (1234.0, "1.23 kB"), (2.8e14, "280 TB")]
+        {
+            assert_eq!(bytes(value), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_percentile_has_changed_where_it_differs_by_more_than_both_errors() {
+        for (now, before, text) in [
+            (1.0, 0.0, None),
+            (0.0, 1.0, None),
+            (1.0, 1.0, Some("about the same")),
+            (1.09, 1.0, Some("about the same")),
+            (1.0, 1.09, Some("about the same")),
+            (1.1, 1.0, Some("+10 %")),
+            (1.0, 2.0, Some("−50 %")),
+            (25.0, 1.0, Some("× 25")),
+        ] {
+            assert_eq!(shift(now, before).map(|change| change.text).as_deref(), text, "{before} to {now}");
         }
     }
 

@@ -9,6 +9,7 @@ use super::assets;
 use super::chart::{self, Chart};
 use super::controls::Controls;
 use super::format::{self, Change, Style};
+use super::measured::{self, Measured};
 use super::period::Period;
 use super::plot::{Plot, plot};
 use super::reader::Reader;
@@ -49,6 +50,7 @@ pub(super) struct Counter {
     share: Option<String>,
     visitors: Option<String>,
     lifetime: String,
+    measured: Option<Measured>,
     days: Vec<Day>,
     days_style: &'static str,
     unread: Option<String>,
@@ -152,8 +154,12 @@ impl Counter {
                 None => Ok(Vec::new()),
             }
         };
-        let ((moving, days), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
-            try_join(Moving::read(&reader, view, Extent::Whole, now), days),
+        let ((moving, days, measured), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
+            try_join3(
+                Moving::read(&reader, view, Extent::Whole, now),
+                days,
+                measured::read(&reader, view, now),
+            ),
             try_join3(
                 period.totals(&reader, counter),
                 period.befores(&reader, counter),
@@ -177,6 +183,7 @@ impl Counter {
                 .and_then(|uniques| uniques.first().copied().flatten())
                 .map(|uniques| format::grouped(uniques.visitors)),
             lifetime: first(&lifetimes).map_or_else(format::unknown, format::grouped),
+            measured,
             days,
             days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
             unread: reader.unread(),

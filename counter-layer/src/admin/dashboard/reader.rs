@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use counter_core::visits::{Uniques, Unreadable};
+use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
 use counter_core::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
 
 /// Keys that a page names.
@@ -61,6 +61,20 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<Option<Uniques>>, Error> {
         let all = self.stats.uniques_by_range(std::slice::from_ref(counter), precision, ranges).await?;
         Ok(all.into_iter().flatten().map(|uniques| self.note(uniques)).collect())
+    }
+
+    /// The distributions of these measures of a counter.
+    pub(super) async fn distributions(
+        &self,
+        counter: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+        measures: &[Measure],
+    ) -> Result<Vec<Distributions>, Error> {
+        let counter = std::slice::from_ref(counter);
+        let all = self.stats.distributions(counter, precision, range, measures).await?;
+        all.iter().flat_map(|one| &one.unreadable).for_each(|unreadable| self.add(unreadable.clone()));
+        Ok(all)
     }
 
     /// All counters by name up to about this number, and whether there are more.

@@ -6,6 +6,7 @@ use counter_core::{CounterName, Error, Series, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
 use super::chart;
+use super::facets::Panel;
 use super::format::{self, Change};
 use super::period::Period;
 use super::reader::Reader;
@@ -31,7 +32,7 @@ pub(super) struct Table {
     pub(super) rows: Vec<Row>,
     pub(super) top: Vec<Top>,
     /// All requests, and their parts by facet.
-    pub(super) parts: Vec<Part>,
+    pub(super) facets: Vec<Panel>,
     /// The rows shown, and the number of all.
     pub(super) shown: String,
     pub(super) before: Option<String>,
@@ -77,17 +78,6 @@ pub(super) struct Top {
     pub(super) percent: u64,
 }
 
-/// A counter of all requests, or of those with something in common.
-#[derive(Debug)]
-pub(super) struct Part {
-    pub(super) name: String,
-    pub(super) address: String,
-    pub(super) toggle: Option<String>,
-    pub(super) is_shown: bool,
-    pub(super) total: String,
-    pub(super) share: Option<String>,
-}
-
 /// A counter with what it may be sorted by.
 struct Entry {
     name: CounterName,
@@ -112,7 +102,8 @@ impl Table {
         let top = top(view, &entries);
         let (parts, mut entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| *entry.name == *HITS || Kind::Facet.has(&entry.name));
-        let parts = parts.iter().map(|entry| part(view, entry, hits)).collect();
+        let parts = parts.iter().map(|entry: &Entry| (&entry.name, entry.total));
+        let facets = Panel::all(view, parts, hits);
         let wanted = view.search.to_lowercase();
         entries.retain(|entry| wanted.is_empty() || entry.name.to_lowercase().contains(&wanted));
         let mut note = is_cut
@@ -145,7 +136,7 @@ impl Table {
             columns: headings(view, period),
             rows: rows(reader, view, period, &entries, hits, now).await?,
             top,
-            parts,
+            facets,
             shown,
             before: leaf.checked_sub(1).map(|leaf| view.but(|view| view.leaf = leaf)),
             after: (first + entries.len() <= matching).then(|| view.but(|view| view.leaf = leaf + 1)),
@@ -264,17 +255,6 @@ fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
         percent: format::percent(*total, most),
     };
     pages.iter().take(TOP).map(top).collect()
-}
-
-fn part(view: &View, entry: &Entry, hits: Option<u64>) -> Part {
-    Part {
-        address: view.counter(&entry.name),
-        toggle: view.toggled(&entry.name),
-        is_shown: view.counters.contains(&entry.name),
-        name: entry.name.to_string(),
-        total: entry.total.map_or_else(format::unknown, format::grouped),
-        share: entry.total.zip(hits).and_then(|(total, hits)| format::share(total, hits)),
-    }
 }
 
 fn headings(view: &View, period: &Period) -> Vec<Heading> {

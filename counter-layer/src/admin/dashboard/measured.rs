@@ -1,0 +1,203 @@
+//! What requests of a counter were like, where distributions are kept: times, sizes and statuses.
+
+use std::ops::Range;
+
+use counter_core::time::Retention;
+use counter_core::visits::{Distribution, Distributions, Measure};
+use counter_core::{Error, Precision, Precisions, Timestamp};
+use http::StatusCode;
+
+use super::chart::{self, Bands, QUANTILES};
+use super::format::{self, Change};
+use super::range::SPAN;
+use super::reader::Reader;
+use super::sums::{Instant, length};
+use super::view::View;
+
+/// The measures that have a place on the page.
+const MEASURES: [Measure; 5] = Measure::ALL;
+
+/// Statuses of a table.
+const STATUSES: usize = 12;
+
+/// The distributions of the time of a chart, beside those of as long a time before.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// The format of both instants.
+    pub(super) style: &'static str,
+    pub(super) from: Instant,
+    pub(super) width: String,
+    /// The time that all of it is compared with, in words; nothing where nothing is known of it.
+    pub(super) before: Option<String>,
+    /// The error of percentiles.
+    pub(super) error: String,
+    /// The times to the head of the response.
+    pub(super) bands: Option<Bands>,
+    pub(super) rows: Vec<Row>,
+    pub(super) statuses: Vec<Statuses>,
+}
+
+/// The percentiles of a measure.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) values: Vec<(String, Option<Change>)>,
+    pub(super) requests: String,
+}
+
+/// A table of statuses.
+#[derive(Debug)]
+pub(super) struct Statuses {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) rows: Vec<Status>,
+    /// The number of those that are left out.
+    pub(super) more: Option<String>,
+}
+
+/// A status with its part of all requests.
+#[derive(Debug)]
+pub(super) struct Status {
+    pub(super) number: String,
+    pub(super) name: &'static str,
+    pub(super) requests: String,
+    pub(super) share: String,
+    pub(super) before: Option<String>,
+}
+
+/// Reads the distributions of the first counter of a view by one exchange. There is nothing to show where none are kept,
+/// or nothing was measured.
+pub(super) async fn read(
+    reader: &Reader<'_>,
+    view: &View,
+    now: Timestamp,
+) -> Result<Option<Measured>, Error> {
+    let (range, counter) = (view.range(now), view.counters.first());
+    let kept = reader.stats.reach().distributions.as_ref();
+    let kept = kept.and_then(|kept| fitting(kept, view.precision.precision, &range, now));
+    let Some((counter, kept)) = counter.zip(kept) else { return Ok(None) };
+    let precision = kept.precision;
+    let range = precision.bucket(range.start).start.max(kept.oldest(now))..range.end;
+    if range.is_empty() {
+        return Ok(None);
+    }
+    let begin =
+        range.start.minus(precision.bucket(range.end.minus(1)).end().as_unix() - range.start.as_unix());
+    let before = Some(begin..range.start).filter(|before| kept.oldest(now) <= before.start);
+    let from = before.as_ref().map_or(range.start, |before| before.start);
+    let all = reader.distributions(counter, precision, from..range.end, &MEASURES).await?;
+    let merged = |range: &Range<Timestamp>| all.iter().map(|of| merged(of, range)).collect::<Vec<_>>();
+    let (now_merged, before_merged) = (merged(&range), before.as_ref().map(merged).unwrap_or_default());
+    if now_merged.iter().all(|of| of.count() == 0) {
+        return Ok(None);
+    }
+    let compared = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
+    let style = super::format::Style::of(precision).of_day();
+    let style = if format::year(range.start) == format::year(now) { style } else { style.of_year() };
+    let is_compared = before_merged.iter().any(|of| of.count() > 0);
+    Ok(Some(Measured {
+        style: style.name(),
+        from: Instant { iso: format::iso(range.start), text: format::instant(range.start, style) },
+        width: format::span(u64::from(precision.as_seconds())),
+        before: before
+            .filter(|_| is_compared)
+            .map(|before| format!("the {} before", format::span(length(&before)))),
+        error: format::shown_error(),
+        bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, now)),
+        rows: compared().filter_map(|(of, before)| Row::of(of, before)).collect(),
+        statuses: compared().filter_map(|(of, before)| Statuses::of(of, before)).collect(),
+    }))
+}
+
+/// The precision of distributions that shows best what a chart of this precision shows: the same one, or the coarsest of
+/// which its buckets consist, or a coarser one.
+fn fitting(
+    kept: &Precisions,
+    chart: Precision,
+    range: &Range<Timestamp>,
+    now: Timestamp,
+) -> Option<Retention> {
+    let buckets = |kept: &Retention| length(range) / u64::from(kept.precision.as_seconds());
+    let divides = |kept: &Retention| kept.precision.divides(chart);
+    let fits = |kept: &Retention| buckets(kept) <= SPAN.into() && kept.oldest(now) < range.end;
+    let all = || kept.iter().filter(fits);
+    all().filter(divides).last().or_else(|| all().find(|kept| !divides(kept)))
+}
+
+fn merged(of: &Distributions, range: &Range<Timestamp>) -> Distribution {
+    let mut merged = Distribution::new(of.measure, []);
+    let buckets = of.buckets.iter().filter(|(start, _)| range.contains(start));
+    buckets.for_each(|(_, bucket)| merged.merge(bucket));
+    merged
+}
+
+fn bands(of: &Distributions, range: &Range<Timestamp>, now: Timestamp) -> Option<Bands> {
+    let starts: Vec<_> = of.precision.starts(range.clone()).collect();
+    let values = |start: &Timestamp| {
+        let place = of.buckets.binary_search_by_key(start, |(start, _)| *start).ok()?;
+        let bucket = &of.buckets[place].1;
+        let mut values = [0.0; QUANTILES.len()];
+        for (value, (q, _)) in values.iter_mut().zip(QUANTILES) {
+            *value = bucket.quantile(q)?;
+        }
+        Some((values, bucket.count()))
+    };
+    let buckets: Vec<_> = starts.iter().map(values).collect();
+    let is_empty = buckets.iter().all(Option::is_none);
+    (!is_empty).then(|| chart::bands(&starts, of.precision, &buckets, now))
+}
+
+impl Row {
+    fn of(of: &Distribution, before: Option<&Distribution>) -> Option<Self> {
+        let (name, write): (_, fn(f64) -> String) = match of.measure() {
+            Measure::Time => ("Time to the head of the response", format::seconds),
+            Measure::Body => ("Time to the end of the response", format::seconds),
+            Measure::Size => ("Size of the response", format::bytes),
+            _ => return None,
+        };
+        let value = |(q, _): (f64, &str)| {
+            let value = of.quantile(q)?;
+            let before = before.and_then(|before| before.quantile(q));
+            Some((write(value), before.and_then(|before| format::shift(value, before))))
+        };
+        let values = QUANTILES.into_iter().map(value).collect::<Option<_>>()?;
+        Some(Self { name, values, requests: format::grouped(of.count()) })
+    }
+}
+
+impl Statuses {
+    fn of(of: &Distribution, before: Option<&Distribution>) -> Option<Self> {
+        let (id, title) = match of.measure() {
+            Measure::Status => ("statuses", "Statuses"),
+            Measure::Grpc => ("grpc-statuses", "Statuses of gRPC"),
+            _ => return None,
+        };
+        let (count, was) = (of.count(), before.filter(|before| before.count() > 0));
+        let share_before = |before: &Distribution, number: f64| {
+            let of_it = before.bins().find(|(bin, _)| bin.value().total_cmp(&number).is_eq());
+            format::share(of_it.map_or(0, |(_, count)| count), before.count())
+        };
+        let mut all: Vec<_> = of.bins().collect();
+        // Stable: by number where they are equal.
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let more = all.len().saturating_sub(STATUSES);
+        let row = |(bin, requests): &(counter_core::visits::Bin, u64)| Status {
+            number: bin.index().to_string(),
+            name: match of.measure() {
+                Measure::Status => reason(bin.index()),
+                _ => "",
+            },
+            requests: format::grouped(*requests),
+            share: format::share(*requests, count).unwrap_or_default(),
+            before: was.and_then(|before| share_before(before, bin.value())),
+        };
+        let rows = all.iter().take(STATUSES).map(row).collect();
+        let more = (more > 0).then(|| format!("{more} more are at api/statuses."));
+        (count > 0).then_some(Self { id, title, rows, more })
+    }
+}
+
+fn reason(status: i16) -> &'static str {
+    let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    status.and_then(|status| status.canonical_reason()).unwrap_or_default()
+}

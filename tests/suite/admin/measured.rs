@@ -1,0 +1,147 @@
+//! The page of a counter where distributions are kept, and where they are not.
+
+use std::time::Duration;
+
+use counter_core::visits::{Bin, Distribution, Measured};
+use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+use counter_layer::admin::Access;
+use http::StatusCode;
+use tests::{FaultProxy, RedisServer};
+
+use super::site::{Site, send, site};
+use crate::support::{precision, store};
+
+/// Requests of `/`, with these times and statuses; those are flushed.
+async fn measure(site: &mut Site, at: Timestamp, requests: &[(u64, u16, u32)]) {
+    let recorder = site.recorder();
+    let hits = [recorder.counter("/").hit()];
+    for (ms, status, times) in requests {
+        for _ in 0..*times {
+            let bins = [Bin::time(Duration::from_millis(*ms)), Bin::size(ms * 1000), Bin::status(*status)];
+            recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
+        }
+    }
+    site.record("/", at, requests.iter().map(|(.., times)| times).sum()).await;
+}
+
+async fn page(site: &Site, path: &str) -> String {
+    let answer = send(&site.router, &format!("/admin/stats{path}"), None).await;
+    assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
+    answer.body
+}
+
+/// The beginning of an hour that is over, with an hour before it.
+fn hour() -> (Precision, Timestamp) {
+    let hour = precision(3600);
+    (hour, hour.bucket(Timestamp::now()).start.minus(7200))
+}
+
+/// The content of the element of this kind with this id, without its tags.
+fn text(page: &str, id: &str, end: &str) -> String {
+    let (_, from) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("#{id} in {page}"));
+    let (inside, _) = from.split_once(end).expect("its end");
+    let texts = inside.split('<').filter_map(|part| Some(part.split_once('>')?.1));
+    texts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn percentiles_statuses_and_sizes_are_told_with_their_error_and_their_change() {
+    let mut site = site();
+    let (_, start) = hour();
+    // In the last two hours the half took twice as long, and 404 became as many as a quarter.
+    measure(&mut site, start, &[(20, 200, 90), (100, 404, 10)]).await;
+    measure(&mut site, start.plus(7200), &[(20, 200, 30), (40, 200, 45), (100, 404, 25)]).await;
+    let page = page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(10_800))).await;
+    let table = text(&page, "measured", "</tbody>");
+    for part in [
+        "by 1 h, with the change from the 2 h before. A percentile is within 5 % of the true one.",
+        "Time to the head of the response 38.8 ms +100 % 101 ms +419 % 101 ms about the same 100",
+        "Size of the response 40.7 kB +100 %",
+    ] {
+        assert!(table.contains(part), "{part} in {table}");
+    }
+    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 75 75 % 90 % 404 Not Found 25 25 % 10 %");
+    let twin = text(&page, "bands-twin", "</tbody>");
+    assert!(twin.contains("38.8 ms 101 ms 101 ms 100"), "{twin}");
+    assert!(page.contains("class=\"bands\"") && page.contains("class=\"high\" d=\"M"), "{page}");
+}
+
+#[tokio::test]
+async fn what_began_in_this_time_is_compared_with_nothing() {
+    let mut site = site();
+    let (_, start) = hour();
+    measure(&mut site, start, &[(20, 200, 9)]).await;
+    let page = page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(3600))).await;
+    let table = text(&page, "measured", "</tbody>");
+    assert!(!table.contains("change") && !table.contains("about the same"), "{table}");
+    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100 %");
+}
+
+#[tokio::test]
+async fn a_chart_of_other_buckets_has_the_percentiles_of_those_that_are_kept() {
+    let mut site = site();
+    let now = Timestamp::now();
+    measure(&mut site, now, &[(20, 200, 9)]).await;
+    for (chart, width) in [(1, "1 min"), (5, "1 min"), (60, "1 min"), (300, "1 min"), (18_000, "1 h"), (86_400, "1 d")] {
+        let page = page(&site, &format!("/counter?counter=%2F&precision={chart}")).await;
+        let table = text(&page, "measured", "</tbody>");
+        assert!(table.contains(&format!("by {width}")), "{chart}: {table}");
+        assert!(table.contains("19.4 ms 19.4 ms 19.4 ms 9"), "{chart}: {table}");
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_was_measured_the_page_is_silent() {
+    let kept = site();
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let mut not_kept = Site::of(counters, Access::open());
+    measure(&mut not_kept, Timestamp::now(), &[(20, 200, 9)]).await;
+    let mut kept_and_silent = kept;
+    kept_and_silent.record("/", Timestamp::now(), 9).await;
+    for site in [not_kept, kept_and_silent] {
+        let page = page(&site, "/counter?counter=%2F").await;
+        for word in ["Times and sizes", "id=\"statuses\"", "percentile"] {
+            assert!(!page.contains(word), "{word} in {page}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_holds_something_else_is_named_and_the_rest_is_shown() {
+    let server = RedisServer::start();
+    let mut site = Site::open(store(&server.url()).await);
+    let (_, start) = hour();
+    measure(&mut site, start, &[(20, 200, 9)]).await;
+    measure(&mut site, start.plus(3600), &[(20, 404, 9)]).await;
+    let key = format!("access:bins:3600:/:{start}");
+    server.command(&["SET", &key, "a text"]);
+    let page = page(&site, &format!("/counter?counter=%2F&precision=3600&span=4&to={}", start.plus(7200))).await;
+    assert!(text(&page, "unread", "</div>").contains(&key), "{page}");
+    assert_eq!(text(&page, "statuses", "</tbody>"), "404 Not Found 9 100 %");
+}
+
+#[tokio::test]
+async fn the_page_of_a_counter_with_everything_is_read_in_two_exchanges() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let counters = Counters::builder(store(&proxy.url()).await).distributions(Distribution::precisions());
+    let mut site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
+    let (_, start) = hour();
+    measure(&mut site, start, &[(20, 200, 9)]).await;
+    for path in [
+        "/counter?counter=%2F&precision=3600&span=120&uniques=1",
+        "/counter?counter=%2F&precision=3600&span=24&uniques=1&forecast=1",
+    ] {
+        let mut fewest = u64::MAX;
+        for silence in [200, 800, 3000] {
+            proxy.await_silence(Duration::from_millis(silence));
+            let before = proxy.round_trips();
+            assert!(page(&site, path).await.contains("Times and sizes"));
+            fewest = fewest.min(proxy.round_trips() - before);
+            if fewest <= 2 {
+                break;
+            }
+        }
+        assert!(fewest <= 2, "{fewest} for {path}");
+    }
+}
