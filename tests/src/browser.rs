@@ -124,7 +124,15 @@ pub async fn browse_at<F: Future<Output: 'static> + 'static>(
 /// The example, and the link to its dashboard.
 async fn start_example(demo: bool) -> (Process, String) {
     let mut command = Command::new(example().await);
-    command.args(["--listen", "127.0.0.1:0", "--flush-interval", "0.25", "--admin-token", "a-token", "--distributions"]);
+    command.args([
+        "--listen",
+        "127.0.0.1:0",
+        "--flush-interval",
+        "0.25",
+        "--admin-token",
+        "a-token",
+        "--distributions",
+    ]);
     let hours = noon_offset() / 3600;
     let sign = if hours < 0 { '-' } else { '+' };
     command.arg(format!("--utc-offset={sign}{:02}:00", hours.abs()));

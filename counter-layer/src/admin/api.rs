@@ -3,7 +3,7 @@
 mod response;
 mod mark;
 pub(crate) mod parameter;
-mod caching;
+pub(crate) mod caching;
 mod schema;
 pub(crate) mod route;
 pub(crate) mod index;

@@ -124,8 +124,9 @@
     }
     dressChart();
   };
-  const read = async (address) => {
-    const answer = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" });
+  const read = async (address, tag) => {
+    const headers = { accept: "text/html", ...(tag && { "if-none-match": tag }) };
+    const answer = await fetch(address, { headers, cache: "no-store" });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     return { answer, page };
   };
@@ -135,57 +136,39 @@
     live.classList.toggle("on", on);
   };
 
-  // Events say that something has come, so that a site without visits is not asked every second. Without
-  // them, or while they fail, it is.
-  let stream = null, told = false;
-  const streams = () => stream?.readyState === EventSource.OPEN;
-  const listen = () => {
-    stream?.close();
-    stream = null;
-    const { live } = document.body.dataset;
-    if (!live || document.hidden) return;
-    stream = new EventSource(live);
-    for (const event of ["series", "status"]) stream.addEventListener(event, () => (told = true));
-  };
-
-  let moving = 0, failed = 0, rowsAt = Date.now(), movedAt = Date.now();
+  // It asks every second while something changes, and less and less often while nothing does.
+  let moving = 0, failed = 0, rowsAt = Date.now(), pause = EVERY, tag = null;
   // The answer of an older address must not overwrite a newer page.
   const refresh = async (generation) => {
     const withRows = Date.now() - rowsAt >= ROWS_EVERY;
     const { address, parts } = document.body.dataset;
     try {
-      const { answer, page } = await read(withRows ? address : parts);
+      const { answer, page } = withRows ? await read(address) : await read(parts, tag);
       if (generation !== moving) return;
-      if (withRows) {
-        rowsAt = Date.now();
-        // A browser does not come again to a stream that was refused.
-        if (stream?.readyState === EventSource.CLOSED) listen();
-      }
-      take(page);
-      if (!answer.ok) throw new Error(answer.status);
+      const same = answer.status === 304;
+      if (!same) take(page);
+      if (!same && !answer.ok) throw new Error(answer.status);
+      pause = same ? Math.min(pause + EVERY, QUIET) : EVERY;
+      if (withRows) rowsAt = Date.now();
+      else tag = answer.headers.get("etag");
       failed = 0;
       say("Live", true);
     } catch (error) {
       if (generation !== moving) return;
       failed += 1;
+      pause = Math.min(EVERY * 2 ** Math.max(0, failed - PATIENCE), 30_000);
       if (error.message === "401") say("Your session has ended: log in again", false);
       else say(failed < PATIENCE ? "Live" : "No numbers from the server; trying again", failed < PATIENCE);
     }
   };
   const run = async (generation) => {
+    [pause, tag] = [EVERY, null];
     while (generation === moving) {
-      await new Promise((resume) => setTimeout(resume, Math.min(EVERY * 2 ** Math.max(0, failed - PATIENCE), 30_000)));
-      if (generation !== moving || document.hidden) continue;
-      if (streams() && !told && Date.now() - movedAt < QUIET) continue;
-      [told, movedAt] = [false, Date.now()];
-      await refresh(generation);
+      await new Promise((resume) => setTimeout(resume, pause));
+      if (generation === moving && !document.hidden) await refresh(generation);
     }
   };
-  document.addEventListener("visibilitychange", () => {
-    say(document.hidden ? "Paused" : "Live", !document.hidden);
-    // A browser has few connections for all its tabs together.
-    listen();
-  });
+  document.addEventListener("visibilitychange", () => say(document.hidden ? "Paused" : "Live", !document.hidden));
 
   // --- addresses
 
@@ -201,7 +184,6 @@
       const samePage = document.querySelector("h1").textContent === page.querySelector("h1").textContent;
       document.title = page.title;
       Object.assign(document.body.dataset, page.body.dataset);
-      listen();
       if (page.documentElement.dataset.zone) root.dataset.zone = page.documentElement.dataset.zone;
       else delete root.dataset.zone;
       for (const place of ["main", ".heading"]) {
@@ -245,6 +227,5 @@
   nameZone();
   dressChart();
   say("Live", true);
-  listen();
   run(moving);
 })();

@@ -261,6 +261,26 @@ async fn a_day_that_began_before_is_known_to_the_finer_precisions() {
 }
 
 #[tokio::test]
+async fn parts_that_have_not_changed_are_not_sent_again() {
+    let mut site = Site::new();
+    // A bucket of a day does not end here while the test runs.
+    let parts = "/parts?precision=86400&span=7";
+    site.record("hits", site.today().minus(86_400), 7);
+    site.flush().await;
+    let first = site.get(parts).await;
+    assert!(first.body.contains("id=\"plot\""), "{}", first.body);
+    let tag = first.headers[header::ETAG].to_str().expect("text");
+    let again = site.send(parts, &[("if-none-match", tag)]).await;
+    assert_eq!((again.status, again.body.as_str()), (StatusCode::NOT_MODIFIED, ""));
+    site.record("hits", site.today().minus(86_400), 1);
+    site.flush().await;
+    let changed = site.send(parts, &[("if-none-match", tag)]).await;
+    assert_eq!(changed.status, StatusCode::OK);
+    assert_ne!(changed.headers[header::ETAG], first.headers[header::ETAG]);
+    assert!(!site.page("").await.contains("/api/live"));
+}
+
+#[tokio::test]
 async fn it_says_so_when_the_store_cannot_be_read() {
     let mut redis = RedisServer::start();
     let counters = Counters::builder(store(&redis.url()).await).build().expect("the defaults are fine");

@@ -51,7 +51,8 @@ async fn percentiles_statuses_and_sizes_are_told_with_their_error_and_their_chan
     // In the last two hours the half took twice as long, and 404 became as many as a quarter.
     measure(&mut site, start, &[(20, 200, 90), (100, 404, 10)]).await;
     measure(&mut site, start.plus(7200), &[(20, 200, 30), (40, 200, 45), (100, 404, 25)]).await;
-    let page = page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(10_800))).await;
+    let page =
+        page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(10_800))).await;
     let table = text(&page, "measured", "</tbody>");
     for part in [
         "by 1 h, with the change from the 2 h before. A percentile is within 5 % of the true one.",
@@ -71,7 +72,8 @@ async fn what_began_in_this_time_is_compared_with_nothing() {
     let mut site = site();
     let (_, start) = hour();
     measure(&mut site, start, &[(20, 200, 9)]).await;
-    let page = page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(3600))).await;
+    let page =
+        page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(3600))).await;
     let table = text(&page, "measured", "</tbody>");
     assert!(!table.contains("change") && !table.contains("about the same"), "{table}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100 %");
@@ -82,7 +84,9 @@ async fn a_chart_of_other_buckets_has_the_percentiles_of_those_that_are_kept() {
     let mut site = site();
     let now = Timestamp::now();
     measure(&mut site, now, &[(20, 200, 9)]).await;
-    for (chart, width) in [(1, "1 min"), (5, "1 min"), (60, "1 min"), (300, "1 min"), (18_000, "1 h"), (86_400, "1 d")] {
+    for (chart, width) in
+        [(1, "1 min"), (5, "1 min"), (60, "1 min"), (300, "1 min"), (18_000, "1 h"), (86_400, "1 d")]
+    {
         let page = page(&site, &format!("/counter?counter=%2F&precision={chart}")).await;
         let table = text(&page, "measured", "</tbody>");
         assert!(table.contains(&format!("by {width}")), "{chart}: {table}");
@@ -115,7 +119,8 @@ async fn a_bucket_that_holds_something_else_is_named_and_the_rest_is_shown() {
     measure(&mut site, start.plus(3600), &[(20, 404, 9)]).await;
     let key = format!("access:bins:3600:/:{start}");
     server.command(&["SET", &key, "a text"]);
-    let page = page(&site, &format!("/counter?counter=%2F&precision=3600&span=4&to={}", start.plus(7200))).await;
+    let page =
+        page(&site, &format!("/counter?counter=%2F&precision=3600&span=4&to={}", start.plus(7200))).await;
     assert!(text(&page, "unread", "</div>").contains(&key), "{page}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "404 Not Found 9 100 %");
 }

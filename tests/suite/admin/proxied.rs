@@ -101,13 +101,13 @@ async fn walk(site: SocketAddr) {
     let page = get(site, "/stats/", &session).await;
     assert_eq!(page.status, 200, "{}", page.body);
     let mut followed = 0;
-    for attribute in ["href", "src", "action", "data-address", "data-parts", "data-live"] {
+    for attribute in ["href", "src", "action", "data-address", "data-parts"] {
         for address in values(&page.body, attribute) {
             if address.starts_with("data:") || address.starts_with('#') {
                 continue;
             }
             assert!(address.starts_with("/stats/"), "{address}");
-            if attribute == "data-live" || attribute == "action" {
+            if attribute == "action" {
                 continue;
             }
             let answer = get(site, &address, &session).await;

@@ -30,13 +30,18 @@ pub(crate) fn answer(asked: &HeaderMap, max_age: Option<u64>, value: &impl Seria
 }
 
 pub(crate) fn respond(asked: &HeaderMap, max_age: Option<u64>, kind: &str, body: String) -> Response {
-    let mut hasher = DefaultHasher::new();
-    body.hash(&mut hasher);
-    let tag = format!("\"{:016x}-{:x}\"", hasher.finish(), body.len());
     let kept = match max_age {
         Some(seconds @ 1..) => format!("private, max-age={seconds}"),
         _ => "private, no-cache".to_owned(),
     };
+    validate(asked, kept, kind, body)
+}
+
+/// The answer with a validator, or that it is the one that the client has.
+pub(crate) fn validate(asked: &HeaderMap, kept: String, kind: &str, body: String) -> Response {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    let tag = format!("\"{:016x}-{:x}\"", hasher.finish(), body.len());
     let known = has(asked, &tag);
     let headers = [(ETAG, tag), (CACHE_CONTROL, kept)];
     if known {

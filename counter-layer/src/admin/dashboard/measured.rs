@@ -1,4 +1,4 @@
-//! What requests of a counter were like, where distributions are kept: times, sizes and statuses.
+//! Times, sizes and statuses of the requests of a counter, where distributions are kept.
 
 use std::ops::Range;
 

@@ -4,7 +4,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use counter_core::{Error, Stats, Timestamp};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 
 use super::assets;
 use super::page::{Counter, Moving, Parts, Site, Trouble};
@@ -12,6 +12,7 @@ use super::reader::Reader;
 use super::view::{Page, View};
 use super::visitors::Extent;
 use crate::admin::access::LoggedIn;
+use crate::admin::api::caching::validate;
 use crate::admin::api::route::Route;
 use crate::admin::mount::Mount;
 
@@ -24,11 +25,16 @@ pub(crate) fn first_page(stats: &Stats) -> Route {
 /// The other pages, and the files and parts that pages are made of.
 pub(crate) fn pages(stats: &Stats) -> Router {
     Router::new()
-        .route("/parts", get(|stats: State<Stats>, mount, query| parts(Page::Site, stats, mount, query)))
+        .route(
+            "/parts",
+            get(|stats: State<Stats>, mount, query, headers| parts(Page::Site, stats, mount, query, headers)),
+        )
         .route("/counter", get(counter))
         .route(
             "/counter/parts",
-            get(|stats: State<Stats>, mount, query| parts(Page::Counter, stats, mount, query)),
+            get(|stats: State<Stats>, mount, query, headers| {
+                parts(Page::Counter, stats, mount, query, headers)
+            }),
         )
         .route("/assets/{hash}/{name}", get(assets::asset))
         .with_state(stats.clone())
@@ -64,16 +70,21 @@ async fn counter(
     }
 }
 
-/// Answers with the moving parts of either page.
+/// Answers with the moving parts of either page, or that they have not changed.
 async fn parts(
     page: Page,
     State(stats): State<Stats>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Response {
     let view = view(&stats, &mount, page, query.as_deref());
     let moving = Moving::read(&Reader::new(&stats), &view, Extent::Buckets, Timestamp::now()).await;
-    answer(&stats, &view, moving.map(|moving| Parts { moving }))
+    match moving.map(|moving| Parts { moving }.render()) {
+        Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
+        Ok(Err(error)) => unwritten(&error),
+        Err(error) => trouble(&stats, &view, &error),
+    }
 }
 
 fn view(stats: &Stats, mount: &Mount, page: Page, query: Option<&str>) -> View {
@@ -98,9 +109,11 @@ fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
 fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => (status, Html(text)).into_response(),
-        Err(error) => {
-            tracing::error!(%error, "the dashboard cannot be written");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
+        Err(error) => unwritten(&error),
     }
+}
+
+fn unwritten(error: &askama::Error) -> Response {
+    tracing::error!(%error, "the dashboard cannot be written");
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }

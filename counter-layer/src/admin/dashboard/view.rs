@@ -164,14 +164,6 @@ impl View {
         self.logged_in.then(|| format!("{}/logout", self.mount))
     }
 
-    /// The address of the events about the lines of the chart.
-    pub(crate) fn live(&self) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(self.counters.iter().map(|counter| ("counter", &**counter)));
-        query.append_pair("precision", &self.precision.precision.as_seconds().to_string());
-        format!("{}/api/live?{}", self.mount, query.finish())
-    }
-
     fn path(&self, rest: &str) -> String {
         match self.page {
             Page::Site => self.at(rest),
@@ -321,7 +313,6 @@ mod tests {
             assert_eq!(of(query).address(), "/?precision=86400");
         }
         assert_eq!(of("precision=86400%400").address(), "/");
-        assert_eq!(of("precision=86400").live(), "/api/live?counter=hits&precision=86400");
     }
 
     #[test]
