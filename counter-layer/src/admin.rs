@@ -70,7 +70,11 @@
 //! those that are kept: 5 minutes or an hour for a day, hours or days for a week, days for a month and a year. A range that
 //! nothing is kept long enough for is not offered; for a year, keep 365 days or more, by
 //! [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. Below the chart is what each line adds up to,
-//! and its change from as long a time before, where that can be read and the counter counted by then. The number of
+//! and its change from as long a time before, where that can be read and the counter counted by then. Any other time of the
+//! same length can be compared instead, by a choice or by its last day: its hits are a line of their own, and sums,
+//! visitors, percentiles and statuses have the change from it. `ago=604800` in an address is a time so many seconds
+//! before, which moves on with the chart, and `against` one with that end, like `to` in Unix seconds or as a day of UTC,
+//! which it includes. The number of
 //! different visitors of the range is that of the part of it whose visitors are kept.
 //!
 //! A line of the chart is interrupted where its counts are not known: before the first hit of a counter, and

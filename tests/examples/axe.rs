@@ -15,12 +15,13 @@ axe.run(document, { resultTypes: ["violations"] }).then(
   (error) => done([`axe: ${error}`]));
 "#;
 
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "",
     "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
     "?precision=3600&uniques=1&q=nothing+like+it",
     "?precision=86400&span=30&uniques=1",
     "/counter?counter=%2Farticles&precision=1&span=120&forecast=1",
+    "/counter?counter=%2Farticles&precision=1&span=30&ago=30&uniques=1",
     "/counter?counter=%2Fnothing",
     "/api/explore",
     "?counter=%2Farticles&sort=uniques&zone=utc",

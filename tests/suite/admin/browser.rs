@@ -225,6 +225,7 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
             page.until_text("#sources th", |source| source == "producer:shop").await;
             for state in [
                 "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
+                "/counter?counter=%2Farticles&precision=1&span=30&ago=30",
                 "/counter?counter=%2Farticles",
                 "/api/explore",
             ] {
@@ -245,6 +246,37 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
             page.until_refreshed(3).await;
             assert_eq!(page.run(places).await, before, "{name}: nothing jumps while it is live");
             page.picture(name).await;
+            // What was measured is there, and can be read as a table.
+            page.open("/counter?counter=%2Farticles&precision=60&span=30").await;
+            page.until_text("#measured", |text| text.contains("Time to the head of the response")).await;
+            page.run("document.getElementById('bands-details').open = true").await;
+            page.until_text("#bands-twin tr", |row| row.ends_with(char::is_numeric)).await;
+            page.until_text("#statuses", |rows| rows.starts_with("200")).await;
+            page.run("document.getElementById('measured-title').scrollIntoView()").await;
+            page.picture(&format!("{name}-counter")).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_time_is_chosen_by_keyboard_with_a_script_and_by_links_and_forms_without_one() {
+    for script in [true, false] {
+        browse(Wanted { script, ..Wanted::default() }, move |page| async move {
+            page.open("?precision=3600&span=24").await;
+            page.press("#compare-details summary", Key::Enter).await;
+            page.press("#o2", Key::Enter).await;
+            page.until_text("#o2[aria-current]", |chip| chip == "the 1 d before").await;
+            page.until_text(".legend ul", |legend| legend.contains("B hits in the other time")).await;
+            page.until_text("#sums", |sums| sums.contains("compared with") && sums.contains("A hits 8")).await;
+            assert!(page.address().await.ends_with("?precision=3600&span=24&ago=86400"));
+            // The form has both days, and asks for them.
+            page.press("#against", Key::Enter).await;
+            let asked = async || page.address().await.contains("&against=20");
+            until("the days are in the address", LIMIT, asked).await;
+            page.until_text(".legend ul", |legend| legend.contains("B hits in the other time")).await;
+            page.press("#o1", Key::Enter).await;
+            page.until_text(".legend ul", |legend| !legend.contains("other time")).await;
         })
         .await;
     }

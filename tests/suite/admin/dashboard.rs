@@ -224,6 +224,10 @@ async fn what_an_address_says_is_shown_and_what_it_should_not_say_is_left_out() 
         "to=x",
         "page=99999999999",
         "counter=%00",
+        "ago=99999999999999999999",
+        "ago=18446744073709551615",
+        "against=18446744073709551615",
+        "against=9999-12-31&to=0001-01-01",
         "%",
         "&&",
         "sort=x",
@@ -258,6 +262,56 @@ async fn a_day_that_began_before_is_known_to_the_finer_precisions() {
     site.record("hits", Timestamp::now().minus(3 * 86_400), 7);
     site.flush().await;
     assert!(!site.page("?precision=60&span=30").await.contains("unknown"), "it counted long before");
+}
+
+#[tokio::test]
+async fn a_time_is_compared_with_any_other_that_is_as_long() {
+    let mut site = Site::new();
+    let today = site.today();
+    let recorder = site.counters.recorder();
+    let (hits, key) = (recorder.counter("hits"), VisitorKey::new([7; 16]));
+    // 1 hit ten days ago, 2 the day before and so on; of as many visitors.
+    for ago in 10..=100_u64 {
+        for person in 0..ago - 9 {
+            let visitor = key.visitor(&[&ago.to_le_bytes(), &person.to_le_bytes()]);
+            recorder.record_at(hits, Some(visitor), today.minus(86_400 * ago), NonZeroU32::MIN);
+        }
+    }
+    site.record("/", today.minus(86_400 * 15), 1);
+    site.flush().await;
+    let cell = |page: &str, days_ago: usize| {
+        let (_, table) = page.split_once("id=\"twin\"").expect("a table");
+        let row = table.split("<tr>").nth(days_ago + 1).expect("a row");
+        let cells =
+            row.split("<td>").skip(1).map(|cell| cell.split_once("</td>").expect("its end").0.to_owned());
+        cells.collect::<Vec<_>>()
+    };
+    // Seven days until ten days ago, and the seven that were 28 days before.
+    let to = today.minus(86_400 * 9);
+    for other in [format!("ago={}", 28 * 86_400), format!("against={}", to.minus(28 * 86_400))] {
+        let path = format!("?precision=86400&span=7&to={to}&{other}&counter=hits&counter=%2F&uniques=1");
+        for path in [path.clone(), format!("/parts{path}")] {
+            let page = site.page(&path).await;
+            assert_eq!(cell(&page, 0), ["1", "0", "1", "29"], "{path}");
+            assert_eq!(cell(&page, 6)[0..4], ["7", "unknown", "7", "35"], "{path}");
+            assert!(page.contains(">hits in the other time</th>"), "{page}");
+            let (_, sums) = page.split_once("id=\"sums\"").expect("sums");
+            assert!(sums.contains(", compared with <time"), "{sums}");
+            assert!(sums.contains("28 <span class=\"down\">−87 %</span> from 224<"), "{sums}");
+            // Nothing is known of the other one from so long ago.
+            assert!(sums.contains("1 from unknown<"), "{sums}");
+        }
+        let page = site.page(&path).await;
+        assert!(page.contains(" In the other time: 22"), "{page}");
+        assert!(page.contains("<details id=\"compare-details\" class=\"compare\" open>"), "{page}");
+        let chosen = page.contains("aria-current=\"true\">4 weeks before</a>");
+        assert_eq!(chosen, other.starts_with("ago"), "{page}");
+    }
+    let usual = site.page("?precision=86400&span=7").await;
+    assert!(
+        !usual.contains("other time</th>") && usual.contains("aria-current=\"true\">nothing</a>"),
+        "{usual}"
+    );
 }
 
 #[tokio::test]
@@ -343,6 +397,7 @@ async fn the_pages_of_two_thousand_counters_are_read_in_a_few_round_trips() {
         ("?sort=change", 5),
         ("?precision=3600&uniques=1&forecast=1", 4),
         ("/counter?counter=hits&uniques=1", 2),
+        ("/counter?counter=hits&uniques=1&precision=3600&ago=86400", 2),
         ("/parts", 1),
     ] {
         // Longer than between two questions that go together; where it is not, because the machine has other

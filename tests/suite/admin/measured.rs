@@ -150,3 +150,20 @@ async fn the_page_of_a_counter_with_everything_is_read_in_two_exchanges() {
         assert!(fewest <= 2, "{fewest} for {path}");
     }
 }
+
+#[tokio::test]
+async fn percentiles_and_statuses_are_compared_with_another_time() {
+    let mut site = site();
+    let (_, start) = hour();
+    measure(&mut site, start.minus(36_000), &[(20, 200, 50), (20, 404, 50)]).await;
+    measure(&mut site, start, &[(40, 200, 90), (40, 404, 10)]).await;
+    let path = format!("/counter?counter=%2F&precision=3600&span=1&to={}&ago=36000", start.plus(3600));
+    let page = page(&site, &path).await;
+    let table = text(&page, "measured", "</tbody>");
+    for part in
+        ["with the change from the other time.", "response 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 100"]
+    {
+        assert!(table.contains(part), "{part} in {table}");
+    }
+    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 90 90 % 50 % 404 Not Found 10 10 % 50 %");
+}

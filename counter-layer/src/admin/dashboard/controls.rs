@@ -1,9 +1,11 @@
 //! The choices about the chart.
 
+use std::ops::Range;
+
 use counter_core::{Stats, Timestamp};
 
 use super::range::{NamedRange, SPAN};
-use super::view::{LINES, Page, View};
+use super::view::{LINES, Other, Page, View};
 use super::{chart, format};
 
 /// The choices about the chart.
@@ -30,7 +32,28 @@ pub(super) struct Controls {
     pub(super) add_own: bool,
     pub(super) is_full: bool,
     pub(super) visitors_letter: char,
+    /// The times to compare with, and whether one is.
+    pub(super) others: Vec<Chip>,
+    /// The line of the time that is compared with: its place, its letter and its name.
+    pub(super) other: Option<(usize, char, String)>,
+    /// The last day of the chart, and that of the other time, as forms have them.
+    pub(super) days: (String, String),
+    /// What a form repeats that asks for other days.
+    pub(super) other_fields: Vec<(&'static str, String)>,
 }
+
+/// The name of the line of the time that is compared with.
+pub(super) fn compared(view: &View) -> String {
+    format!("{} in the other time", view.counters[0])
+}
+
+/// The times before, with their names: the same days of the week, where these are more than one.
+const BEFORE: [(&str, u64); 4] = [
+    ("a day before", 86_400),
+    ("a week before", 7 * 86_400),
+    ("4 weeks before", 28 * 86_400),
+    ("52 weeks before", 364 * 86_400),
+];
 
 /// A choice among others.
 #[derive(Debug)]
@@ -89,7 +112,28 @@ impl Controls {
         let length = width * u64::from(view.span);
         let step = if named.is_some() { length } else { length / 2 };
         let later = range.end.plus(step);
+        let before = |(text, ago): (String, u64)| Chip {
+            text,
+            address: view.but(|view| view.other = Some(Other::Ago(ago))),
+            is_chosen: view.other == Some(Other::Ago(ago)),
+        };
+        let own = (format!("the {} before", format::span(length)), length);
+        let further = BEFORE.into_iter().filter(|(_, ago)| *ago > length);
+        let all = std::iter::once(own).chain(further.map(|(text, ago)| (text.to_owned(), ago)));
+        let others = all.filter(|(_, ago)| oldest.plus(*ago) <= range.start).map(before);
+        let none = Chip {
+            text: "nothing".to_owned(),
+            address: view.but(|view| view.other = None),
+            is_chosen: view.other.is_none(),
+        };
+        let place = view.counters.len() + usize::from(kept_visitors && view.uniques);
+        let other = view.other(now);
+        let last_day = |range: &Range<Timestamp>| format::day(range.end.minus(1));
         Self {
+            others: std::iter::once(none).chain(others).collect(),
+            other: other.as_ref().map(|_| (place, chart::letter(place), compared(view))),
+            days: (last_day(&range), other.as_ref().map(last_day).unwrap_or_default()),
+            other_fields: view.fields(&["to", "ago", "against"]),
             title: format!("Hits per {}", format::unit(width)),
             ranges: ranges.collect(),
             precisions: precisions.collect(),

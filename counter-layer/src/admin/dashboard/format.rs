@@ -104,6 +104,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
     match three_digits(seconds) {
         value if value < 1e-3 => format!("{} µs", three_digits(value * 1e6)),
         value if value < 1.0 => format!("{} ms", three_digits(value * 1e3)),
+        value if value < 1e3 => format!("{value} s"),
         value => format!("{} s", in_groups(&value.to_string())),
     }
 }
@@ -276,6 +277,28 @@ pub(crate) fn iso(at: Timestamp) -> String {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
+/// The date of an instant in UTC, as forms have it.
+pub(crate) fn day(at: Timestamp) -> String {
+    let (year, month, day) = date(at.as_unix() / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The end in UTC of a day that is written as `2026-11-20`; nothing where there is no such day after 1969.
+pub(crate) fn end_of_day(text: &str) -> Option<Timestamp> {
+    let mut parts = text.splitn(3, '-').map(str::parse::<u64>);
+    let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
+    if !(1970..=9999).contains(&year) || day > 31 {
+        return None;
+    }
+    // As in `date`, years begin in March.
+    let (year, month) = if month > 2 { (year, month.checked_sub(3)?) } else { (year - 1, month + 9) };
+    let days = (365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day)
+        .checked_sub(719_469)?;
+    let start = Timestamp::from_unix(days * 86_400);
+    // What no calendar has is another day there.
+    (self::day(start) == text).then(|| start.plus(86_400))
+}
+
 /// Year, month from 1 and day of the month of a day since the epoch.
 fn date(days: u64) -> (u64, usize, u64) {
     // Years are counted from March on, so that the odd day is the last one of a year of this kind; an
@@ -418,6 +441,35 @@ mod tests {
         assert_eq!(instant(at, Style::Minute.of_day().of_year()), "29 Feb 2000 00:00");
         assert_eq!((year(at), month_name(month(at)).as_str()), (2000, "Feb"));
         assert_eq!(month_name(month(at) - 1), "2000");
+    }
+
+    #[test]
+    fn a_day_that_a_form_has_ends_at_midnight() {
+        for days in [0, 1, 58, 59, 60, 365, 10_956, 11_016, 11_017, 20_000, 100_000] {
+            let at = Timestamp::from_unix(days * 86_400);
+            assert_eq!(end_of_day(&day(at)), Some(at.plus(86_400)), "{}", day(at));
+        }
+        for text in [
+            "",
+            "-",
+            "--",
+            "2026",
+            "2026-11",
+            "2026-11-0",
+            "2026-11-31",
+            "2026-02-29",
+            "2026-13-01",
+            "2026-00-10",
+            "1969-12-31",
+            "2026-1-1",
+            "2026-01-01T00:00",
+            "99999-01-01",
+            "18446744073709551615-01-01",
+            "+2026-01-01",
+            "2026-01-18446744073709551615",
+        ] {
+            assert_eq!(end_of_day(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use counter_core::time::Retention;
 use counter_core::visits::{Distribution, Distributions, Measure};
 use counter_core::{Error, Precision, Precisions, Timestamp};
+use futures_util::future::try_join;
 use http::StatusCode;
 
 use super::chart::{self, Bands, QUANTILES};
@@ -81,13 +82,23 @@ pub(super) async fn read(
     if range.is_empty() {
         return Ok(None);
     }
-    let begin =
-        range.start.minus(precision.bucket(range.end.minus(1)).end().as_unix() - range.start.as_unix());
-    let before = Some(begin..range.start).filter(|before| kept.oldest(now) <= before.start);
-    let from = before.as_ref().map_or(range.start, |before| before.start);
-    let all = reader.distributions(counter, precision, from..range.end, &MEASURES).await?;
-    let merged = |range: &Range<Timestamp>| all.iter().map(|of| merged(of, range)).collect::<Vec<_>>();
-    let (now_merged, before_merged) = (merged(&range), before.as_ref().map(merged).unwrap_or_default());
+    let whole = precision.bucket(range.end.minus(1)).end().as_unix() - range.start.as_unix();
+    let (before, is_chosen) = match view.other(now) {
+        Some(other) => (precision.bucket(other.start).start..other.end, true),
+        None => (range.start.minus(whole)..range.start, false),
+    };
+    let before = Some(before).filter(|before| kept.oldest(now) <= before.start);
+    let read =
+        async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
+    let (all, others) = try_join(read(range.clone()), async {
+        match before.clone() {
+            Some(before) => read(before).await,
+            None => Ok(Vec::new()),
+        }
+    })
+    .await?;
+    let merged = |all: &[Distributions]| all.iter().map(Distributions::merged).collect::<Vec<_>>();
+    let (now_merged, before_merged) = (merged(&all), merged(&others));
     if now_merged.iter().all(|of| of.count() == 0) {
         return Ok(None);
     }
@@ -99,9 +110,10 @@ pub(super) async fn read(
         style: style.name(),
         from: Instant { iso: format::iso(range.start), text: format::instant(range.start, style) },
         width: format::span(u64::from(precision.as_seconds())),
-        before: before
-            .filter(|_| is_compared)
-            .map(|before| format!("the {} before", format::span(length(&before)))),
+        before: before.filter(|_| is_compared).map(|before| match is_chosen {
+            true => "the other time".to_owned(),
+            false => format!("the {} before", format::span(length(&before))),
+        }),
         error: format::shown_error(),
         bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, now)),
         rows: compared().filter_map(|(of, before)| Row::of(of, before)).collect(),
@@ -122,13 +134,6 @@ fn fitting(
     let fits = |kept: &Retention| buckets(kept) <= SPAN.into() && kept.oldest(now) < range.end;
     let all = || kept.iter().filter(fits);
     all().filter(divides).last().or_else(|| all().find(|kept| !divides(kept)))
-}
-
-fn merged(of: &Distributions, range: &Range<Timestamp>) -> Distribution {
-    let mut merged = Distribution::new(of.measure, []);
-    let buckets = of.buckets.iter().filter(|(start, _)| range.contains(start));
-    buckets.for_each(|(_, bucket)| merged.merge(bucket));
-    merged
 }
 
 fn bands(of: &Distributions, range: &Range<Timestamp>, now: Timestamp) -> Option<Bands> {

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use counter_core::time::Retention;
 use counter_core::{Error, Precision, Sample, Series, Timestamp};
-use futures_util::future::{try_join_all, try_join4};
+use futures_util::future::{try_join, try_join_all, try_join4};
 
 use super::chart::{self, Chart, ForecastView, Line, Point};
-use super::forecast;
 use super::reader::Reader;
 use super::sums::{Compared, Sums};
 use super::view::View;
 use super::visitors::{self, Extent};
+use super::{controls, forecast};
 use crate::admin::api::parameter::LAG;
 
 /// Buckets of a precision that are looked at to learn since when a counter counts.
@@ -55,22 +55,31 @@ pub(super) async fn plot(
     let failing = stats.health().failing_for;
     let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
     let mut starts: Vec<_> = precision.starts(range.clone()).collect();
-    let compared = Compared::new(&range, kept, now);
+    let compared = Compared::new(view, now);
     let coarser = || stats.reach().counts.iter().filter(|coarser| coarser.precision > precision);
     let read = |reach: Retention, begin: Timestamp| {
         let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
         let looked_at = looked_at(near, reach, begin, &range, now);
         reader.series_many(&view.counters, reach.precision, looked_at)
     };
-    let (series, others, mut visitors, mut forecast) = try_join4(
-        read(kept, compared.begin()),
+    let chosen = async {
+        match compared.chosen() {
+            Some(other) => reader.series_many(&view.counters, precision, other.clone()).await,
+            None => Ok(Vec::new()),
+        }
+    };
+    let ((series, chosen), others, mut visitors, mut forecast) = try_join4(
+        try_join(read(kept, compared.begin()), chosen),
         try_join_all(coarser().map(|coarser| read(coarser, range.start))),
         visitors::read(reader, view, &starts, extent, now),
         forecast::read(stats, view, until),
     )
     .await?;
-    let mut since: Vec<_> =
-        series.iter().map(|series| first(series.as_ref()).map(|sample| sample.start)).collect();
+    let begun = |series: &Option<Series>| first(series.as_ref()).map(|sample| sample.start);
+    let mut since: Vec<_> = series.iter().map(begun).collect();
+    for (since, chosen) in since.iter_mut().zip(&chosen) {
+        *since = [*since, begun(chosen)].into_iter().flatten().min();
+    }
     for (coarser, others) in coarser().zip(others) {
         for (since, series) in since.iter_mut().zip(others) {
             // Somewhere in its first bucket it began: from the end on that is certain.
@@ -108,13 +117,22 @@ pub(super) async fn plot(
         let points = starts.iter().zip(visitors.buckets).map(point).collect();
         lines.push(Line { name: format!("visitors of {counter}"), points });
     }
+    if let Some(((other, series), since)) = compared.chosen().zip(chosen.first()).zip(since.first()) {
+        let point = |start| match count(series.as_ref(), start) {
+            Some(count) => known(since).point(precision, start, count),
+            None => Point::Unknown,
+        };
+        let mut points: Vec<_> = precision.starts(other.clone()).map(point).collect();
+        points.resize(starts.len(), Point::Unknown);
+        lines.push(Line { name: controls::compared(view), points });
+    }
     let latest = precision.bucket(now).end();
     if let Some(forecast) = &mut forecast {
         look_ahead(forecast, range.end >= latest, &mut starts, &mut lines);
     }
     Ok(Plot {
         chart: chart::draw(&starts, precision, &lines, forecast.as_ref(), now),
-        sums: Sums::of(view, &compared, &series, &since),
+        sums: Sums::of(view, &compared, &series, &chosen, &since),
         forecast: forecast.map(|forecast| forecast.words),
         visitors_shown,
     })

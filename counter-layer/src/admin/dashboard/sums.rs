@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use counter_core::time::Retention;
-use counter_core::{Series, Timestamp};
+use counter_core::{CounterName, Series, Timestamp};
 
 use super::chart;
 use super::format::{self, Change, Style};
@@ -21,6 +20,8 @@ pub(super) struct Sums {
     /// The length of the time.
     pub(super) length: String,
     pub(super) lines: Vec<Sum>,
+    /// The beginning and the end of the time that was chosen to compare with.
+    pub(super) other: Option<(Instant, Instant)>,
 }
 
 /// An instant for people and for the script.
@@ -37,43 +38,65 @@ pub(super) struct Sum {
     pub(super) letter: char,
     pub(super) name: String,
     pub(super) total: String,
-    /// The change from the time before; nothing where that is not known.
+    /// The change from the time that it is compared with; nothing where that is not known.
     pub(super) change: Option<Change>,
+    /// The sum of that time, where it was chosen.
+    pub(super) other: Option<String>,
 }
 
-/// The time of a chart, and as long a time before it.
+/// The time of a chart, and the one that it is compared with: the one before it, or another that was chosen.
 #[derive(Debug)]
 pub(super) struct Compared {
     range: Range<Timestamp>,
-    /// The beginning of the time before, where it can be read.
-    begin: Option<Timestamp>,
+    /// Where it can be read.
+    other: Option<Range<Timestamp>>,
+    is_chosen: bool,
     now: Timestamp,
 }
 
 impl Compared {
-    pub(super) fn new(range: &Range<Timestamp>, reach: Retention, now: Timestamp) -> Self {
-        let begin = range.start.minus(length(range));
-        Self { range: range.clone(), begin: Some(begin).filter(|begin| reach.oldest(now) <= *begin), now }
+    pub(super) fn new(view: &View, now: Timestamp) -> Self {
+        let (range, chosen) = (view.range(now), view.other(now));
+        let before = || range.start.minus(length(&range))..range.start;
+        let is_chosen = chosen.is_some();
+        let other =
+            chosen.or_else(|| Some(before()).filter(|other| view.precision.oldest(now) <= other.start));
+        Self { range, other, is_chosen, now }
     }
 
-    /// The beginning of all that is compared.
+    /// The beginning of what is read for the chart: the time before it as well.
     pub(super) fn begin(&self) -> Timestamp {
-        self.begin.unwrap_or(self.range.start)
+        let before = self.other.as_ref().filter(|_| !self.is_chosen);
+        before.map_or(self.range.start, |before| before.start)
     }
 
-    /// The sum of a counter's samples; a counter counts since the instant that is given, if it ever did.
-    fn sum(&self, series: Option<&Series>, since: Option<Timestamp>) -> (Option<u64>, Option<Change>) {
+    /// The time that was chosen to compare with, which is read apart and has a line of its own.
+    pub(super) fn chosen(&self) -> Option<&Range<Timestamp>> {
+        self.other.as_ref().filter(|_| self.is_chosen)
+    }
+
+    /// The sum of a counter's samples, in `other` those of the time that was chosen; a counter counts since the instant
+    /// that is given, if it ever did.
+    fn sum(
+        &self,
+        series: Option<&Series>,
+        other: Option<&Series>,
+        since: Option<Timestamp>,
+    ) -> (Option<u64>, Option<u64>) {
         let total = series
             .filter(|_| since.is_some_and(|since| since < self.range.end))
             .and_then(|series| reader::total_between(series, self.range.start, self.range.end));
-        let length = length(&self.range);
         // A counter that began later would seem to grow.
-        let counted = |begin: &Timestamp| since.is_some_and(|since| since <= begin.plus(length / 10));
-        let until = self.range.end.min(self.now).minus(length);
-        let before = series
-            .zip(self.begin.filter(counted))
-            .and_then(|(series, begin)| reader::total_between(series, begin, until));
-        (total, total.zip(before).and_then(|(total, before)| format::change(total, before)))
+        let begin = self.other.as_ref().map(|other| other.start);
+        let counted =
+            |begin: &Timestamp| since.is_some_and(|since| since <= begin.plus(length(&self.range) / 10));
+        let gone =
+            self.range.end.min(self.now).as_unix() - self.range.start.as_unix().min(self.now.as_unix());
+        let before = if self.is_chosen { other } else { series };
+        let before = before
+            .zip(begin.filter(counted))
+            .and_then(|(series, begin)| reader::total_between(series, begin, begin.plus(gone)));
+        (total, before)
     }
 }
 
@@ -88,6 +111,7 @@ impl Sums {
         view: &View,
         compared: &Compared,
         series: &[Option<Series>],
+        others: &[Option<Series>],
         since: &[Option<Timestamp>],
     ) -> Self {
         let Compared { range, now, .. } = compared;
@@ -97,20 +121,27 @@ impl Sums {
         let instant = |at: Timestamp| Instant { iso: format::iso(at), text: format::instant(at, style) };
         // The end of a day is the beginning of another, which is not meant.
         let is_day = matches!(style, Style::Day | Style::DayOfYear);
-        let last = if is_day { precision.bucket(range.end.minus(1)).start } else { range.end };
-        let lines = view.counters.iter().zip(series).zip(since).enumerate();
-        let sum =
-            |(place, ((name, series), since)): (usize, ((&counter_core::CounterName, _), &Option<_>))| {
-                let (total, change) = compared.sum(Option::as_ref(series), *since);
-                let total = total.map_or_else(format::unknown, format::grouped);
-                Sum { place, letter: chart::letter(place), name: name.to_string(), total, change }
-            };
+        let last = |end: Timestamp| if is_day { precision.bucket(end.minus(1)).start } else { end };
+        let sum = |(place, name): (usize, &CounterName)| {
+            let of = |all: &[Option<Series>]| all.get(place).cloned().flatten();
+            let since = since.get(place).copied().flatten();
+            let (total, before) = compared.sum(of(series).as_ref(), of(others).as_ref(), since);
+            Sum {
+                place,
+                letter: chart::letter(place),
+                name: name.to_string(),
+                total: total.map_or_else(format::unknown, format::grouped),
+                change: total.zip(before).and_then(|(total, before)| format::change(total, before)),
+                other: compared.is_chosen.then(|| before.map_or_else(format::unknown, format::grouped)),
+            }
+        };
         Self {
             style: style.name(),
             from: instant(range.start),
-            to: (range.end <= *now).then(|| instant(last)),
+            to: (range.end <= *now).then(|| instant(last(range.end))),
             length: format::span(length(range)),
-            lines: lines.map(sum).collect(),
+            lines: view.counters.iter().enumerate().map(sum).collect(),
+            other: compared.chosen().map(|other| (instant(other.start), instant(last(other.end)))),
         }
     }
 }
@@ -121,8 +152,10 @@ pub(super) fn length(range: &Range<Timestamp>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use counter_core::{Precision, Sample};
+    use counter_core::time::Retention;
+    use counter_core::{Precision, Precisions, Sample};
 
+    use super::super::view::Page;
     use super::*;
 
     const HOUR: u64 = 3600;
@@ -132,11 +165,13 @@ mod tests {
         let hour = Precision::try_from(3600).expect("not 0");
         let unix = |hours: u64| Timestamp::from_unix(hours * HOUR);
         let now = unix(1019).plus(900);
-        let reach = Retention { precision: hour, samples: kept.try_into().expect("not 0") };
-        let range = unix(1010)..unix(1020);
+        let kept = Retention { precision: hour, samples: kept.try_into().expect("not 0") };
+        let kept = Precisions::new([kept]).expect("a set");
+        let view = View::of("", "/", Page::Site, "precision=3600&span=10", &kept);
         let samples = (since..1020).map(|hours| Sample { start: unix(hours), count: counts(hours) });
         let series = Series::new(hour, unix(990)..unix(1020), samples.collect());
-        let (total, change) = Compared::new(&range, reach, now).sum(Some(&series), Some(unix(since)));
+        let (total, before) = Compared::new(&view, now).sum(Some(&series), None, Some(unix(since)));
+        let change = total.zip(before).and_then(|(total, before)| format::change(total, before));
         (total, change.map(|change| change.text))
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Timestamp};
 
+use super::format;
 use super::range::{NamedRange, SPAN};
 use crate::admin::api::parameter;
 use crate::reserved::HITS;
@@ -28,6 +29,8 @@ pub(crate) struct View {
     pub(crate) span: u32,
     /// The end of the chart; `None` follows the time.
     pub(crate) to: Option<Timestamp>,
+    /// The time that the chart is compared with, if one was chosen.
+    pub(crate) other: Option<Other>,
     /// Unique visitors have a line.
     pub(crate) uniques: bool,
     /// The forecast of the first counter is shown.
@@ -47,6 +50,15 @@ pub(crate) struct View {
 pub(crate) enum Page {
     Site,
     Counter,
+}
+
+/// A time that is as long as that of the chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Other {
+    /// So many seconds before it.
+    Ago(u64),
+    /// With this end, whatever the end of the chart is.
+    Until(Timestamp),
 }
 
 /// The order of the table.
@@ -80,6 +92,7 @@ impl View {
             precision: parameter::usual(reach),
             span: 0,
             to: None,
+            other: None,
             uniques: false,
             forecast: false,
             search: String::new(),
@@ -95,7 +108,10 @@ impl View {
                     view.precision = parameter::precision(&value, reach).unwrap_or(view.precision);
                 }
                 "span" => view.span = value.parse().unwrap_or_default(),
-                "to" => view.to = value.parse().ok().map(Timestamp::from_unix),
+                "to" => view.to = end(&value),
+                "ago" => view.other = value.parse().ok().filter(|ago| *ago > 0).map(Other::Ago),
+                // A form sends it empty as well.
+                "against" => view.other = end(&value).map(Other::Until).or(view.other),
                 "uniques" => view.uniques = value == "1",
                 "forecast" => view.forecast = cfg!(feature = "forecast") && value == "1",
                 "q" => view.search = value.chars().take(CounterName::MAX_BYTES).collect(),
@@ -133,11 +149,24 @@ impl View {
 
     /// The buckets of the chart: within what can be read, and none that has not begun.
     pub(crate) fn range(&self, now: Timestamp) -> Range<Timestamp> {
+        self.ending(self.to, now)
+    }
+
+    /// The buckets of the time that the chart is compared with, if one was chosen.
+    pub(crate) fn other(&self, now: Timestamp) -> Option<Range<Timestamp>> {
+        let end = match self.other? {
+            Other::Ago(seconds) => self.range(now).end.minus(seconds),
+            Other::Until(end) => end,
+        };
+        Some(self.ending(Some(end), now))
+    }
+
+    fn ending(&self, to: Option<Timestamp>, now: Timestamp) -> Range<Timestamp> {
         let precision = self.precision.precision;
         let width = u64::from(precision.as_seconds());
         let oldest = self.precision.oldest(now);
         let latest = precision.bucket(now).end();
-        let end = self.to.map_or(latest, |to| precision.bucket(to).start);
+        let end = to.map_or(latest, |to| precision.bucket(to).start);
         let length = width * u64::from(self.span);
         let end = end.min(latest).max(oldest.plus(length).min(latest));
         end.minus(length).max(oldest)..end
@@ -194,6 +223,11 @@ impl View {
             fields.push(("span", self.span.to_string()));
         }
         fields.extend(self.to.map(|to| ("to", to.to_string())));
+        match self.other {
+            Some(Other::Ago(seconds)) => fields.push(("ago", seconds.to_string())),
+            Some(Other::Until(end)) => fields.push(("against", end.to_string())),
+            None => {}
+        }
         if self.uniques {
             fields.push(("uniques", "1".to_owned()));
         }
@@ -275,6 +309,14 @@ impl View {
     }
 }
 
+/// The end of a time: in seconds, or as the last day of it.
+fn end(text: &str) -> Option<Timestamp> {
+    match text.parse() {
+        Ok(seconds) => Some(Timestamp::from_unix(seconds)),
+        Err(_) => format::end_of_day(text),
+    }
+}
+
 impl Sort {
     pub(crate) fn name(self) -> &'static str {
         SORTS.iter().find(|(sort, _)| *sort == self).map_or("", |(_, name)| name)
@@ -295,6 +337,8 @@ mod tests {
             "/admin/stats",
             "/admin/stats?counter=hits&counter=%2Farticles%2F%7Bid%7D",
             "/admin/stats?precision=3600&span=24&to=1795228800&uniques=1",
+            "/admin/stats?ago=604800",
+            "/admin/stats?to=1795228800&against=1792550400",
             "/admin/stats?q=a%26b&sort=name&page=3&zone=utc",
             #[cfg(feature = "forecast")]
             "/admin/stats?uniques=1&forecast=1",
@@ -343,6 +387,32 @@ mod tests {
         for now in [0, 1, 59, 60].map(Timestamp::from_unix) {
             let range = of("").range(now);
             assert!(range.start < range.end, "{range:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_compared_with_another_that_is_as_long_and_kept() {
+        let now = Timestamp::from_unix(1_795_228_799);
+        let day = 86_400;
+        for (query, ago) in [
+            ("precision=86400&span=7&ago=604800", Some(7)),
+            // Yesterday is the last day that is meant.
+            ("precision=86400&span=7&against=2026-11-20", Some(1)),
+            ("precision=86400&span=7&to=2026-11-20&against=2026-10-31", Some(20)),
+            ("precision=86400&span=7&against=1792550400", Some(32)),
+            ("precision=86400&span=7&ago=1&against=", Some(1)),
+            ("precision=86400&span=7&ago=0", None),
+            ("precision=86400&span=7&ago=-1&against=2026-13-01", None),
+            // The oldest that there is.
+            ("precision=86400&span=7&ago=99999999999", Some(113)),
+            ("precision=86400&span=7&against=1970-01-02", Some(113)),
+        ] {
+            let view = of(query);
+            let (range, other) = (view.range(now), view.other(now));
+            let width = |range: &Range<Timestamp>| range.end.as_unix() - range.start.as_unix();
+            assert!(other.iter().all(|other| width(other) == width(&range)), "{query}");
+            let found = other.map(|other| (range.end.as_unix() - other.end.as_unix()) / day);
+            assert_eq!(found, ago, "{query}");
         }
     }
 

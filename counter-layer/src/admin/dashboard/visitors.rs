@@ -42,19 +42,29 @@ pub(super) async fn read(
     let Some((kept, counter)) = kept.zip(view.counters.first()) else { return Ok(None) };
     let (gone, known) = starts.split_at(starts.partition_point(|start| *start < kept.oldest(now)));
     let whole = time(&range, kept, now).filter(|_| extent == Extent::Whole);
+    let other = view.other(now).filter(|other| whole.is_some() && kept.oldest(now) <= other.start);
     let buckets = known.iter().map(|start| *start..precision.bucket(*start).end());
-    let ranges: Vec<_> = buckets.chain(whole).collect();
+    let ranges: Vec<_> = buckets.chain(whole).chain(other).collect();
     let mut uniques = match ranges.is_empty() {
         true => Vec::new(),
         false => reader.uniques_by_range(counter, precision, &ranges).await?,
     };
-    let whole = uniques.split_off(known.len()).pop();
+    let mut whole = uniques.split_off(known.len()).into_iter();
+    let (whole, other) = (whole.next(), whole.next().flatten());
     let buckets = uniques.into_iter().map(|uniques| uniques.map(|uniques| uniques.visitors));
     Ok(Some(Visitors {
         buckets: gone.iter().map(|_| None).chain(buckets).collect(),
         words: match (extent, whole) {
             (Extent::Whole, None) => Some("The visitors of this time are not kept any more.".to_owned()),
-            (_, whole) => whole.flatten().map(|uniques| words(reader, counter, &range, kept, now, uniques)),
+            (_, whole) => whole.flatten().map(|uniques| {
+                let mut words = words(reader, counter, &range, kept, now, uniques);
+                if let Some(other) = other {
+                    let change = format::change(uniques.visitors, other.visitors);
+                    let change = change.map_or_else(String::new, |change| format!(", {}", change.text));
+                    words += &format!(" In the other time: {}{change}.", format::grouped(other.visitors));
+                }
+                words
+            }),
         },
     }))
 }

@@ -136,7 +136,7 @@ mod tests {
     fn an_axis_of_times_is_round_and_has_all_of_them() {
         for (least, most, expected) in [
             (0.018, 0.34, vec![0.01, 0.02, 0.05, 0.1, 0.2, 0.5]),
-            (0.001, 0.001, vec![0.001, 0.002]),
+            (0.001, 0.001, vec![0.0005, 0.001]),
             (0.0001, 5.0, vec![0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]),
         ] {
             let found = marks(least, most);
