@@ -268,7 +268,8 @@ async fn another_time_is_chosen_by_keyboard_with_a_script_and_by_links_and_forms
             page.press("#o2", Key::Enter).await;
             page.until_text("#o2[aria-current]", |chip| chip == "the 1 d before").await;
             page.until_text(".legend ul", |legend| legend.contains("B hits in the other time")).await;
-            page.until_text("#sums", |sums| sums.contains("compared with") && sums.contains("A hits 8")).await;
+            page.until_text("#sums", |sums| sums.contains("compared with") && sums.contains("A hits 8"))
+                .await;
             assert!(page.address().await.ends_with("?precision=3600&span=24&ago=86400"));
             // The form has both days, and asks for them.
             page.press("#against", Key::Enter).await;

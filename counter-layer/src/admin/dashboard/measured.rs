@@ -87,7 +87,9 @@ pub(super) async fn read(
         Some(other) => (precision.bucket(other.start).start..other.end, true),
         None => (range.start.minus(whole)..range.start, false),
     };
-    let before = Some(before).filter(|before| kept.oldest(now) <= before.start);
+    // Longer buckets than those of the chart may lie in both times.
+    let is_apart = before.end <= range.start || range.end <= before.start;
+    let before = Some(before).filter(|before| is_apart && kept.oldest(now) <= before.start);
     let read =
         async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
     let (all, others) = try_join(read(range.clone()), async {
