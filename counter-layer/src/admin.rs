@@ -52,7 +52,8 @@
 //! With the feature `dashboard` the root is a page for people, and each counter has a page: a summary of the
 //! site, a chart of up to six counters and of unique visitors, the pages with the most hits, a table of all pages, and a
 //! panel for the counters of each facet. Today begins with the day bucket, which is the site's midnight where a
-//! [`utc_offset`](counter_core::Builder::utc_offset) is set. The shares of errors and bots need the
+//! [`utc_offset`](counter_core::Builder::utc_offset) is set, or at the midnight of the
+//! [time zone](crate::guide::admin#days-of-a-time-zone) of the site. The shares of errors and bots need the
 //! [`Facet`](crate::Facet)s of status and agent.
 //!
 //! Where [distributions](counter_core::guide::distributions) are kept and something was measured, the page of a counter
@@ -73,8 +74,8 @@
 //! and its change from as long a time before, where that can be read and the counter counted by then. Any other time of the
 //! same length can be compared instead, by a choice or by its last day: its hits are a line of their own, and sums,
 //! visitors, percentiles and statuses have the change from it. `ago=604800` in an address is a time so many seconds
-//! before, which moves on with the chart, and `against` one with that end, like `to` in Unix seconds or as a day of UTC,
-//! which it includes. The number of
+//! before, which moves on with the chart, and `against` one with that end, like `to` in Unix seconds or as a day such as
+//! `2026-11-20`, which it includes. The number of
 //! different visitors of the range is that of the part of it whose visitors are kept.
 //!
 //! A line of the chart is interrupted where its counts are not known: before the first hit of a counter, and
@@ -164,6 +165,8 @@
 mod status;
 mod problem;
 mod escape;
+#[cfg(feature = "dashboard")]
+mod zone;
 mod mount;
 #[cfg(feature = "hits")]
 mod producers;
@@ -185,6 +188,8 @@ use counter_core::{CounterName, Stats};
 pub use access::{Access, AccessError};
 pub use mount::PublicPathError;
 pub use options::Options;
+#[cfg(feature = "time-zone")]
+pub use zone::TimeZoneError;
 
 use crate::Rules;
 use access::headers;
@@ -241,11 +246,13 @@ pub fn router(stats: Stats, access: Access) -> Router {
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     #[cfg(feature = "dashboard")]
-    let first = dashboard::first_page(&stats);
+    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone());
+    #[cfg(feature = "dashboard")]
+    let first = dashboard::first_page(&site);
     #[cfg(not(feature = "dashboard"))]
     let first = index::first_page(&stats, &catalog);
     #[cfg(feature = "dashboard")]
-    let pages = dashboard::pages(&stats);
+    let pages = dashboard::pages(&site);
     let public_path = options.public_path.clone();
     let (routes, descriptions) = route::serve(routes(first, stats, &access, options, &catalog));
     catalog.set(descriptions);

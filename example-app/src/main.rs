@@ -19,15 +19,17 @@ use std::fmt::Write as _;
 use std::future::pending;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use counter_core::archive::Archive;
+use counter_core::time::Retention;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::window::{Window, WindowCounters};
-use counter_core::{AnyStore, Counters, Secret, Stats};
+use counter_core::{AnyStore, Counters, Precisions, Secret, Stats};
 use counter_layer::admin::{self, Access, Options};
 use counter_layer::{
     AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
@@ -46,6 +48,9 @@ use store::Opened;
 
 /// The number of texts that one visitor may add to the forum in a minute.
 const TEXTS: u32 = 5;
+
+/// The hours of a day.
+const HOURS: NonZeroU32 = NonZeroU32::new(24).expect("not 0");
 
 /// What runs beside the server.
 const FEED: &str = "the feed of the forum";
@@ -93,9 +98,12 @@ struct Settings {
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
-    /// Offset of the site's clock from UTC, such as +01:00 or -05:30; days begin at its midnight. Summer time is not followed.
+    /// Offset of the site's clock from UTC, such as +01:00 or -05:30; days begin at its midnight. Summer time is not followed, unless --time-zone is set.
     #[arg(long, env, default_value = "+00:00", value_parser = clock::utc_offset, allow_hyphen_values = true)]
     utc_offset: i32,
+    /// Time zone of the days of the dashboard, such as Europe/Berlin: they follow summer time, and hours are kept for as long as days. Set --utc-offset to the zone's standard time as well, so that visitors are told apart by nearly the same days.
+    #[arg(long, env, value_name = "ZONE")]
+    time_zone: Option<String>,
     /// Seconds that a response may wait until its hit is stored; without it, responses do not wait.
     #[arg(long, env, value_parser = seconds)]
     confirm: Option<Duration>,
@@ -169,6 +177,8 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         Some(archive) => Counters::builder(archive.clone()),
         None => Counters::builder(store.clone()),
     };
+    let builder =
+        if settings.time_zone.is_some() { builder.precisions(with_hours_of_all_days()) } else { builder };
     let mut counters = builder.flush_interval(settings.flush_interval).utc_offset(settings.utc_offset);
     if let Some(secret) = owners {
         counters = counters.secret(secret);
@@ -207,6 +217,9 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let (end_live, live_ended) = oneshot::channel::<()>();
     let mut options =
         Options::new().live_until(async { drop(live_ended.await) }).hits(counters.sources(), told_of);
+    if let Some(zone) = &settings.time_zone {
+        options = options.time_zone(zone)?;
+    }
     if let Some(archive) = &archive {
         options = options.archive(archive.clone());
     }
@@ -262,6 +275,16 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     }
     tracing::info!("stopped; every hit is counted");
     Ok(())
+}
+
+/// The usual precisions, with hours for as long as days: days of a time zone are sums of them.
+fn with_hours_of_all_days() -> Precisions {
+    let kept = Precisions::default();
+    let longer = |kept: Retention| match kept.precision.as_seconds() {
+        3600 => Retention { samples: kept.samples.saturating_mul(HOURS), ..kept },
+        _ => kept,
+    };
+    Precisions::new(kept.iter().map(longer)).expect("as many as before")
 }
 
 /// Copies into the archive and compares it with the store, where there is one, until `shutdown` completes.

@@ -22,4 +22,5 @@ mod proxied;
 mod dashboard;
 mod measured;
 mod years;
+mod zones;
 mod browser;

@@ -3,6 +3,7 @@
 pub(crate) mod format;
 mod chart;
 mod range;
+mod buckets;
 mod view;
 mod reader;
 mod period;
@@ -20,4 +21,4 @@ mod plot;
 mod page;
 mod routes;
 
-pub(crate) use routes::{first_page, pages};
+pub(crate) use routes::{Dashboard, first_page, pages};

@@ -12,6 +12,10 @@ use counter_core::source::Sources;
 use super::mount::{PublicPath, PublicPathError};
 #[cfg(feature = "hits")]
 use super::producers::Producers;
+#[cfg(feature = "time-zone")]
+use super::zone::TimeZoneError;
+#[cfg(feature = "dashboard")]
+use super::zone::Zone;
 #[cfg(feature = "hits")]
 use crate::log::LogCounter;
 
@@ -29,6 +33,8 @@ pub struct Options {
     pub(crate) listeners: usize,
     pub(crate) live_until: Option<Shared<BoxFuture<'static, ()>>>,
     pub(crate) public_path: Option<PublicPath>,
+    #[cfg(feature = "dashboard")]
+    pub(crate) zone: Zone,
     #[cfg(feature = "hits")]
     pub(crate) producers: Option<Producers>,
     #[cfg(feature = "archive")]
@@ -43,6 +49,8 @@ impl Options {
             listeners: 64,
             live_until: None,
             public_path: None,
+            #[cfg(feature = "dashboard")]
+            zone: Zone::default(),
             #[cfg(feature = "hits")]
             producers: None,
             #[cfg(feature = "archive")]
@@ -123,6 +131,33 @@ impl Options {
     pub fn archive(mut self, archive: Archive) -> Self {
         self.archive = Some(archive);
         self
+    }
+
+    /// Sets the time zone of the site, by its name in the IANA database: the days of the dashboard begin and end at its
+    /// midnight, in summer as in winter, and without a script its times are those of its clocks. Default: UTC, or the
+    /// [offset](counter_core::Builder::utc_offset) of the days that are kept.
+    ///
+    /// A day is the sum of the hours that are kept, or of quarter hours or the like where it does not begin with an hour,
+    /// and may have 23 or 25 of them; visitors are those of the union of these buckets. So the store keeps
+    /// nothing for a zone, and there are days for as long as it keeps hours, by
+    /// [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. The
+    /// [guide](crate::guide::admin#days-of-a-time-zone) shows both.
+    ///
+    /// ```
+    /// use counter_layer::admin::Options;
+    ///
+    /// let options = Options::new().time_zone("Europe/Berlin")?;
+    /// assert!(Options::new().time_zone("Europe/Atlantis").is_err());
+    /// # drop(options);
+    /// # Ok::<(), counter_layer::admin::TimeZoneError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no time zone of this name.
+    #[cfg(feature = "time-zone")]
+    pub fn time_zone(mut self, name: &str) -> Result<Self, TimeZoneError> {
+        self.zone = Zone::new(name)?;
+        Ok(self)
     }
 
     /// Sets the path at which clients find the router. Default: the path at which it is mounted.

@@ -206,6 +206,49 @@
 //! when all is compared: with 10,000 counters that can be minutes, and a client that does not wait ends the audit. What was
 //! repaired until then stays repaired.
 //!
+//! # Days of a time zone
+//!
+//! The days that are kept are 24 hours long and begin at midnight in UTC, or at the
+//! [offset](counter_core::Builder::utc_offset) of the site, which is wrong by an hour in summer. With the feature `time-zone`
+//! the dashboard has the days of a zone, which have 23 hours in spring and 25 in autumn:
+//!
+//! ```
+//! # #[cfg(feature = "time-zone")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::num::NonZeroU32;
+//!
+//! use counter_core::time::Retention;
+//! use counter_core::{Counters, MemoryStore, Precision, Precisions};
+//! use counter_layer::admin::{self, Access, Options};
+//!
+//! let keep = |width: u32, samples: u32| {
+//!     let samples = NonZeroU32::new(samples).expect("not 0");
+//!     Precision::try_from(width).map(|precision| Retention { precision, samples })
+//! };
+//! let kept = Precisions::new([keep(60, 1440)?, keep(3600, 400 * 24)?, keep(86_400, 400)?])?;
+//! let winter = 3600;
+//! let counters = Counters::builder(MemoryStore::new()).precisions(kept).utc_offset(winter).build()?;
+//! let options = Options::new().time_zone("Europe/Berlin")?;
+//! let access = Access::bearer("a-long-random-token")?;
+//! let admin = admin::router_with(counters.stats(), access, options);
+//! # drop(admin);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "time-zone"))]
+//! # fn main() {}
+//! ```
+//!
+//! - A day is the sum of the buckets in it, of the coarsest precision that begins with all days of the zone: of hours, or
+//!   of quarter hours in India and Nepal. So there are as many days as there are hours: 400 days of them, as here, take
+//!   660 KB in Redis for a counter that is always busy. In an [archive](counter_core::guide::archive) they are kept for years.
+//! - Visitors of a day are those of the union of its hours, where these are among the
+//!   [precisions of visitors](counter_core::Builder::visitor_precisions): up to 14.4 KB for an hour.
+//! - The salt of visitors changes when the days that are kept begin. With the offset of winter, a visitor who comes before
+//!   and after the first hour of a day in summer counts twice in it.
+//! - The dashboard tells times by the clocks of the zone where there is no script, and by those of the viewer where there is
+//!   one; the button beside the name of the zone changes that.
+//! - The API and exports have buckets as they are kept.
+//!
 //! # With the application's own session
 //!
 //! An application whose users log in already has an answer to the question of access. A closure gives it, and sees what

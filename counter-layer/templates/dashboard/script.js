@@ -19,8 +19,8 @@
   };
   const formats = new Map();
   const write = (milliseconds, style) => {
-    // A day is one of UTC, whoever looks at it.
-    const zone = utc() || style.startsWith("d") ? "UTC" : undefined;
+    // A day is one of the site, whoever looks at it.
+    const zone = utc() || style.startsWith("d") ? root.dataset.site : undefined;
     const key = style + zone;
     if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...options[style], timeZone: zone }));
     return formats.get(key).format(milliseconds).replace(",", "");
@@ -35,7 +35,7 @@
   };
   const nameZone = () => {
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-    byId("zone-name").textContent = utc() ? "UTC" : `Local time (${zone})`;
+    byId("zone-name").textContent = utc() ? root.dataset.site : `Local time (${zone})`;
     byId("zone").hidden = false;
   };
 

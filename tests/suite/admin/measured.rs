@@ -1,9 +1,11 @@
 //! The page of a counter where distributions are kept, and where they are not.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
+use counter_core::time::Retention;
 use counter_core::visits::{Bin, Distribution, Measured};
-use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
 use counter_layer::admin::Access;
 use http::StatusCode;
 use tests::{FaultProxy, RedisServer};
@@ -34,6 +36,10 @@ async fn page(site: &Site, path: &str) -> String {
 fn hour() -> (Precision, Timestamp) {
     let hour = precision(3600);
     (hour, hour.bucket(Timestamp::now()).start.minus(7200))
+}
+
+fn keep(width: u32, samples: u32) -> Retention {
+    Retention { precision: precision(width), samples: NonZeroU32::new(samples).expect("not 0") }
 }
 
 /// The content of the element of this kind with this id, without its tags.
@@ -92,6 +98,19 @@ async fn a_chart_of_other_buckets_has_the_percentiles_of_those_that_are_kept() {
         assert!(table.contains(&format!("by {width}")), "{chart}: {table}");
         assert!(table.contains("19.4 ms 19.4 ms 19.4 ms 9"), "{chart}: {table}");
     }
+}
+
+#[tokio::test]
+async fn a_time_that_goes_back_further_than_its_buckets_are_measured_has_longer_ones() {
+    let kept = Precisions::new([keep(3600, 800), keep(86_400, 120)]).expect("a set");
+    let counters =
+        Counters::builder(MemoryStore::new()).precisions(kept).distributions(Distribution::precisions());
+    let mut site = Site::of(counters.build().expect("a grid"), Access::open());
+    let day = precision(86_400).bucket(Timestamp::now()).start.minus(20 * 86_400);
+    measure(&mut site, day, &[(20, 200, 9)]).await;
+    let table =
+        text(&page(&site, "/counter?counter=%2F&precision=3600&span=720").await, "measured", "</tbody>");
+    assert!(table.contains("by 1 d") && table.contains("19.4 ms 9"), "{table}");
 }
 
 #[tokio::test]

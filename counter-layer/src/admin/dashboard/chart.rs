@@ -17,6 +17,7 @@ pub(crate) use forecast::{ForecastCurve, ForecastView};
 
 use super::format::{self, Style};
 use crate::admin::sparkline::Sparkline;
+use crate::admin::zone::Zone;
 
 /// The width of the stretched box.
 pub(crate) const WIDTH: u32 = 1000;
@@ -101,23 +102,24 @@ pub(crate) fn draw(
     precision: Precision,
     lines: &[Line],
     forecast: Option<&ForecastView>,
+    zone: &Zone,
     now: Timestamp,
 ) -> Chart {
     let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
     let most = most.unwrap_or_default();
     let (top, step) = axis::scale(forecast.map_or(most, |forecast| forecast.most(most)));
     let frame = Frame { buckets: starts.len().max(1), top };
-    let is_of_this_year = starts.first().is_none_or(|first| format::year(*first) == format::year(now));
-    let style = Style::of(precision);
-    let style = if is_of_this_year { style } else { style.of_year() };
+    let local: Vec<_> = starts.iter().map(|start| zone.local(*start)).collect();
+    let style = style(&local, precision, zone.local(now));
     let columns: Vec<_> = starts
         .iter()
+        .zip(&local)
         .enumerate()
-        .map(|(place, start)| Column {
+        .map(|(place, (start, local))| Column {
             x: fixed(frame.left(place)),
             width: fixed(f64::from(WIDTH) / count(frame.buckets)),
             iso: format::iso(*start),
-            text: format::instant(*start, style),
+            text: format::instant(*local, style),
             cells: cells(lines, forecast, place, *start),
         })
         .collect();
@@ -127,12 +129,19 @@ pub(crate) fn draw(
         curves,
         forecast: forecast.map(|forecast| forecast.draw(&frame, starts, lines)),
         counts: axis::counts(step, &frame),
-        times: axis::times(starts, precision, &frame),
+        times: axis::times(starts, &local, precision, &frame),
         has_titles: columns.len() * lines.len() <= TITLES,
         open: first_open(lines).map(|place| fixed(frame.left(place))),
         columns,
         style: style.name(),
     }
+}
+
+/// The format of the instants of a chart that begins with the first of these, on the clocks of its zone.
+fn style(local: &[Timestamp], precision: Precision, now: Timestamp) -> Style {
+    let is_of_this_year = local.first().is_none_or(|first| format::year(*first) == format::year(now));
+    let style = Style::of(precision);
+    if is_of_this_year { style } else { style.of_year() }
 }
 
 /// A small line without axes, 96 wide and 24 high, from the first count on: what was before may be
@@ -321,7 +330,7 @@ mod tests {
 
     fn curve(points: &[Point]) -> Curve {
         let line = Line { name: "hits".to_owned(), points: points.to_vec() };
-        draw(&starts(points.len() as u64), minute(), &[line], None, now()).curves.remove(0)
+        draw(&starts(points.len() as u64), minute(), &[line], None, &Zone::default(), now()).curves.remove(0)
     }
 
     #[test]
@@ -348,7 +357,7 @@ mod tests {
 
     #[test]
     fn nothing_at_all_is_a_chart_too() {
-        let chart = draw(&[], minute(), &[], None, now());
+        let chart = draw(&[], minute(), &[], None, &Zone::default(), now());
         assert_eq!((chart.columns.len(), chart.times.len(), chart.counts.len()), (0, 0, 5));
         assert_eq!(spark(&[]), "");
         assert_eq!(spark(&[0]), "");
@@ -364,7 +373,7 @@ mod tests {
             line("hits", &[Point::Whole(1200), Point::Open(3)]),
             line("/", &[Point::Unknown, Point::Unknown]),
         ];
-        let chart = draw(&starts(2), minute(), &lines, None, now());
+        let chart = draw(&starts(2), minute(), &lines, None, &Zone::default(), now());
         let texts: Vec<_> = chart.columns.iter().flat_map(|column| &column.cells).map(|c| &*c.text).collect();
         assert_eq!(texts, ["1,200", "unknown", "3 so far", "unknown"]);
         assert_eq!(chart.columns[0].text, "02:39");

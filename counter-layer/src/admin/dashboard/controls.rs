@@ -1,7 +1,5 @@
 //! The choices about the chart.
 
-use std::ops::Range;
-
 use counter_core::{Stats, Timestamp};
 
 use super::range::{NamedRange, SPAN};
@@ -106,9 +104,12 @@ impl Controls {
             address: (view.page == Page::Site).then(|| view.counter(name)),
             off: view.toggled(name),
         });
-        let kept_visitors = reach.visitors.retention(kept.precision).is_some();
-        let range = view.range(now);
-        let (oldest, latest) = (kept.oldest(now), kept.precision.bucket(now).end());
+        let buckets = view.buckets(now);
+        let kept_visitors = reach.visitors.retention(buckets.read.precision).is_some();
+        let range = buckets.range();
+        let is_of_zone = view.is_of_zone_days(now);
+        let oldest = if is_of_zone { buckets.read.oldest(now) } else { kept.oldest(now) };
+        let latest = if is_of_zone { view.zone.next_day(now) } else { kept.precision.bucket(now).end() };
         let length = width * u64::from(view.span);
         let step = if named.is_some() { length } else { length / 2 };
         let later = range.end.plus(step);
@@ -128,11 +129,11 @@ impl Controls {
         };
         let place = view.counters.len() + usize::from(kept_visitors && view.uniques);
         let other = view.other(now);
-        let last_day = |range: &Range<Timestamp>| format::day(range.end.minus(1));
+        let last_day = |end: Timestamp| format::day(view.zone.local(end.minus(1)));
         Self {
             others: std::iter::once(none).chain(others).collect(),
             other: other.as_ref().map(|_| (place, chart::letter(place), compared(view))),
-            days: (last_day(&range), other.as_ref().map(last_day).unwrap_or_default()),
+            days: (last_day(range.end), other.map(|other| last_day(other.end)).unwrap_or_default()),
             other_fields: view.fields(&["to", "ago", "against"]),
             title: format!("Hits per {}", format::unit(width)),
             ranges: ranges.collect(),
@@ -159,7 +160,7 @@ impl Controls {
                 || ("earlier".to_owned(), "later".to_owned()),
                 |range| (format!("{} before", range.name), format!("{} after", range.name)),
             ),
-            earlier: (range.start > oldest).then(|| {
+            earlier: (range.start >= oldest.plus(width)).then(|| {
                 let end = range.end.minus(step).max(oldest.plus(length));
                 view.but(|view| view.to = Some(end))
             }),

@@ -21,6 +21,10 @@ pub(super) async fn read(
     until: Timestamp,
 ) -> Result<Option<ForecastView>, Error> {
     let Some(counter) = view.counters.first().filter(|_| view.forecast) else { return Ok(None) };
+    if view.is_of_zone_days(until) {
+        let words = "Nothing is expected of days of a time zone: choose hours.".to_owned();
+        return Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }));
+    }
     let (precision, horizon) = (view.precision.precision, view.horizon());
     let mut forecast = stats.forecast(counter, precision, horizon, until).await;
     if let Err(ForecastError::Horizon { most, .. }) = forecast {

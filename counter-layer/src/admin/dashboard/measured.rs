@@ -73,9 +73,10 @@ pub(super) async fn read(
     view: &View,
     now: Timestamp,
 ) -> Result<Option<Measured>, Error> {
-    let (range, counter) = (view.range(now), view.counters.first());
+    let (buckets, counter) = (view.buckets(now), view.counters.first());
+    let range = buckets.range();
     let kept = reader.stats.reach().distributions.as_ref();
-    let kept = kept.and_then(|kept| fitting(kept, view.precision.precision, &range, now));
+    let kept = kept.and_then(|kept| fitting(kept, buckets.read.precision, &range, now));
     let Some((counter, kept)) = counter.zip(kept) else { return Ok(None) };
     let precision = kept.precision;
     let range = precision.bucket(range.start).start.max(kept.oldest(now))..range.end;
@@ -83,7 +84,7 @@ pub(super) async fn read(
         return Ok(None);
     }
     let whole = precision.bucket(range.end.minus(1)).end().as_unix() - range.start.as_unix();
-    let (before, is_chosen) = match view.other(now) {
+    let (before, is_chosen) = match view.other(now).map(|other| other.range()) {
         Some(other) => (precision.bucket(other.start).start..other.end, true),
         None => (range.start.minus(whole)..range.start, false),
     };
@@ -106,25 +107,27 @@ pub(super) async fn read(
     }
     let compared = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
     let style = super::format::Style::of(precision).of_day();
-    let style = if format::year(range.start) == format::year(now) { style } else { style.of_year() };
+    let local = view.zone.local(range.start);
+    let style =
+        if format::year(local) == format::year(view.zone.local(now)) { style } else { style.of_year() };
     let is_compared = before_merged.iter().any(|of| of.count() > 0);
     Ok(Some(Measured {
         style: style.name(),
-        from: Instant { iso: format::iso(range.start), text: format::instant(range.start, style) },
+        from: Instant { iso: format::iso(range.start), text: format::instant(local, style) },
         width: format::span(u64::from(precision.as_seconds())),
         before: before.filter(|_| is_compared).map(|before| match is_chosen {
             true => "the other time".to_owned(),
             false => format!("the {} before", format::span(length(&before))),
         }),
         error: format::shown_error(),
-        bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, now)),
+        bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, view, now)),
         rows: compared().filter_map(|(of, before)| Row::of(of, before)).collect(),
         statuses: compared().filter_map(|(of, before)| Statuses::of(of, before)).collect(),
     }))
 }
 
 /// The precision of distributions that shows best what a chart of this precision shows: the same one, or the coarsest of
-/// which its buckets consist, or a coarser one.
+/// which its buckets consist, or a coarser one. It goes back as far, if one does.
 fn fitting(
     kept: &Precisions,
     chart: Precision,
@@ -134,11 +137,16 @@ fn fitting(
     let buckets = |kept: &Retention| length(range) / u64::from(kept.precision.as_seconds());
     let divides = |kept: &Retention| kept.precision.divides(chart);
     let fits = |kept: &Retention| buckets(kept) <= SPAN.into() && kept.oldest(now) < range.end;
-    let all = || kept.iter().filter(fits);
-    all().filter(divides).last().or_else(|| all().find(|kept| !divides(kept)))
+    let reaches = |kept: &Retention| kept.oldest(now) <= range.start;
+    let of = |wanted: &dyn Fn(&Retention) -> bool| {
+        let all = || kept.iter().filter(fits).filter(wanted);
+        all().filter(divides).last().or_else(|| all().find(|kept| !divides(kept)))
+    };
+    // Longer buckets say more than some of the time.
+    of(&reaches).or_else(|| of(&|_| true))
 }
 
-fn bands(of: &Distributions, range: &Range<Timestamp>, now: Timestamp) -> Option<Bands> {
+fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timestamp) -> Option<Bands> {
     let starts: Vec<_> = of.precision.starts(range.clone()).collect();
     let values = |start: &Timestamp| {
         let place = of.buckets.binary_search_by_key(start, |(start, _)| *start).ok()?;
@@ -151,7 +159,7 @@ fn bands(of: &Distributions, range: &Range<Timestamp>, now: Timestamp) -> Option
     };
     let buckets: Vec<_> = starts.iter().map(values).collect();
     let is_empty = buckets.iter().all(Option::is_none);
-    (!is_empty).then(|| chart::bands(&starts, of.precision, &buckets, now))
+    (!is_empty).then(|| chart::bands(&starts, of.precision, &buckets, &view.zone, now))
 }
 
 impl Row {

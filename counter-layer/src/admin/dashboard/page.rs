@@ -1,11 +1,11 @@
 //! The contents of the templates.
 
 use askama::Template;
-use counter_core::time::Retention;
 use counter_core::{CounterName, Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
 use super::assets;
+use super::buckets::Buckets;
 use super::chart::{self, Chart};
 use super::controls::Controls;
 use super::format::{self, Change, Style};
@@ -81,7 +81,11 @@ struct Frame {
     site: String,
     address: String,
     parts: String,
+    /// The address with the times of the viewer or those of the site.
+    toggled_zone: String,
+    /// The name of the zone of the site.
     zone: String,
+    /// Times are those of the site, with a script as well.
     utc: bool,
     logout: Option<String>,
     /// The beginnings of buckets and days, in words.
@@ -99,6 +103,8 @@ pub(super) struct Moving {
     forecast: Option<String>,
     /// The visitors of all of the time, in words; not in what is read again and again.
     visitors_shown: Option<String>,
+    /// The name of the zone of the site.
+    zone: String,
     /// The content of the chart in a sentence.
     label: String,
 }
@@ -114,11 +120,11 @@ struct Day {
 }
 
 /// Days on the page of a counter.
-const DAYS: u64 = 14;
+const DAYS: u32 = 14;
 
 impl Site {
     pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
-        let period = Period::of(&stats.grid().counts, view.precision, now);
+        let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
         let reader = Reader::new(stats);
         let (moving, table) = try_join(
             Moving::read(&reader, view, Extent::Whole, now),
@@ -142,14 +148,14 @@ impl Site {
 
 impl Counter {
     pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
-        let period = Period::of(&stats.grid().counts, view.precision, now);
+        let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
         let counter = &view.counters[..1];
         let hits: Vec<_> = CounterName::new(crate::reserved::HITS).into_iter().collect();
-        let days_kept = stats.grid().counts.of_width(86_400);
+        let last_days = last_days(stats, view, now);
         let reader = Reader::new(stats);
         let days = async {
-            match days_kept {
-                Some(kept) => days(&reader, &counter[0], kept, now).await,
+            match &last_days {
+                Some((buckets, style)) => days(&reader, view, buckets, *style).await,
                 None => Ok(Vec::new()),
             }
         };
@@ -184,7 +190,7 @@ impl Counter {
             lifetime: first(&lifetimes).map_or_else(format::unknown, format::grouped),
             measured,
             days,
-            days_style: days_kept.map_or(Style::Day, |kept| Style::of(kept.precision)).name(),
+            days_style: last_days.as_ref().map_or(Style::Day, |(_, style)| *style).name(),
             unread: reader.unread(),
         })
     }
@@ -198,7 +204,7 @@ impl Moving {
         now: Timestamp,
     ) -> Result<Self, Error> {
         let stats = reader.stats;
-        let period = Period::of(&stats.grid().counts, view.precision, now);
+        let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
         let summary = async {
             match view.page {
                 Page::Site => Summary::read(reader, &period, now).await.map(Some),
@@ -209,8 +215,9 @@ impl Moving {
             try_join(summary, plot(reader, view, extent, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
-        let mut label = format!("{} per {}, {} of them", names.join(", "), format::unit(width), view.span);
-        let ahead = chart.columns.len().saturating_sub(view.span as usize);
+        let shown = view.buckets(now).starts.len();
+        let mut label = format!("{} per {}, {shown} of them", names.join(", "), format::unit(width));
+        let ahead = chart.columns.len().saturating_sub(shown);
         if let Some(forecast) = chart.forecast.as_ref().filter(|_| ahead > 0) {
             label += &format!(", and what is {} in the next {ahead}", forecast.name);
         }
@@ -221,6 +228,7 @@ impl Moving {
             sums,
             forecast,
             visitors_shown,
+            zone: view.zone.name().to_owned(),
             label,
         })
     }
@@ -245,33 +253,58 @@ impl Frame {
             site: view.site(),
             address: view.address(),
             parts: view.parts(),
-            zone: view.but(|view| view.utc = !view.utc),
+            toggled_zone: view.but(|view| view.utc = !view.utc),
+            zone: view.zone.name().to_owned(),
             utc: view.utc,
             logout: view.logout(),
-            beginning: format::beginning(&stats.grid().counts),
+            beginning: beginning(stats, view),
         }
     }
 }
 
-/// The last days of a counter, the last one first.
-async fn days(
-    reader: &Reader<'_>,
-    counter: &CounterName,
-    kept: Retention,
-    now: Timestamp,
-) -> Result<Vec<Day>, Error> {
-    let today = kept.precision.bucket(now).start;
-    let from = today.minus((DAYS - 1) * 86_400).max(kept.oldest(now));
-    let counter = std::slice::from_ref(counter);
-    let series = reader.series_many(counter, kept.precision, from..today.plus(86_400)).await?;
-    let Some(series) = series.into_iter().next().flatten() else { return Ok(Vec::new()) };
-    let most = series.samples.iter().map(|sample| sample.count).max().unwrap_or_default();
-    let day = |sample: &counter_core::Sample| Day {
-        iso: format::iso(sample.start),
-        text: format::instant(sample.start, Style::of(kept.precision)),
-        total: format::grouped(sample.count),
-        percent: format::percent(sample.count, most),
-        is_open: sample.start == today,
+/// Tells when buckets and days begin, of which there are some in the zone of the site if enough is kept.
+fn beginning(stats: &Stats, view: &View) -> String {
+    let buckets = format::beginning(&stats.grid().counts);
+    match (view.zone.is_utc(), view.days(1, Timestamp::now())) {
+        (true, _) => buckets,
+        (false, None) => format!(
+            "{buckets} Nothing is kept that days of {} could consist of: that takes hours, or quarter hours.",
+            view.zone.name()
+        ),
+        (false, Some(days)) => format!(
+            "Days are those of {}, as sums of buckets of {}. Other buckets begin with those of UTC.",
+            view.zone.name(),
+            format::span(u64::from(days.read.precision.as_seconds()))
+        ),
+    }
+}
+
+/// The last days, and the format that tells them apart.
+fn last_days(stats: &Stats, view: &View, now: Timestamp) -> Option<(Buckets, Style)> {
+    if let Some(days) = view.days(DAYS, now) {
+        return Some((days, Style::Day));
+    }
+    let kept = stats.grid().counts.of_width(86_400)?;
+    let today = kept.precision.bucket(now);
+    let from = today.start.minus(u64::from(DAYS - 1) * 86_400).max(kept.oldest(now));
+    Some((Buckets::of(kept, from..today.end()), Style::of(kept.precision)))
+}
+
+/// The last days of the counter of a view that have hits, the last one first.
+async fn days(reader: &Reader<'_>, view: &View, buckets: &Buckets, style: Style) -> Result<Vec<Day>, Error> {
+    let series = reader.series_many(&view.counters[..1], buckets.read.precision, buckets.range()).await?;
+    let counts = buckets.counts(series.first().and_then(Option::as_ref));
+    let most = counts.iter().flatten().max().copied().unwrap_or_default();
+    let days =
+        buckets.each().zip(counts).filter_map(|(day, count)| Some((day, count.filter(|count| *count > 0)?)));
+    let day = |(day, count): (std::ops::Range<Timestamp>, u64)| Day {
+        iso: format::iso(day.start),
+        text: format::instant(view.zone.local(day.start), style),
+        total: format::grouped(count),
+        percent: format::percent(count, most),
+        is_open: day.end == buckets.end,
     };
-    Ok(series.samples.iter().rev().map(day).collect())
+    let mut days: Vec<_> = days.map(day).collect();
+    days.reverse();
+    Ok(days)
 }

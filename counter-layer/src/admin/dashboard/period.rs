@@ -6,8 +6,10 @@ use counter_core::time::Retention;
 use counter_core::visits::Uniques;
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 
+use super::buckets::is_part;
 use super::format;
 use super::reader::{self, Reader};
+use crate::admin::zone::Zone;
 
 /// Seconds of a day.
 const DAY: u32 = 86_400;
@@ -42,10 +44,17 @@ impl Period {
     /// is kept of the precision that goes back furthest, or of `some`. A day begins when those that
     /// are kept do, and otherwise at midnight UTC. Seconds are too many for a day: of each precision, the
     /// latest 1,500 buckets are looked at.
-    pub(super) fn of(kept: &Precisions, some: Retention, now: Timestamp) -> Self {
+    pub(super) fn of(kept: &Precisions, some: Retention, zone: &Zone, now: Timestamp) -> Self {
         let days = kept.of_width(DAY).map_or_else(utc_days, |kept| kept.precision);
-        let midnight = days.bucket(now).start;
-        let of_days = kept.iter().filter(|kept| kept.precision.divides(days));
+        let has_zone = !zone.is_utc() && kept.iter().any(|kept| is_part(kept.precision, zone, now));
+        let (midnight, yesterday) = match has_zone {
+            true => (zone.day(now), zone.day_before(zone.day(now))),
+            false => (days.bucket(now).start, days.bucket(now).start.minus(DAY.into())),
+        };
+        let of_days = kept.iter().filter(|kept| match has_zone {
+            true => is_part(kept.precision, zone, now),
+            false => kept.precision.divides(days),
+        });
         let fits = |kept: &Retention| u64::from(DAY / kept.precision.as_seconds()) <= BUCKETS;
         let of_days = of_days.filter(fits);
         let Some(coarse) = of_days.clone().filter(|kept| kept.oldest(now) <= midnight).last() else {
@@ -59,10 +68,10 @@ impl Period {
             let name = format!("in the last {}", format::span(length));
             return Self { name, precision: longest.precision, range, before: None };
         };
-        let yesterday = midnight.minus(DAY.into());
         let fine = of_days.clone().find(|kept| kept.oldest(now) <= yesterday && yesterday < midnight);
         let before = fine.map(|fine| {
-            let same_time = now.minus(DAY.into());
+            // A day may have an hour more or less than yesterday.
+            let same_time = yesterday.plus(now.as_unix() - midnight.as_unix()).min(midnight.minus(1));
             let last = fine.precision.bucket(same_time);
             let rest = same_time.as_unix() - last.start.as_unix();
             Before { precision: fine.precision, range: yesterday..last.end(), rest }
@@ -163,7 +172,7 @@ mod tests {
     }
 
     fn at(widths: &Precisions, now: Timestamp) -> Period {
-        Period::of(widths, widths.iter().next().expect("not empty"), now)
+        Period::of(widths, widths.iter().next().expect("not empty"), &Zone::default(), now)
     }
 
     #[test]
@@ -195,6 +204,20 @@ mod tests {
             assert_eq!((before.precision.as_seconds(), before.rest), (3600, rest));
             assert_eq!(before.range, yesterday..yesterday.plus(hours * 3600));
         }
+    }
+
+    #[test]
+    #[cfg(feature = "time-zone")]
+    fn today_has_the_hours_of_the_zone_and_yesterday_is_compared_until_as_long_after_its_midnight() {
+        let kept = Precisions::default();
+        let zone = Zone::new("Europe/Berlin").expect("a zone");
+        // 2026-10-25, on which clocks were changed, at 22:30 in UTC: 24.5 hours of it have gone by.
+        let now = Timestamp::from_unix(1_792_967_400);
+        let period = Period::of(&kept, kept.iter().next().expect("not empty"), &zone, now);
+        let midnight = Timestamp::from_unix(1_792_879_200);
+        assert_eq!((period.precision.as_seconds(), period.range), (3600, midnight..midnight.plus(25 * 3600)));
+        let before = period.before.expect("hours are kept");
+        assert_eq!(before.range, midnight.minus(86_400)..midnight, "all of it, since that day was shorter");
     }
 
     #[test]

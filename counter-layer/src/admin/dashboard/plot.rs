@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::{Error, Precision, Sample, Series, Timestamp};
+use counter_core::{Error, Sample, Series, Timestamp};
 use futures_util::future::{try_join, try_join_all, try_join4};
 
+use super::buckets::Buckets;
 use super::chart::{self, Chart, ForecastView, Line, Point};
 use super::reader::Reader;
 use super::sums::{Compared, Sums};
@@ -50,11 +51,12 @@ pub(super) async fn plot(
     now: Timestamp,
 ) -> Result<Plot, Error> {
     let stats = reader.stats;
-    let (kept, range) = (view.precision, view.range(now));
+    let buckets = view.buckets(now);
+    let (kept, range) = (buckets.read, buckets.range());
     let precision = kept.precision;
     let failing = stats.health().failing_for;
     let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
-    let mut starts: Vec<_> = precision.starts(range.clone()).collect();
+    let mut starts = buckets.starts.clone();
     let compared = Compared::new(view, now);
     let coarser = || stats.reach().counts.iter().filter(|coarser| coarser.precision > precision);
     let read = |reach: Retention, begin: Timestamp| {
@@ -64,18 +66,21 @@ pub(super) async fn plot(
     };
     let chosen = async {
         match compared.chosen() {
-            Some(other) => reader.series_many(&view.counters, precision, other.clone()).await,
+            Some(other) => reader.series_many(&view.counters, other.read.precision, other.range()).await,
             None => Ok(Vec::new()),
         }
     };
     let ((series, chosen), others, mut visitors, mut forecast) = try_join4(
         try_join(read(kept, compared.begin()), chosen),
         try_join_all(coarser().map(|coarser| read(coarser, range.start))),
-        visitors::read(reader, view, &starts, extent, now),
+        visitors::read(reader, view, &buckets, extent, now),
         forecast::read(stats, view, until),
     )
     .await?;
-    let begun = |series: &Option<Series>| first(series.as_ref()).map(|sample| sample.start);
+    // A day of a zone that has the first sample is known, as another bucket is.
+    let whole =
+        |start| buckets.each().find(|bucket| bucket.contains(&start)).map_or(start, |bucket| bucket.start);
+    let begun = |series: &Option<Series>| first(series.as_ref()).map(|sample| whole(sample.start));
     let mut since: Vec<_> = series.iter().map(begun).collect();
     for (since, chosen) in since.iter_mut().zip(&chosen) {
         *since = [*since, begun(chosen)].into_iter().flatten().min();
@@ -99,39 +104,25 @@ pub(super) async fn plot(
         .zip(&since)
         .map(|((name, series), since)| Line {
             name: name.to_string(),
-            points: starts
-                .iter()
-                .map(|start| match count(series.as_ref(), *start) {
-                    Some(count) => known(since).point(precision, *start, count),
-                    None => Point::Unknown,
-                })
-                .collect(),
+            points: known(since).points(&buckets, buckets.counts(series.as_ref())),
         })
         .collect();
     let visitors_shown = visitors.as_mut().and_then(|visitors| visitors.words.take());
     if let Some(((counter, since), visitors)) = view.counters.first().zip(since.first()).zip(visitors) {
-        let known = known(since);
-        let point = |(start, visitors): (&Timestamp, Option<u64>)| {
-            visitors.map_or(Point::Unknown, |visitors| known.point(precision, *start, visitors))
-        };
-        let points = starts.iter().zip(visitors.buckets).map(point).collect();
+        let points = known(since).points(&buckets, visitors.buckets);
         lines.push(Line { name: format!("visitors of {counter}"), points });
     }
     if let Some(((other, series), since)) = compared.chosen().zip(chosen.first()).zip(since.first()) {
-        let point = |start| match count(series.as_ref(), start) {
-            Some(count) => known(since).point(precision, start, count),
-            None => Point::Unknown,
-        };
-        let mut points: Vec<_> = precision.starts(other.clone()).map(point).collect();
+        let mut points = known(since).points(other, other.counts(series.as_ref()));
         points.resize(starts.len(), Point::Unknown);
         lines.push(Line { name: controls::compared(view), points });
     }
-    let latest = precision.bucket(now).end();
+    let latest = view.precision.precision.bucket(now).end();
     if let Some(forecast) = &mut forecast {
         look_ahead(forecast, range.end >= latest, &mut starts, &mut lines);
     }
     Ok(Plot {
-        chart: chart::draw(&starts, precision, &lines, forecast.as_ref(), now),
+        chart: chart::draw(&starts, view.written(now), &lines, forecast.as_ref(), &view.zone, now),
         sums: Sums::of(view, &compared, &series, &chosen, &since),
         forecast: forecast.map(|forecast| forecast.words),
         visitors_shown,
@@ -150,10 +141,16 @@ fn look_ahead(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timest
 }
 
 impl Known {
-    fn point(self, precision: Precision, start: Timestamp, count: u64) -> Point {
-        if start < self.since || (self.failing && count == 0 && start >= self.until) {
+    /// The points of these buckets; what cannot be read is not known.
+    fn points(self, buckets: &Buckets, counts: Vec<Option<u64>>) -> Vec<Point> {
+        let point = |(bucket, count): (_, Option<u64>)| count.map(|count| self.point(&bucket, count));
+        buckets.each().zip(counts).map(point).map(|point| point.unwrap_or(Point::Unknown)).collect()
+    }
+
+    fn point(self, bucket: &Range<Timestamp>, count: u64) -> Point {
+        if bucket.start < self.since || (self.failing && count == 0 && bucket.start >= self.until) {
             Point::Unknown
-        } else if precision.bucket(start).end() > self.until {
+        } else if bucket.end > self.until {
             Point::Open(count)
         } else {
             Point::Whole(count)
@@ -185,20 +182,12 @@ fn first(series: Option<&Series>) -> Option<&Sample> {
     series?.samples.first()
 }
 
-/// The count of a bucket, if it can be read.
-fn count(series: Option<&Series>, start: Timestamp) -> Option<u64> {
-    let series = series.filter(|series| !series.is_unknown(start))?;
-    let place = series.samples.binary_search_by_key(&start, |sample| sample.start);
-    Some(place.map_or(0, |place| series.samples[place].count))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_bucket_is_zero_unknown_or_open_by_what_is_known_of_its_time() {
-        let precision = Precision::try_from(60).expect("not 0");
         let unix = Timestamp::from_unix;
         let known = |failing| Known { since: unix(600), until: unix(1200), failing };
         for (start, count, well, failing) in [
@@ -208,8 +197,12 @@ mod tests {
             (1200, 7, Point::Open(7), Point::Open(7)),
             (1200, 0, Point::Open(0), Point::Unknown),
         ] {
-            assert_eq!(known(false).point(precision, unix(start), count), well, "{start}");
-            assert_eq!(known(true).point(precision, unix(start), count), failing, "{start}, failing");
+            assert_eq!(known(false).point(&(unix(start)..unix(start + 60)), count), well, "{start}");
+            assert_eq!(
+                known(true).point(&(unix(start)..unix(start + 60)), count),
+                failing,
+                "{start}, failing"
+            );
         }
     }
 }

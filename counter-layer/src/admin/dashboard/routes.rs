@@ -15,49 +15,63 @@ use crate::admin::access::LoggedIn;
 use crate::admin::api::caching::validate;
 use crate::admin::api::route::Route;
 use crate::admin::mount::Mount;
+use crate::admin::zone::Zone;
+
+/// What the pages are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Dashboard {
+    stats: Stats,
+    zone: Zone,
+}
+
+impl Dashboard {
+    pub(crate) const fn new(stats: Stats, zone: Zone) -> Self {
+        Self { stats, zone }
+    }
+
+    fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
+        let query = query.unwrap_or_default();
+        View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone)
+    }
+}
 
 /// The first page, as one of the routes that are described.
-pub(crate) fn first_page(stats: &Stats) -> Route {
-    let handler = get(site).with_state(stats.clone());
+pub(crate) fn first_page(dashboard: &Dashboard) -> Route {
+    let handler = get(site).with_state(dashboard.clone());
     Route::page("/", "The dashboard", handler).text("text/html", "A page for people")
 }
 
 /// The other pages, and the files and parts that pages are made of.
-pub(crate) fn pages(stats: &Stats) -> Router {
+pub(crate) fn pages(dashboard: &Dashboard) -> Router {
     Router::new()
-        .route(
-            "/parts",
-            get(|stats: State<Stats>, mount, query, headers| parts(Page::Site, stats, mount, query, headers)),
-        )
+        .route("/parts", get(|state, mount, query, headers| parts(Page::Site, state, mount, query, headers)))
         .route("/counter", get(counter))
         .route(
             "/counter/parts",
-            get(|stats: State<Stats>, mount, query, headers| {
-                parts(Page::Counter, stats, mount, query, headers)
-            }),
+            get(|state, mount, query, headers| parts(Page::Counter, state, mount, query, headers)),
         )
         .route("/assets/{hash}/{name}", get(assets::asset))
-        .with_state(stats.clone())
+        .with_state(dashboard.clone())
 }
 
 async fn site(
-    State(stats): State<Stats>,
+    State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     session: Option<Extension<LoggedIn>>,
 ) -> Response {
-    let mut view = view(&stats, &mount, Page::Site, query.as_deref());
+    let (mut view, stats) = (dashboard.view(&mount, Page::Site, query.as_deref()), dashboard.stats);
     view.logged_in = session.is_some();
     answer(&stats, &view, Site::read(&stats, &view, Timestamp::now()).await)
 }
 
 async fn counter(
-    State(stats): State<Stats>,
+    State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     session: Option<Extension<LoggedIn>>,
 ) -> Response {
-    let mut view = view(&stats, &mount, Page::Counter, query.as_deref());
+    let (mut view, stats) = (dashboard.view(&mount, Page::Counter, query.as_deref()), dashboard.stats);
     view.logged_in = session.is_some();
     match stats.contains_counters(&view.counters[..1]).await {
         Ok(contained) if contained == [Ok(false)] => {
@@ -73,22 +87,18 @@ async fn counter(
 /// Answers with the moving parts of either page, or that they have not changed.
 async fn parts(
     page: Page,
-    State(stats): State<Stats>,
+    State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let view = view(&stats, &mount, page, query.as_deref());
+    let (view, stats) = (dashboard.view(&mount, page, query.as_deref()), dashboard.stats);
     let moving = Moving::read(&Reader::new(&stats), &view, Extent::Buckets, Timestamp::now()).await;
     match moving.map(|moving| Parts { moving }.render()) {
         Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
         Ok(Err(error)) => unwritten(&error),
         Err(error) => trouble(&stats, &view, &error),
     }
-}
-
-fn view(stats: &Stats, mount: &Mount, page: Page, query: Option<&str>) -> View {
-    View::of(mount.path(), &mount.first(), page, query.unwrap_or_default(), &stats.reach().counts)
 }
 
 fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use counter_core::{CounterName, Series, Timestamp};
 
+use super::buckets::Buckets;
 use super::chart;
 use super::format::{self, Change, Style};
 use super::reader;
@@ -49,30 +50,25 @@ pub(super) struct Sum {
 pub(super) struct Compared {
     range: Range<Timestamp>,
     /// Where it can be read.
-    other: Option<Range<Timestamp>>,
-    is_chosen: bool,
+    before: Option<Range<Timestamp>>,
+    chosen: Option<Buckets>,
     now: Timestamp,
 }
 
 impl Compared {
     pub(super) fn new(view: &View, now: Timestamp) -> Self {
-        let (range, chosen) = (view.range(now), view.other(now));
-        let before = || range.start.minus(length(&range))..range.start;
-        let is_chosen = chosen.is_some();
-        let other =
-            chosen.or_else(|| Some(before()).filter(|other| view.precision.oldest(now) <= other.start));
-        Self { range, other, is_chosen, now }
+        Self { range: view.range(now), before: view.before(now), chosen: view.other(now), now }
     }
 
     /// The beginning of what is read for the chart: the time before it as well.
     pub(super) fn begin(&self) -> Timestamp {
-        let before = self.other.as_ref().filter(|_| !self.is_chosen);
+        let before = self.before.as_ref().filter(|_| self.chosen.is_none());
         before.map_or(self.range.start, |before| before.start)
     }
 
     /// The time that was chosen to compare with, which is read apart and has a line of its own.
-    pub(super) fn chosen(&self) -> Option<&Range<Timestamp>> {
-        self.other.as_ref().filter(|_| self.is_chosen)
+    pub(super) const fn chosen(&self) -> Option<&Buckets> {
+        self.chosen.as_ref()
     }
 
     /// The sum of a counter's samples, in `other` those of the time that was chosen; a counter counts since the instant
@@ -87,15 +83,21 @@ impl Compared {
             .filter(|_| since.is_some_and(|since| since < self.range.end))
             .and_then(|series| reader::total_between(series, self.range.start, self.range.end));
         // A counter that began later would seem to grow.
-        let begin = self.other.as_ref().map(|other| other.start);
+        let other = match &self.chosen {
+            Some(chosen) => Some((chosen.range(), other)),
+            None => self.before.clone().map(|before| (before, series)),
+        };
+        // A counter that began later would seem to grow.
         let counted =
-            |begin: &Timestamp| since.is_some_and(|since| since <= begin.plus(length(&self.range) / 10));
-        let gone =
-            self.range.end.min(self.now).as_unix() - self.range.start.as_unix().min(self.now.as_unix());
-        let before = if self.is_chosen { other } else { series };
-        let before = before
-            .zip(begin.filter(counted))
-            .and_then(|(series, begin)| reader::total_between(series, begin, begin.plus(gone)));
+            |begin: Timestamp| since.is_some_and(|since| since <= begin.plus(length(&self.range) / 10));
+        let before = other.filter(|(time, _)| counted(time.start)).and_then(|(time, series)| {
+            // Days may have an hour more or less.
+            let until = match self.range.end <= self.now {
+                true => time.end,
+                false => time.start.plus(length(&(self.range.start..self.now))).min(time.end),
+            };
+            reader::total_between(series?, time.start, until)
+        });
         (total, before)
     }
 }
@@ -116,12 +118,22 @@ impl Sums {
     ) -> Self {
         let Compared { range, now, .. } = compared;
         let precision = view.precision.precision;
-        let style = Style::of(precision).of_day();
-        let style = if format::year(range.start) == format::year(*now) { style } else { style.of_year() };
-        let instant = |at: Timestamp| Instant { iso: format::iso(at), text: format::instant(at, style) };
+        let style = Style::of(view.written(*now)).of_day();
+        let local = |at: Timestamp| view.zone.local(at);
+        let style = if format::year(local(range.start)) == format::year(local(*now)) {
+            style
+        } else {
+            style.of_year()
+        };
+        let instant =
+            |at: Timestamp| Instant { iso: format::iso(at), text: format::instant(local(at), style) };
         // The end of a day is the beginning of another, which is not meant.
         let is_day = matches!(style, Style::Day | Style::DayOfYear);
-        let last = |end: Timestamp| if is_day { precision.bucket(end.minus(1)).start } else { end };
+        let last = |end: Timestamp| match (is_day, view.is_of_zone_days(*now)) {
+            (true, true) => view.zone.day_before(end),
+            (true, false) => precision.bucket(end.minus(1)).start,
+            (false, _) => end,
+        };
         let sum = |(place, name): (usize, &CounterName)| {
             let of = |all: &[Option<Series>]| all.get(place).cloned().flatten();
             let since = since.get(place).copied().flatten();
@@ -132,22 +144,25 @@ impl Sums {
                 name: name.to_string(),
                 total: total.map_or_else(format::unknown, format::grouped),
                 change: total.zip(before).and_then(|(total, before)| format::change(total, before)),
-                other: compared.is_chosen.then(|| before.map_or_else(format::unknown, format::grouped)),
+                other: compared
+                    .chosen
+                    .is_some()
+                    .then(|| before.map_or_else(format::unknown, format::grouped)),
             }
         };
         Self {
             style: style.name(),
             from: instant(range.start),
             to: (range.end <= *now).then(|| instant(last(range.end))),
-            length: format::span(length(range)),
+            length: view.length(*now),
             lines: view.counters.iter().enumerate().map(sum).collect(),
-            other: compared.chosen().map(|other| (instant(other.start), instant(last(other.end)))),
+            other: compared.chosen().map(|other| (instant(other.range().start), instant(last(other.end)))),
         }
     }
 }
 
 pub(super) fn length(range: &Range<Timestamp>) -> u64 {
-    range.end.as_unix() - range.start.as_unix()
+    range.end.as_unix().saturating_sub(range.start.as_unix())
 }
 
 #[cfg(test)]
@@ -157,6 +172,7 @@ mod tests {
 
     use super::super::view::Page;
     use super::*;
+    use crate::admin::zone::Zone;
 
     const HOUR: u64 = 3600;
 
@@ -167,7 +183,7 @@ mod tests {
         let now = unix(1019).plus(900);
         let kept = Retention { precision: hour, samples: kept.try_into().expect("not 0") };
         let kept = Precisions::new([kept]).expect("a set");
-        let view = View::of("", "/", Page::Site, "precision=3600&span=10", &kept);
+        let view = View::of("", "/", Page::Site, "precision=3600&span=10", &kept, &Zone::default());
         let samples = (since..1020).map(|hours| Sample { start: unix(hours), count: counts(hours) });
         let series = Series::new(hour, unix(990)..unix(1020), samples.collect());
         let (total, before) = Compared::new(&view, now).sum(Some(&series), None, Some(unix(since)));

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use counter_core::{CounterName, Error, Series, Timestamp};
+use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
 use super::chart;
@@ -196,9 +196,9 @@ async fn rows(
         return Ok(Vec::new());
     }
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-    let (precision, range) = (view.precision.precision, view.range(now));
-    let buckets = precision.starts(range.clone()).count().max(1);
-    let together = (SAMPLES / buckets).max(1);
+    let buckets = view.buckets(now);
+    let (precision, range) = (buckets.read.precision, buckets.range());
+    let together = (SAMPLES / precision.starts(range.clone()).count().max(1)).max(1);
     let series = names.chunks(together).map(|names| reader.series_many(names, precision, range.clone()));
     let (series, befores, lifetimes, uniques) = try_join4(
         try_join_all(series),
@@ -209,12 +209,11 @@ async fn rows(
     .await?;
     let visitors = |place: usize| uniques.as_ref().and_then(|uniques| uniques.get(place).copied().flatten());
     // The current bucket would pull every line down.
-    let last = precision.bucket(now).start;
     let mut rows = Vec::with_capacity(entries.len());
     let read = entries.iter().zip(series.into_iter().flatten()).zip(befores).zip(lifetimes);
     for (place, (((entry, series), before), lifetime)) in read.enumerate() {
-        let whole = precision.starts(range.clone()).filter(|start| *start < last).count();
-        let counts: Vec<_> = counts(series.as_ref(), whole);
+        let whole = buckets.each().filter(|bucket| bucket.end <= now).count();
+        let counts: Vec<_> = buckets.counts(series.as_ref()).into_iter().take(whole).flatten().collect();
         let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
         rows.push(Row {
             address: view.counter(&entry.name),
@@ -235,12 +234,6 @@ async fn rows(
         });
     }
     Ok(rows)
-}
-
-/// The counts of the first buckets of a series, of those that can be read.
-fn counts(series: Option<&Series>, whole: usize) -> Vec<u64> {
-    let samples = series.into_iter().flat_map(Series::zero_filled);
-    samples.take(whole).map(|sample| sample.count).collect()
 }
 
 fn top(view: &View, entries: &[Entry]) -> Vec<Top> {

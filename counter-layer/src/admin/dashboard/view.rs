@@ -3,11 +3,13 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::{CounterName, Precisions, Timestamp};
+use counter_core::{CounterName, Precision, Precisions, Timestamp};
 
+use super::buckets::{self, Buckets};
 use super::format;
 use super::range::{NamedRange, SPAN};
 use crate::admin::api::parameter;
+use crate::admin::zone::Zone;
 use crate::reserved::HITS;
 
 /// Lines that a chart has at most.
@@ -41,6 +43,10 @@ pub(crate) struct View {
     pub(crate) leaf: usize,
     /// Times are those of UTC and not those of the viewer.
     pub(crate) utc: bool,
+    /// The time zone of the site.
+    pub(crate) zone: Zone,
+    /// What days of the zone are sums of; nothing where they are those of a precision.
+    parts: Vec<Retention>,
     /// A session can be ended; no address tells of it.
     pub(crate) logged_in: bool,
 }
@@ -83,7 +89,14 @@ const SORTS: [(Sort, &str); 5] = [
 impl View {
     /// Reads an address, by the precisions that can be read. What cannot be understood is ignored, so an address
     /// that was kept still shows something when they have changed.
-    pub(crate) fn of(mount: &str, first: &str, page: Page, query: &str, reach: &Precisions) -> Self {
+    pub(crate) fn of(
+        mount: &str,
+        first: &str,
+        page: Page,
+        query: &str,
+        reach: &Precisions,
+        zone: &Zone,
+    ) -> Self {
         let mut view = Self {
             mount: mount.to_owned(),
             first: first.to_owned(),
@@ -99,6 +112,8 @@ impl View {
             sort: Sort::default(),
             leaf: 0,
             utc: false,
+            zone: zone.clone(),
+            parts: if zone.is_utc() { Vec::new() } else { reach.iter().collect() },
             logged_in: false,
         };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -108,10 +123,10 @@ impl View {
                     view.precision = parameter::precision(&value, reach).unwrap_or(view.precision);
                 }
                 "span" => view.span = value.parse().unwrap_or_default(),
-                "to" => view.to = end(&value),
+                "to" => view.to = end(&value, zone),
                 "ago" => view.other = value.parse().ok().filter(|ago| *ago > 0).map(Other::Ago),
                 // A form sends it empty as well.
-                "against" => view.other = end(&value).map(Other::Until).or(view.other),
+                "against" => view.other = end(&value, zone).map(Other::Until).or(view.other),
                 "uniques" => view.uniques = value == "1",
                 "forecast" => view.forecast = cfg!(feature = "forecast") && value == "1",
                 "q" => view.search = value.chars().take(CounterName::MAX_BYTES).collect(),
@@ -148,12 +163,17 @@ impl View {
     }
 
     /// The buckets of the chart: within what can be read, and none that has not begun.
-    pub(crate) fn range(&self, now: Timestamp) -> Range<Timestamp> {
+    pub(crate) fn buckets(&self, now: Timestamp) -> Buckets {
         self.ending(self.to, now)
     }
 
+    /// The time of the chart.
+    pub(crate) fn range(&self, now: Timestamp) -> Range<Timestamp> {
+        self.buckets(now).range()
+    }
+
     /// The buckets of the time that the chart is compared with, if one was chosen.
-    pub(crate) fn other(&self, now: Timestamp) -> Option<Range<Timestamp>> {
+    pub(crate) fn other(&self, now: Timestamp) -> Option<Buckets> {
         let end = match self.other? {
             Other::Ago(seconds) => self.range(now).end.minus(seconds),
             Other::Until(end) => end,
@@ -161,7 +181,49 @@ impl View {
         Some(self.ending(Some(end), now))
     }
 
-    fn ending(&self, to: Option<Timestamp>, now: Timestamp) -> Range<Timestamp> {
+    /// As long a time before that of the chart, if it can be read.
+    pub(crate) fn before(&self, now: Timestamp) -> Option<Range<Timestamp>> {
+        let Buckets { read, starts, end } = self.buckets(now);
+        let first = starts.first().copied().unwrap_or(end);
+        let start = match self.is_of_zone_days(now) {
+            true => starts.iter().fold(first, |day, _| self.zone.day_before(day)),
+            false => first.minus(end.as_unix() - first.as_unix()),
+        };
+        (read.oldest(now) <= start).then_some(start..first)
+    }
+
+    /// The length of the chart in words.
+    pub(crate) fn length(&self, now: Timestamp) -> String {
+        let range = self.range(now);
+        match self.is_of_zone_days(now) {
+            true => format!("{} d", self.buckets(now).starts.len()),
+            false => format::span(range.end.as_unix() - range.start.as_unix()),
+        }
+    }
+
+    /// Returns `true` if the buckets of the chart are days of the time zone of the site.
+    pub(crate) fn is_of_zone_days(&self, now: Timestamp) -> bool {
+        let is_part = |part: &Retention| buckets::is_part(part.precision, &self.zone, now);
+        self.precision.precision.as_seconds() == 86_400 && self.parts.iter().any(is_part)
+    }
+
+    /// The precision that tells how instants of the chart are written.
+    pub(crate) fn written(&self, now: Timestamp) -> Precision {
+        let precision = self.precision.precision;
+        if self.is_of_zone_days(now) { precision.beginning_at(Timestamp::MIN) } else { precision }
+    }
+
+    /// The last days of the zone until now, if it has days.
+    pub(crate) fn days(&self, days: u32, now: Timestamp) -> Option<Buckets> {
+        Buckets::days(&self.zone, &self.parts, days, None, now)
+    }
+
+    fn ending(&self, to: Option<Timestamp>, now: Timestamp) -> Buckets {
+        let is_of_days = self.precision.precision.as_seconds() == 86_400;
+        let days = || Buckets::days(&self.zone, &self.parts, self.span, to, now);
+        if let Some(days) = is_of_days.then(days).flatten() {
+            return days;
+        }
         let precision = self.precision.precision;
         let width = u64::from(precision.as_seconds());
         let oldest = self.precision.oldest(now);
@@ -169,7 +231,7 @@ impl View {
         let end = to.map_or(latest, |to| precision.bucket(to).start);
         let length = width * u64::from(self.span);
         let end = end.min(latest).max(oldest.plus(length).min(latest));
-        end.minus(length).max(oldest)..end
+        Buckets::of(self.precision, end.minus(length).max(oldest)..end)
     }
 
     /// The number of buckets to come that are shown beside those of the chart.
@@ -310,10 +372,10 @@ impl View {
 }
 
 /// The end of a time: in seconds, or as the last day of it.
-fn end(text: &str) -> Option<Timestamp> {
+fn end(text: &str, zone: &Zone) -> Option<Timestamp> {
     match text.parse() {
         Ok(seconds) => Some(Timestamp::from_unix(seconds)),
-        Err(_) => format::end_of_day(text),
+        Err(_) => Some(zone.at(format::end_of_day(text)?)),
     }
 }
 
@@ -328,7 +390,7 @@ mod tests {
     use super::*;
 
     fn of(query: &str) -> View {
-        View::of("/admin/stats", "/admin/stats", Page::Site, query, &Precisions::default())
+        View::of("/admin/stats", "/admin/stats", Page::Site, query, &Precisions::default(), &Zone::default())
     }
 
     #[test]
@@ -351,7 +413,7 @@ mod tests {
     #[test]
     fn an_address_names_a_precision_by_its_width_whatever_its_offset() {
         let kept = Precisions::default().utc_offset(3600);
-        let of = |query: &str| View::of("", "/", Page::Site, query, &kept);
+        let of = |query: &str| View::of("", "/", Page::Site, query, &kept, &Zone::default());
         for query in ["precision=86400", "precision=86400%4082800"] {
             assert_eq!(of(query).precision.precision.to_string(), "86400@82800");
             assert_eq!(of(query).address(), "/?precision=86400");
@@ -408,7 +470,7 @@ mod tests {
             ("precision=86400&span=7&against=1970-01-02", Some(113)),
         ] {
             let view = of(query);
-            let (range, other) = (view.range(now), view.other(now));
+            let (range, other) = (view.range(now), view.other(now).map(|other| other.range()));
             let width = |range: &Range<Timestamp>| range.end.as_unix() - range.start.as_unix();
             assert!(other.iter().all(|other| width(other) == width(&range)), "{query}");
             let found = other.map(|other| (range.end.as_unix() - other.end.as_unix()) / day);

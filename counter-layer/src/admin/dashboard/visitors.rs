@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use counter_core::time::Retention;
 use counter_core::visits::Uniques;
-use counter_core::{CounterName, Error, Timestamp};
+use counter_core::{CounterName, Error, Stats, Timestamp};
+use futures_util::future::try_join3;
 
+use super::buckets::Buckets;
 use super::format;
 use super::reader::Reader;
 use super::sums::length;
@@ -33,32 +35,48 @@ pub(super) struct Visitors {
 pub(super) async fn read(
     reader: &Reader<'_>,
     view: &View,
-    starts: &[Timestamp],
+    buckets: &Buckets,
     extent: Extent,
     now: Timestamp,
 ) -> Result<Option<Visitors>, Error> {
-    let (precision, range) = (view.precision.precision, view.range(now));
+    let (precision, range) = (buckets.read.precision, buckets.range());
     let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.uniques);
     let Some((kept, counter)) = kept.zip(view.counters.first()) else { return Ok(None) };
-    let (gone, known) = starts.split_at(starts.partition_point(|start| *start < kept.oldest(now)));
     let whole = time(&range, kept, now).filter(|_| extent == Extent::Whole);
-    let other = view.other(now).filter(|other| whole.is_some() && kept.oldest(now) <= other.start);
-    let buckets = known.iter().map(|start| *start..precision.bucket(*start).end());
-    let ranges: Vec<_> = buckets.chain(whole).chain(other).collect();
-    let mut uniques = match ranges.is_empty() {
-        true => Vec::new(),
-        false => reader.uniques_by_range(counter, precision, &ranges).await?,
+    let other = view.other(now).map(|other| other.range());
+    let other = other.filter(|other| whole.is_some() && kept.oldest(now) <= other.start);
+    let all: Vec<_> = buckets.each().collect();
+    // A day may be a union of many: the latest, where these are too many for one read.
+    let width = u64::from(precision.as_seconds());
+    let mut room = Stats::MAX_COUNTED_SKETCHES;
+    let fits = |bucket: &&Range<Timestamp>| {
+        room = room.saturating_sub(length(bucket) / width);
+        room > 0 && bucket.start >= kept.oldest(now)
     };
-    let mut whole = uniques.split_off(known.len()).into_iter();
-    let (whole, other) = (whole.next(), whole.next().flatten());
-    let buckets = uniques.into_iter().map(|uniques| uniques.map(|uniques| uniques.visitors));
+    let known = all.iter().rev().take_while(fits).count();
+    let read = async |ranges: &[Range<Timestamp>]| match ranges.is_empty() {
+        true => Ok(Vec::new()),
+        false => reader.uniques_by_range(counter, precision, ranges).await,
+    };
+    let is_readable = |range: &Range<Timestamp>| length(range) / width < Stats::MAX_COUNTED_SKETCHES;
+    let readable =
+        |range: &Option<Range<Timestamp>>| range.clone().filter(is_readable).into_iter().collect::<Vec<_>>();
+    let (wholes, others) = (readable(&whole), readable(&other));
+    let (uniques, wholes, others) =
+        try_join3(read(&all[all.len() - known..]), read(&wholes), read(&others)).await?;
+    let visitors = uniques.into_iter().map(|uniques| uniques.map(|uniques| uniques.visitors));
+    let first = |all: Vec<Option<Uniques>>| all.into_iter().next().flatten();
     Ok(Some(Visitors {
-        buckets: gone.iter().map(|_| None).chain(buckets).collect(),
+        buckets: std::iter::repeat_n(None, all.len() - known).chain(visitors).collect(),
         words: match (extent, whole) {
+            (Extent::Buckets, _) => None,
             (Extent::Whole, None) => Some("The visitors of this time are not kept any more.".to_owned()),
-            (_, whole) => whole.flatten().map(|uniques| {
+            (Extent::Whole, Some(_)) if wholes.is_empty() => {
+                Some("This time has too many buckets of visitors to count those of all of it.".to_owned())
+            }
+            (Extent::Whole, Some(_)) => first(wholes).map(|uniques| {
                 let mut words = words(reader, counter, &range, kept, now, uniques);
-                if let Some(other) = other {
+                if let Some(other) = first(others) {
                     let change = format::change(uniques.visitors, other.visitors);
                     let change = change.map_or_else(String::new, |change| format!(", {}", change.text));
                     words += &format!(" In the other time: {}{change}.", format::grouped(other.visitors));

@@ -48,8 +48,14 @@ pub(super) fn counts(step: u64, frame: &Frame) -> Vec<Tick> {
     (0..=frame.top / step).map(mark).collect()
 }
 
-/// Marks at round instants, or at the beginnings of months and years; eight at most.
-pub(super) fn times(starts: &[Timestamp], precision: Precision, frame: &Frame) -> Vec<TimeTick> {
+/// Marks at instants that are round on the clocks of the site's zone, or at the beginnings of months and years; eight at
+/// most. The starts are told by these clocks as well.
+pub(super) fn times(
+    starts: &[Timestamp],
+    local: &[Timestamp],
+    precision: Precision,
+    frame: &Frame,
+) -> Vec<TimeTick> {
     const STEPS: [u64; 21] = [
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
         172_800, 604_800, 1_209_600,
@@ -57,7 +63,7 @@ pub(super) fn times(starts: &[Timestamp], precision: Precision, frame: &Frame) -
     let width = u64::from(precision.as_seconds());
     let whole = width.saturating_mul(starts.len() as u64);
     let Some(step) = STEPS.into_iter().find(|step| *step >= width && whole / step <= 7) else {
-        return months(starts, width, frame);
+        return months(local, width, frame);
     };
     let style = match step {
         0..60 => Style::Second,
@@ -66,14 +72,14 @@ pub(super) fn times(starts: &[Timestamp], precision: Precision, frame: &Frame) -
         _ if width < 86_400 => Style::Day,
         _ => Style::of(precision),
     };
-    let at_mark = |start: &Timestamp| start.as_unix() % step < width;
-    let marks = starts.iter().enumerate().filter(|(_, start)| at_mark(start));
+    let at_mark = |local: &Timestamp| local.as_unix() % step < width;
+    let marks = starts.iter().zip(local).enumerate().filter(|(_, (_, local))| at_mark(local));
     marks
         .enumerate()
-        .map(|(mark, (place, start))| {
-            let midnight = start.as_unix() % 86_400 < width && style == Style::Minute;
+        .map(|(mark, (place, (start, local)))| {
+            let midnight = local.as_unix() % 86_400 < width && style == Style::Minute;
             let style = if midnight { Style::Day } else { style };
-            let text = format::instant(*start, style);
+            let text = format::instant(*local, style);
             TimeTick { unix: Some(start.as_unix()), style: style.name(), ..tick(frame, place, mark, text) }
         })
         .collect()
@@ -115,6 +121,7 @@ fn tick(frame: &Frame, place: usize, mark: usize, text: String) -> TimeTick {
 mod tests {
     use super::super::{draw, tests::minute, tests::now, tests::starts};
     use super::*;
+    use crate::admin::zone::Zone;
 
     #[test]
     fn an_axis_ends_at_a_round_number_that_holds_the_most() {
@@ -130,7 +137,7 @@ mod tests {
     #[test]
     fn there_are_few_marks_of_time_and_they_are_round() {
         for buckets in [1, 2, 10, 60, 120, 1000] {
-            let marks = draw(&starts(buckets), minute(), &[], None, now()).times;
+            let marks = draw(&starts(buckets), minute(), &[], None, &Zone::default(), now()).times;
             assert!(marks.len() <= 8, "{buckets}: {}", marks.len());
             assert!(marks.iter().all(|mark| mark.unix.is_some_and(|unix| unix % 60 == 0)));
         }
@@ -140,7 +147,7 @@ mod tests {
         let day = Precision::try_from(86_400).expect("not 0").utc_offset(offset);
         let first = day.bucket(Timestamp::from_unix(first)).start;
         let starts: Vec<_> = (0..days).map(|place| first.plus(86_400 * place)).collect();
-        let marks = draw(&starts, day, &[], None, now()).times;
+        let marks = draw(&starts, day, &[], None, &Zone::default(), now()).times;
         let place = |percent: &str| {
             let hundredths: f64 = percent.parse().expect("a number");
             format!("{:.0}", hundredths / 100.0 * fraction(days) - 0.5)

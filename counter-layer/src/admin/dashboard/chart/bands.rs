@@ -3,10 +3,12 @@
 //! The axis is logarithmic, since the error of a percentile is a part of it, and since the highest one may be a hundred
 //! times the median.
 
-use super::axis::{self, Tick, TimeTick};
-use super::{Frame, HEIGHT, TITLES, WIDTH, count, fixed};
-use crate::admin::dashboard::format::{self, Style};
 use counter_core::{Precision, Timestamp};
+
+use super::super::format;
+use super::axis::{self, Tick, TimeTick};
+use super::{Frame, HEIGHT, TITLES, WIDTH, count, fixed, style};
+use crate::admin::zone::Zone;
 
 /// The percentiles that are drawn, with their names.
 pub(crate) const QUANTILES: [(f64, &str); 3] = [(0.5, "median"), (0.9, "90 %"), (0.99, "99 %")];
@@ -43,6 +45,7 @@ pub(crate) fn bands(
     starts: &[Timestamp],
     precision: Precision,
     buckets: &[Option<(Values, u64)>],
+    zone: &Zone,
     now: Timestamp,
 ) -> Bands {
     let values = || buckets.iter().flatten().flat_map(|(values, _)| values).copied();
@@ -71,20 +74,19 @@ pub(crate) fn bands(
         };
         runs.iter().map(area).collect::<String>()
     };
-    let style = Style::of(precision);
-    let is_of_this_year = starts.first().is_none_or(|first| format::year(*first) == format::year(now));
-    let style = if is_of_this_year { style } else { style.of_year() };
+    let local: Vec<_> = starts.iter().map(|start| zone.local(*start)).collect();
+    let style = style(&local, precision, zone.local(now));
     let column = |(place, (start, bucket)): (usize, (&Timestamp, &Option<(Values, u64)>))| BandColumn {
         x: fixed(frame.left(place)),
         width: fixed(f64::from(WIDTH) / count(frame.buckets)),
         iso: format::iso(*start),
-        text: format::instant(*start, style),
+        text: format::instant(zone.local(*start), style),
         values: bucket.map(|(values, _)| values.map(format::seconds)),
         requests: format::grouped(bucket.map_or(0, |(_, requests)| requests)),
     };
     Bands {
         ticks: marks.iter().map(|mark| Tick { y: fixed(y(*mark)), text: format::seconds(*mark) }).collect(),
-        times: axis::times(starts, precision, &frame),
+        times: axis::times(starts, &local, precision, &frame),
         areas: [area(0), area(1)],
         median: runs.iter().map(|run| format!("M{}", along(run, 0).join("L"))).collect(),
         columns: starts.iter().zip(buckets).enumerate().map(column).collect(),
@@ -159,7 +161,7 @@ mod tests {
     #[test]
     fn a_bucket_without_values_interrupts_the_bands_and_one_alone_is_as_wide_as_it_is() {
         let known = Some(([0.01, 0.1, 1.0], 7));
-        let drawn = bands(&starts(4), minute(), &[known, None, known, known], now());
+        let drawn = bands(&starts(4), minute(), &[known, None, known, known], &Zone::default(), now());
         assert_eq!(drawn.median, "M0 220L125 220L250 220M500 220L625 220L875 220L1000 220");
         let [low, high] = &drawn.areas;
         assert!(low.starts_with("M0 110L125 110L250 110L250 220L125 220L0 220Z"), "{low}");
@@ -167,6 +169,6 @@ mod tests {
         let column = &drawn.columns[0];
         assert_eq!(column.values, Some(["10 ms", "100 ms", "1 s"].map(str::to_owned)));
         assert_eq!((column.requests.as_str(), &drawn.columns[1].values), ("7", &None));
-        assert_eq!(bands(&[], minute(), &[], now()).median, "");
+        assert_eq!(bands(&[], minute(), &[], &Zone::default(), now()).median, "");
     }
 }

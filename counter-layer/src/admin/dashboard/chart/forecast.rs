@@ -119,6 +119,7 @@ impl Frame {
 mod tests {
     use super::super::{draw, tests::minute, tests::now, tests::starts};
     use super::*;
+    use crate::admin::zone::Zone;
 
     fn view(points: &[(f64, u64, u64)]) -> ForecastView {
         let expected = |(start, &(count, lower, upper)): (&Timestamp, &(f64, u64, u64))| ForecastPoint {
@@ -134,7 +135,7 @@ mod tests {
     fn drawn(view: &ForecastView) -> super::super::Chart {
         let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Ahead];
         let line = Line { name: "hits".to_owned(), points };
-        draw(&starts(4), minute(), &[line], Some(view), now())
+        draw(&starts(4), minute(), &[line], Some(view), &Zone::default(), now())
     }
 
     #[test]
