@@ -123,6 +123,9 @@
 //! [`Access::session_lifetime`] that is set. The dashboard has a button that ends it in the browser, and live
 //! events end with it. A copied session can be ended early by changing the token only.
 //!
+//! A session of the dashboard can make a [link](crate::guide::admin#a-link-to-one-view) to its view, which is signed with the
+//! token and shows that view until its end to whoever has it.
+//!
 //! The rate of guesses is bounded for each peer, and for all peers together. Behind a proxy this needs
 //! [`Access::clients`]; without it all clients are one peer.
 //!
@@ -246,7 +249,7 @@ pub fn router(stats: Stats, access: Access) -> Router {
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     #[cfg(feature = "dashboard")]
-    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone());
+    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), access.clone());
     #[cfg(feature = "dashboard")]
     let first = dashboard::first_page(&site);
     #[cfg(not(feature = "dashboard"))]

@@ -15,13 +15,14 @@ axe.run(document, { resultTypes: ["violations"] }).then(
   (error) => done([`axe: ${error}`]));
 "#;
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "",
     "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
     "?precision=3600&uniques=1&q=nothing+like+it",
     "?precision=86400&span=30&uniques=1",
     "/counter?counter=%2Farticles&precision=1&span=120&forecast=1",
     "/counter?counter=%2Farticles&precision=1&span=30&ago=30&uniques=1",
+    "/counter/share?counter=%2Farticles&precision=1&span=30",
     "/counter?counter=%2Fnothing",
     "/api/explore",
     "?counter=%2Farticles&sort=uniques&zone=utc",
@@ -47,6 +48,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     page.open(path).await;
                     said.extend(try_page(&page, &axe).await.iter().map(|what| format!("{path:?}: {what}")));
                 }
+                page.open("/counter/share?counter=%2Farticles&precision=1&span=30").await;
+                let link = page.text("#shared").await;
+                page.open(link.trim_start_matches("/admin/stats")).await;
+                said.extend(try_page(&page, &axe).await.iter().map(|what| format!("shared: {what}")));
                 page.open("").await;
                 page.click(".logout button").await;
                 page.until_text("h1", |title| title == "Logged out").await;
@@ -59,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 said
             })
             .await;
-        println!("{name}: {} against {} pages", said.len(), PAGES.len() + 2);
+        println!("{name}: {} against {} pages", said.len(), PAGES.len() + 3);
         said.iter().for_each(|what| println!("{what}"));
         against += said.len();
     }

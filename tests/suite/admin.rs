@@ -21,6 +21,7 @@ mod closures;
 mod proxied;
 mod dashboard;
 mod measured;
+mod shared;
 mod years;
 mod zones;
 mod browser;

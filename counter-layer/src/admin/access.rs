@@ -4,6 +4,8 @@ pub(crate) mod headers;
 mod origin;
 mod throttle;
 mod session;
+#[cfg(feature = "dashboard")]
+mod link;
 mod cookie;
 mod page;
 #[allow(clippy::module_inception, reason = "the `Access` itself, beside what it is made of")]
@@ -15,5 +17,7 @@ pub(crate) use access::AUDIT;
 #[cfg(feature = "hits")]
 pub(crate) use access::HITS;
 pub use access::{Access, AccessError};
+#[cfg(feature = "dashboard")]
+pub(crate) use link::{SHARED, STYLE};
 #[cfg(feature = "dashboard")]
 pub(crate) use session::LoggedIn;

@@ -125,6 +125,11 @@ impl Problem {
         problem
     }
 
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn no_link() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "this link has ended, or is not the one that was made")
+    }
+
     /// The problem of a failed read.
     pub(crate) fn of(error: &Error, stats: &Stats) -> Self {
         match error.kind() {

@@ -206,6 +206,19 @@
 //! when all is compared: with 10,000 counters that can be minutes, and a client that does not wait ends the audit. What was
 //! repaired until then stays repaired.
 //!
+//! # A link to one view
+//!
+//! Where there is a [token](crate::admin::Access::bearer), a session of the dashboard can share what it sees: below the
+//! chart is a form that makes a link for 1 to 366 days. Whoever has the link sees that chart, with the times and
+//! statuses on the page of a counter, as it is when they look, and nothing else: not the other counters, not the API, no
+//! other time. It needs no cookie and no script.
+//!
+//! The link is signed with the token over all that it says, with its end, so a changed one is answered 403 and so is one that
+//! is over. No instance stores it: one link cannot be revoked before its end, and another token ends all of them. Who has a link
+//! can try tokens against its signature as fast as a machine can, which a long random token stands and a word does
+//! not. Addresses are in the logs of servers and proxies; a page that a link shows sends no `Referer` to other sites, and has
+//! no links to any.
+//!
 //! # Days of a time zone
 //!
 //! The days that are kept are 24 hours long and begin at midnight in UTC, or at the

@@ -210,7 +210,7 @@
     go(link.getAttribute("href"), true);
   });
   document.addEventListener("submit", (event) => {
-    if (event.target.method !== "get") return;
+    if (event.target.method !== "get" || event.target.hasAttribute("action")) return;
     event.preventDefault();
     const query = new URLSearchParams();
     for (const [name, value] of new FormData(event.target)) if (value) query.append(name, value);
@@ -226,6 +226,8 @@
   localise(document.body);
   nameZone();
   dressChart();
-  say("Live", true);
-  run(moving);
+  if (document.querySelector("[data-part]")) {
+    say("Live", true);
+    run(moving);
+  }
 })();

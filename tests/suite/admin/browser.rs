@@ -202,7 +202,7 @@ async fn without_a_script_all_of_it_is_there_by_links_and_forms() {
         assert!(page.address().await.contains("precision=1&q=articles"), "{}", page.address().await);
         page.click(".toggle").await;
         page.until_text(".legend ul", |legend| legend.contains("B /articles")).await;
-        page.click("summary").await;
+        page.click("#twin-details summary").await;
         page.until_text("#twin tr", |row| row.contains("so far")).await;
         page.click(".logout button").await;
         page.until_text("h1", |title| title == "Logged out").await;
@@ -278,6 +278,34 @@ async fn another_time_is_chosen_by_keyboard_with_a_script_and_by_links_and_forms
             page.until_text(".legend ul", |legend| legend.contains("B hits in the other time")).await;
             page.press("#o1", Key::Enter).await;
             page.until_text(".legend ul", |legend| !legend.contains("other time")).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_is_made_by_keyboard_and_shows_its_view_without_a_session() {
+    for (script, dark, width, height) in [(true, false, 1180, 1000), (false, true, 390, 844)] {
+        let wanted = Wanted { script, dark, width, height, ..Wanted::default() };
+        browse(wanted, move |page| async move {
+            page.open("/counter?counter=%2F&precision=3600&span=24").await;
+            page.press("#share-details summary", Key::Enter).await;
+            page.press("#share-days", Key::Enter).await;
+            page.until_text("h1", |title| title == "A link to this view").await;
+            assert!(!script || page.run(RULES).await == json!([]));
+            let link = page.text("#shared").await;
+            page.open("").await;
+            page.press(".logout button", Key::Enter).await;
+            page.until_text("h1", |title| title == "Logged out").await;
+            page.open(link.strip_prefix("/admin/stats").expect("a link")).await;
+            page.until_text("h1", |title| title == "/").await;
+            page.press("#twin-details summary", Key::Enter).await;
+            page.until_text("#twin tr", |row| row.ends_with("3 so far")).await;
+            page.until_text("#measured", |text| text.contains("Time to the head of the response")).await;
+            if script {
+                assert_eq!(page.run(RULES).await, json!([]));
+            }
+            page.picture(if dark { "shared-phone" } else { "shared" }).await;
         })
         .await;
     }

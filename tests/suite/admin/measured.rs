@@ -91,7 +91,7 @@ async fn a_chart_of_other_buckets_has_the_percentiles_of_those_that_are_kept() {
     let now = Timestamp::now();
     measure(&mut site, now, &[(20, 200, 9)]).await;
     for (chart, width) in
-        [(1, "1 min"), (5, "1 min"), (60, "1 min"), (300, "1 h"), (18_000, "1 h"), (86_400, "1 d")]
+        [(1, "1 min"), (5, "1 min"), (60, "1 min"), (300, "1 h"), (18_000, "1 d"), (86_400, "1 d")]
     {
         let page = page(&site, &format!("/counter?counter=%2F&precision={chart}")).await;
         let table = text(&page, "measured", "</tbody>");

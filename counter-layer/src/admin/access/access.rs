@@ -10,6 +10,8 @@ use http::Method;
 use http::request::Parts;
 use subtle::ConstantTimeEq;
 
+#[cfg(feature = "dashboard")]
+use super::link::{self, Link, Links};
 use super::session::{Claim, Sessions};
 use super::throttle::{Attempts, Shown};
 use crate::admin::mount::{Mount, PublicPath};
@@ -98,6 +100,8 @@ type AllowedFn = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
 struct Secrets {
     token: String,
     sessions: Sessions,
+    #[cfg(feature = "dashboard")]
+    links: Links,
 }
 
 /// A working day, with what comes before and after it.
@@ -114,6 +118,9 @@ impl Access {
     /// is `Secure` when the request itself says that it came by `https`, as those of HTTP/2 do; behind a
     /// proxy that ends TLS, see [`secure_cookie`](Self::secure_cookie).
     ///
+    /// With the feature `dashboard`, a session can make [links](crate::guide::admin#a-link-to-one-view) that show one view
+    /// to those without the token, signed with it as well.
+    ///
     /// # Errors
     /// When the token is empty or has other characters than letters, digits and `-._~+/=` (RFC 6750, section
     /// 2.1).
@@ -123,8 +130,12 @@ impl Access {
         if token.is_empty() || !token.bytes().all(allowed) {
             return Err(AccessError("a token is not empty and has only letters, digits and -._~+/="));
         }
-        let sessions = Sessions::new(&token);
-        Ok(Self::of(Rule::Bearer(Arc::new(Secrets { token, sessions }))))
+        Ok(Self::of(Rule::Bearer(Arc::new(Secrets {
+            sessions: Sessions::new(&token),
+            #[cfg(feature = "dashboard")]
+            links: Links::new(&token),
+            token,
+        }))))
     }
 
     /// Accepts this name and password, which browsers ask for (RFC 7617). They are sent with every request as
@@ -371,6 +382,28 @@ impl Access {
         let way = self.ways.iter().find(|way| way.shows(Shown::Token(token)))?;
         let Rule::Bearer(secrets) = &way.rule else { return None };
         secrets.sessions.begin(Timestamp::now(), self.session_lifetime)
+    }
+
+    /// Returns the query of a link to this path below the router, which shows this query until then; `None` where there is
+    /// no token to sign it with.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn sign_link(&self, path: &str, query: &str, until: Timestamp) -> Option<String> {
+        self.tokens().next().map(|secrets| secrets.links.sign(path, query, until))
+    }
+
+    /// Returns `true` if a request follows a link that is signed and not over.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn is_linked(&self, parts: &Parts) -> bool {
+        let link = Link::read(parts, Timestamp::now()).filter(|_| link::reads(parts));
+        link.is_some_and(|link| self.tokens().any(|secrets| secrets.links.signed(&link)))
+    }
+
+    #[cfg(feature = "dashboard")]
+    fn tokens(&self) -> impl Iterator<Item = &Secrets> {
+        self.ways.iter().filter_map(|way| match &way.rule {
+            Rule::Bearer(secrets) => Some(&**secrets),
+            _ => None,
+        })
     }
 
     pub(crate) fn has_sessions(&self) -> bool {

@@ -18,6 +18,8 @@ use tokio::time::sleep;
 
 use super::access::{Access, Right, Rights};
 use super::headers::secure;
+#[cfg(feature = "dashboard")]
+use super::link;
 use super::session::{Claim, LoggedIn};
 use super::throttle::{Judgement, Shown};
 use super::{cookie, origin, page};
@@ -68,6 +70,10 @@ impl Access {
 
     /// Lets a request in, until the end of its session if it has one, or answers it.
     async fn admit(&self, parts: &mut Parts, mount: &Mount) -> Result<Option<Timestamp>, Box<Response>> {
+        #[cfg(feature = "dashboard")]
+        if link::takes_one(parts) {
+            return if self.is_linked(parts) { Ok(None) } else { Err(Box::new(no_link(parts))) };
+        }
         // The link first: a token in an address is to leave it, even in a session.
         let mut entry = Entry::default();
         if let Some(token) = link_token(parts)
@@ -277,6 +283,20 @@ impl Access {
         }
         response
     }
+}
+
+/// The answer to a link that is not signed with a token of this router, or is over. What else a request shows does not
+/// matter, so that nothing is shown under an address that others would be refused under.
+#[cfg(feature = "dashboard")]
+fn no_link(parts: &Parts) -> Response {
+    let mut response = Problem::no_link().into_response();
+    if page::is_wanted(&parts.headers) {
+        let words = "This link has ended, or is not whole. Ask for another where you have it from.";
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        response.headers_mut().remove(CONTENT_LENGTH);
+        return response.map(|_| Body::from(page::write("No such link", words, None)));
+    }
+    response
 }
 
 /// The path below the router that was asked for, and its query without a token.

@@ -49,10 +49,8 @@ impl Sessions {
         getrandom::fill(&mut nonce).ok()?;
         let end = now.plus(lifetime.as_secs()).as_unix();
         let body = format!("{end:016x}.{:032x}", u128::from_be_bytes(nonce));
-        let signature: [u8; 32] = self.0.clone().chain_update(&body).finalize().into_bytes().into();
-        let (halves, _) = signature.as_chunks::<16>();
-        let [high, low] = [halves[0], halves[1]].map(u128::from_be_bytes);
-        Some(format!("{body}.{high:032x}{low:032x}"))
+        let signature = write_signature(self.0.clone().chain_update(&body));
+        Some(format!("{body}.{signature}"))
     }
 
     /// Returns `true` if the session was signed with this token.
@@ -66,22 +64,37 @@ impl<'a> Claim<'a> {
     /// Reads a session that is not over.
     pub(crate) fn read(text: &'a str, now: Timestamp) -> Option<Self> {
         let (body, signature) = text.split_at_checked(BODY)?;
-        let signature = signature.strip_prefix('.').filter(|signature| signature.len() == SIGNATURE)?;
+        let signature = read_signature(signature.strip_prefix('.')?)?;
         let (end, nonce) = body.split_once('.').filter(|(end, _)| end.len() == 16)?;
-        let digits = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        if ![end, nonce, signature].into_iter().all(digits) {
+        if ![end, nonce].into_iter().all(has_digits) {
             return None;
         }
         let end = Timestamp::from_unix(u64::from_str_radix(end, 16).ok()?);
-        let half = |range| Some(u128::from_str_radix(signature.get(range)?, 16).ok()?.to_be_bytes());
-        let halves = [half(0..32)?, half(32..64)?];
-        let signature = halves.as_flattened().try_into().ok()?;
         Some(Self { body, signature, end }).filter(|claim| now < claim.end)
     }
 
     pub(crate) const fn end(&self) -> Timestamp {
         self.end
     }
+}
+
+/// Writes a signature in hexadecimal digits.
+pub(super) fn write_signature(signed: Hmac<Sha256>) -> String {
+    let signature: [u8; 32] = signed.finalize().into_bytes().into();
+    let (halves, _) = signature.as_chunks::<16>();
+    let [high, low] = [halves[0], halves[1]].map(u128::from_be_bytes);
+    format!("{high:032x}{low:032x}")
+}
+
+/// Reads a signature, of which there is one form only.
+pub(super) fn read_signature(text: &str) -> Option<[u8; 32]> {
+    let text = Some(text).filter(|text| text.len() == SIGNATURE && has_digits(text))?;
+    let half = |range| Some(u128::from_str_radix(text.get(range)?, 16).ok()?.to_be_bytes());
+    [half(0..32)?, half(32..64)?].as_flattened().try_into().ok()
+}
+
+fn has_digits(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]

@@ -47,6 +47,12 @@ pub(crate) async fn asset(Path((hash, name)): Path<(String, String)>, headers: H
     (head, text).into_response()
 }
 
+/// Answers with the style of a page that a link shows, under the address of which it is not kept.
+pub(crate) async fn shared_style() -> Response {
+    let head = [(CONTENT_TYPE, "text/css; charset=utf-8"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (head, STYLE).into_response()
+}
+
 /// FNV-1a, which a constant can be made with.
 const fn hash(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut place = 0;

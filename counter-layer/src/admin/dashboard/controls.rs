@@ -36,6 +36,8 @@ pub(super) struct Controls {
     pub(super) other: Option<(usize, char, String)>,
     /// The last day of the chart, and that of the other time, as forms have them.
     pub(super) days: (String, String),
+    /// The address of the form that makes a link to this view, and what it repeats.
+    pub(super) share: Option<(String, Vec<(&'static str, String)>)>,
     /// What a form repeats that asks for other days.
     pub(super) other_fields: Vec<(&'static str, String)>,
 }
@@ -134,6 +136,7 @@ impl Controls {
             others: std::iter::once(none).chain(others).collect(),
             other: other.as_ref().map(|_| (place, chart::letter(place), compared(view))),
             days: (last_day(range.end), other.map(|other| last_day(other.end)).unwrap_or_default()),
+            share: view.share().map(|address| (address, view.fields(&[]))),
             other_fields: view.fields(&["to", "ago", "against"]),
             title: format!("Hits per {}", format::unit(width)),
             ranges: ranges.collect(),

@@ -63,6 +63,27 @@ pub(super) struct Parts {
     pub(super) moving: Moving,
 }
 
+/// The page with a link to a view.
+#[derive(Debug, Template)]
+#[template(path = "dashboard/share.html")]
+pub(super) struct Share {
+    frame: Frame,
+    link: String,
+    until: String,
+}
+
+/// The page that a link shows: a chart and what was measured, and no way to anything else.
+#[derive(Debug, Template)]
+#[template(path = "dashboard/shared.html")]
+pub(super) struct Shared {
+    style: String,
+    title: String,
+    unit: String,
+    moving: Moving,
+    measured: Option<Measured>,
+    beginning: String,
+}
+
 /// The page that says why there is no other.
 #[derive(Debug, Template)]
 #[template(path = "dashboard/trouble.html")]
@@ -230,6 +251,44 @@ impl Moving {
             visitors_shown,
             zone: view.zone.name().to_owned(),
             label,
+        })
+    }
+}
+
+impl Share {
+    pub(super) fn of(stats: &Stats, view: &View, link: String, until: Timestamp) -> Self {
+        let until = format::instant(view.zone.local(until), Style::FullOfYear);
+        Self { frame: Frame::of(stats, view), link, until: format!("{until} {}", view.zone.name()) }
+    }
+}
+
+impl Shared {
+    pub(super) async fn read(
+        stats: &Stats,
+        view: &View,
+        style: String,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let reader = Reader::new(stats);
+        let measured = async {
+            match view.page {
+                Page::Site => Ok(None),
+                Page::Counter => measured::read(&reader, view, now).await,
+            }
+        };
+        // The summary of the site is no part of it.
+        let mut chart = view.clone();
+        chart.page = Page::Counter;
+        let (moving, measured) =
+            try_join(Moving::read(&reader, &chart, Extent::Whole, now), measured).await?;
+        let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
+        Ok(Self {
+            style,
+            title: names.join(", "),
+            unit: format::unit(u64::from(view.precision.precision.as_seconds())),
+            moving,
+            measured,
+            beginning: beginning(stats, view),
         })
     }
 }

@@ -7,14 +7,15 @@ use counter_core::{Error, Stats, Timestamp};
 use http::{HeaderMap, StatusCode};
 
 use super::assets;
-use super::page::{Counter, Moving, Parts, Site, Trouble};
+use super::page::{Counter, Moving, Parts, Share, Shared, Site, Trouble};
 use super::reader::Reader;
 use super::view::{Page, View};
 use super::visitors::Extent;
-use crate::admin::access::LoggedIn;
+use crate::admin::access::{Access, LoggedIn, SHARED, STYLE};
 use crate::admin::api::caching::validate;
 use crate::admin::api::route::Route;
 use crate::admin::mount::Mount;
+use crate::admin::problem::Problem;
 use crate::admin::zone::Zone;
 
 /// What the pages are made of.
@@ -22,11 +23,12 @@ use crate::admin::zone::Zone;
 pub(crate) struct Dashboard {
     stats: Stats,
     zone: Zone,
+    access: Access,
 }
 
 impl Dashboard {
-    pub(crate) const fn new(stats: Stats, zone: Zone) -> Self {
-        Self { stats, zone }
+    pub(crate) const fn new(stats: Stats, zone: Zone, access: Access) -> Self {
+        Self { stats, zone, access }
     }
 
     fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
@@ -50,6 +52,18 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
             "/counter/parts",
             get(|state, mount, query, headers| parts(Page::Counter, state, mount, query, headers)),
         )
+        .route("/share", get(|state, mount, query, session| share(Page::Site, state, mount, query, session)))
+        .route(
+            "/counter/share",
+            get(|state, mount, query, session| share(Page::Counter, state, mount, query, session)),
+        )
+        .route(SHARED, get(|state, mount, query| shared(Page::Site, state, mount, query)))
+        .route(
+            &format!("/counter{SHARED}"),
+            get(|state, mount, query| shared(Page::Counter, state, mount, query)),
+        )
+        .route(&format!("{SHARED}{STYLE}"), get(assets::shared_style))
+        .route(&format!("/counter{SHARED}{STYLE}"), get(assets::shared_style))
         .route("/assets/{hash}/{name}", get(assets::asset))
         .with_state(dashboard.clone())
 }
@@ -98,6 +112,54 @@ async fn parts(
         Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
         Ok(Err(error)) => unwritten(&error),
         Err(error) => trouble(&stats, &view, &error),
+    }
+}
+
+/// The days that a link may last, and those that are offered.
+const DAYS: std::ops::RangeInclusive<u64> = 1..=366;
+
+/// Answers with a link to a view, for those who have a session: the token of which signs it.
+async fn share(
+    page: Page,
+    State(dashboard): State<Dashboard>,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    session: Option<Extension<LoggedIn>>,
+) -> Response {
+    let query = query.unwrap_or_default();
+    let mut view = dashboard.view(&mount, page, Some(&query));
+    view.logged_in = session.is_some();
+    let days = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "days");
+    let days = days.and_then(|(_, days)| days.parse().ok()).filter(|days| DAYS.contains(days)).unwrap_or(7);
+    let until = Timestamp::now().plus(days * 86_400);
+    let signed =
+        session.and_then(|_| dashboard.access.sign_link(&view.shared_path(), &view.shared_query(), until));
+    match signed {
+        Some(signed) => {
+            let link = format!("{}{}?{signed}", view.mount, view.shared_path());
+            html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until))
+        }
+        None => Problem::forbidden().into_response(),
+    }
+}
+
+/// Answers with the view that a link shows, which the guard has looked at.
+async fn shared(
+    page: Page,
+    State(dashboard): State<Dashboard>,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let query = query.unwrap_or_default();
+    let view = dashboard.view(&mount, page, Some(&query));
+    let style = format!("{}{}{STYLE}?{query}", view.mount, view.shared_path());
+    match Shared::read(&dashboard.stats, &view, style, Timestamp::now()).await {
+        Ok(page) => html(StatusCode::OK, &page),
+        // No health and no ledger: they are not what is shared.
+        Err(error) => {
+            tracing::warn!(%error, "a shared view cannot be read");
+            (StatusCode::SERVICE_UNAVAILABLE, "The numbers cannot be read now. Try again.\n").into_response()
+        }
     }
 }
 

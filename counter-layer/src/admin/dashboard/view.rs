@@ -8,6 +8,7 @@ use counter_core::{CounterName, Precision, Precisions, Timestamp};
 use super::buckets::{self, Buckets};
 use super::format;
 use super::range::{NamedRange, SPAN};
+use crate::admin::access::SHARED;
 use crate::admin::api::parameter;
 use crate::admin::zone::Zone;
 use crate::reserved::HITS;
@@ -243,6 +244,43 @@ impl View {
     /// The address of this view.
     pub(crate) fn address(&self) -> String {
         self.path("")
+    }
+
+    /// The path below the router of what a link to this view leads to.
+    pub(crate) fn shared_path(&self) -> String {
+        match self.page {
+            Page::Site => SHARED.to_owned(),
+            Page::Counter => format!("/counter{SHARED}"),
+        }
+    }
+
+    /// The query of such a link, without its end: what the chart shows, all of which it says, so that it stays what it is
+    /// when the usual view is another one.
+    pub(crate) fn shared_query(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.counters.iter().map(|counter| ("counter", &**counter)));
+        query.append_pair("precision", &self.precision.precision.as_seconds().to_string());
+        query.append_pair("span", &self.span.to_string());
+        query.extend_pairs(self.fields(&[
+            "counter",
+            "precision",
+            "span",
+            "forecast",
+            "q",
+            "sort",
+            "page",
+            "zone",
+        ]));
+        query.finish()
+    }
+
+    /// The address of a page with such a link, for who has a session.
+    pub(crate) fn share(&self) -> Option<String> {
+        let path = match self.page {
+            Page::Site => "/share",
+            Page::Counter => "/counter/share",
+        };
+        self.logged_in.then(|| format!("{}{path}", self.mount))
     }
 
     /// The address of the parts of this view that move.

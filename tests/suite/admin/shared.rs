@@ -1,0 +1,208 @@
+//! Links that show one view to those who have no access, and nothing else.
+
+use std::num::NonZeroU32;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::admin::{self, Access};
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use tests::noon_offset;
+use tower::ServiceExt;
+
+/// The admin router of a site under a token, with its session.
+struct Site {
+    router: Router,
+    session: String,
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Site {
+    async fn new(token: &str) -> Self {
+        let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset()).build();
+        let mut counters = counters.expect("whole hours");
+        let recorder = counters.recorder();
+        for (name, count) in [("hits", 1000), ("/", 77), ("/secret", 923)] {
+            let count = NonZeroU32::new(count).expect("not 0");
+            recorder.record_at(recorder.counter(name), None, Timestamp::now(), count);
+        }
+        counters.flush().await.expect("memory takes all");
+        let access = Access::bearer(token).expect("a token").may_forget();
+        let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), access));
+        let mut site = Self { router, session: String::new() };
+        let login = site.ask(Method::GET, &format!("/admin/stats?token={token}"), &[]).await;
+        let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
+        site.session = cookie.split(';').next().expect("a cookie").to_owned();
+        site
+    }
+
+    async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header("accept", "text/html");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).expect("a path");
+        let (head, body) = self.router.clone().oneshot(request).await.expect("an answer").into_parts();
+        let body = body.collect().await.expect("a body in memory").to_bytes();
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            body: String::from_utf8(body.into()).expect("text"),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, &[]).await
+    }
+
+    async fn in_session(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, &[("cookie", &self.session)]).await
+    }
+
+    /// A link to a view, as its page has it.
+    async fn link(&self, view: &str) -> String {
+        let page = self.in_session(&format!("/admin/stats{view}")).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.body);
+        attribute(&page.body, "id=\"shared\" href")
+    }
+}
+
+fn attribute(page: &str, name: &str) -> String {
+    let (_, from) = page.split_once(&format!("{name}=\"")).unwrap_or_else(|| panic!("{name} in {page}"));
+    from.split_once('"').expect("its end").0.replace("&#38;", "&")
+}
+
+#[tokio::test]
+async fn a_link_shows_its_view_and_leads_nowhere_else() {
+    let site = Site::new("a-token").await;
+    for (view, title) in [
+        ("/counter/share?counter=%2F&precision=3600&span=24&days=3", "<h1>/</h1>"),
+        ("/share?counter=%2F&precision=60&uniques=1&ago=3600&q=secret&sort=uniques", "<h1>/</h1>"),
+    ] {
+        let link = site.link(view).await;
+        assert!(!link.contains("secret") && link.contains("&until="), "{link}");
+        let page = site.get(&link).await;
+        assert_eq!(page.status, StatusCode::OK, "{link}: {}", page.body);
+        for part in [title, "id=\"plot\"", "id=\"twin\"", "<td>77 so far</td>", "noindex"] {
+            assert!(page.body.contains(part), "{part} in {}", page.body);
+        }
+        for part in ["<a ", "<form", "<script", "923", "secret", "1,000", "id=\"status\"", "token"] {
+            assert!(!page.body.contains(part), "{part} in {}", page.body);
+        }
+        assert_eq!(page.headers[header::CACHE_CONTROL], "no-store");
+        assert!(
+            page.headers.contains_key(header::CONTENT_SECURITY_POLICY)
+                && !page.headers.contains_key(header::SET_COOKIE)
+        );
+        let style = site.get(&attribute(&page.body, "rel=\"stylesheet\" href")).await;
+        assert_eq!(
+            (style.status, &style.headers[header::CONTENT_TYPE]),
+            (StatusCode::OK, &"text/css; charset=utf-8".parse().expect("a type"))
+        );
+        assert_eq!(site.ask(Method::HEAD, &link, &[]).await.status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_was_changed_or_is_over_or_of_another_token_opens_nothing() {
+    let (site, other) = (Site::new("a-token").await, Site::new("another-token").await);
+    let link = site.link("/counter/share?counter=%2F&precision=3600").await;
+    let (path, query) = link.split_once('?').expect("a query");
+    let changed = [
+        link.replace("counter=%2F", "counter=%2Fsecret"),
+        link.replace("&until=", "&counter=%2Fsecret&until="),
+        link.replace("&until=", "&until=9"),
+        link.replace("span=", "span=1"),
+        format!("{link}&counter=%2Fsecret"),
+        format!("{path}?counter=%2Fsecret&{query}"),
+        format!("/admin/stats/shared?{query}"),
+        format!("/admin/stats/shared/style.css?{query}"),
+        link[..link.len() - 1].to_owned(),
+        path.to_owned(),
+        format!("{path}?counter=%2F&until=1&signature={}", "0".repeat(64)),
+    ];
+    for changed in &changed {
+        // A session makes no difference: it is no view of its own.
+        for answer in [site.get(changed).await, site.in_session(changed).await] {
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{changed}: {}", answer.body);
+            assert!(
+                answer.body.contains("This link has ended") && !answer.body.contains("77"),
+                "{}",
+                answer.body
+            );
+        }
+    }
+    assert_eq!(other.get(&link).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(site.get(&link).await.status, StatusCode::OK, "it is whole");
+    let program =
+        site.router.clone().oneshot(Request::get(&changed[0]).body(Body::empty()).expect("a path")).await;
+    assert_eq!(program.expect("an answer").headers()[header::CONTENT_TYPE], "application/problem+json");
+}
+
+#[tokio::test]
+async fn no_other_route_opens_by_a_link() {
+    let site = Site::new("a-token").await;
+    let link = site.link("/counter/share?counter=%2F&precision=3600").await;
+    let (_, query) = link.split_once('?').expect("a query");
+    for path in [
+        "",
+        "/parts",
+        "/counter",
+        "/counter/parts",
+        "/counter/share",
+        "/share",
+        "/api",
+        "/api/series",
+        "/api/ledger",
+        "/api/live",
+        "/api/counters",
+        "/metrics",
+        "/badge.svg",
+        "/assets/0/style.css",
+        "/counter/shared/",
+        "/counter/shared/parts",
+        "/counter/shared/style.css/..",
+        "/counter//shared",
+    ] {
+        let answer = site.get(&format!("/admin/stats{path}?{query}")).await;
+        let is_refused = matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        assert!(is_refused, "{path}: {} {}", answer.status, answer.body);
+    }
+    for method in [Method::POST, Method::DELETE, Method::PUT, Method::OPTIONS] {
+        assert_eq!(site.ask(method.clone(), &link, &[]).await.status, StatusCode::FORBIDDEN, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn only_a_session_makes_a_link() {
+    let site = Site::new("a-token").await;
+    for path in ["/admin/stats/share", "/admin/stats/counter/share?counter=%2F"] {
+        assert_eq!(site.get(path).await.status, StatusCode::UNAUTHORIZED);
+        let by_token = site.ask(Method::GET, path, &[("authorization", "Bearer a-token")]).await;
+        assert_eq!(by_token.status, StatusCode::FORBIDDEN);
+    }
+    let page = site.in_session("/admin/stats").await.body;
+    assert_eq!(attribute(&page, "method=\"get\" action"), "/admin/stats/share");
+    // As long as is asked for, or a week.
+    for (asked, days) in
+        [("", 7), ("days=1", 1), ("days=366", 366), ("days=0", 7), ("days=367", 7), ("days=x", 7)]
+    {
+        let before = Timestamp::now().as_unix();
+        let link = site.link(&format!("/share?{asked}")).await;
+        let until = link.split("&until=").nth(1).and_then(|rest| rest.split('&').next()).expect("an end");
+        let until: u64 = until.parse().expect("a number");
+        assert!((before..=Timestamp::now().as_unix()).contains(&(until - days * 86_400)), "{asked}: {link}");
+    }
+    // There is nothing to sign with without a token.
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let open = Router::new().nest("/admin/stats", admin::router(counters.stats(), Access::open()));
+    let open = Site { router: open, session: String::new() };
+    assert!(!open.get("/admin/stats").await.body.contains("Share this view"));
+    assert_eq!(open.get("/admin/stats/share").await.status, StatusCode::FORBIDDEN);
+}
