@@ -372,11 +372,12 @@ impl Tally {
                 local.bins.take(&mut bins);
             }
             for slot in bins.drain(..) {
-                let Some(bin) = slot.bin() else { continue };
-                let waiting = backlog.waiting(slot.counter, &self.registry);
-                waiting.each(|pending| {
-                    pending.measure(slot.counter, slot.start, bin, slot.count, &self.grid);
-                });
+                for (counter, bin) in slot.parts() {
+                    let waiting = backlog.waiting(counter, &self.registry);
+                    waiting.each(|pending| {
+                        _ = pending.measure(counter, slot.start, bin, slot.count, &self.grid)
+                    });
+                }
             }
             for cell in spare.drain(..) {
                 let waiting = backlog.waiting(cell.counter, &self.registry);
