@@ -20,6 +20,8 @@ pub use facet::Facet;
 pub use future::ResponseFuture;
 #[cfg(feature = "log")]
 pub(crate) use guard::Counting;
+#[cfg(feature = "body")]
+pub(crate) use guard::OpenBody;
 pub use layer::AccessCounterLayer;
 #[cfg(feature = "log")]
 pub(crate) use measures::Bins;

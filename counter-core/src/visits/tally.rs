@@ -375,7 +375,7 @@ impl Tally {
                 for (counter, bin) in slot.parts() {
                     let waiting = backlog.waiting(counter, &self.registry);
                     waiting.each(|pending| {
-                        _ = pending.measure(counter, slot.start, bin, slot.count, &self.grid)
+                        pending.measure(counter, slot.start, bin, slot.count, &self.grid);
                     });
                 }
             }
