@@ -24,7 +24,7 @@ pub(crate) use guard::Counting;
 pub(crate) use guard::OpenBody;
 pub use layer::AccessCounterLayer;
 #[cfg(feature = "log")]
-pub(crate) use measures::Bins;
+pub(crate) use measures::{Bins, Logged};
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use visit::Visit;

@@ -8,8 +8,6 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, Response, StatusCode};
 
 use super::outcome::Outcome;
-#[cfg(feature = "log")]
-use crate::log::Line;
 
 /// The measures that a layer keeps distributions of.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +39,15 @@ struct Clock {
 const HEAD: u64 = 1;
 /// A successful response is the beginning of a tunnel.
 const CONNECT: u64 = 2;
+
+/// The quantities of a request that a log tells, where it does.
+#[cfg(feature = "log")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged {
+    pub(crate) time: Option<Duration>,
+    pub(crate) body: Option<Duration>,
+    pub(crate) size: Option<u64>,
+}
 
 /// The bins of a request, at most one of each measure.
 #[derive(Clone, Copy, Debug)]
@@ -159,15 +166,15 @@ impl Measures {
 
     /// Returns the bins of a request, as far as a log tells of it.
     #[cfg(feature = "log")]
-    pub(crate) fn logged(self, method: &Method, line: &Line<'_>) -> Bins {
-        let mut bins = self.ended(line.outcome);
-        let Outcome::Answered(status) = line.outcome else { return bins };
+    pub(crate) fn logged(self, method: &Method, outcome: Outcome, logged: Logged) -> Bins {
+        let mut bins = self.ended(outcome);
+        let Outcome::Answered(status) = outcome else { return bins };
         let measuring = self.begin(method);
         if !measuring.is_tunnel(status) {
-            let bytes = if measuring.has_no_body(status) { Some(0) } else { line.bytes };
+            let bytes = if measuring.has_no_body(status) { Some(0) } else { logged.size };
             let measured = [
-                line.first_byte.filter(|_| self.time).map(Bin::time),
-                line.duration.filter(|_| self.body).map(Bin::body),
+                logged.time.filter(|_| self.time).map(Bin::time),
+                logged.body.filter(|_| self.body).map(Bin::body),
                 bytes.filter(|_| self.size).map(Bin::size),
             ];
             measured.into_iter().flatten().for_each(|bin| bins.push(bin));

@@ -14,7 +14,7 @@ use super::line::Line;
 use super::malformed::Malformed;
 use crate::AccessCounterLayer;
 use crate::identity::{Forwarded, RequestHead};
-use crate::layer::{Bins, Counting};
+use crate::layer::{Bins, Counting, Logged};
 
 /// Decides about the lines of an access log as an [`AccessCounterLayer`] decides about
 /// requests.
@@ -165,8 +165,10 @@ impl LogCounter {
         let head = RequestHead { method, uri, headers, extensions };
         match self.counting.decide(&head, line.outcome, &mut self.hits) {
             Ok((agent, own)) => {
-                self.bins =
-                    self.counting.logged().map_or_else(Bins::none, |measures| measures.logged(method, line));
+                self.bins = self.counting.logged().map_or_else(Bins::none, |measures| {
+                    let logged = Logged { time: line.first_byte, body: line.duration, size: line.bytes };
+                    measures.logged(method, line.outcome, logged)
+                });
                 let measured = Measured { hits: &self.hits[..own], bins: self.bins.as_slice() };
                 Decision::Counted { hits: &self.hits, agent, measured }
             }
