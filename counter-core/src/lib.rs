@@ -144,6 +144,8 @@ mod shard;
 mod error;
 mod future;
 mod handle;
+#[cfg(feature = "dump")]
+mod line;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 mod operations;
 #[cfg(feature = "redis")]
