@@ -61,5 +61,4 @@
 //!
 //! A key that holds something else refuses its bins, as of counts, which is logged. The [`Ledger`](crate::Ledger) accounts for
 //! hits, and not for bins: a hit whose fence was lost is [`in_doubt`](crate::visits::Dropped::in_doubt), and its bins are
-//! not sent either. An archive copies distributions of closed hours and days, but its audits do not compare them. Of access
-//! logs, lines have the status alone.
+//! not sent either. Of access logs, lines have the status alone.
