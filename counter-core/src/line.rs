@@ -1,4 +1,4 @@
-//! What the lines of all dumps have in common: JSON of bounded length, and registers in base64.
+//! Lines of dumps of any family: JSON of bounded length, with registers and items in base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -95,8 +95,8 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! A store does not know the threshold of an adaptive counter. One that is exact in the dump stays so up to 10,000 items, and
 //! the next call of an application goes by its own threshold. An expiry that the application gave to a key is in no dump.
 //!
-//! On Redis the keys of unique counters are found by `SCAN` on every server that has a shard: 1,000 keys of any kind are
-//! looked at in one call, and some thousand items are read in one. A user with restricted rights needs `+scan` and `+type`.
+//! On Redis the keys of unique counters are found by `SCAN` on every server, once for each shard that it has: 1,000 keys of
+//! any kind are looked at in one call, and some thousand items are read in one. A user with restricted rights needs `+scan` and `+type`.
 //! Items that are added or removed meanwhile may be in the dump or not. A connection that is lost, or a server that is
 //! replaced, in the middle makes the dump begin anew with that list or set: some lines come twice, which count once.
 //!

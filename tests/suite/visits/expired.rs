@@ -1,4 +1,4 @@
-//! What has expired in SQL databases is found by an index, and not by reading what has not.
+//! Expired rows in SQL databases: they are found by an index, and not by reading all the others.
 
 use counter_core::entity::sqlx::{self, MySqlPool, PgPool};
 use counter_core::stores::Shard;

@@ -32,7 +32,7 @@ pub struct UniqueRestored {
     pub counters: u64,
     /// Items that the store has now.
     pub items: u64,
-    /// Those of the items that it had not: where a counter has registers, those that raised one.
+    /// Items among them that it had not before; where a counter has registers, items that raised one.
     pub added: u64,
     /// Sketches whose registers were merged into counters.
     pub sketches: u64,
