@@ -62,5 +62,4 @@
 //!
 //! A key that holds something else refuses its bins, as of counts, which is logged. The [`Ledger`](crate::Ledger) accounts for
 //! hits, and not for bins: a hit whose fence was lost is [`in_doubt`](crate::visits::Dropped::in_doubt), and its bins are
-//! not sent either. An archive copies distributions of closed hours and days, but its audits do not compare them. Access
-//! logs seldom tell the time to the head of a response.
+//! not sent either. Access logs seldom tell the time to the head of a response.
