@@ -56,7 +56,7 @@ pub use metrics::{Metric, MetricValue};
 pub use reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 pub use recorder::Recorder;
 pub use registry::{Counter, Hit, Measured};
-pub use stats::{CounterPage, Distributions, Ranking, Series, Stats, Uniques};
+pub use stats::{CounterPage, Distributions, Ranking, Series, Slowest, Stats, Uniques};
 pub use store::{Cleaned, Store};
 pub use upkeep::Upkeep;
 pub use witness::Witness;

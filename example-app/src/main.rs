@@ -207,7 +207,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
     if settings.distributions {
-        layer = layer.distributions([Measure::Time, Measure::Size, Measure::Status]);
+        layer = layer.distributions([Measure::Time, Measure::Body, Measure::Size, Measure::Status]);
     }
     // The address in a record is that of the client, whatever hops are trusted in requests.
     let told_of = layer.log_counter();

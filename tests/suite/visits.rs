@@ -4,6 +4,7 @@ mod contract;
 mod distributions;
 mod visitors;
 mod clean;
+mod expired;
 mod archive;
 mod offset;
 mod book;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use distributions::Distributions;
+pub use distributions::{Distributions, Slowest};
 
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid};

@@ -18,6 +18,7 @@ mod lifetimes;
 mod top;
 mod uniques;
 mod percentiles;
+mod slowest;
 mod statuses;
 #[cfg(feature = "forecast")]
 mod forecast;

@@ -34,7 +34,7 @@ const SCALE: i16 = 8;
 const ZERO: i16 = i16::MIN;
 
 /// The fractions of 2^(j/8), as the 52 bits of a number between 1 and 2, rounded down.
-const FRACTIONS: [u64; SCALE as usize] = [
+const FRACTIONS: [u64; SCALE as usize + 1] = [
     0,
     0x1_72b8_3c7d_517a,
     0x3_06fe_0a31_b715,
@@ -43,7 +43,23 @@ const FRACTIONS: [u64; SCALE as usize] = [
     0x8_ace5_422a_a0db,
     0xa_e89f_995a_d3ad,
     0xd_5818_dcfb_a487,
+    // The next number of all.
+    u64::MAX,
 ];
+
+/// The number of fractions before each sixteenth: no sixteenth contains two.
+const BEFORE: [u8; 16] = {
+    let mut before = [0; 16];
+    let mut sixteenth = 1;
+    while sixteenth < 16 {
+        before[sixteenth] = before[sixteenth - 1];
+        while FRACTIONS[before[sixteenth] as usize] < (sixteenth as u64) << (FRACTION_BITS - 4) {
+            before[sixteenth] += 1;
+        }
+        sixteenth += 1;
+    }
+    before
+};
 
 const FRACTION_BITS: u32 = 52;
 const EXPONENT_BIAS: i16 = 1023;
@@ -137,20 +153,27 @@ impl Bin {
         Self { measure, index: index(value).clamp(first, last) }
     }
 
-    /// Returns a number that no other bin has, and that is not 0.
+    /// Returns a number below 4096 that no other bin has, under which Redis keeps it: in a hash that takes 3 bytes, of
+    /// 6 for a short text. A status is its own number; times are around 2000, times to the end around 3000, and sizes
+    /// from 3498 on; the bin of zero is before the first of its measure.
     #[inline]
-    pub(crate) const fn number(self) -> u32 {
-        (self.measure as u32) << 16 | self.index.cast_unsigned() as u32
+    pub(crate) const fn number(self) -> u16 {
+        let index = if self.index == ZERO { range(self.measure).0 - 1 } else { self.index };
+        (base(self.measure) + index).cast_unsigned()
     }
 
     /// Returns the bin of a [number](Self::number).
-    pub(crate) fn of_number(number: u32) -> Option<Self> {
-        let measure = Measure::ALL.into_iter().find(|measure| *measure as u32 == number >> 16)?;
-        Self::new(measure, u16::try_from(number & 0xffff).ok()?.cast_signed())
+    pub(crate) fn of_number(number: u16) -> Option<Self> {
+        let of = |measure: Measure| {
+            let index = i16::try_from(number).ok()?.checked_sub(base(measure))?;
+            let is_zero = measure.is_range() && index == range(measure).0 - 1;
+            Self::new(measure, if is_zero { ZERO } else { index })
+        };
+        Measure::ALL.into_iter().find_map(of)
     }
 
     /// Reads a bin as it [is written](fmt::Display).
-    #[cfg(any(test, feature = "dump", feature = "redis"))]
+    #[cfg(any(test, feature = "dump"))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut rest = text.chars();
         let measure = Measure::of_code(rest.next()?)?;
@@ -175,6 +198,17 @@ impl fmt::Display for Bin {
     }
 }
 
+/// Returns the number of the index 0: so far apart that no two ranges meet.
+const fn base(measure: Measure) -> i16 {
+    match measure {
+        Measure::Status => 0,
+        Measure::Grpc => 1000,
+        Measure::Time => 2000,
+        Measure::Body => 3000,
+        Measure::Size => 3500,
+    }
+}
+
 /// Returns the first and the last index of a measure, without that of zero.
 const fn range(measure: Measure) -> (i16, i16) {
     match measure {
@@ -192,10 +226,10 @@ fn index(value: f64) -> i16 {
     let bits = value.to_bits();
     let exponent = i16::try_from(bits >> FRACTION_BITS & 0x7ff).unwrap_or_default() - EXPONENT_BIAS;
     let fraction = bits & ((1 << FRACTION_BITS) - 1);
-    // Compared with all of them, which needs no branch.
-    let above: i16 = FRACTIONS.iter().map(|end| i16::from(fraction > *end)).sum();
-    // A power of two ends a range: there, nothing is above.
-    exponent * SCALE + above - 1
+    let before = BEFORE[usize::try_from(fraction >> (FRACTION_BITS - 4)).unwrap_or_default() & 15];
+    let is_above = fraction > FRACTIONS[usize::from(before)];
+    // A power of two ends a range: there, no fraction is below.
+    exponent * SCALE + i16::from(before) + i16::from(is_above) - 1
 }
 
 /// Returns the end of the range before this index: 2^(i/8), rounded down.
@@ -275,7 +309,12 @@ mod tests {
         fn a_bin_is_found_again_in_its_text_and_in_its_number(bin in bins()) {
             prop_assert_eq!(Bin::parse(&bin.to_string()), Some(bin));
             prop_assert_eq!(Bin::of_number(bin.number()), Some(bin));
-            prop_assert!(bin.number() > 0);
+            prop_assert!(bin.number() < 4096);
+        }
+
+        #[test]
+        fn no_number_is_that_of_two_bins(number in any::<u16>()) {
+            prop_assert!(Bin::of_number(number).is_none_or(|bin| bin.number() == number));
         }
 
         #[test]

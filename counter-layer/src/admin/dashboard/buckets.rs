@@ -40,7 +40,7 @@ impl Buckets {
         let end = to.map_or(latest, |to| zone.day(to.plus(43_200))).min(latest);
         let wanted = end.minus(86_400 * u64::from(span));
         let fitting = || parts.iter().copied().filter(|part| is_part(part.precision, zone, now));
-        let reaching = fitting().filter(|part| part.oldest(now) <= wanted).last();
+        let reaching = fitting().rfind(|part| part.oldest(now) <= wanted);
         let read = reaching.or_else(|| fitting().min_by_key(|part| part.oldest(now)))?;
         let span = span.min(SAMPLES / (86_400 / read.precision.as_seconds())) as usize;
         let (oldest, mut end, mut starts) = (read.oldest(now), end, Vec::with_capacity(span));

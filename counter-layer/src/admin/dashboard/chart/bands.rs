@@ -16,6 +16,9 @@ pub(crate) const QUANTILES: [(f64, &str); 3] = [(0.5, "median"), (0.9, "90 %"), 
 /// The percentiles of a bucket, ascending.
 pub(crate) type Values = [f64; QUANTILES.len()];
 
+/// The percentiles of a bucket, and how many requests it had.
+pub(crate) type Known = (Values, u64);
+
 /// Percentiles as a template draws them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bands {
@@ -44,7 +47,7 @@ pub(crate) struct BandColumn {
 pub(crate) fn bands(
     starts: &[Timestamp],
     precision: Precision,
-    buckets: &[Option<(Values, u64)>],
+    buckets: &[Option<Known>],
     zone: &Zone,
     now: Timestamp,
 ) -> Bands {
@@ -76,7 +79,7 @@ pub(crate) fn bands(
     };
     let local: Vec<_> = starts.iter().map(|start| zone.local(*start)).collect();
     let style = style(&local, precision, zone.local(now));
-    let column = |(place, (start, bucket)): (usize, (&Timestamp, &Option<(Values, u64)>))| BandColumn {
+    let column = |(place, (start, bucket)): (usize, (&Timestamp, &Option<Known>))| BandColumn {
         x: fixed(frame.left(place)),
         width: fixed(f64::from(WIDTH) / count(frame.buckets)),
         iso: format::iso(*start),
@@ -96,7 +99,7 @@ pub(crate) fn bands(
 }
 
 /// The places of buckets that are known, one after the other.
-fn runs(buckets: &[Option<(Values, u64)>]) -> Vec<Vec<usize>> {
+fn runs(buckets: &[Option<Known>]) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
     for (place, _) in buckets.iter().enumerate().filter(|(_, bucket)| bucket.is_some()) {
         match runs.last_mut().filter(|run| run.last().is_some_and(|last| last + 1 == place)) {
