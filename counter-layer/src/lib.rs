@@ -35,6 +35,7 @@
 //! - `openapi`: the OpenAPI description of that router, at `api/openapi.json`.
 //! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
 //! - `dashboard`: the pages of that router for people.
+//! - `time-zone`: days of a time zone on these pages, with summer time.
 //! - `grpc`: `GrpcStatusLayer`, which counts the statuses of gRPC. Its methods are counted without it.
 //! - `hits`: hits from other programs over HTTP, each of them once, at `api/hits` of that router.
 //! - `limit`: `WindowLimitLayer`, a maximum of requests in each window, over all instances.
