@@ -118,17 +118,24 @@ async fn what_does_not_count_has_no_body_either() {
 }
 
 #[tokio::test]
-async fn a_status_of_grpc_comes_in_the_trailers() {
+async fn a_status_of_grpc_comes_in_the_trailers_and_counts_once() {
     let mut counters = counters();
     let trailers = HeaderMap::from_iter([(
         header::HeaderName::from_static("grpc-status"),
         header::HeaderValue::from_static("5"),
     )]);
-    let frames = [http_body::Frame::data(Bytes::from("four")), http_body::Frame::trailers(trailers)];
-    let body = StreamBody::new(stream::iter(frames.map(Ok::<_, Infallible>)));
-    read(&layer(&counters), Method::POST, Response::new(Body::new(body)), 2).await;
+    let answer = || {
+        let frames =
+            [http_body::Frame::data(Bytes::from("four")), http_body::Frame::trailers(trailers.clone())];
+        Response::new(Body::new(StreamBody::new(stream::iter(frames.map(Ok::<_, Infallible>)))))
+    };
+    read(&layer(&counters), Method::POST, answer(), 2).await;
     assert_eq!(distribution(&mut counters, Measure::Grpc).await, [(Bin::grpc(5), 1)]);
-    assert_eq!(measured(&mut counters).await, (1, vec![(Bin::size(4), 1)]));
+    let mut in_both = answer();
+    in_both.headers_mut().extend(trailers.clone());
+    read(&layer(&counters), Method::POST, in_both, 2).await;
+    assert_eq!(distribution(&mut counters, Measure::Grpc).await, [(Bin::grpc(5), 2)]);
+    assert_eq!(measured(&mut counters).await, (2, vec![(Bin::size(4), 2)]));
 }
 
 #[tokio::test]
