@@ -219,8 +219,9 @@ async fn histograms_grow_and_keep_their_routes_whatever_an_application_measures_
         recorder.measure_at(Measured { hits: &hits, bins: &[bin] }, Timestamp::now());
     };
     let time = Bin::time(Duration::from_millis(10));
-    // The first pages have a series each; one of them has no time yet.
+    // The first pages have a series each; one of them has no time for long.
     measure(&["hits", "/late"], Bin::size(1));
+    measure(&["hits", "/7"], Bin::size(1));
     scrape(&site.router).await;
     for number in 0..600 {
         measure(&["hits", &format!("/{number}")], time);
@@ -232,7 +233,9 @@ async fn histograms_grow_and_keep_their_routes_whatever_an_application_measures_
         values.into_iter().filter(|(series, _)| series.starts_with(count)).collect::<BTreeMap<_, _>>()
     };
     let before = counts().await;
-    assert_eq!((before.len(), before.values().sum::<f64>()), (500, 601.0));
+    // With that of all others, and perhaps without `hits` among the first.
+    assert!((499..=500).contains(&before.len()), "{}", before.len());
+    assert_eq!(before.values().sum::<f64>(), 601.0);
     // What is measured of a page alone is not among `hits`.
     for _ in 0..300 {
         measure(&["/7"], time);
