@@ -27,6 +27,7 @@ pub mod source;
 #[cfg(feature = "spool")]
 mod spool;
 mod flush;
+mod passes;
 mod clean;
 #[cfg(feature = "dump")]
 pub mod dump;

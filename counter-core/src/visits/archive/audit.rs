@@ -13,7 +13,8 @@ use super::{Archive, Bins, CALM, Page, Values};
 use crate::future::BoxFuture;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
-use crate::unwind::{caught, tell};
+use crate::unwind::tell;
+use crate::visits::passes::Passes;
 use crate::visits::{self, Adds, BinReading};
 use crate::{CounterName, Error, Precision, Store, Timestamp};
 
@@ -188,29 +189,14 @@ impl Auditor {
 
     fn audit_for_ever(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let mut failing = false;
+            let mut passes = Passes::of("the audit of the archive");
             loop {
                 sleep(self.interval).await;
-                let audit = caught(self.audit(Timestamp::now(), None)).await;
-                tell(|| match audit {
-                    Ok(audit) => {
-                        if std::mem::replace(&mut failing, false) {
-                            tracing::info!("audits of the archive work again");
-                        }
-                        if let Some(first) = audit.differences.first() {
-                            let differing = audit.differing;
-                            tracing::warn!(differing, ?first, "the near store has less than the archive");
-                        }
-                    }
-                    Err(error) => {
-                        if !std::mem::replace(&mut failing, true) {
-                            tracing::warn!(
-                                ?error,
-                                "an audit of the archive failed; the next one tries again"
-                            );
-                        }
-                    }
-                });
+                let Some(audit) = passes.make(self.audit(Timestamp::now(), None)).await else { continue };
+                if let Some(first) = audit.differences.first() {
+                    let differing = audit.differing;
+                    tell(|| tracing::warn!(differing, ?first, "the near store has less than the archive"));
+                }
             }
         })
     }
