@@ -17,12 +17,12 @@ pub(crate) struct BinSums {
 
 impl BinSums {
     pub(crate) fn add(&mut self, slot: BinSlot) {
+        let (counter, next) = (slot.last_counter(), self.counters.len());
+        let place = *self.places.entry(counter).or_insert(next);
+        if place == next {
+            self.counters.push((counter, BTreeMap::new()));
+        }
         for bin in slot.bins() {
-            let next = self.counters.len();
-            let place = *self.places.entry(slot.last_counter()).or_insert(next);
-            if place == next {
-                self.counters.push((slot.last_counter(), BTreeMap::new()));
-            }
             *self.counters[place].1.entry(bin).or_default() += slot.count;
         }
     }

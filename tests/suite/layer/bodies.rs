@@ -376,11 +376,14 @@ async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
     // Within HTTP/1.0, nothing is chunked.
     let asked = asked.map(|asked| (asked, "1.1")).into_iter().chain([("GET /chunks", "1.0")]);
     let asked: Vec<_> = asked.collect();
-    for (asked, version) in &asked {
+    let ask = async |asked: &str, version: &str| {
         let mut socket = TcpStream::connect(nginx.address()).await.expect("nginx listens");
         let head = format!("{asked} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         socket.write_all(head.as_bytes()).await.expect("nginx reads");
         socket.read_to_end(&mut Vec::new()).await.expect("nginx answers");
+    };
+    for (asked, version) in &asked {
+        ask(asked, version).await;
     }
     let log = nginx.file("access.log");
     let read = || fs::read_to_string(&log).unwrap_or_default();
@@ -405,4 +408,11 @@ async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
     let (_, sizes) = measured(&mut counters).await;
     let measured = sizes.into_iter().flat_map(|(bin, count)| (0..count).map(move |_| bin));
     assert_eq!(logged, measured.collect::<Vec<_>>(), "{text}");
+
+    // As documented: these nine bytes are more in its log.
+    ask("GET /chunks", "1.1").await;
+    until("the line is there", LIMIT, async || read().lines().count() > asked.len()).await;
+    let (text, mut parser) = (read(), Parser::new(Format::combined()));
+    let line = text.lines().last().map(|line| parser.parse(line.as_bytes()).expect("it fits"));
+    assert!(line.flatten().and_then(|line| line.bytes).is_some_and(|bytes| bytes >= 9 + 5), "{text}");
 }
