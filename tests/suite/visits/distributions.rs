@@ -281,9 +281,9 @@ fn the_sums_of_a_process_only_grow_and_lose_nothing_while_threads_measure() {
         all.iter().map(|(_, distribution)| distribution.count()).sum::<u64>()
     };
     std::thread::scope(|scope| {
-        for thread in 0..3 {
+        let measure = |thread: u64| {
             let recorder = recorder.clone();
-            scope.spawn(move || {
+            move || {
                 for number in 0..EACH {
                     let page = format!("/{}", (number + thread) % 40);
                     let hits = [recorder.counter("hits").hit(), recorder.counter(&page).hit()];
@@ -292,10 +292,11 @@ fn the_sums_of_a_process_only_grow_and_lose_nothing_while_threads_measure() {
                     let at = Timestamp::now().minus(60 * (number % 90));
                     recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
                 }
-            });
-        }
+            }
+        };
+        let threads = [0, 1, 2].map(|thread| scope.spawn(measure(thread)));
         let mut last = 0;
-        while last < 3 * EACH {
+        while !threads.iter().all(|thread| thread.is_finished()) {
             let now = sum();
             assert!((last..=3 * EACH).contains(&now), "{now} after {last}");
             last = now;
