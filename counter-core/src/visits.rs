@@ -9,6 +9,7 @@ mod batch;
 mod registry;
 mod registers;
 mod bin_table;
+mod bin_sums;
 mod stripe;
 mod pending;
 mod witness;

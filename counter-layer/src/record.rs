@@ -19,7 +19,8 @@ use crate::log::{Decision, Headers, Line, LogCounter, Malformed, Piece};
 
 /// A record that another program made of something that counts.
 ///
-/// It is an object with a `counter` or with a `path`; fields that are not known are ignored.
+/// It is an object with a `counter` or with a `path`; fields that are not known are ignored, and so is a time or a size that
+/// is negative or too large.
 ///
 /// ```
 /// use counter_core::visitor::VisitorKey;
@@ -177,16 +178,15 @@ struct Fields<'a> {
     user_agent: Option<Cow<'a, str>>,
     time: Option<f64>,
     body: Option<f64>,
-    size: Option<u64>,
+    size: Option<i128>,
 }
 
 impl<'de> Deserialize<'de> for Record<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = Fields::deserialize(deserializer)?;
         let at = Timestamp::from_unix(fields.at);
-        let seconds = |seconds: Option<f64>| {
-            seconds.map(Duration::try_from_secs_f64).transpose().map_err(D::Error::custom)
-        };
+        // A clock that went back, or a size of -1: the request counts.
+        let seconds = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?).ok();
         match (fields.counter, fields.path) {
             (Some(counter), None) => {
                 let count = fields.n.unwrap_or(NonZeroU32::MIN);
@@ -199,9 +199,9 @@ impl<'de> Deserialize<'de> for Record<'de> {
                 at,
                 address: fields.address,
                 user_agent: fields.user_agent,
-                time: seconds(fields.time)?,
-                body: seconds(fields.body)?,
-                size: fields.size,
+                time: seconds(fields.time),
+                body: seconds(fields.body),
+                size: fields.size.and_then(|size| size.try_into().ok()),
             })),
             (Some(_), Some(_)) => Err(D::Error::custom("there is a counter and a path")),
             (None, None) => Err(D::Error::custom("there is neither a counter nor a path")),
@@ -234,12 +234,19 @@ mod tests {
             r#"{"counter":"a","at":1,"at":2}"#,
             r#"{"counter":"a","path":"/","at":1}"#,
             r#"{"path":"/","at":1,"address":"nowhere"}"#,
-            r#"{"path":"/","at":1,"time":-1}"#,
-            r#"{"path":"/","at":1,"body":1e300}"#,
-            r#"{"path":"/","at":1,"size":-1}"#,
         ] {
             assert!(serde_json::from_str::<Record<'_>>(record).is_err(), "{record}");
         }
+    }
+
+    #[test]
+    fn a_time_or_a_size_that_is_none_is_left_out_and_the_request_counts() {
+        let record = r#"{"path":"/","at":1,"time":-0.001,"body":1e300,"size":-1}"#;
+        let Ok(Record::Request(request)) = serde_json::from_str(record) else { panic!("{record}") };
+        assert_eq!((request.time, request.body, request.size), (None, None, None));
+        let record = r#"{"path":"/","at":1,"time":0.5,"size":18446744073709551615}"#;
+        let Ok(Record::Request(request)) = serde_json::from_str(record) else { panic!("{record}") };
+        assert_eq!((request.time, request.size), (Some(Duration::from_millis(500)), Some(u64::MAX)));
     }
 
     #[test]

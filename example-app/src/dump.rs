@@ -16,7 +16,8 @@ use serde::Serialize;
 use crate::copy::{Copied, Patience, is_compressed};
 use crate::progress;
 
-/// Writes the counts of a store, its visitors, its lifetimes and its unique counters as lines of JSON, which `restore` adds to any store.
+/// Writes the counts of a store, its visitors, its lifetimes and its unique counters as lines of JSON, which `restore` adds
+/// to any store.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// File to write, compressed by gzip if its name ends in .gz; `-` is the standard output.

@@ -100,11 +100,18 @@ impl Together {
 impl BinSlot {
     /// Returns each counter with each bin.
     pub(crate) fn parts(self) -> impl Iterator<Item = (u32, Bin)> {
-        let Together { counters, bins } = self.of;
-        let counters = counters.into_iter().filter(|counter| *counter != NO_COUNTER);
-        counters.flat_map(move |counter| {
-            bins.into_iter().filter_map(Bin::of_number).map(move |bin| (counter, bin))
-        })
+        let counters = self.of.counters.into_iter().filter(|counter| *counter != NO_COUNTER);
+        counters.flat_map(move |counter| self.bins().map(move |bin| (counter, bin)))
+    }
+
+    pub(crate) fn bins(self) -> impl Iterator<Item = Bin> {
+        self.of.bins.into_iter().filter_map(Bin::of_number)
+    }
+
+    /// Returns the second counter, or the only one.
+    pub(crate) const fn last_counter(self) -> u32 {
+        let [first, second] = self.of.counters;
+        if second == NO_COUNTER { first } else { second }
     }
 }
 

@@ -6,7 +6,7 @@
 //! taken before that of a stripe, and a request never takes it, so the hits in all places can be summed for
 //! one moment without stopping all requests at once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::shard::{Shard, Shards};
 use crate::time::Grid;
+use crate::visits::bin_sums::BinSums;
 use crate::visits::bin_table::BinSlot;
 use crate::visits::delivery::{Account, Delivery};
 use crate::visits::group_commit::{CommitTicket, GroupCommit};
@@ -27,7 +28,7 @@ use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
-use crate::visits::{Agent, Batch, Bin, Distribution, Hint, Hit, Measure, Measured, Remark, Requests, Skip};
+use crate::visits::{Agent, Batch, Distribution, Hint, Hit, Measure, Measured, Remark, Requests, Skip};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 use foldhash::fast::RandomState;
@@ -63,8 +64,8 @@ struct Backlog {
     spare: Vec<Closed>,
     /// Bins on their way from the stripes.
     spare_bins: Vec<BinSlot>,
-    /// All bins since the beginning, by the number of the counter: histograms of exporters only grow.
-    bins: BTreeMap<u32, BTreeMap<Bin, u64>>,
+    /// All bins since the beginning: histograms of exporters only grow.
+    bins: BinSums,
     /// The state of the spool, if there is one.
     spool: Option<SpoolAccount>,
 }
@@ -110,7 +111,7 @@ impl Tally {
                 visited: HashSet::default(),
                 spare: Vec::new(),
                 spare_bins: Vec::new(),
-                bins: BTreeMap::new(),
+                bins: BinSums::default(),
                 spool: None,
             }),
         }
@@ -214,17 +215,19 @@ impl Tally {
         self.registry.names()
     }
 
-    /// Returns the distributions of what was measured since the beginning, by counter.
+    /// Returns the distributions of what was measured since the beginning, as [`BinSums`] has them.
     pub(crate) fn distributions(&self, measure: Measure) -> Vec<(CounterName, Distribution)> {
-        let backlog = &mut *self.backlog();
-        self.fold_into(backlog, Timestamp::now());
+        let sums = {
+            let backlog = &mut *self.backlog();
+            self.fold_into(backlog, Timestamp::now());
+            backlog.bins.of(measure)
+        };
         let names = self.registry.names();
-        let distributions = backlog.bins.iter().filter_map(|(number, bins)| {
-            let distribution = Distribution::new(measure, bins.iter().map(|(bin, count)| (*bin, *count)));
-            let name = names.get(usize::try_from(*number).ok()?)?;
-            (distribution.count() > 0).then(|| (name.clone(), distribution))
-        });
-        distributions.collect()
+        let named = |(number, bins)| {
+            let name = names.get(usize::try_from(number).ok()?)?;
+            Some((name.clone(), Distribution::new(measure, bins)))
+        };
+        sums.into_iter().filter_map(named).collect()
     }
 
     pub(crate) fn unconfirmed(&self) {
@@ -388,8 +391,8 @@ impl Tally {
                 local.bins.take(&mut bins);
             }
             for slot in bins.drain(..) {
+                backlog.bins.add(slot);
                 for (counter, bin) in slot.parts() {
-                    *backlog.bins.entry(counter).or_default().entry(bin).or_default() += slot.count;
                     let waiting = backlog.waiting(counter, &self.registry);
                     waiting.each(|pending| {
                         pending.measure(counter, slot.start, bin, slot.count, &self.grid);

@@ -91,6 +91,8 @@ pub(crate) struct OpenBody {
     pub(crate) bytes: u64,
     /// The bytes at the end, where they are known before.
     pub(crate) expected: Option<u64>,
+    /// The head had the status of gRPC, which counts once.
+    has_grpc: bool,
 }
 
 /// Completes when the store has the hits of a request, or there was no time for it.
@@ -232,6 +234,7 @@ impl Guard {
             measuring,
             bytes: 0,
             expected: None,
+            has_grpc: measures.has_grpc(response.headers()),
         };
         if !has_body {
             open.end(None);
@@ -278,9 +281,9 @@ impl Guard {
 impl OpenBody {
     /// Measures the body, which has ended now.
     pub(crate) fn end(self, trailers: Option<&HeaderMap>) {
-        let Self { counting, seen, measuring, bytes, .. } = self;
+        let Self { counting, seen, measuring, bytes, has_grpc, .. } = self;
         if let Some(measures) = counting.settings.measures {
-            let bins = measures.body_ended(measuring, bytes, trailers);
+            let bins = measures.body_ended(measuring, bytes, trailers.filter(|_| !has_grpc));
             let measured = Measured { hits: seen.hits(), bins: bins.as_slice() };
             counting.recorder.measure_at(measured, Timestamp::now());
         }

@@ -125,12 +125,17 @@ impl Measures {
     }
 
     fn look_for_grpc(self, fields: &HeaderMap, bins: &mut Bins) {
-        let status = || fields.get("grpc-status")?.to_str().ok()?.parse().ok();
         if self.grpc
-            && let Some(status) = status()
+            && let Some(status) = grpc_status(fields)
         {
             bins.push(Bin::grpc(status));
         }
+    }
+
+    /// Returns whether a status of gRPC was found in the head of a response.
+    #[cfg(feature = "body")]
+    pub(crate) fn has_grpc(self, head: &HeaderMap) -> bool {
+        self.grpc && grpc_status(head).is_some()
     }
 
     /// Returns whether the end of this response's body is to be measured, and whether there is a body at all; `None` for
@@ -254,6 +259,10 @@ impl Measuring {
         }
         content_length(headers)
     }
+}
+
+fn grpc_status(fields: &HeaderMap) -> Option<u16> {
+    fields.get("grpc-status")?.to_str().ok()?.parse().ok()
 }
 
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {

@@ -41,6 +41,8 @@ use crate::layer::{Bins, Counting, Logged};
 /// - Most times. Of [distributions](AccessCounterLayer::distributions), lines have the status, and where they are logged
 ///   the time to the end of the response, unless in whole seconds, and the bytes of its body. The time to its head is
 ///   in the logs of CloudFront alone.
+/// - Whether a response was a stream of events, whose end the layer does not measure, and whether it was sent to its end.
+/// - The bytes of a body that nginx sent to HTTP/1.1 in chunks: it counts what is around them, 5 bytes and more.
 /// - What an action of [`on_count`](AccessCounterLayer::on_count) did: it does not run for lines.
 ///
 /// ```

@@ -315,6 +315,9 @@ fn duration(text: &[u8], a_second: u64) -> Option<Duration> {
         None => (text, &b""[..]),
         Some(point) => (&text[..point], &text[point + 1..]),
     };
+    if whole.is_empty() {
+        return None;
+    }
     let (whole, mut nanoseconds) = (number(whole)?, 0);
     let mut unit = 1_000_000_000 / a_second;
     for byte in fraction {
@@ -381,6 +384,7 @@ mod tests {
             ("0.0009296751234", 1, Some(929_675)),
             ("1.", 1, Some(1_000_000_000)),
             ("x", 1, None),
+            (".", 1, None),
             ("1.x", 1, None),
         ] {
             let expected = nanoseconds.map(Duration::from_nanos);

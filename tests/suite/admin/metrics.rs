@@ -208,3 +208,43 @@ async fn distributions_of_the_process_are_histograms_that_only_grow_and_add_up_t
     let later = scrape(&site.router).await;
     assert_eq!(later[&format!("{time}_count{{http_route=\"/\"}}")], 6.0);
 }
+
+#[tokio::test]
+async fn histograms_grow_and_keep_their_routes_whatever_an_application_measures_beside_them() {
+    let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    let site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
+    let recorder = site.recorder();
+    let measure = |names: &[&str], bin: Bin| {
+        let hits: Vec<_> = names.iter().map(|name| recorder.counter(name).hit()).collect();
+        recorder.measure_at(Measured { hits: &hits, bins: &[bin] }, Timestamp::now());
+    };
+    let time = Bin::time(Duration::from_millis(10));
+    // The first pages have a series each; one of them has no time for long.
+    measure(&["hits", "/late"], Bin::size(1));
+    measure(&["hits", "/7"], Bin::size(1));
+    scrape(&site.router).await;
+    for number in 0..600 {
+        measure(&["hits", &format!("/{number}")], time);
+    }
+    measure(&["hits"], time);
+    let count = "http_server_request_duration_seconds_count";
+    let counts = async || {
+        let values = scrape(&site.router).await;
+        values.into_iter().filter(|(series, _)| series.starts_with(count)).collect::<BTreeMap<_, _>>()
+    };
+    let before = counts().await;
+    // With that of all others, and perhaps without `hits` among the first.
+    assert!((499..=500).contains(&before.len()), "{}", before.len());
+    assert_eq!(before.values().sum::<f64>(), 601.0);
+    // What is measured of a page alone is not among `hits`.
+    for _ in 0..300 {
+        measure(&["/7"], time);
+    }
+    measure(&["hits", "/late"], time);
+    let after = counts().await;
+    assert_eq!(after.values().sum::<f64>(), 902.0);
+    let grown: Vec<_> = after.iter().filter(|(series, value)| before.get(*series) != Some(*value)).collect();
+    let series = |route: &str| format!("{count}{{http_route=\"{route}\"}}");
+    assert_eq!(grown, [(&series("/7"), &301.0), (&series("/late"), &1.0)]);
+    assert!(before.keys().all(|series| after.contains_key(series)));
+}

@@ -1,22 +1,39 @@
 //! Distributions of what is known at the end of a response: the time to it, the bytes of its body, and trailers.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fs;
 use std::future::ready;
 use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
+use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::body::MeasureBodiesLayer;
+use counter_layer::log::{Decision, Format, Parser};
 use counter_layer::{AccessCounterLayer, Rules};
-use futures_util::{StreamExt, stream};
-use http::{HeaderMap, Method, Request, Response, header};
-use http_body_util::{BodyExt, StreamBody};
-use tests::{LIMIT, http as client, until};
+use futures_util::{FutureExt, StreamExt, stream};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use proptest::prelude::*;
+use tests::{LIMIT, Nginx, http as client, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
+use tokio::task::block_in_place;
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -118,17 +135,24 @@ async fn what_does_not_count_has_no_body_either() {
 }
 
 #[tokio::test]
-async fn a_status_of_grpc_comes_in_the_trailers() {
+async fn a_status_of_grpc_comes_in_the_trailers_and_counts_once() {
     let mut counters = counters();
     let trailers = HeaderMap::from_iter([(
         header::HeaderName::from_static("grpc-status"),
         header::HeaderValue::from_static("5"),
     )]);
-    let frames = [http_body::Frame::data(Bytes::from("four")), http_body::Frame::trailers(trailers)];
-    let body = StreamBody::new(stream::iter(frames.map(Ok::<_, Infallible>)));
-    read(&layer(&counters), Method::POST, Response::new(Body::new(body)), 2).await;
+    let answer = || {
+        let frames =
+            [http_body::Frame::data(Bytes::from("four")), http_body::Frame::trailers(trailers.clone())];
+        Response::new(Body::new(StreamBody::new(stream::iter(frames.map(Ok::<_, Infallible>)))))
+    };
+    read(&layer(&counters), Method::POST, answer(), 2).await;
     assert_eq!(distribution(&mut counters, Measure::Grpc).await, [(Bin::grpc(5), 1)]);
-    assert_eq!(measured(&mut counters).await, (1, vec![(Bin::size(4), 1)]));
+    let mut in_both = answer();
+    in_both.headers_mut().extend(trailers.clone());
+    read(&layer(&counters), Method::POST, in_both, 2).await;
+    assert_eq!(distribution(&mut counters, Measure::Grpc).await, [(Bin::grpc(5), 2)]);
+    assert_eq!(measured(&mut counters).await, (2, vec![(Bin::size(4), 2)]));
 }
 
 #[tokio::test]
@@ -149,9 +173,7 @@ async fn a_real_server_takes_bodies_to_their_end_however_it_knows_it() {
             get(async move || ([(header::CONTENT_LENGTH, "9")], Body::from_stream(slow().await))),
         )
         .layer(layer(&counters));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("bound");
-    let server = tokio::spawn(async { axum::serve(listener, site).await });
+    let address = serve(site).await;
     for path in ["text", "chunked", "length"] {
         let answer = client::get(address, &format!("/{path}"), &[]).await;
         assert_eq!(answer.body, "123456789");
@@ -159,10 +181,238 @@ async fn a_real_server_takes_bodies_to_their_end_however_it_knows_it() {
     // The server drops a body after the client has it.
     let counters = Mutex::new(counters);
     until("all have ended", LIMIT, async || measured(&mut *counters.lock().await).await.0 == 3).await;
-    server.abort();
     let mut counters = counters.into_inner();
     assert_eq!(measured(&mut counters).await.1, [(Bin::size(9), 3)]);
     let times = distribution(&mut counters, Measure::Body).await;
     let slow = times.iter().filter(|(bin, _)| bin.bounds().1 >= 0.03).map(|(_, count)| count).sum::<u64>();
     assert!(slow >= 2, "{times:?}");
+}
+
+/// A body that does anything that the trait has a type for.
+#[derive(Clone, Debug)]
+struct OddBody {
+    steps: VecDeque<Step>,
+    /// The answers to whether this is the end, one after the other, true or not.
+    ends: Vec<bool>,
+    hint: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pending,
+    Data(usize),
+    Trailers,
+    Error,
+    End,
+}
+
+impl http_body::Body for OddBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let trailers = || HeaderMap::from_iter([(header::HeaderName::from_static("grpc-status"), 0.into())]);
+        Poll::Ready(match self.steps.pop_front().unwrap_or(Step::End) {
+            Step::Pending => return Poll::Pending,
+            Step::Data(bytes) => Some(Ok(Frame::data(vec![b'x'; bytes].into()))),
+            Step::Trailers => Some(Ok(Frame::trailers(trailers()))),
+            Step::Error => Some(Err(io::Error::other("out of order"))),
+            Step::End => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ends[self.steps.len() % self.ends.len()]
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.hint.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// Everything that a body says of itself when it is polled so often.
+fn shown(
+    mut body: impl http_body::Body<Data = Bytes, Error = io::Error> + Unpin,
+    polls: usize,
+) -> Vec<String> {
+    let mut poll = || {
+        let hint = body.size_hint();
+        let (hint, ends) = ((hint.lower(), hint.upper()), body.is_end_stream());
+        let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        format!("{hint:?} {ends} {frame:?}")
+    };
+    (0..polls).map(|_| poll()).collect()
+}
+
+fn odd_bodies() -> impl Strategy<Value = OddBody> {
+    let step = prop_oneof![
+        Just(Step::Pending),
+        prop_oneof![Just(0), 1..5_usize].prop_map(Step::Data),
+        prop_oneof![Just(0), 1..5_usize].prop_map(Step::Data),
+        Just(Step::Trailers),
+        Just(Step::Error),
+        Just(Step::End),
+    ];
+    let steps = prop::collection::vec(step, 0..6).prop_map(VecDeque::from);
+    let ends = prop::collection::vec(any::<bool>(), 1..4);
+    let hint = prop::option::of(prop_oneof![0..9_u64, Just(u64::MAX)]);
+    (steps, ends, hint).prop_map(|(steps, ends, hint)| OddBody { steps, ends, hint })
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_body_does_passes_through_and_counts_once_at_most(
+        body in odd_bodies(),
+        method in prop::sample::select(vec![Method::GET, Method::HEAD, Method::POST, Method::CONNECT]),
+        status in prop::sample::select(vec![100, 101, 200, 204, 206, 304, 500]),
+        length in prop::option::of("[0-9]{1,3}|-1|99999999999999999999"),
+        polls in 0..9_usize,
+    ) {
+        let counters = counters();
+        let mut response = Response::new(body.clone());
+        *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+        let length = length.map(|length| (header::CONTENT_LENGTH, length.parse().expect("a value")));
+        response.headers_mut().extend(length);
+        let (head, _) = response.clone().into_parts();
+        let mut response = Some(response);
+        let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(response.take().expect("one"))));
+        let request = Request::builder().method(method).body(()).expect("a request");
+        let answered = layer(&counters).layer(inner).oneshot(request).now_or_never().expect("it is ready");
+        let (seen, measured) = answered.expect("it answers").into_parts();
+        prop_assert_eq!((seen.status, &seen.headers), (head.status, &head.headers));
+        prop_assert_eq!(shown(measured, polls), shown(body, polls));
+        for measure in [Measure::Body, Measure::Size, Measure::Grpc] {
+            let all = counters.stats().process_distributions(measure);
+            prop_assert!(all.iter().map(|(_, of)| of.count()).sum::<u64>() <= 1, "{measure}: {all:?}");
+        }
+    }
+}
+
+async fn serve(site: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let service = TowerToHyperService::new(site.clone());
+            tokio::spawn(async {
+                let server = auto::Builder::new(TokioExecutor::new());
+                server.serve_connection(TokioIo::new(socket), service).await.is_ok()
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_middle_of_a_body_is_not_measured_over_either_version_of_http() {
+    let mut counters = counters();
+    // Held by each response that has no end.
+    let open = Arc::new(());
+    let held = Arc::clone(&open);
+    let endless = get(async move || {
+        let held = Arc::clone(&held);
+        let chunks = stream::repeat_with(move || {
+            let _held = &held;
+            Ok::<_, Infallible>(Bytes::from_static(&[0; 1000]))
+        });
+        Body::from_stream(chunks)
+    });
+    let site = Router::new().route("/endless", endless).route("/", get(async || "123456789"));
+    let address = serve(site.layer(layer(&counters))).await;
+    let request = |path| {
+        let request = Request::get(format!("http://localhost{path}")).header(header::HOST, "localhost");
+        request.body(Empty::<Bytes>::new()).expect("a request")
+    };
+    let socket = async || TokioIo::new(TcpStream::connect(address).await.expect("a server"));
+    let is_dropped = async || Arc::strong_count(&open) == 2;
+
+    let handshake = http2::handshake(TokioExecutor::new(), socket().await).await;
+    let (mut two, connection) = handshake.expect("a connection");
+    tokio::spawn(connection);
+    let mut answer = two.send_request(request("/endless")).await.expect("an answer").into_body();
+    assert!(answer.frame().await.is_some());
+    // The stream is reset, and the connection goes on.
+    drop(answer);
+    until("the server has dropped the body", LIMIT, is_dropped).await;
+    let answer = two.send_request(request("/")).await.expect("an answer").into_body();
+    assert_eq!(answer.collect().await.expect("a body").to_bytes(), "123456789");
+
+    let (mut one, connection) = http1::handshake(socket().await).await.expect("a connection");
+    let connection = tokio::spawn(connection);
+    let mut answer = one.send_request(request("/endless")).await.expect("an answer").into_body();
+    assert!(answer.frame().await.is_some());
+    connection.abort();
+    until("the server has dropped the body", LIMIT, is_dropped).await;
+    assert_eq!(measured(&mut counters).await, (1, vec![(Bin::size(9), 1)]));
+}
+
+/// Law 9 for sizes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
+    let mut counters = counters();
+    let sized = plain(&counters);
+    let mut log_counter = sized.log_counter();
+    let site = Router::new()
+        .route("/text", get(async || "123456789"))
+        .route("/large", get(async || "x".repeat(300_000)))
+        .route(
+            "/part",
+            get(async || (StatusCode::PARTIAL_CONTENT, [(header::CONTENT_RANGE, "bytes 0-3/9")], "1234")),
+        )
+        .route("/none", get(async || StatusCode::NO_CONTENT))
+        .route("/same", get(async || (StatusCode::NOT_MODIFIED, [(header::ETAG, "\"a\"")])))
+        .route("/chunks", get(async || chunks(&["four", "five5"])))
+        .layer(sized.measure_bodies());
+    let site = serve(site).await;
+    let locations = format!(
+        "access_log access.log combined; location / {{ proxy_pass http://{site}; proxy_http_version 1.1; }}"
+    );
+    let nginx = block_in_place(|| Nginx::start(&locations));
+    let asked =
+        ["GET /text", "HEAD /text", "GET /large", "GET /part", "GET /none", "GET /same", "GET /nowhere"];
+    // Within HTTP/1.0, nothing is chunked.
+    let asked = asked.map(|asked| (asked, "1.1")).into_iter().chain([("GET /chunks", "1.0")]);
+    let asked: Vec<_> = asked.collect();
+    let ask = async |asked: &str, version: &str| {
+        let mut socket = TcpStream::connect(nginx.address()).await.expect("nginx listens");
+        let head = format!("{asked} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.expect("nginx reads");
+        socket.read_to_end(&mut Vec::new()).await.expect("nginx answers");
+    };
+    for (asked, version) in &asked {
+        ask(asked, version).await;
+    }
+    let log = nginx.file("access.log");
+    let read = || fs::read_to_string(&log).unwrap_or_default();
+    until("all lines are there", LIMIT, async || read().lines().count() == asked.len()).await;
+    let (text, key) = (read(), VisitorKey::random());
+    let mut logged: Vec<_> = text
+        .lines()
+        .flat_map(|line| {
+            let mut parser = Parser::new(Format::combined());
+            let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");
+            let Decision::Counted { measured, .. } = log_counter.decide(&line, key) else {
+                panic!("{line:?}")
+            };
+            measured.bins.to_vec()
+        })
+        .collect();
+    logged.sort_unstable();
+    let counters_behind = Mutex::new(counters);
+    let all = async || measured(&mut *counters_behind.lock().await).await.0 == asked.len() as u64;
+    until("all bodies have ended", LIMIT, all).await;
+    counters = counters_behind.into_inner();
+    let (_, sizes) = measured(&mut counters).await;
+    let measured = sizes.into_iter().flat_map(|(bin, count)| (0..count).map(move |_| bin));
+    assert_eq!(logged, measured.collect::<Vec<_>>(), "{text}");
+
+    // As documented: these nine bytes are more in its log.
+    ask("GET /chunks", "1.1").await;
+    until("the line is there", LIMIT, async || read().lines().count() > asked.len()).await;
+    let (text, mut parser) = (read(), Parser::new(Format::combined()));
+    let line = text.lines().last().map(|line| parser.parse(line.as_bytes()).expect("it fits"));
+    assert!(line.flatten().and_then(|line| line.bytes).is_some_and(|bytes| bytes >= 9 + 5), "{text}");
 }

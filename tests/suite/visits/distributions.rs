@@ -6,9 +6,10 @@ use std::time::Duration;
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Bin, BinCell, Cell, Distribution, DropReason, Fence, FenceKind, Part, Remark,
+    Adds, ApplyOutcome, Batch, Bin, BinCell, Cell, Distribution, DropReason, Fence, FenceKind, Measure,
+    Measured, Part, Remark,
 };
-use counter_core::{RedisStore, Store, Timestamp};
+use counter_core::{CounterName, Counters, MemoryStore, RedisStore, Store, Timestamp};
 use tests::RedisServer;
 
 use crate::stores;
@@ -240,4 +241,66 @@ async fn a_key_of_redis_that_holds_something_else_is_told_and_holds_up_nothing_e
     what_is_something_else(&store(&server.url()).await, &server).await;
     let server = stores::without_scripts();
     what_is_something_else(&store(&server.url()).await, &server).await;
+}
+
+fn counters() -> Counters {
+    let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    counters.build().expect("the defaults are fine")
+}
+
+#[tokio::test]
+async fn the_slowest_are_found_on_whichever_page_of_the_list_they_are() {
+    let mut counters = counters();
+    let (recorder, now) = (counters.recorder(), Timestamp::now());
+    // On two pages of the list, the slowest neither first nor last.
+    for number in 0..1900_u64 {
+        let counter = recorder.counter(&format!("/{:04}", (number + 1200) % 1900));
+        recorder.record(counter, None);
+        let hits = [counter.hit()];
+        let bin = if number < 1897 { ms(number / 10) } else { ms(number) };
+        recorder.measure_at(Measured { hits: &hits, bins: &[bin] }, now);
+    }
+    counters.flush().await.expect("memory takes all");
+    let range = now.minus(86_400)..now.plus(1);
+    let (stats, wanted) = (counters.stats(), |_: &CounterName| true);
+    let slowest = |limit| stats.slowest(precision(86_400), range.clone(), limit, Measure::Time, wanted);
+    let found = slowest(3).await.expect("readable");
+    let names: Vec<_> = found.counters.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["/1197", "/1198", "/1199"]);
+    assert_eq!(slowest(0).await.expect("readable").counters, []);
+    assert_eq!(slowest(usize::MAX).await.expect("readable").counters.len(), 1900);
+}
+
+#[test]
+fn the_sums_of_a_process_only_grow_and_lose_nothing_while_threads_measure() {
+    const EACH: u64 = 20_000;
+    let counters = counters();
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let sum = || {
+        let all = stats.process_distributions(Measure::Time);
+        all.iter().map(|(_, distribution)| distribution.count()).sum::<u64>()
+    };
+    std::thread::scope(|scope| {
+        let measure = |thread: u64| {
+            let recorder = recorder.clone();
+            move || {
+                for number in 0..EACH {
+                    let page = format!("/{}", (number + thread) % 40);
+                    let hits = [recorder.counter("hits").hit(), recorder.counter(&page).hit()];
+                    // More than a table has room for before it is folded.
+                    let bins = [ms(number % 5000), Bin::status(200)];
+                    let at = Timestamp::now().minus(60 * (number % 90));
+                    recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
+                }
+            }
+        };
+        let threads = [0, 1, 2].map(|thread| scope.spawn(measure(thread)));
+        let mut last = 0;
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            let now = sum();
+            assert!((last..=3 * EACH).contains(&now), "{now} after {last}");
+            last = now;
+        }
+    });
+    assert_eq!(sum(), 3 * EACH);
 }

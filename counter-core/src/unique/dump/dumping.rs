@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::line::{Entry, UniqueDumped};
 use crate::future::Answer;
+use crate::unique::counter::ITEM_BYTES;
 use crate::unique::{Contents, UniqueKey, UniqueStore};
 use crate::{Error, ErrorKind, Timestamp};
 
@@ -96,10 +97,7 @@ impl UniqueDump {
             }
             Err(error) => {
                 let ErrorKind::Malformed { key } = error.kind() else { return Err(error) };
-                self.dumped.unreadable += 1;
-                if self.dumped.unreadable <= TOLD {
-                    self.push(Entry::unreadable(key, "it holds something else"));
-                }
+                self.push_unreadable(key, "it holds something else");
                 None
             }
         };
@@ -111,7 +109,15 @@ impl UniqueDump {
 
     fn push_contents(&mut self, counter: &UniqueKey, contents: Contents) {
         match contents {
-            Contents::Items(items) => {
+            Contents::Items(mut items) => {
+                let found = items.len();
+                items.retain(|item| item.len() <= ITEM_BYTES);
+                if items.len() < found {
+                    self.push_unreadable(
+                        &counter.to_string(),
+                        "some items are longer than any that is included",
+                    );
+                }
                 let mut items = items.into_iter();
                 while let Some(entry) = Entry::items(counter, &mut items) {
                     self.dumped.items += entry.len();
@@ -123,6 +129,13 @@ impl UniqueDump {
                 self.dumped.sketches += 1;
                 self.push(Entry::registers(counter, &sketch));
             }
+        }
+    }
+
+    fn push_unreadable(&mut self, key: &str, reason: &str) {
+        self.dumped.unreadable += 1;
+        if self.dumped.unreadable <= TOLD {
+            self.push(Entry::unreadable(key, reason));
         }
     }
 

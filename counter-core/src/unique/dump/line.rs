@@ -25,7 +25,8 @@ pub struct UniqueDumped {
     pub items: u64,
     /// Counters that have registers.
     pub sketches: u64,
-    /// Counters that could not be read, and are told in lines of their own.
+    /// Counters that could not be read, and parts of counters with items that are too long, which are told in lines of
+    /// their own.
     pub unreadable: u64,
 }
 

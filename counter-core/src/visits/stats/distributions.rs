@@ -46,14 +46,28 @@ impl Distributions {
     }
 }
 
+impl Slowest {
+    /// Keeps so many of the counters, and what is named of the entries that cannot be read.
+    fn keep(&mut self, limit: usize) {
+        let mean = |of: &Distribution| of.mean().unwrap_or_default();
+        self.counters
+            .sort_by(|(one, a), (other, b)| mean(b).total_cmp(&mean(a)).then_with(|| one.cmp(other)));
+        self.counters.truncate(limit);
+        self.unreadable.truncate(NAMED);
+    }
+}
+
 impl Stats {
     /// The number of distributions that one read may touch.
     pub const MAX_DISTRIBUTIONS: u64 = 10_000;
 
     /// Returns how a measure was distributed in all that this process has recorded since it began, by counter.
     ///
-    /// These distributions only grow, as exporters of metrics want it, which add up instances themselves; what is in the
-    /// store is [`distribution`](Self::distribution). Records of [sources](crate::source) are not in them.
+    /// A value is under one counter, the second of each two that it was [measured](crate::visits::Measured) of: a request
+    /// under its page, and under `hits` where it has none. So the distributions add up to all requests, and they only grow,
+    /// as exporters of metrics want it, which add up instances themselves; what is in the store is
+    /// [`distribution`](Self::distribution). Counters keep their places in the list, also those with values of other measures
+    /// alone: new ones come behind them. Records of [sources](crate::source) are not in them.
     #[must_use]
     pub fn process_distributions(&self, measure: Measure) -> Vec<(CounterName, Distribution)> {
         self.tally.distributions(measure)
@@ -182,19 +196,13 @@ impl Stats {
                     }
                 }
             }
+            // After each page, so that no more than one is held.
+            slowest.keep(limit);
             after = page.next;
             if after.is_none() {
-                break;
+                return Ok(slowest);
             }
         }
-        let mean = |of: &Distribution| of.mean().unwrap_or_default();
-        let order = |(one, a): &(CounterName, _), (other, b): &(CounterName, _)| {
-            mean(b).total_cmp(&mean(a)).then_with(|| one.cmp(other))
-        };
-        slowest.counters.sort_by(order);
-        slowest.counters.truncate(limit);
-        slowest.unreadable.truncate(NAMED);
-        Ok(slowest)
     }
 
     fn check_distributions(

@@ -1,6 +1,5 @@
 //! The numbers in the text format of Prometheus, version 0.0.4.
 
-use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use axum::response::{IntoResponse, Response};
@@ -215,22 +214,22 @@ impl Page {
         }
     }
 
-    /// Writes the distributions of pages, and without a route what is left of `hits`: a query adds all of them up.
+    /// Writes the distributions of the first pages, and without a route that of all other requests: a query adds all of
+    /// them up.
     fn histogram(&mut self, histogram: &Histogram, distributions: &[(CounterName, Distribution)]) {
-        let of_all = distributions.iter().find(|(counter, _)| **counter == *HITS);
-        let mut rest: BTreeMap<_, _> = of_all.into_iter().flat_map(|(_, all)| all.bins()).collect();
-        if !distributions.is_empty() {
+        if distributions.iter().any(|(_, distribution)| distribution.count() > 0) {
             self.head("histogram", histogram.name, histogram.help);
         }
-        for (counter, page) in distributions.iter().filter(|(counter, _)| **counter != *HITS).take(COUNTERS) {
-            for (bin, count) in page.bins() {
-                rest.entry(bin).and_modify(|left| *left = left.saturating_sub(count));
+        let mut others = Distribution::new(histogram.measure, []);
+        for (place, (counter, distribution)) in distributions.iter().enumerate() {
+            if **counter == *HITS || place >= COUNTERS {
+                others.merge(distribution);
+            } else if distribution.count() > 0 {
+                self.buckets(histogram, &format!("http_route=\"{}\"", escape(counter)), distribution);
             }
-            self.buckets(histogram, &format!("http_route=\"{}\"", escape(counter)), page);
         }
-        let rest = Distribution::new(histogram.measure, rest);
-        if rest.count() > 0 {
-            self.buckets(histogram, "", &rest);
+        if others.count() > 0 {
+            self.buckets(histogram, "", &others);
         }
     }
 
