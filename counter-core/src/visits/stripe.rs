@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::visits::bin_table::BinTable;
 use crate::visits::registers::Registers;
-use crate::visits::registry::OTHER;
+use crate::visits::registry::{LABELLED, OTHER};
 use crate::visits::{Bin, Hit, Requests};
 use crate::{Counter, Timestamp};
 
@@ -68,26 +68,31 @@ impl Stripe {
 
 impl Local {
     /// Adds hits of the latest instant to counters by their numbers; `open` returns the registers of a
-    /// counter and a bucket.
+    /// counter and a bucket. Returns whether there are hits of labels, which are counted elsewhere.
     #[inline]
     pub(crate) fn add(
         &mut self,
         hits: &[Hit],
         number: impl Fn(Counter) -> u32,
         open: impl Fn(u32, Timestamp) -> Arc<Registers>,
-    ) {
+    ) -> bool {
         let Latest { start, visitors: bucket, .. } = self.latest;
+        let mut has_labels = false;
         for hit in hits {
             let number = number(hit.counter);
+            let slot = match self.slots.get_mut(number as usize) {
+                Some(slot) => slot,
+                None if number == LABELLED => {
+                    has_labels = true;
+                    continue;
+                }
+                None => grow(&mut self.slots, number),
+            };
             let weight = u64::from(hit.weight.get());
             self.recorded += weight;
             if number == OTHER {
                 self.overflow += weight;
             }
-            let slot = match self.slots.get_mut(number as usize) {
-                Some(slot) => slot,
-                None => grow(&mut self.slots, number),
-            };
             if slot.start != start {
                 slot.begin(number, start, &mut self.closed);
             }
@@ -100,6 +105,7 @@ impl Local {
                 registers.raise(register);
             }
         }
+        has_labels
     }
 
     /// Adds one request of the latest instant to bins of these hits' counters, if there are distributions.
@@ -108,6 +114,9 @@ impl Local {
         let Some(start) = self.latest.distributions else { return };
         for hit in hits {
             let number = number(hit.counter);
+            if number == LABELLED {
+                continue;
+            }
             for bin in bins {
                 self.bins.add(number, *bin, start);
             }
