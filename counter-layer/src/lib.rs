@@ -46,6 +46,7 @@ mod request;
 mod closure;
 mod classify;
 mod identity;
+mod label;
 mod rules;
 mod layer;
 
@@ -65,6 +66,7 @@ pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };
 pub use ipnet;
+pub use label::Label;
 pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{

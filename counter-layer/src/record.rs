@@ -8,7 +8,10 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::Hit;
 use counter_core::{Recorder, Timestamp};
 #[cfg(feature = "log")]
-use http::{StatusCode, header::USER_AGENT};
+use http::{
+    StatusCode,
+    header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT},
+};
 use serde::de::{Deserialize, Deserializer, Error};
 
 #[cfg(feature = "log")]
@@ -77,6 +80,10 @@ pub struct RequestRecord<'a> {
     pub address: Option<IpAddr>,
     /// The user agent, in `user_agent`.
     pub user_agent: Option<Cow<'a, str>>,
+    /// The referring URL, in `referrer`, for [labels](crate::Label): nothing but its host is kept.
+    pub referrer: Option<Cow<'a, str>>,
+    /// The languages that the visitor prefers as in `Accept-Language`, in `language`, for labels.
+    pub language: Option<Cow<'a, str>>,
 }
 
 impl CounterRecord<'_> {
@@ -92,10 +99,10 @@ impl CounterRecord<'_> {
 
 #[cfg(feature = "log")]
 impl RequestRecord<'_> {
-    /// Decides about the request as the layer did: by its rules, its identity and its facets.
+    /// Decides about the request as the layer did: by its rules, its identity, its facets and its labels.
     ///
     /// `key` is that of the visitors of the salt epoch in which [`at`](Self::at) lies. What a record does not tell is
-    /// what a log [does not know](LogCounter#what-a-log-does-not-know), and the headers but the user agent.
+    /// what a log [does not know](LogCounter#what-a-log-does-not-know), and the headers but those that it has fields for.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;
@@ -120,10 +127,16 @@ impl RequestRecord<'_> {
         let Ok(status) = StatusCode::from_u16(self.status) else {
             return Decision::Malformed(Malformed::Status);
         };
-        let agent = self.user_agent.as_deref().unwrap_or_default().as_bytes();
-        let piece = (USER_AGENT, Piece { start: 0, end: agent.len(), is_unescaped: false });
-        let pieces = std::slice::from_ref(&piece);
-        let pieces = if self.user_agent.is_some() { pieces } else { &[] };
+        let (mut text, mut pieces) = (String::new(), Vec::new());
+        let headers =
+            [(USER_AGENT, &self.user_agent), (REFERER, &self.referrer), (ACCEPT_LANGUAGE, &self.language)];
+        for (name, value) in headers {
+            if let Some(value) = value {
+                let start = text.len();
+                text.push_str(value);
+                pieces.push((name, Piece { start, end: text.len(), is_unescaped: false }));
+            }
+        }
         let line = Line {
             at: self.at,
             method: self.method.as_bytes(),
@@ -134,7 +147,7 @@ impl RequestRecord<'_> {
             peer: self.address,
             bytes: None,
             duration: None,
-            headers: Headers { line: agent, unescaped: &[], pieces },
+            headers: Headers { line: text.as_bytes(), unescaped: &[], pieces: &pieces },
         };
         counter.decide(&line, key)
     }
@@ -167,6 +180,10 @@ struct Fields<'a> {
     address: Option<IpAddr>,
     #[serde(borrow)]
     user_agent: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    referrer: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    language: Option<Cow<'a, str>>,
 }
 
 impl<'de> Deserialize<'de> for Record<'de> {
@@ -185,6 +202,8 @@ impl<'de> Deserialize<'de> for Record<'de> {
                 at,
                 address: fields.address,
                 user_agent: fields.user_agent,
+                referrer: fields.referrer,
+                language: fields.language,
             })),
             (Some(_), Some(_)) => Err(D::Error::custom("there is a counter and a path")),
             (None, None) => Err(D::Error::custom("there is neither a counter nor a path")),

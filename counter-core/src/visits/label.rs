@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use crate::shard::{Shard, Shards};
-use crate::visits::{Counter, Hit};
+use crate::visits::Counter;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
 pub(crate) use places::{Labelled, MISSED, NONE, OTHER};
@@ -15,7 +15,7 @@ use places::{MOST, Places};
 
 /// A value of a label that is about to count: see [`LabelValues::note`](crate::visits::LabelValues::note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it counts when a recorder is given its hit"]
+#[must_use = "it counts when hits of its counter are recorded"]
 pub struct NotedValue(NonZeroU32);
 
 /// An error of a label that cannot be had.
@@ -141,8 +141,8 @@ impl Label {
         self.places().note(value, at, weight)
     }
 
-    pub(crate) const fn hit(&self, noted: NotedValue) -> Hit {
-        Counter { number: noted.0.get(), shard: self.shard, tally: self.tally }.hit()
+    pub(crate) const fn counter(&self, noted: NotedValue) -> Counter {
+        Counter { number: noted.0.get(), shard: self.shard, tally: self.tally }
     }
 
     /// Counts hits of a value that was noted; returns whether it is time to [`take`](Self::take) the counts.
@@ -155,8 +155,9 @@ impl Label {
         self.places().counts(noted, weight, at)
     }
 
-    pub(crate) fn counter(&self, noted: NotedValue) -> CounterName {
-        self.places().counter(noted)
+    /// Returns the name that hits of a value would count under now.
+    pub(crate) fn name(&self, noted: NotedValue) -> CounterName {
+        self.places().name_of(noted)
     }
 
     /// Takes all counts, in exchange for the empty list that it is given.

@@ -283,7 +283,7 @@ impl Recorder {
 /// let plans = recorder.label_values("plan")?;
 /// for plan in [Some("free"), Some("free"), Some("paid"), None] {
 ///     let noted = plans.note(plan, Timestamp::now(), NonZeroU32::MIN);
-///     recorder.request(&[recorder.counter("hits").hit(), plans.hit(noted)], Agent::Human);
+///     recorder.request(&[recorder.counter("hits").hit(), plans.counter(noted).hit()], Agent::Human);
 /// }
 /// counters.flush().await?;
 ///
@@ -303,7 +303,7 @@ impl LabelValues {
     /// Notes that hits of a value are about to be recorded, such as when the request arrives; `None` for a request that has
     /// none.
     ///
-    /// Give the [hit](Self::hit) to the recorder once. `at` is when the hits are recorded, as far as that is known, and
+    /// Record hits of its [counter](Self::counter) once. `at` is when the hits are recorded, as far as that is known, and
     /// `weight` how much they weigh.
     ///
     /// It takes a lock that all handles of this label share, for some 50 ns, and allocates for a value that gets a place.
@@ -311,12 +311,13 @@ impl LabelValues {
         self.label().note(value, at, weight)
     }
 
-    /// Returns the hit of a noted value, of weight 1. A visitor that it is given is not counted.
+    /// Returns the counter of a value that was noted, for its hits. A visitor of such a hit is not counted.
     ///
-    /// If another value has its place by the time that it is recorded, it counts under `(other)`. A value that another
-    /// label has noted counts as that.
-    pub fn hit(&self, noted: NotedValue) -> Hit {
-        self.label().hit(noted)
+    /// If another value has its place by the time that they are recorded, they count under `(other)`. A value that
+    /// another label has noted counts as that.
+    #[must_use]
+    pub fn counter(&self, noted: NotedValue) -> Counter {
+        self.label().counter(noted)
     }
 
     fn label(&self) -> &Label {

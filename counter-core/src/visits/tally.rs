@@ -136,7 +136,7 @@ impl Tally {
     }
 
     pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
-        let of_label = |(label, noted): (&Label, _)| label.counter(noted);
+        let of_label = |(label, noted): (&Label, _)| label.name(noted);
         self.registry.name(counter).or_else(|| self.labels.find(counter).map(of_label))
     }
 

@@ -13,7 +13,7 @@ use counter_core::{Counter, CounterName, Recorder, Timestamp};
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Request, Response};
 
-use super::facet::{FACETS, Facets};
+use super::facet::FACETS;
 #[cfg(feature = "log")]
 use super::measures::Bins;
 use super::measures::Measuring;
@@ -28,6 +28,7 @@ use crate::closure::caught;
 #[cfg(feature = "log")]
 use crate::identity::Reads;
 use crate::identity::{RequestHead, Visitors};
+use crate::label::{LABELS, Noted};
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
@@ -93,12 +94,16 @@ struct Seen {
     agent: Agent,
     /// The place of the method in its facet, where that is chosen.
     method: u8,
+    /// The values of labels, where some are chosen.
+    labels: Noted,
     /// The end of the epoch in which the visitor was told apart: the request has to be counted by then.
     until: Timestamp,
 }
 
-/// Hits of a request beside those of its facets: under `hits`, and on its page.
+/// Hits of a request beside those of its facets and labels: under `hits`, and on its page.
 const OWN_HITS: usize = 2;
+
+const MOST_HITS: usize = OWN_HITS + FACETS + LABELS;
 
 impl Seen {
     fn hits(&self) -> &[Hit] {
@@ -111,13 +116,16 @@ impl Seen {
         self.has_page = true;
     }
 
-    /// Returns the hits with those of the facets, and how many there are.
+    /// Returns the hits with those of the facets and the labels, and how many there are.
     #[inline(never)]
-    fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; OWN_HITS + FACETS], usize) {
-        let mut hits = [self.hits[0]; OWN_HITS + FACETS];
+    fn hits_with(&self, settings: &Settings, outcome: Outcome) -> ([Hit; MOST_HITS], usize) {
+        let mut hits = [self.hits[0]; MOST_HITS];
         let mut count = self.hits().len();
         hits[..OWN_HITS].copy_from_slice(&self.hits);
-        for counter in facets.counters(outcome, self.method, self.agent).into_iter().flatten() {
+        let facets = settings.facets.iter();
+        let facets = facets.flat_map(|facets| facets.counters(outcome, self.method, self.agent)).flatten();
+        let labels = settings.labels.iter().flat_map(|labels| labels.counters(&self.labels));
+        for counter in facets.chain(labels) {
             hits[count] = self.hits[0].on(counter).visitor(None);
             count += 1;
         }
@@ -130,7 +138,7 @@ impl Guard {
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
         let measuring = counting.settings.measures.map(|measures| measures.begin(request.method()));
         let mut extra = None;
-        let seen = counting.look(&RequestHead::of(request), &mut extra);
+        let seen = counting.look(&RequestHead::of(request), Timestamp::now, &mut extra);
         Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
     }
 
@@ -255,7 +263,12 @@ impl Drop for Watch<'_> {
 impl Counting {
     /// Reads the facts of a request, and puts into `extra` the cookie to set and the action to run when it
     /// has counted.
-    fn look(&self, head: &RequestHead<'_>, extra: &mut Option<Box<Extra>>) -> Result<Seen, Skip> {
+    fn look(
+        &self,
+        head: &RequestHead<'_>,
+        at: impl FnOnce() -> Timestamp,
+        extra: &mut Option<Box<Extra>>,
+    ) -> Result<Seen, Skip> {
         let page = self.page(head)?;
         let excludes_prefetch = self.settings.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
@@ -295,7 +308,11 @@ impl Counting {
         let (counter, weight) = page.map_or((self.hits, NonZeroU32::MIN), |page| (page.counter, page.weight));
         let all = self.hits.hit().visitor(visitor).weight(weight);
         let hits = [all, all.on(counter)];
-        Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
+        let labels = match &self.settings.labels {
+            None => Noted::default(),
+            Some(labels) => labels.note(head, agent, at(), weight),
+        };
+        Ok(Seen { hits, has_page: page.is_some(), agent, method, labels, until })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
@@ -465,8 +482,8 @@ impl Counting {
             Ok(seen) => seen,
         };
         let more;
-        let hits = if let Some(facets) = &self.settings.facets {
-            more = seen.hits_with(facets, outcome);
+        let hits = if self.settings.has_views() {
+            more = seen.hits_with(&self.settings, outcome);
             &more.0[..more.1]
         } else {
             seen.hits()
@@ -502,11 +519,12 @@ impl Counting {
     pub(crate) fn decide(
         &self,
         head: &RequestHead<'_>,
+        at: Timestamp,
         outcome: Outcome,
         hits: &mut Vec<Hit>,
     ) -> Result<(Agent, usize), Skip> {
         let mut extra = None;
-        let mut seen = self.look(head, &mut extra)?;
+        let mut seen = self.look(head, || at, &mut extra)?;
         if extra.is_some_and(|extra| extra.cookie.is_some()) {
             seen.hits = seen.hits.map(|hit| hit.visitor(None));
         }
@@ -523,12 +541,11 @@ impl Counting {
             return Err(Skip::Outcome);
         }
         hits.clear();
-        match &self.settings.facets {
-            None => hits.extend_from_slice(seen.hits()),
-            Some(facets) => {
-                let (all, count) = seen.hits_with(facets, outcome);
-                hits.extend_from_slice(&all[..count]);
-            }
+        if self.settings.has_views() {
+            let (all, count) = seen.hits_with(&self.settings, outcome);
+            hits.extend_from_slice(&all[..count]);
+        } else {
+            hits.extend_from_slice(seen.hits());
         }
         Ok((seen.agent, seen.hits().len()))
     }

@@ -269,8 +269,8 @@ impl Places {
         [(name(place), weight), (name(AT_MISSED), missed)]
     }
 
-    /// Returns the counter that hits of a noted value would count under.
-    pub(super) fn counter(&self, noted: NotedValue) -> CounterName {
+    /// Returns the name that hits of a noted value would count under now.
+    pub(super) fn name_of(&self, noted: NotedValue) -> CounterName {
         let (at, generation) = (noted.place(), noted.generation());
         let is_there = |place: &&Place| at < FIXED.len() || place.generation == generation;
         self.places.get(at).filter(is_there).unwrap_or(&self.places[AT_OTHER]).name.clone()

@@ -51,6 +51,7 @@ impl Stats {
             after = name(&format!("{}{label}:{}", CounterName::LABELS, char::MAX))?;
             labels.push(label);
         }
+        labels.sort_unstable();
         Ok(labels)
     }
 
@@ -68,7 +69,7 @@ impl Stats {
     /// let languages = recorder.label_values("language")?;
     /// for language in [Some("de"), Some("en"), Some("en"), None] {
     ///     let noted = languages.note(language, now, NonZeroU32::MIN);
-    ///     recorder.request(&[languages.hit(noted)], counter_core::visits::Agent::Human);
+    ///     recorder.request(&[languages.counter(noted).hit()], counter_core::visits::Agent::Human);
     /// }
     /// counters.flush().await?;
     ///
