@@ -37,7 +37,7 @@ use value::Value;
 ///
 /// Each counted request has one value of each label, so a label adds up to `hits`: `(none)` is for requests without one,
 /// and `(other)` for what is no value, and for values that are rare where there are too many. A label has places for 2,000
-/// values, and those that have 0.1 % of the hits always have one: see [`LabelValues`] for what a scan of made-up values does, and
+/// values, and those that have 0.1 % of the hits always have one: see [`LabelValues`](counter_core::visits::LabelValues) for what a scan of made-up values does, and
 /// how far the counts are off then, which is told with them.
 ///
 /// Nothing but these values is kept of a request: no address, no URL and no user agent. See

@@ -91,9 +91,6 @@ pub(crate) struct Registry {
 /// The number of [`CounterName::OTHER`], in every registry.
 pub(crate) const OTHER: u32 = 0;
 
-/// A number that no counter has: that of counters of labels, which are in no registry.
-pub(crate) const LABELLED: u32 = u32::MAX;
-
 impl Registry {
     /// Creates a registry for at most `most` names, and `(other)`.
     pub(crate) fn new(most: usize, writer: WriterId, shards: Shards) -> Self {

@@ -26,7 +26,7 @@ use crate::visits::journal::Journal;
 use crate::visits::label::{Label, LabelError, Labelled, Labels};
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
-use crate::visits::registry::{LABELLED, OTHER, Registry};
+use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
 use crate::visits::{Agent, Batch, Hint, Hit, Measured, NotedValue, Remark, Requests, Skip};
 use crate::writer::WriterId;
@@ -172,23 +172,25 @@ impl Tally {
         if local.latest.at != at {
             local.latest = self.buckets(at);
         }
-        let has_labels =
-            local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
+        local.add(
+            hits,
+            |counter| self.number(counter),
+            |number, bucket| self.registers(number, bucket),
+            |counter, weight, start| self.count_label(counter, weight, start),
+        );
         if let Some(agent) = agent {
             local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         }
-        let (is_full, start) = (local.is_full(), local.latest.start);
-        drop(local);
-        if has_labels { self.add_labels(hits, start) || is_full } else { is_full }
+        local.is_full()
     }
 
-    /// Counts those of these hits that are of labels, in the bucket that begins at `start`.
+    /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to
+    /// [`fold`](Self::fold), or `None` for any other counter.
+    // By value: hits that something refers to would have to be in memory.
     #[cold]
-    fn add_labels(&self, hits: &[Hit], start: Timestamp) -> bool {
-        let of_labels = hits.iter().filter_map(|hit| Some((hit, self.label_of(hit.counter)?)));
-        of_labels.fold(false, |is_full, (hit, (label, noted))| {
-            label.count(noted, hit.weight.get().into(), start) || is_full
-        })
+    fn count_label(&self, counter: Counter, weight: u64, start: Timestamp) -> Option<bool> {
+        let (label, noted) = self.label_of(counter)?;
+        Some(label.count(noted, weight, start))
     }
 
     /// Does what [`add`](Self::add) does for a request, and adds to bins of distributions.
@@ -203,13 +205,15 @@ impl Tally {
         if local.latest.at != at {
             local.latest = self.buckets(at);
         }
-        let has_labels =
-            local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
+        local.add(
+            hits,
+            |counter| self.number(counter),
+            |number, bucket| self.registers(number, bucket),
+            |counter, weight, start| self.count_label(counter, weight, start),
+        );
         local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         local.measure(of, bins, |counter| self.number(counter));
-        let (is_full, start) = (local.is_full() || local.bins.is_full(), local.latest.start);
-        drop(local);
-        if has_labels { self.add_labels(hits, start) || is_full } else { is_full }
+        local.is_full() || local.bins.is_full()
     }
 
     /// Adds to bins of distributions alone; returns `true` when it is time to [`fold`](Self::fold).
@@ -478,12 +482,7 @@ impl Tally {
 
     #[inline]
     fn number(&self, counter: Counter) -> u32 {
-        if self.owns(counter) { counter.number } else { self.foreign_number(counter) }
-    }
-
-    #[cold]
-    fn foreign_number(&self, counter: Counter) -> u32 {
-        if self.labels.find(counter).is_some() { LABELLED } else { OTHER }
+        if self.owns(counter) { counter.number } else { OTHER }
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ pub(crate) struct Counting {
     pub(crate) visitors: Visitors,
     pub(crate) route: KnownRoute,
     pub(crate) settings: Settings,
+    pub(crate) spare: Spare,
 }
 
 /// A request that is under way. It is counted once: when its outcome is known, and at the latest when
@@ -59,14 +60,23 @@ pub(crate) struct Guard {
 }
 
 #[derive(Debug, Default)]
-struct Extra {
+pub(crate) struct Extra {
     /// The cookie to set in the response.
     cookie: Option<HeaderValue>,
     /// The action to run when the request has counted.
     then: Option<Then>,
     call: Option<NewCall>,
     confirmation: Option<Confirmation>,
+    /// The values of labels, where some are chosen.
+    labels: Noted,
 }
+
+/// The room of requests that are over, for those to come: with labels, each needs it.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Mutex<Vec<Box<Extra>>>);
+
+/// The number of requests whose room is kept.
+const MOST_SPARE: usize = 1024;
 
 /// A call of gRPC by a method that has no counter yet. It gets one if the method turns out to exist: clients can
 /// ask for any number of methods.
@@ -94,8 +104,6 @@ struct Seen {
     agent: Agent,
     /// The place of the method in its facet, where that is chosen.
     method: u8,
-    /// The values of labels, where some are chosen.
-    labels: Noted,
     /// The end of the epoch in which the visitor was told apart: the request has to be counted by then.
     until: Timestamp,
 }
@@ -104,6 +112,25 @@ struct Seen {
 const OWN_HITS: usize = 2;
 
 const MOST_HITS: usize = OWN_HITS + FACETS + LABELS;
+
+impl Spare {
+    fn take(&self) -> Box<Extra> {
+        self.lock().pop().unwrap_or_default()
+    }
+
+    fn put(&self, mut extra: Box<Extra>) {
+        // What the closure of somebody holds may take its time when it is dropped.
+        *extra = Extra::default();
+        let mut spare = self.lock();
+        if spare.len() < MOST_SPARE {
+            spare.push(extra);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Box<Extra>>> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
 
 impl Seen {
     fn hits(&self) -> &[Hit] {
@@ -118,13 +145,19 @@ impl Seen {
 
     /// Returns the hits with those of the facets and the labels, and how many there are.
     #[inline(never)]
-    fn hits_with(&self, settings: &Settings, outcome: Outcome) -> ([Hit; MOST_HITS], usize) {
+    fn hits_with(
+        &self,
+        settings: &Settings,
+        outcome: Outcome,
+        extra: &Option<Box<Extra>>,
+    ) -> ([Hit; MOST_HITS], usize) {
         let mut hits = [self.hits[0]; MOST_HITS];
         let mut count = self.hits().len();
         hits[..OWN_HITS].copy_from_slice(&self.hits);
         let facets = settings.facets.iter();
         let facets = facets.flat_map(|facets| facets.counters(outcome, self.method, self.agent)).flatten();
-        let labels = settings.labels.iter().flat_map(|labels| labels.counters(&self.labels));
+        let labels = settings.labels.iter().zip(extra);
+        let labels = labels.flat_map(|(labels, extra)| labels.counters(&extra.labels));
         for counter in facets.chain(labels) {
             hits[count] = self.hits[0].on(counter).visitor(None);
             count += 1;
@@ -138,7 +171,7 @@ impl Guard {
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
         let measuring = counting.settings.measures.map(|measures| measures.begin(request.method()));
         let mut extra = None;
-        let seen = counting.look(&RequestHead::of(request), Timestamp::now, &mut extra);
+        let seen = counting.look(&RequestHead::of(request), None, &mut extra);
         Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
     }
 
@@ -219,6 +252,14 @@ impl Guard {
         }
     }
 
+    /// Leaves its room to another request, where nearly every request needs it.
+    #[cold]
+    fn put_back(&mut self) {
+        if self.counting.settings.labels.is_some() {
+            self.extra.take().into_iter().for_each(|extra| self.counting.spare.put(extra));
+        }
+    }
+
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
@@ -245,6 +286,9 @@ impl Drop for Guard {
         if self.open {
             self.settle(Outcome::Aborted);
         }
+        if self.extra.is_some() {
+            self.put_back();
+        }
     }
 }
 
@@ -261,12 +305,12 @@ impl Drop for Watch<'_> {
 }
 
 impl Counting {
-    /// Reads the facts of a request, and puts into `extra` the cookie to set and the action to run when it
-    /// has counted.
+    /// Reads the facts of a request that is made at this instant or now, and puts into `extra` the cookie to set, the
+    /// action to run when it has counted, and the values of labels.
     fn look(
         &self,
         head: &RequestHead<'_>,
-        at: impl FnOnce() -> Timestamp,
+        at: Option<Timestamp>,
         extra: &mut Option<Box<Extra>>,
     ) -> Result<Seen, Skip> {
         let page = self.page(head)?;
@@ -308,11 +352,11 @@ impl Counting {
         let (counter, weight) = page.map_or((self.hits, NonZeroU32::MIN), |page| (page.counter, page.weight));
         let all = self.hits.hit().visitor(visitor).weight(weight);
         let hits = [all, all.on(counter)];
-        let labels = match &self.settings.labels {
-            None => Noted::default(),
-            Some(labels) => labels.note(head, agent, at(), weight),
-        };
-        Ok(Seen { hits, has_page: page.is_some(), agent, method, labels, until })
+        if let Some(labels) = &self.settings.labels {
+            let noted = labels.note(head, agent, at.unwrap_or_else(Timestamp::now), weight);
+            extra.get_or_insert_with(|| self.spare.take()).labels = noted;
+        }
+        Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
     }
 
     fn page(&self, head: &RequestHead<'_>) -> Result<Option<Page>, Skip> {
@@ -483,7 +527,7 @@ impl Counting {
         };
         let more;
         let hits = if self.settings.has_views() {
-            more = seen.hits_with(&self.settings, outcome);
+            more = seen.hits_with(&self.settings, outcome, extra);
             &more.0[..more.1]
         } else {
             seen.hits()
@@ -524,8 +568,8 @@ impl Counting {
         hits: &mut Vec<Hit>,
     ) -> Result<(Agent, usize), Skip> {
         let mut extra = None;
-        let mut seen = self.look(head, || at, &mut extra)?;
-        if extra.is_some_and(|extra| extra.cookie.is_some()) {
+        let mut seen = self.look(head, Some(at), &mut extra)?;
+        if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
             seen.hits = seen.hits.map(|hit| hit.visitor(None));
         }
         // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
@@ -542,8 +586,9 @@ impl Counting {
         }
         hits.clear();
         if self.settings.has_views() {
-            let (all, count) = seen.hits_with(&self.settings, outcome);
+            let (all, count) = seen.hits_with(&self.settings, outcome, &extra);
             hits.extend_from_slice(&all[..count]);
+            extra.into_iter().for_each(|extra| self.spare.put(extra));
         } else {
             hits.extend_from_slice(seen.hits());
         }

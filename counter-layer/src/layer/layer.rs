@@ -6,7 +6,7 @@ use counter_core::{Counter, Recorder};
 use tower_layer::Layer;
 
 use super::facet::Facets;
-use super::guard::Counting;
+use super::guard::{Counting, Spare};
 use super::measures::Measures;
 use super::page::Pages;
 use super::route::KnownRoute;
@@ -350,6 +350,7 @@ impl AccessCounterLayer {
             visitors: self.settings.identity.bind(&self.recorder).unwrap_or_default(),
             route: KnownRoute::default(),
             settings: self.settings.clone(),
+            spare: Spare::default(),
         }
     }
 }
