@@ -20,9 +20,11 @@ pub use facet::Facet;
 pub use future::ResponseFuture;
 #[cfg(feature = "log")]
 pub(crate) use guard::Counting;
+#[cfg(feature = "body")]
+pub(crate) use guard::OpenBody;
 pub use layer::AccessCounterLayer;
 #[cfg(feature = "log")]
-pub(crate) use measures::Bins;
+pub(crate) use measures::{Bins, Logged};
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use visit::Visit;

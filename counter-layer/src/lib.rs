@@ -31,6 +31,7 @@
 //!
 //! - `axum` (default): counts under axum's `MatchedPath`, and takes the peer from its `ConnectInfo`.
 //! - `admin`: the admin router, which serves the numbers as JSON.
+//! - `body`: distributions of what is known at the end of a response: its size, and the time to it.
 //! - `openapi`: the OpenAPI description of that router, at `api/openapi.json`.
 //! - `forecast`: forecasts, at `api/forecast` and in the chart of the dashboard.
 //! - `dashboard`: the pages of that router for people.
@@ -50,6 +51,8 @@ mod label;
 mod rules;
 mod layer;
 
+#[cfg(feature = "body")]
+pub mod body;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 #[cfg(feature = "limit")]

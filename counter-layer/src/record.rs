@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Hit;
@@ -46,7 +47,7 @@ pub enum Record<'a> {
     /// Hits of one counter: `{"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}`.
     Counter(CounterRecord<'a>),
     /// A request, which feeds the counters that rules find:
-    /// `{"path":"/articles/7","method":"GET","status":200,"at":1763700000,"address":"192.0.2.1","user_agent":"…"}`.
+    /// `{"path":"/articles/7","method":"GET","status":200,"at":1763700000,"address":"192.0.2.1","user_agent":"…","time":0.012,"size":512}`.
     Request(RequestRecord<'a>),
 }
 
@@ -84,6 +85,12 @@ pub struct RequestRecord<'a> {
     pub referrer: Option<Cow<'a, str>>,
     /// The languages that the visitor prefers as in `Accept-Language`, in `language`, for labels.
     pub language: Option<Cow<'a, str>>,
+    /// The time to the head of the response, in `time` as seconds.
+    pub time: Option<Duration>,
+    /// The time to the end of the response, in `body` as seconds.
+    pub body: Option<Duration>,
+    /// The bytes of the body of the response, in `size`.
+    pub size: Option<u64>,
 }
 
 impl CounterRecord<'_> {
@@ -145,8 +152,9 @@ impl RequestRecord<'_> {
             host: None,
             outcome: Outcome::Answered(status),
             peer: self.address,
-            bytes: None,
-            duration: None,
+            bytes: self.size,
+            first_byte: self.time,
+            duration: self.body,
             headers: Headers { line: text.as_bytes(), unescaped: &[], pieces: &pieces },
         };
         counter.decide(&line, key)
@@ -184,12 +192,18 @@ struct Fields<'a> {
     referrer: Option<Cow<'a, str>>,
     #[serde(borrow)]
     language: Option<Cow<'a, str>>,
+    time: Option<f64>,
+    body: Option<f64>,
+    size: Option<u64>,
 }
 
 impl<'de> Deserialize<'de> for Record<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = Fields::deserialize(deserializer)?;
         let at = Timestamp::from_unix(fields.at);
+        let seconds = |seconds: Option<f64>| {
+            seconds.map(Duration::try_from_secs_f64).transpose().map_err(D::Error::custom)
+        };
         match (fields.counter, fields.path) {
             (Some(counter), None) => {
                 let count = fields.n.unwrap_or(NonZeroU32::MIN);
@@ -204,6 +218,9 @@ impl<'de> Deserialize<'de> for Record<'de> {
                 user_agent: fields.user_agent,
                 referrer: fields.referrer,
                 language: fields.language,
+                time: seconds(fields.time)?,
+                body: seconds(fields.body)?,
+                size: fields.size,
             })),
             (Some(_), Some(_)) => Err(D::Error::custom("there is a counter and a path")),
             (None, None) => Err(D::Error::custom("there is neither a counter nor a path")),
@@ -221,6 +238,7 @@ mod tests {
             r#"{"counter":"a","at":1}"#,
             r#"{"counter":"a","at":1,"n":4294967295,"visitor":"","unknown":[]}"#,
             r#"{"path":"/","at":1,"address":"2001:db8::1","user_agent":"é","method":"PUT"}"#,
+            r#"{"path":"/","at":1,"time":0,"body":1.5,"size":18446744073709551615}"#,
         ] {
             assert!(serde_json::from_str::<Record<'_>>(record).is_ok(), "{record}");
         }
@@ -235,6 +253,9 @@ mod tests {
             r#"{"counter":"a","at":1,"at":2}"#,
             r#"{"counter":"a","path":"/","at":1}"#,
             r#"{"path":"/","at":1,"address":"nowhere"}"#,
+            r#"{"path":"/","at":1,"time":-1}"#,
+            r#"{"path":"/","at":1,"body":1e300}"#,
+            r#"{"path":"/","at":1,"size":-1}"#,
         ] {
             assert!(serde_json::from_str::<Record<'_>>(record).is_err(), "{record}");
         }

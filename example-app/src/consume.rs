@@ -23,7 +23,8 @@ use crate::target::Target;
 ///
 /// A record is a JSON object such as {"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}, of which n and visitor
 /// may be missing, or a request such as {"path":"/articles/7","method":"GET","status":200,"at":1763700000,"address":
-/// "192.0.2.1","user_agent":"curl/8"}, of which path and at have to be there, and which goes through the rules.
+/// "192.0.2.1","user_agent":"curl/8","time":0.012,"body":0.02,"size":512}, of which path and at have to be there, and which
+/// goes through the rules.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// Brokers to begin with, such as kafka-1:9092,kafka-2:9092.

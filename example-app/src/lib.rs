@@ -44,6 +44,6 @@ pub fn app(
         .fallback(pages::not_found)
         // A body may never come. Within the counter, which so sees how it ends.
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, request_timeout))
-        .layer(layer);
+        .layer(layer.measure_bodies());
     Router::new().route("/healthz", get(async || "ok\n")).nest_service(ADMIN, admin).merge(site)
 }

@@ -201,7 +201,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         .delivery(delivery);
     layer = settings.labels.choose(layer)?;
     if settings.distributions {
-        layer = layer.distributions([Measure::Time, Measure::Size, Measure::Status]);
+        layer = layer.distributions([Measure::Time, Measure::Body, Measure::Size, Measure::Status]);
     }
     // The address in a record is that of the client, whatever hops are trusted in requests.
     let told_of = layer.log_counter();

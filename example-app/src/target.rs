@@ -21,7 +21,7 @@ pub(crate) struct Target {
     routes: Vec<String>,
     #[command(flatten)]
     store: store::Settings,
-    /// Keep distributions, too, as a site keeps them with the same flag: of what is read here, those of the statuses.
+    /// Keep distributions, too, as a site keeps them with the same flag, of what is told here.
     #[arg(long, env)]
     distributions: bool,
     #[command(flatten)]
@@ -58,7 +58,7 @@ impl Target {
             layer = layer.rules(rules);
         }
         if self.distributions {
-            layer = layer.distributions([Measure::Status]);
+            layer = layer.distributions([Measure::Time, Measure::Body, Measure::Size, Measure::Status]);
         }
         Ok(layer)
     }

@@ -4,6 +4,7 @@ mod requests;
 mod rules;
 mod outcome;
 mod distributions;
+mod bodies;
 mod bots;
 mod identity;
 mod cookie;

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::visits::bin_table::BinTable;
+use crate::visits::bin_table::{BinTable, Together};
 use crate::visits::registers::Registers;
 use crate::visits::registry::OTHER;
 use crate::visits::{Bin, Hit, Requests};
@@ -130,10 +130,10 @@ impl Local {
     #[inline]
     pub(crate) fn measure(&mut self, hits: &[Hit], bins: &[Bin], number: impl Fn(Counter) -> u32) {
         let Some(start) = self.latest.distributions else { return };
-        for hit in hits {
-            let number = number(hit.counter);
-            for bin in bins {
-                self.bins.add(number, *bin, start);
+        for hits in hits.chunks(2) {
+            let counters = (number(hits[0].counter), hits.get(1).map(|hit| number(hit.counter)));
+            for bins in bins.chunks(2) {
+                self.bins.add(Together::new(counters, (bins[0], bins.get(1).copied())), start);
             }
         }
     }

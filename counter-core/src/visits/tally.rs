@@ -6,7 +6,7 @@
 //! taken before that of a stripe, and a request never takes it, so the hits in all places can be summed for
 //! one moment without stopping all requests at once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -28,7 +28,9 @@ use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
-use crate::visits::{Agent, Batch, Hint, Hit, Measured, NotedValue, Remark, Requests, Skip};
+use crate::visits::{
+    Agent, Batch, Bin, Distribution, Hint, Hit, Measure, Measured, NotedValue, Remark, Requests, Skip,
+};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 use foldhash::fast::RandomState;
@@ -67,6 +69,8 @@ struct Backlog {
     spare_bins: Vec<BinSlot>,
     /// Counts on their way from the labels.
     spare_labels: Vec<Labelled>,
+    /// All bins since the beginning, by the number of the counter: histograms of exporters only grow.
+    bins: BTreeMap<u32, BTreeMap<Bin, u64>>,
     /// The state of the spool, if there is one.
     spool: Option<SpoolAccount>,
 }
@@ -117,6 +121,7 @@ impl Tally {
                 spare: Vec::new(),
                 spare_bins: Vec::new(),
                 spare_labels: Vec::new(),
+                bins: BTreeMap::new(),
                 spool: None,
             }),
         }
@@ -261,6 +266,19 @@ impl Tally {
     /// Returns the names of the counters, by number.
     pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
         self.registry.names()
+    }
+
+    /// Returns the distributions of what was measured since the beginning, by counter.
+    pub(crate) fn distributions(&self, measure: Measure) -> Vec<(CounterName, Distribution)> {
+        let backlog = &mut *self.backlog();
+        self.fold_into(backlog, Timestamp::now());
+        let names = self.registry.names();
+        let distributions = backlog.bins.iter().filter_map(|(number, bins)| {
+            let distribution = Distribution::new(measure, bins.iter().map(|(bin, count)| (*bin, *count)));
+            let name = names.get(usize::try_from(*number).ok()?)?;
+            (distribution.count() > 0).then(|| (name.clone(), distribution))
+        });
+        distributions.collect()
     }
 
     pub(crate) fn unconfirmed(&self) {
@@ -434,11 +452,13 @@ impl Tally {
                 local.bins.take(&mut bins);
             }
             for slot in bins.drain(..) {
-                let Some(bin) = slot.bin() else { continue };
-                let waiting = backlog.waiting(slot.counter, &self.registry);
-                waiting.each(|pending| {
-                    pending.measure(slot.counter, slot.start, bin, slot.count, &self.grid);
-                });
+                for (counter, bin) in slot.parts() {
+                    *backlog.bins.entry(counter).or_default().entry(bin).or_default() += slot.count;
+                    let waiting = backlog.waiting(counter, &self.registry);
+                    waiting.each(|pending| {
+                        pending.measure(counter, slot.start, bin, slot.count, &self.grid);
+                    });
+                }
             }
             for cell in spare.drain(..) {
                 let waiting = backlog.waiting(cell.counter, &self.registry);

@@ -24,6 +24,11 @@ impl<F: Future> ResponseFuture<F> {
     pub(crate) const fn new(inner: F, guard: Guard) -> Self {
         Self { inner, guard, waiting: None }
     }
+
+    #[cfg(feature = "body")]
+    pub(crate) const fn guard(&self) -> &Guard {
+        &self.guard
+    }
 }
 
 impl<F, B, E> Future for ResponseFuture<F>

@@ -10,13 +10,17 @@ use std::time::Duration;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Hit, Measured, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp};
+#[cfg(feature = "body")]
+use http::HeaderMap;
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Request, Response};
 
 use super::facet::FACETS;
 #[cfg(feature = "log")]
-use super::measures::Bins;
+use super::measures::Measures;
 use super::measures::Measuring;
+#[cfg(feature = "body")]
+use super::measures::content_length;
 use super::page::{Page, Pages};
 use super::route::KnownRoute;
 use super::settings::{Fallback, Settings};
@@ -85,6 +89,19 @@ struct NewCall {
     method: Box<str>,
     /// The decision about the request.
     seen: Seen,
+}
+
+/// A response whose body is under way. Nothing is measured of one that is dropped before its end.
+#[cfg(feature = "body")]
+#[derive(Debug)]
+pub(crate) struct OpenBody {
+    counting: Arc<Counting>,
+    seen: Seen,
+    measuring: Measuring,
+    /// The bytes so far.
+    pub(crate) bytes: u64,
+    /// The bytes at the end, where they are known before.
+    pub(crate) expected: Option<u64>,
 }
 
 /// Completes when the store has the hits of a request, or there was no time for it.
@@ -230,13 +247,39 @@ impl Guard {
     // Beside what is done where nothing is measured.
     #[inline(never)]
     fn measured<B>(&mut self, measuring: Measuring, response: &Response<B>) {
+        let mut has_counted = false;
         if let Some(measures) = self.counting.settings.measures
             && std::mem::take(&mut self.open)
         {
             let bins = measures.answered(measuring, response);
             let outcome = Outcome::Answered(response.status());
-            self.counting.settle_measured(&self.seen, outcome, bins.as_slice(), &mut self.extra);
+            has_counted =
+                self.counting.settle_measured(&self.seen, outcome, bins.as_slice(), &mut self.extra);
         }
+        if !has_counted {
+            self.measuring = None;
+        }
+    }
+
+    /// Returns what measures the body of a response whose request has counted, if that is wanted.
+    #[cfg(feature = "body")]
+    pub(crate) fn open_body<B: http_body::Body>(&self, response: &Response<B>) -> Option<OpenBody> {
+        let (measures, measuring) = self.counting.settings.measures.zip(self.measuring)?;
+        let seen = self.seen.as_ref().ok()?;
+        let has_body = measures.watches_body(measuring, response)? && !response.body().is_end_stream();
+        let open = OpenBody {
+            counting: Arc::clone(&self.counting),
+            seen: *seen,
+            measuring,
+            bytes: 0,
+            expected: None,
+        };
+        if !has_body {
+            open.end(None);
+            return None;
+        }
+        let expected = response.body().size_hint().exact().or_else(|| content_length(response.headers()));
+        Some(OpenBody { expected, ..open })
     }
 
     /// Sets the cookie in the response, and gives a method of gRPC its counter if it turns out to exist.
@@ -277,6 +320,19 @@ impl Guard {
             extra.confirmation = None;
         }
         Poll::Ready(())
+    }
+}
+
+#[cfg(feature = "body")]
+impl OpenBody {
+    /// Measures the body, which has ended now.
+    pub(crate) fn end(self, trailers: Option<&HeaderMap>) {
+        let Self { counting, seen, measuring, bytes, .. } = self;
+        if let Some(measures) = counting.settings.measures {
+            let bins = measures.body_ended(measuring, bytes, trailers);
+            let measured = Measured { hits: seen.hits(), bins: bins.as_slice() };
+            counting.recorder.measure_at(measured, Timestamp::now());
+        }
     }
 }
 
@@ -487,7 +543,8 @@ impl Counting {
 
     fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
         if let Some(measures) = self.settings.measures {
-            return self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
+            self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
+            return;
         }
         self.settle_by(seen, outcome, extra, |hits, seen| {
             self.recorder.request_until(hits, seen.agent, seen.until);
@@ -501,7 +558,7 @@ impl Counting {
         outcome: Outcome,
         bins: &[Bin],
         extra: &mut Option<Box<Extra>>,
-    ) {
+    ) -> bool {
         self.settle_by(seen, outcome, extra, |hits, seen| {
             self.recorder.request_measured(
                 hits,
@@ -509,9 +566,10 @@ impl Counting {
                 seen.until,
                 Measured { hits: seen.hits(), bins },
             );
-        });
+        })
     }
 
+    /// Returns whether the request counts.
     #[inline(always)]
     fn settle_by(
         &self,
@@ -519,11 +577,14 @@ impl Counting {
         outcome: Outcome,
         extra: &mut Option<Box<Extra>>,
         record: impl FnOnce(&[Hit], &Seen),
-    ) {
-        let seen = match seen {
-            Err(skip) => return self.recorder.skip(*skip),
-            Ok(_) if !self.wants(outcome) => return self.recorder.skip(Skip::Outcome),
+    ) -> bool {
+        let decided = seen.as_ref().map_err(|skip| *skip);
+        let seen = match decided.and_then(|seen| self.wants(outcome).then_some(seen).ok_or(Skip::Outcome)) {
             Ok(seen) => seen,
+            Err(skip) => {
+                self.recorder.skip(skip);
+                return false;
+            }
         };
         let more;
         let hits = if self.settings.has_views() {
@@ -543,6 +604,7 @@ impl Counting {
         {
             then.counted(outcome);
         }
+        true
     }
 
     /// Leaves out what the service of a layer does and a log does not.
@@ -595,11 +657,10 @@ impl Counting {
         Ok((seen.agent, seen.hits().len()))
     }
 
-    /// Returns the bins of a request of which a log tells how it ended.
+    /// Returns the measures of a request of which a log tells how it ended.
     #[cfg(feature = "log")]
-    pub(crate) fn logged(&self, outcome: Outcome) -> Bins {
-        let measures = self.settings.measures.filter(|_| !self.settings.count_on_request);
-        measures.map_or_else(Bins::none, |measures| measures.ended(outcome))
+    pub(crate) fn logged(&self) -> Option<Measures> {
+        self.settings.measures.filter(|_| !self.settings.count_on_request)
     }
 
     /// Returns whether visitors are told apart under the salt of an epoch.

@@ -218,9 +218,9 @@ impl AccessCounterLayer {
     /// | `Status` | the status, of every request; 499 for one that was aborted, as nginx has it, and 0 where the inner service failed or panicked |
     /// | `Grpc` | the status in the head of a response, which calls that failed at once have; that of others comes behind their messages |
     ///
-    /// `Body`, the time to the end of a response, is not known to the layer and is left out. Requests that
-    /// [count on arrival](Self::count_on_request) are not measured. Each request counts once, whatever its rule says
-    /// it weighs.
+    /// `Body`, the time to the end of a response, is known only to a layer that looks through bodies: with the feature
+    /// `body`, `measure_bodies` makes it one. Requests that [count on arrival](Self::count_on_request) are not measured.
+    /// Each request counts once, whatever its rule says it weighs.
     ///
     /// The recorder's counters have to keep [distributions](counter_core::Builder::distributions), or nothing is
     /// measured and a warning is logged.
@@ -340,6 +340,13 @@ impl AccessCounterLayer {
         let look = move |visit: &Visit<'_>| look(visit).map(Then::new);
         self.settings.on_count = Some(Arc::new(Closure::new("on_count", look)));
         self
+    }
+
+    #[cfg(feature = "body")]
+    pub(crate) fn look_through_bodies(&mut self) {
+        if let Some(measures) = &mut self.settings.measures {
+            measures.bodies = true;
+        }
     }
 
     pub(crate) fn counting(&self) -> Counting {

@@ -1,5 +1,7 @@
 use std::num::NonZeroU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(not(target_os = "linux"))]
+use std::time::Instant;
 
 use counter_core::visits::{Bin, Measure};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -10,23 +12,42 @@ use super::outcome::Outcome;
 /// The measures that a layer keeps distributions of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measures {
-    /// The instant from which others are counted.
-    base: Instant,
+    clock: Clock,
     time: bool,
+    body: bool,
     size: bool,
     status: bool,
     grpc: bool,
+    /// Bodies are looked through, so that what ends with them is known.
+    pub(crate) bodies: bool,
 }
 
-/// A request that is measured: the nanoseconds from the base to its beginning, times four, and what its method is. All in
-/// one number, since the future of a response is moved with it.
+/// A request that is measured: the nanoseconds of the clock when it began, times four, and what its method is. All in one
+/// number, since the future of a response is moved with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measuring(NonZeroU64);
+
+/// A clock that never goes back.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// The instant from which others are counted.
+    #[cfg(not(target_os = "linux"))]
+    base: Instant,
+}
 
 /// The response has no body, whatever its head says about one.
 const HEAD: u64 = 1;
 /// A successful response is the beginning of a tunnel.
 const CONNECT: u64 = 2;
+
+/// The quantities of a request that a log tells, where it does.
+#[cfg(feature = "log")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged {
+    pub(crate) time: Option<Duration>,
+    pub(crate) body: Option<Duration>,
+    pub(crate) size: Option<u64>,
+}
 
 /// The bins of a request, at most one of each measure.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +56,7 @@ pub(crate) struct Bins {
     count: usize,
 }
 
-const MOST: usize = 4;
+const MOST: usize = 5;
 
 /// The status of a request whose client went away before there was a response, as nginx logs it.
 const ABORTED: u16 = 499;
@@ -46,20 +67,20 @@ const FAILED: u16 = 0;
 impl Measures {
     /// Returns the chosen measures, unless none is chosen.
     pub(crate) fn of(chosen: impl IntoIterator<Item = Measure>) -> Option<Self> {
-        let (time, size, status, grpc) = (false, false, false, false);
-        let mut measures = Self { base: Instant::now(), time, size, status, grpc };
+        let (time, body, size, status, grpc) = (false, false, false, false, false);
+        let mut measures = Self { clock: Clock::new(), time, body, size, status, grpc, bodies: false };
         for measure in chosen {
             match measure {
                 Measure::Time => measures.time = true,
+                Measure::Body => measures.body = true,
                 Measure::Size => measures.size = true,
                 Measure::Status => measures.status = true,
                 Measure::Grpc => measures.grpc = true,
-                // It is known to what sees the end of the body only.
                 _ => {}
             }
         }
-        let Self { time, size, status, grpc, .. } = measures;
-        (time || size || status || grpc).then_some(measures)
+        let Self { time, body, size, status, grpc, .. } = measures;
+        (time || body || size || status || grpc).then_some(measures)
     }
 
     /// Begins to measure a request.
@@ -71,14 +92,7 @@ impl Measures {
             _ => 0,
         };
         // The clock of a request that begins with the layer says 0.
-        Measuring(NonZeroU64::new(self.nanoseconds() << 2 | kind).unwrap_or(NonZeroU64::MAX))
-    }
-
-    /// Returns the time since the base, in nanoseconds: a century does not fill what is left of the number.
-    #[inline]
-    fn nanoseconds(self) -> u64 {
-        let since = self.base.elapsed();
-        since.as_secs().wrapping_mul(1_000_000_000).wrapping_add(since.subsec_nanos().into())
+        Measuring(NonZeroU64::new(self.clock.nanoseconds() << 2 | kind).unwrap_or(NonZeroU64::MAX))
     }
 
     /// Returns the bins of a request that was answered.
@@ -87,8 +101,7 @@ impl Measures {
         let (status, headers) = (response.status(), response.headers());
         let mut bins = Bins::none();
         if self.time && !measuring.is_open_ended(status, headers) {
-            let took = self.nanoseconds().saturating_sub(measuring.0.get() >> 2);
-            bins.push(Bin::time(Duration::from_nanos(took)));
+            bins.push(Bin::time(self.took(measuring)));
         }
         if self.status {
             bins.push(Bin::status(status.as_u16()));
@@ -103,16 +116,70 @@ impl Measures {
     #[inline(never)]
     fn look_at_head(self, measuring: Measuring, status: StatusCode, headers: &HeaderMap, bins: &mut Bins) {
         if self.size
+            && !self.bodies
             && let Some(bytes) = measuring.size(status, headers)
         {
             bins.push(Bin::size(bytes));
         }
-        let grpc = || headers.get("grpc-status")?.to_str().ok()?.parse().ok();
+        self.look_for_grpc(headers, bins);
+    }
+
+    fn look_for_grpc(self, fields: &HeaderMap, bins: &mut Bins) {
+        let status = || fields.get("grpc-status")?.to_str().ok()?.parse().ok();
         if self.grpc
-            && let Some(status) = grpc()
+            && let Some(status) = status()
         {
             bins.push(Bin::grpc(status));
         }
+    }
+
+    /// Returns whether the end of this response's body is to be measured, and whether there is a body at all; `None` for
+    /// streams, upgrades and tunnels, whose end says little.
+    #[cfg(feature = "body")]
+    pub(crate) fn watches_body<B>(self, measuring: Measuring, response: &Response<B>) -> Option<bool> {
+        let (status, headers) = (response.status(), response.headers());
+        let watches = self.bodies && !measuring.is_open_ended(status, headers);
+        watches.then(|| !measuring.has_no_body(status))
+    }
+
+    /// Returns the bins of a response whose body has ended now.
+    #[cfg(feature = "body")]
+    pub(crate) fn body_ended(self, measuring: Measuring, bytes: u64, trailers: Option<&HeaderMap>) -> Bins {
+        let mut bins = Bins::none();
+        if self.body {
+            bins.push(Bin::body(self.took(measuring)));
+        }
+        if self.size {
+            bins.push(Bin::size(bytes));
+        }
+        if let Some(trailers) = trailers {
+            self.look_for_grpc(trailers, &mut bins);
+        }
+        bins
+    }
+
+    /// Returns the time since the beginning of a request.
+    #[inline]
+    fn took(self, measuring: Measuring) -> Duration {
+        Duration::from_nanos(self.clock.nanoseconds().saturating_sub(measuring.0.get() >> 2))
+    }
+
+    /// Returns the bins of a request, as far as a log tells of it.
+    #[cfg(feature = "log")]
+    pub(crate) fn logged(self, method: &Method, outcome: Outcome, logged: Logged) -> Bins {
+        let mut bins = self.ended(outcome);
+        let Outcome::Answered(status) = outcome else { return bins };
+        let measuring = self.begin(method);
+        if !measuring.is_tunnel(status) {
+            let bytes = if measuring.has_no_body(status) { Some(0) } else { logged.size };
+            let measured = [
+                logged.time.filter(|_| self.time).map(Bin::time),
+                logged.body.filter(|_| self.body).map(Bin::body),
+                bytes.filter(|_| self.size).map(Bin::size),
+            ];
+            measured.into_iter().flatten().for_each(|bin| bins.push(bin));
+        }
+        bins
     }
 
     /// Returns the bins of a request that ended in this way, of which there is no response.
@@ -132,6 +199,36 @@ impl Measures {
     }
 }
 
+impl Clock {
+    fn new() -> Self {
+        Self {
+            #[cfg(not(target_os = "linux"))]
+            base: Instant::now(),
+        }
+    }
+
+    /// Returns the time since some beginning, in nanoseconds: a century does not fill 62 bits.
+    #[cfg_attr(
+        target_os = "linux",
+        allow(clippy::unused_self, reason = "its clock has a beginning of its own")
+    )]
+    #[inline]
+    fn nanoseconds(self) -> u64 {
+        // As `Instant` reads it, which costs four times the instructions: each request would pay for checks twice.
+        #[cfg(target_os = "linux")]
+        let (seconds, nanoseconds) = {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            (time.tv_sec.cast_unsigned(), u64::try_from(time.tv_nsec).unwrap_or_default())
+        };
+        #[cfg(not(target_os = "linux"))]
+        let (seconds, nanoseconds) = {
+            let since = self.base.elapsed();
+            (since.as_secs(), u64::from(since.subsec_nanos()))
+        };
+        seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds)
+    }
+}
+
 impl Measuring {
     /// Returns whether the head says little about when there was an answer: a stream goes on, and so does what an
     /// upgrade or a tunnel becomes.
@@ -140,15 +237,27 @@ impl Measuring {
             let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], |value| value.as_bytes());
             media_type.starts_with(b"text/event-stream")
         };
-        status.is_informational() || (self.0.get() & CONNECT != 0 && status.is_success()) || is_stream()
+        self.is_tunnel(status) || is_stream()
+    }
+
+    fn is_tunnel(self, status: StatusCode) -> bool {
+        status.is_informational() || (self.0.get() & CONNECT != 0 && status.is_success())
+    }
+
+    fn has_no_body(self, status: StatusCode) -> bool {
+        self.0.get() & HEAD != 0 || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
     }
 
     fn size(self, status: StatusCode, headers: &HeaderMap) -> Option<u64> {
-        if self.0.get() & HEAD != 0 || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        if self.has_no_body(status) {
             return Some(0);
         }
-        headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+        content_length(headers)
     }
+}
+
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 impl Bins {

@@ -14,7 +14,7 @@ use super::line::Line;
 use super::malformed::Malformed;
 use crate::AccessCounterLayer;
 use crate::identity::{Forwarded, RequestHead};
-use crate::layer::{Bins, Counting};
+use crate::layer::{Bins, Counting, Logged};
 
 /// Decides about the lines of an access log as an [`AccessCounterLayer`] decides about
 /// requests.
@@ -38,8 +38,9 @@ use crate::layer::{Bins, Counting};
 ///   commas.
 /// - The part of a second: a hit counts in the second that the server logged, which is the one of its end with nginx and
 ///   the one of its beginning with Apache.
-/// - How long a request took, and how large its response was: of [distributions](AccessCounterLayer::distributions),
-///   lines have the status.
+/// - Most times. Of [distributions](AccessCounterLayer::distributions), lines have the status, and where they are logged
+///   the time to the end of the response, unless in whole seconds, and the bytes of its body. The time to its head is
+///   in the logs of CloudFront alone.
 /// - What an action of [`on_count`](AccessCounterLayer::on_count) did: it does not run for lines.
 ///
 /// ```
@@ -164,7 +165,10 @@ impl LogCounter {
         let head = RequestHead { method, uri, headers, extensions };
         match self.counting.decide(&head, line.at, line.outcome, &mut self.hits) {
             Ok((agent, own)) => {
-                self.bins = self.counting.logged(line.outcome);
+                self.bins = self.counting.logged().map_or_else(Bins::none, |measures| {
+                    let logged = Logged { time: line.first_byte, body: line.duration, size: line.bytes };
+                    measures.logged(method, line.outcome, logged)
+                });
                 let measured = Measured { hits: &self.hits[..own], bins: self.bins.as_slice() };
                 Decision::Counted { hits: &self.hits, agent, measured }
             }

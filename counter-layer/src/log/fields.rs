@@ -35,8 +35,10 @@ pub(super) enum Slot {
     Host,
     Status,
     Bytes,
-    /// A duration, and the number of its units in a second.
+    /// The time to the end of the response, and the number of its units in a second.
     Duration(u64),
+    /// The time to the first byte of the response, in seconds.
+    FirstByte,
     Header(HeaderName),
 }
 
@@ -64,6 +66,7 @@ struct Found {
     host: Option<Piece>,
     outcome: Option<Outcome>,
     bytes: Option<u64>,
+    first_byte: Option<Duration>,
     duration: Option<Duration>,
 }
 
@@ -89,8 +92,11 @@ impl Fields {
         escapes: Escapes,
     ) -> Result<(), Malformed> {
         let text = &line[part.clone()];
-        // A field that the server had nothing to write into.
+        // A field that the server had nothing to write into; of bytes, there were none.
         if text == b"-" || text.is_empty() {
+            if *slot == Slot::Bytes {
+                self.found.bytes.get_or_insert(0);
+            }
             return Ok(());
         }
         match slot {
@@ -111,9 +117,12 @@ impl Fields {
                 }
             }
             Slot::Bytes => self.found.bytes = self.found.bytes.or_else(|| number(text)),
+            // A whole number of seconds is one that was rounded down, 0 for most requests.
+            Slot::Duration(1) if !text.contains(&b'.') => {}
             Slot::Duration(a_second) => {
                 self.found.duration = self.found.duration.or_else(|| duration(text, *a_second));
             }
+            Slot::FirstByte => self.found.first_byte = self.found.first_byte.or_else(|| duration(text, 1)),
             Slot::Header(name) => {
                 if self.headers.len() < MAX_HEADERS {
                     let piece = self.piece(line, part, escapes);
@@ -185,6 +194,7 @@ impl Fields {
             outcome: found.outcome.ok_or(Malformed::Status)?,
             peer: found.peer,
             bytes: found.bytes,
+            first_byte: found.first_byte,
             duration: found.duration,
             headers: Headers { line, unescaped, pieces: &self.headers },
         })

@@ -197,7 +197,8 @@ fn of_line(name: &[u8]) -> Slot {
         b"request_uri" | b"uri" | b"url" => Slot::Target,
         b"server_protocol" | b"protocol" | b"proto" => Slot::Protocol,
         b"host" | b"server_name" | b"vhost" => Slot::Host,
-        b"size" | b"bytes" | b"bytes_sent" | b"body_bytes_sent" => Slot::Bytes,
+        // Not `bytes_sent`, to which the head belongs.
+        b"size" | b"bytes" | b"body_bytes_sent" => Slot::Bytes,
         b"duration" | b"request_time" => Slot::Duration(1),
         b"user_agent" | b"agent" => Slot::Header(http::header::USER_AGENT),
         b"referer" | b"referrer" | b"http_referrer" => Slot::Header(http::header::REFERER),

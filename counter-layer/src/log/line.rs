@@ -28,9 +28,11 @@ pub struct Line<'a> {
     pub outcome: Outcome,
     /// The other end of the connection, where it is logged and has an address.
     pub peer: Option<IpAddr>,
-    /// The bytes that were sent, where they are logged.
+    /// The bytes of the body that were sent, where they are logged without those of the head.
     pub bytes: Option<u64>,
-    /// The time that the request took, where it is logged.
+    /// The time to the first byte of the response, where it is logged.
+    pub first_byte: Option<Duration>,
+    /// The time to the end of the response, where it is logged in a unit below a second.
     pub duration: Option<Duration>,
     pub(crate) headers: Headers<'a>,
 }

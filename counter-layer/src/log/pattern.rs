@@ -268,7 +268,8 @@ fn slot(letter: char, argument: Option<&str>) -> Result<Slot, String> {
         ('H', None) => Slot::Protocol,
         ('v' | 'V', None) => Slot::Host,
         ('s', None) => Slot::Status,
-        ('b' | 'B' | 'O', None) => Slot::Bytes,
+        // Not `%O`, to which the head belongs.
+        ('b' | 'B', None) => Slot::Bytes,
         ('D', None) | ('T', Some("us")) => Slot::Duration(1_000_000),
         ('T', None | Some("s")) => Slot::Duration(1),
         ('T', Some("ms")) => Slot::Duration(1_000),
@@ -340,7 +341,7 @@ mod tests {
     #[test]
     fn every_directive_fills_its_slot_and_unknown_ones_are_skipped() {
         let pattern =
-            r#"%{%Y-%m-%dT%H:%M:%S%z}t|%v:%p %{c}a "%m %U%q %H" %>s %I/%O %{ms}T "%{User-agent}i" %{x}n"#;
+            r#"%{%Y-%m-%dT%H:%M:%S%z}t|%v:%p %{c}a "%m %U%q %H" %>s %I/%B %{ms}T "%{User-agent}i" %{x}n"#;
         let line = r#"2000-10-10T13:55:36-07:00|www.example.org:443 192.0.2.1 "GET /a b?c HTTP/1.1" 404 12/345 678 "A \"B\" \x41" x y"#;
         let mut parser = Parser::new(Format::pattern(pattern).expect("a pattern"));
         // `%U` with a space in it cannot be told from what follows.

@@ -99,7 +99,7 @@ fn slot(name: &[u8]) -> Slot {
         b"cs-version" | b"cs-protocol-version" => Slot::Protocol,
         b"cs-host" | b"x-host-header" => Slot::Host,
         b"sc-status" => Slot::Status,
-        b"sc-bytes" => Slot::Bytes,
+        b"time-to-first-byte" => Slot::FirstByte,
         // The unit is told by the value.
         b"time-taken" => Slot::Duration(0),
         b"cs-user-agent" => Slot::Header(header::USER_AGENT),
@@ -154,7 +154,8 @@ mod tests {
         let text = "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) cs-uri-query time-taken\n2024-05-01\t00:00:01\tFRA\t12\t192.0.2.1\tGET\td1.example.net\t/a%20b\t404\t-\tMozilla/5.0%20(X11)\t-\t0.015";
         check(text, |line| {
             assert_eq!((line.target, line.host), (&b"/a%20b"[..], Some(&b"d1.example.net"[..])));
-            assert_eq!((line.bytes, line.user_agent()), (Some(12), Some(&b"Mozilla/5.0 (X11)"[..])));
+            // To these bytes, the head belongs.
+            assert_eq!((line.bytes, line.user_agent()), (None, Some(&b"Mozilla/5.0 (X11)"[..])));
             assert_eq!(line.duration, Some(std::time::Duration::from_millis(15)));
         });
     }

@@ -1,9 +1,10 @@
 //! The metrics that Prometheus reads at the admin router.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use axum::Router;
-use counter_core::visits::{Agent, Skip};
+use counter_core::visits::{Agent, Bin, Distribution, Hit, Measure, Measured, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{StatusCode, header};
@@ -26,19 +27,28 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
             family = kind.split_once(' ').expect("a name and a type");
             assert_eq!(family.0, name);
             let valid = |c: char| c.is_ascii_lowercase() || c == '_';
-            assert!(name.starts_with("access_counter_") && name.chars().all(valid), "{name}");
+            let prefixes = ["access_counter_", "http_server_"];
+            assert!(
+                prefixes.iter().any(|prefix| name.starts_with(prefix)) && name.chars().all(valid),
+                "{name}"
+            );
             assert_eq!(family.1 == "counter", name.ends_with("_total"), "{name} is a {}", family.1);
-            assert!(["counter", "gauge"].contains(&family.1), "{}", family.1);
+            assert!(["counter", "gauge", "histogram"].contains(&family.1), "{}", family.1);
             continue;
         }
         let (of, value) = line.rsplit_once(' ').expect("a series and a value");
         let (name, labels) = of.split_once('{').unwrap_or((of, "}"));
-        assert_eq!(name, family.0, "{line}");
+        let parts = ["_bucket", "_sum", "_count"].map(|part| name.strip_suffix(part));
+        let of_family =
+            if family.1 == "histogram" { parts.contains(&Some(family.0)) } else { name == family.0 };
+        assert!(of_family, "{line}");
         let labels = labels.strip_suffix('}').expect("the end of the labels");
         if !labels.is_empty() {
             let (label, value) = labels.split_once("=\"").expect("a label and its value");
-            assert!(label.chars().all(|c| c.is_ascii_lowercase()), "{line}");
+            assert!(label.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
             let value = value.strip_suffix('"').expect("the end of a value");
+            // The end of a bucket is a label of its own behind the route.
+            let value = value.split_once("\",le=\"").map_or(value, |(value, _)| value);
             let mut characters = value.chars();
             while let Some(c) = characters.next() {
                 assert_ne!(c, '"', "{line}");
@@ -149,4 +159,52 @@ async fn failed_logins_are_a_metric() {
     }
     let answer = send(&router, "/admin/stats/metrics", Some(("authorization", "Bearer token"))).await;
     assert_eq!(parse(&answer.body)["access_counter_failed_logins_total"], 1.0);
+}
+
+#[tokio::test]
+async fn distributions_of_the_process_are_histograms_that_only_grow_and_add_up_to_all_requests() {
+    let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    let mut site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
+    let recorder = site.recorder();
+    let (hits, page) = (recorder.counter("hits").hit(), recorder.counter("/").hit());
+    let measure = |hits: &[Hit], ms| {
+        let bins = [Bin::time(Duration::from_millis(ms)), Bin::size(100), Bin::status(200)];
+        recorder.request_measured(hits, Agent::Human, Timestamp::MAX, Measured { hits, bins: &bins });
+    };
+    let no_route = scrape(&site.router).await;
+    assert!(!no_route.keys().any(|series| series.starts_with("http_server")), "{no_route:?}");
+    for ms in [1, 10, 125, 126, 40_000] {
+        measure(&[hits, page], ms);
+    }
+    measure(&[hits], 10);
+    let values = scrape(&site.router).await;
+    let time = "http_server_request_duration_seconds";
+    let bucket = |route: &str, end: &str| values[&format!("{time}_bucket{{{route}le=\"{end}\"}}")];
+    let route = "http_route=\"/\",";
+    for (end, below) in [
+        ("0.0009765625", 0.0),
+        ("0.001953125", 1.0),
+        ("0.125", 3.0),
+        ("0.25", 4.0),
+        ("32", 4.0),
+        ("+Inf", 5.0),
+    ] {
+        assert_eq!(bucket(route, end), below, "{end}");
+    }
+    // One that no route matched.
+    assert_eq!((bucket("", "0.0078125"), bucket("", "0.015625"), bucket("", "+Inf")), (0.0, 1.0, 1.0));
+    assert_eq!(
+        (values[&format!("{time}_count{{http_route=\"/\"}}")], values[&format!("{time}_count")]),
+        (5.0, 1.0)
+    );
+    let (sum, exact) = (values[&format!("{time}_sum{{http_route=\"/\"}}")], 40.262);
+    assert!((sum / exact - 1.0).abs() <= Measure::RELATIVE_ERROR, "{sum}");
+    assert_eq!(values["http_server_response_body_size_bytes_bucket{http_route=\"/\",le=\"256\"}"], 5.0);
+
+    // What the store has taken and what it has forgotten makes no difference.
+    site.counters.flush().await.expect("memory takes all");
+    site.counters.stats().forget(&"/".parse().expect("a name")).await.expect("memory forgets");
+    measure(&[hits, page], 1);
+    let later = scrape(&site.router).await;
+    assert_eq!(later[&format!("{time}_count{{http_route=\"/\"}}")], 6.0);
 }

@@ -11,8 +11,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
+use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::log::{Decision, Format, Parser};
+use counter_layer::record::Record;
 use counter_layer::{AccessCounterLayer, Facet, Rule, Rules};
 use http::{Method, Request, Response, StatusCode, header};
 use tokio::time::sleep;
@@ -213,4 +216,49 @@ fn a_measured_request_allocates_nothing() {
     };
     requests(100);
     assert_eq!(fewest(|| requests(2000)), 0);
+}
+
+#[tokio::test]
+async fn a_line_and_a_record_have_the_bins_of_what_they_tell() {
+    let counters = counters();
+    let chosen = [Measure::Time, Measure::Body, Measure::Size, Measure::Status];
+    let layer = AccessCounterLayer::new(counters.recorder()).distributions(chosen);
+    let key = VisitorKey::random();
+    let bins = |decision: Decision<'_>| match decision {
+        Decision::Counted { measured, .. } => {
+            let mut bins: Vec<_> = measured.bins.iter().map(ToString::to_string).collect();
+            bins.sort();
+            bins.join(" ")
+        }
+        other => panic!("{other:?}"),
+    };
+    let ms = |ms| Bin::body(Duration::from_millis(ms));
+    let of_line = |format: Format, line: &str| {
+        let mut parser = Parser::new(format);
+        let line = parser.parse(line.as_bytes()).expect("it fits").expect("a request");
+        bins(layer.log_counter().decide(&line, key))
+    };
+    let clf =
+        |method, rest| format!("192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] \"{method} / HTTP/1.1\" {rest}");
+    let size = Bin::size(512);
+    assert_eq!(of_line(Format::common(), &clf("GET", "200 512")), format!("c200 {size}"));
+    assert_eq!(of_line(Format::common(), &clf("GET", "200 -")), "c200 sz");
+    assert_eq!(of_line(Format::common(), &clf("HEAD", "200 512")), "c200 sz");
+    assert_eq!(of_line(Format::common(), &clf("GET", "101 512")), "c101");
+    assert_eq!(of_line(Format::common(), &clf("GET", "499 0")), "c499");
+    let with = |more| Format::pattern(&format!("%h %l %u %t \"%r\" %>s {more}")).expect("a pattern");
+    assert_eq!(of_line(with("%D"), &clf("GET", "200 5000")), format!("{} c200", ms(5)));
+    // With the bytes of the head, and in whole seconds: neither is a measure.
+    assert_eq!(of_line(with("%O %T"), &clf("GET", "200 5000 3")), "c200");
+    let nginx = r#"{"time_iso8601":"2000-10-10T20:55:36+00:00","remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","status":"200","bytes_sent":"700","body_bytes_sent":"512","request_time":"0.005"}"#;
+    assert_eq!(of_line(Format::nginx(), nginx), format!("{} c200 {size}", ms(5)));
+
+    let of_record = |record: &str| {
+        let Ok(Record::Request(request)) = serde_json::from_str(record) else { panic!("{record}") };
+        bins(request.decide(&mut layer.log_counter(), key))
+    };
+    let head = Bin::time(Duration::from_millis(3));
+    let record = r#"{"path":"/","at":1,"time":0.003,"body":0.005,"size":512}"#;
+    assert_eq!(of_record(record), format!("{} c200 {size} {head}", ms(5)));
+    assert_eq!(of_record(r#"{"path":"/","at":1}"#), "c200");
 }

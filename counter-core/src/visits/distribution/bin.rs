@@ -34,7 +34,7 @@ const SCALE: i16 = 8;
 const ZERO: i16 = i16::MIN;
 
 /// The fractions of 2^(j/8), as the 52 bits of a number between 1 and 2, rounded down.
-const FRACTIONS: [u64; SCALE as usize] = [
+const FRACTIONS: [u64; SCALE as usize + 1] = [
     0,
     0x1_72b8_3c7d_517a,
     0x3_06fe_0a31_b715,
@@ -43,7 +43,23 @@ const FRACTIONS: [u64; SCALE as usize] = [
     0x8_ace5_422a_a0db,
     0xa_e89f_995a_d3ad,
     0xd_5818_dcfb_a487,
+    // The next number of all.
+    u64::MAX,
 ];
+
+/// The number of fractions before each sixteenth: no sixteenth contains two.
+const BEFORE: [u8; 16] = {
+    let mut before = [0; 16];
+    let mut sixteenth = 1;
+    while sixteenth < 16 {
+        before[sixteenth] = before[sixteenth - 1];
+        while FRACTIONS[before[sixteenth] as usize] < (sixteenth as u64) << (FRACTION_BITS - 4) {
+            before[sixteenth] += 1;
+        }
+        sixteenth += 1;
+    }
+    before
+};
 
 const FRACTION_BITS: u32 = 52;
 const EXPONENT_BIAS: i16 = 1023;
@@ -192,10 +208,10 @@ fn index(value: f64) -> i16 {
     let bits = value.to_bits();
     let exponent = i16::try_from(bits >> FRACTION_BITS & 0x7ff).unwrap_or_default() - EXPONENT_BIAS;
     let fraction = bits & ((1 << FRACTION_BITS) - 1);
-    // Compared with all of them, which needs no branch.
-    let above: i16 = FRACTIONS.iter().map(|end| i16::from(fraction > *end)).sum();
-    // A power of two ends a range: there, nothing is above.
-    exponent * SCALE + above - 1
+    let before = BEFORE[usize::try_from(fraction >> (FRACTION_BITS - 4)).unwrap_or_default() & 15];
+    let is_above = fraction > FRACTIONS[usize::from(before)];
+    // A power of two ends a range: there, no fraction is below.
+    exponent * SCALE + i16::from(before) + i16::from(is_above) - 1
 }
 
 /// Returns the end of the range before this index: 2^(i/8), rounded down.

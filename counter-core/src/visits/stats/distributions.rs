@@ -37,6 +37,15 @@ impl Stats {
     /// The number of distributions that one read may touch.
     pub const MAX_DISTRIBUTIONS: u64 = 10_000;
 
+    /// Returns how a measure was distributed in all that this process has recorded since it began, by counter.
+    ///
+    /// These distributions only grow, as exporters of metrics want it, which add up instances themselves; what is in the
+    /// store is [`distribution`](Self::distribution). Records of [sources](crate::source) are not in them.
+    #[must_use]
+    pub fn process_distributions(&self, measure: Measure) -> Vec<(CounterName, Distribution)> {
+        self.tally.distributions(measure)
+    }
+
     /// Returns how a measure of these counters together was distributed, in each of the buckets that start in `range`.
     ///
     /// Distributions merge by adding: the median of several counters or buckets is that of

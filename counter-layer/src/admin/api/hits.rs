@@ -67,8 +67,9 @@ pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
                 `{\"counter\":\"signups\",\"at\":1763700000,\"n\":3,\"visitor\":\"…\"}`, of which `n` and `visitor` may be \
                 missing, or a request as a server tells of it, of which `path` and `at` are needed: \
                 `{\"path\":\"/articles/7\",\"method\":\"GET\",\"status\":200,\"at\":1763700000,\"address\":\"192.0.2.1\",\
-                \"user_agent\":\"…\"}`. The store has counted it when the answer is 200. Repeat a request, with the \
-                same records, until it is answered.";
+                \"user_agent\":\"…\",\"time\":0.012,\"body\":0.02,\"size\":512}`, with the seconds to the head and to \
+                the end of the response, and the bytes of its body. The store has counted it when the answer is 200. \
+                Repeat a request, with the same records, until it is answered.";
     let taken = Route::post(HITS, summary, state, record)
         .json::<Recorded>()
         .schema::<MalformedRecord>()

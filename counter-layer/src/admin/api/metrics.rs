@@ -1,11 +1,12 @@
 //! The numbers in the text format of Prometheus, version 0.0.4.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use axum::response::{IntoResponse, Response};
 use counter_core::source::SourceStatus;
-use counter_core::visits::{Metric, MetricValue, Unreadable};
-use counter_core::{Error, Stats};
+use counter_core::visits::{Distribution, Measure, Metric, MetricValue, Unreadable};
+use counter_core::{CounterName, Error, Stats};
 use http::header::CONTENT_TYPE;
 
 use super::parameter::Asked;
@@ -15,6 +16,7 @@ use crate::admin::access::Access;
 use crate::admin::producers::Producers;
 #[cfg(feature = "hits")]
 use crate::log::{Malformed, MalformedLines};
+use crate::reserved::HITS;
 
 /// The source of the answer to a scrape.
 #[derive(Clone, Debug)]
@@ -35,6 +37,45 @@ const COUNTERS: usize = 500;
 /// The number of unreadable keys that an answer names.
 const NAMED: usize = 20;
 
+/// A distribution under the name that the semantic conventions of OpenTelemetry give it.
+struct Histogram {
+    measure: Measure,
+    name: &'static str,
+    help: &'static str,
+    /// The ends of its buckets, which are ends of bins: powers of two, from this one to this one, each so many times
+    /// the one before.
+    from: f64,
+    to: f64,
+    factor: f64,
+}
+
+const HISTOGRAMS: [Histogram; 3] = [
+    Histogram {
+        measure: Measure::Time,
+        name: "http_server_request_duration_seconds",
+        help: "Time to the head of responses of this process; the sum is within 5 %",
+        from: 1.0 / 1024.0,
+        to: 32.0,
+        factor: 2.0,
+    },
+    Histogram {
+        measure: Measure::Body,
+        name: "access_counter_response_duration_seconds",
+        help: "Time to the end of responses of this process; the sum is within 5 %",
+        from: 1.0 / 1024.0,
+        to: 1024.0,
+        factor: 2.0,
+    },
+    Histogram {
+        measure: Measure::Size,
+        name: "http_server_response_body_size_bytes",
+        help: "Bytes of the bodies of responses of this process; the sum is within 5 %",
+        from: 64.0,
+        to: 1_073_741_824.0,
+        factor: 4.0,
+    },
+];
+
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
@@ -53,6 +94,9 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
     #[cfg(feature = "hits")]
     if let Some(producers) = &source.producers {
         page.malformed(&producers.malformed());
+    }
+    for histogram in &HISTOGRAMS {
+        page.histogram(histogram, &stats.process_distributions(histogram.measure));
     }
     let lifetimes = lifetimes(stats).await;
     page.one(
@@ -169,6 +213,44 @@ impl Page {
         for (of, value) in values {
             self.write(format_args!("{name}{{{label}=\"{}\"}} {value}\n", escape(of.as_ref())));
         }
+    }
+
+    /// Writes the distributions of pages, and without a route what is left of `hits`: a query adds all of them up.
+    fn histogram(&mut self, histogram: &Histogram, distributions: &[(CounterName, Distribution)]) {
+        let of_all = distributions.iter().find(|(counter, _)| **counter == *HITS);
+        let mut rest: BTreeMap<_, _> = of_all.into_iter().flat_map(|(_, all)| all.bins()).collect();
+        if !distributions.is_empty() {
+            self.head("histogram", histogram.name, histogram.help);
+        }
+        for (counter, page) in distributions.iter().filter(|(counter, _)| **counter != *HITS).take(COUNTERS) {
+            for (bin, count) in page.bins() {
+                rest.entry(bin).and_modify(|left| *left = left.saturating_sub(count));
+            }
+            self.buckets(histogram, &format!("http_route=\"{}\"", escape(counter)), page);
+        }
+        let rest = Distribution::new(histogram.measure, rest);
+        if rest.count() > 0 {
+            self.buckets(histogram, "", &rest);
+        }
+    }
+
+    fn buckets(&mut self, histogram: &Histogram, route: &str, distribution: &Distribution) {
+        let Histogram { name, from, to, factor, .. } = histogram;
+        let comma = if route.is_empty() { "" } else { "," };
+        let (mut end, mut below) = (*from, 0);
+        let mut bins = distribution.bins().peekable();
+        while end <= *to {
+            while let Some((_, count)) = bins.next_if(|(bin, _)| bin.bounds().1 <= end) {
+                below += count;
+            }
+            self.write(format_args!("{name}_bucket{{{route}{comma}le=\"{end}\"}} {below}\n"));
+            end *= factor;
+        }
+        let count = distribution.count();
+        let sum: f64 = distribution.bins().map(|(bin, count)| bin.value() * count as f64).sum();
+        self.write(format_args!("{name}_bucket{{{route}{comma}le=\"+Inf\"}} {count}\n"));
+        let labels = if route.is_empty() { String::new() } else { format!("{{{route}}}") };
+        self.write(format_args!("{name}_sum{labels} {sum}\n{name}_count{labels} {count}\n"));
     }
 
     fn head(&mut self, kind: &str, name: &str, help: &str) {

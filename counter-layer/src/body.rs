@@ -1,0 +1,13 @@
+//! The ends of responses: a layer that looks through bodies for the distributions of an [`AccessCounterLayer`].
+//!
+//! [`AccessCounterLayer`]: crate::AccessCounterLayer
+
+mod measured;
+mod future;
+mod service;
+mod layer;
+
+pub use future::MeasureBodiesFuture;
+pub use layer::MeasureBodiesLayer;
+pub use measured::MeasuredBody;
+pub use service::MeasureBodies;

@@ -1,0 +1,61 @@
+use tower_layer::Layer;
+
+use super::MeasureBodies;
+use crate::AccessCounterLayer;
+
+/// An [`AccessCounterLayer`] that looks through the bodies of responses: see [`AccessCounterLayer::measure_bodies`].
+#[derive(Clone, Debug)]
+pub struct MeasureBodiesLayer(AccessCounterLayer);
+
+impl AccessCounterLayer {
+    /// Looks through the bodies of responses, for [distributions](Self::distributions) of what is known at their end. This
+    /// is the last setting.
+    ///
+    /// | measure | what it is then |
+    /// |---|---|
+    /// | `Body` | from the call of the layer until the server has taken the last byte of the response |
+    /// | `Size` | the bytes of the body, whatever its head says; 0 for an answer to `HEAD`, 204 and 304 |
+    /// | `Grpc` | the status in the head or in the trailers |
+    ///
+    /// They count when the response ends, in the bucket of that instant. Of a response that did not end, since its client
+    /// went away or its body failed, nothing is known but its status and the time to its head; event streams, upgrades and
+    /// tunnels are left out.
+    ///
+    /// ```
+    /// use axum::{Router, routing::get};
+    /// use counter_core::visits::{Distribution, Measure};
+    /// # use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    /// use counter_layer::AccessCounterLayer;
+    /// # use http_body_util::BodyExt;
+    /// # use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    /// # let mut counters = builder.build()?;
+    /// let layer = AccessCounterLayer::new(counters.recorder()).distributions([Measure::Body, Measure::Size]);
+    /// let app: Router = Router::new().route("/", get(async || "hello")).layer(layer.measure_bodies());
+    /// # let response = app.oneshot(http::Request::get("/").body(axum::body::Body::empty())?).await?;
+    /// # response.into_body().collect().await?;
+    /// # counters.flush().await?;
+    /// # let day = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
+    /// # let hour = Precision::try_from(3600)?;
+    /// let sizes = counters.stats().distribution(&["/".parse()?], hour, day, Measure::Size).await?.merged();
+    /// assert!((sizes.quantile(0.5).unwrap() / 5.0 - 1.0).abs() <= Measure::RELATIVE_ERROR);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn measure_bodies(mut self) -> MeasureBodiesLayer {
+        self.look_through_bodies();
+        MeasureBodiesLayer(self)
+    }
+}
+
+impl<S> Layer<S> for MeasureBodiesLayer {
+    type Service = MeasureBodies<S>;
+
+    fn layer(&self, inner: S) -> MeasureBodies<S> {
+        MeasureBodies::new(self.0.layer(inner))
+    }
+}
