@@ -120,9 +120,9 @@ impl Labels {
         self.labels.iter().map_while(OnceLock::get)
     }
 
-    /// Returns the label that a counter is a value of, and the value.
-    pub(crate) fn find(&self, counter: Counter) -> Option<(&Label, NotedValue)> {
-        let noted = NotedValue(NonZeroU32::new(counter.number).filter(|_| counter.tally == self.tally)?);
+    /// Returns the label that the counter of a tally is a value of, and the value.
+    pub(crate) fn find(&self, tally: u32, number: u32) -> Option<(&Label, NotedValue)> {
+        let noted = NotedValue(NonZeroU32::new(number).filter(|_| tally == self.tally)?);
         Some((self.get(noted.label().checked_sub(1)?)?, noted))
     }
 

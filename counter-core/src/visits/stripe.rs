@@ -92,14 +92,14 @@ impl Local {
         hits: &[Hit],
         number: impl Fn(Counter) -> u32,
         open: impl Fn(u32, Timestamp) -> Arc<Registers>,
-        count_label: impl Fn(Counter, u64, Timestamp) -> Option<bool>,
+        count_label: impl Fn((u32, u32), u64, Timestamp) -> Option<bool>,
     ) {
         let Latest { start, visitors: bucket, .. } = self.latest;
         for hit in hits {
             let number = number(hit.counter);
             let weight = u64::from(hit.weight.get());
             if number == OTHER {
-                if let Some(is_full) = count_label(hit.counter, weight, start) {
+                if let Some(is_full) = count_label((hit.counter.tally, hit.counter.number), weight, start) {
                     if is_full {
                         self.most_closed = 0;
                     }

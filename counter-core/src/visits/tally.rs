@@ -142,7 +142,7 @@ impl Tally {
 
     pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
         let of_label = |(label, noted): (&Label, _)| label.name(noted);
-        self.registry.name(counter).or_else(|| self.labels.find(counter).map(of_label))
+        self.registry.name(counter).or_else(|| self.labels.find(counter.tally, counter.number).map(of_label))
     }
 
     /// Returns the index of a label, adding it if it is new.
@@ -156,7 +156,7 @@ impl Tally {
 
     /// Returns the label that a counter is a value of, and the value, if it is one.
     pub(crate) fn label_of(&self, counter: Counter) -> Option<(&Label, NotedValue)> {
-        if self.owns(counter) { None } else { self.labels.find(counter) }
+        self.labels.find(counter.tally, counter.number)
     }
 
     /// Notes that counts of labels are given up that were on their way to the store.
@@ -181,7 +181,7 @@ impl Tally {
             hits,
             |counter| self.number(counter),
             |number, bucket| self.registers(number, bucket),
-            |counter, weight, start| self.count_label(counter, weight, start),
+            |(tally, number), weight, start| self.count_label(tally, number, weight, start),
         );
         if let Some(agent) = agent {
             local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
@@ -191,10 +191,10 @@ impl Tally {
 
     /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to
     /// [`fold`](Self::fold), or `None` for any other counter.
-    // By value: hits that something refers to would have to be in memory.
+    // By numbers: a hit that something refers to would have to be in memory.
     #[cold]
-    fn count_label(&self, counter: Counter, weight: u64, start: Timestamp) -> Option<bool> {
-        let (label, noted) = self.label_of(counter)?;
+    fn count_label(&self, tally: u32, number: u32, weight: u64, start: Timestamp) -> Option<bool> {
+        let (label, noted) = self.labels.find(tally, number)?;
         Some(label.count(noted, weight, start))
     }
 
@@ -214,7 +214,7 @@ impl Tally {
             hits,
             |counter| self.number(counter),
             |number, bucket| self.registers(number, bucket),
-            |counter, weight, start| self.count_label(counter, weight, start),
+            |(tally, number), weight, start| self.count_label(tally, number, weight, start),
         );
         local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         local.measure(of, bins, |counter| self.number(counter));

@@ -67,7 +67,7 @@ mod tests {
             ("utm_campaign=fr%C3%BChling", Some("frühling")),
             ("utm_campaign=ann%40example.com", None),
             ("utm_campaign=https://example.com", None),
-            ("utm_campaign=%0Aa", None),
+            ("utm_campaign=a%0Aa", None),
             ("utm_campaign=%ff", None),
             ("utm_campaign=%2", None),
             ("utm_campaign=++", None),

@@ -21,6 +21,10 @@ impl Text {
         Some(())
     }
 
+    pub(super) const fn clear(&mut self) {
+        self.length = 0;
+    }
+
     /// Returns the text, if it is UTF-8.
     pub(super) fn as_str(&self) -> Option<&str> {
         from_utf8(&self.bytes[..self.length]).ok()

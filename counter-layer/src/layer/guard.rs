@@ -160,26 +160,28 @@ impl Seen {
         self.has_page = true;
     }
 
-    /// Returns the hits with those of the facets and the labels, and how many there are.
+    /// Puts the hits with those of the facets and the labels into a place, and returns how many there are.
     #[inline(never)]
     fn hits_with(
         &self,
         settings: &Settings,
         outcome: Outcome,
-        extra: &Option<Box<Extra>>,
-    ) -> ([Hit; MOST_HITS], usize) {
-        let mut hits = [self.hits[0]; MOST_HITS];
+        extra: Option<&Extra>,
+        hits: &mut [Hit; MOST_HITS],
+    ) -> usize {
         let mut count = self.hits().len();
         hits[..OWN_HITS].copy_from_slice(&self.hits);
-        let facets = settings.facets.iter();
-        let facets = facets.flat_map(|facets| facets.counters(outcome, self.method, self.agent)).flatten();
-        let labels = settings.labels.iter().zip(extra);
-        let labels = labels.flat_map(|(labels, extra)| labels.counters(&extra.labels));
-        for counter in facets.chain(labels) {
+        let mut push = |counter: Counter| {
             hits[count] = self.hits[0].on(counter).visitor(None);
             count += 1;
+        };
+        if let Some(facets) = &settings.facets {
+            facets.counters(outcome, self.method, self.agent).into_iter().flatten().for_each(&mut push);
         }
-        (hits, count)
+        if let (Some(labels), Some(extra)) = (&settings.labels, extra) {
+            labels.counters(&extra.labels).for_each(push);
+        }
+        count
     }
 }
 
@@ -586,10 +588,11 @@ impl Counting {
                 return false;
             }
         };
-        let more;
+        let mut more;
         let hits = if self.settings.has_views() {
-            more = seen.hits_with(&self.settings, outcome, extra);
-            &more.0[..more.1]
+            more = [seen.hits[0]; MOST_HITS];
+            let count = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut more);
+            &more[..count]
         } else {
             seen.hits()
         };
@@ -648,7 +651,8 @@ impl Counting {
         }
         hits.clear();
         if self.settings.has_views() {
-            let (all, count) = seen.hits_with(&self.settings, outcome, &extra);
+            let mut all = [seen.hits[0]; MOST_HITS];
+            let count = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut all);
             hits.extend_from_slice(&all[..count]);
             extra.into_iter().for_each(|extra| self.spare.put(extra));
         } else {
