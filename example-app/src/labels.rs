@@ -6,7 +6,7 @@ use counter_layer::{AccessCounterLayer, Label};
 
 /// The flags of labels.
 #[derive(Debug, Args)]
-pub(crate) struct Settings {
+pub(crate) struct Labels {
     /// Count where requests come from: referring sites, campaigns, devices, browsers and languages.
     #[arg(long, env)]
     labels: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Settings {
     own_hosts: Vec<String>,
 }
 
-impl Settings {
+impl Labels {
     /// Counts them by this layer, where that is chosen.
     pub(crate) fn choose(&self, layer: AccessCounterLayer) -> Result<AccessCounterLayer, LabelError> {
         if !self.labels {

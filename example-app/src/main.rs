@@ -92,7 +92,7 @@ struct Settings {
     #[arg(long, env)]
     distributions: bool,
     #[command(flatten)]
-    labels: labels::Settings,
+    labels: labels::Labels,
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,

@@ -25,7 +25,7 @@ pub(crate) struct Target {
     #[arg(long, env)]
     distributions: bool,
     #[command(flatten)]
-    labels: labels::Settings,
+    labels: labels::Labels,
     /// Secret under which visitors are hashed, the same as that of the site.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     pub(crate) secret: Option<Secret>,
