@@ -11,6 +11,7 @@ mod controls;
 mod summary;
 mod table;
 mod sources;
+mod labels;
 mod forecast;
 mod sums;
 mod visitors;
