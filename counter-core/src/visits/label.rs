@@ -126,9 +126,9 @@ impl Labels {
         Some((self.get(noted.label().checked_sub(1)?)?, noted))
     }
 
-    /// Forgets what was told of values without a place, since what told it is not going to be counted.
-    pub(crate) fn turn_over(&self) {
-        self.iter().for_each(|label| label.places().turn_over());
+    /// Notes that counts are given up that were on their way to the store.
+    pub(crate) fn give_up(&self) {
+        self.iter().for_each(|label| label.places().give_up());
     }
 }
 

@@ -161,7 +161,7 @@ impl Tally {
 
     /// Notes that counts of labels are given up that were on their way to the store.
     pub(crate) fn give_up_labels(&self) {
-        self.labels.turn_over();
+        self.labels.give_up();
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use datasketches::frequencies::FrequentItemsSketch;
 use foldhash::quality::RandomState;
 
 use super::NotedValue;
+use crate::visits::batch::AHEAD;
 use crate::{CounterName, Precision, Timestamp};
 
 /// The values of one label that count under their own names, and what decides which ones these are.
@@ -26,7 +27,7 @@ pub(super) struct Places {
     /// Width and offset of the hours.
     hours: Precision,
     hour: Timestamp,
-    /// Changes with the hour, and whenever what was told of this hour is void.
+    /// The number of hours that have begun.
     turn: u32,
     /// The hits that were noted in this hour, and in the last.
     noted: [u64; 2],
@@ -131,7 +132,7 @@ impl Places {
     /// Notes hits that a value is about to have.
     pub(super) fn note(&mut self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
         let weight = u64::from(weight.get());
-        let is_late = self.go_to(at);
+        let is_elsewhere = self.go_to(at);
         self.noted[0] += weight;
         let Some(value) = value else { return self.noted_at(AT_NONE, 0) };
         if let Some(&at) = self.index.get(value) {
@@ -143,11 +144,11 @@ impl Places {
         if !self.is_value(value) {
             return self.noted_at(AT_OTHER, VALUELESS);
         }
-        self.note_unplaced(value, weight, is_late)
+        self.note_unplaced(value, weight, is_elsewhere)
     }
 
     #[cold]
-    fn note_unplaced(&mut self, value: &str, weight: u64, is_late: bool) -> NotedValue {
+    fn note_unplaced(&mut self, value: &str, weight: u64, is_elsewhere: bool) -> NotedValue {
         let hash = self.hasher.hash_one(value);
         let [this, last] = &self.unplaced;
         let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
@@ -161,7 +162,7 @@ impl Places {
         this.update_with_count(hash, weight);
         self.missed = self.missed.max(this.upper_bound(&hash));
         // What is told of this hour says nothing about an earlier one.
-        let turn = if is_late { self.turn.wrapping_sub(1) } else { self.turn };
+        let turn = if is_elsewhere { self.turn.wrapping_sub(1) } else { self.turn };
         self.noted_at(AT_OTHER, turn % VALUELESS)
     }
 
@@ -188,25 +189,22 @@ impl Places {
         NotedValue::new(self.label, place, generation)
     }
 
-    /// Goes on to the hour of an instant; returns whether that is an earlier one.
+    /// Goes on to the hour of an instant; returns whether that is another one all the same.
+    #[inline]
     fn go_to(&mut self, at: Timestamp) -> bool {
-        // Nearly always it is in this hour.
         let since = at.as_unix().wrapping_sub(self.hour.as_unix());
-        if since < u64::from(self.hours.as_seconds()) && self.turn > 0 {
-            return false;
-        }
-        if at < self.hour {
-            return true;
-        }
-        self.hour = self.hours.bucket(at).start;
-        self.turn_over();
-        false
+        since >= u64::from(self.hours.as_seconds()) && !self.begin_hour(at)
     }
 
-    /// Begins another turn: nothing that was told of values without a place holds for what comes now.
+    /// Begins the hour of an instant, unless it is over, or so far ahead that no store takes its hits: then hours would not
+    /// go on for long.
     #[cold]
-    pub(super) fn turn_over(&mut self) {
-        self.turn = self.turn.wrapping_add(1).max(1);
+    fn begin_hour(&mut self, at: Timestamp) -> bool {
+        if at < self.hour || at > Timestamp::now().plus(AHEAD) {
+            return false;
+        }
+        self.hour = self.hours.bucket(at).start;
+        self.turn = self.turn.wrapping_add(1);
         (self.missed, self.told) = (0, 0);
         self.noted = [0, self.noted[0]];
         self.unplaced.swap(0, 1);
@@ -214,6 +212,12 @@ impl Places {
         for place in &mut self.places {
             place.noted = [0, place.noted[0]];
         }
+        true
+    }
+
+    /// Notes that counts are given up: what was told with them has to be told again.
+    pub(super) const fn give_up(&mut self) {
+        self.told = 0;
     }
 
     /// Returns the place that hits of a noted value count at, and the hits that it may have missed since that was told.
