@@ -86,7 +86,7 @@
 //! | `entity` | the module [`entity`](mod@entity), without a database |
 //! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
-//! | `dump` | the module [`dump`] |
+//! | `dump` | the module [`dump`]; with `unique`, also [`unique::dump`] |
 //! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
 //! | `metrics` | metrics through the `metrics` facade: see below |
 //! | `rustls`, `native-tls` | `rediss://` addresses |
@@ -144,6 +144,8 @@ mod shard;
 mod error;
 mod future;
 mod handle;
+#[cfg(feature = "dump")]
+mod line;
 #[cfg(any(feature = "entity", feature = "unique", feature = "window"))]
 mod operations;
 #[cfg(feature = "redis")]

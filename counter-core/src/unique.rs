@@ -7,6 +7,8 @@ mod counter;
 mod set;
 mod hll;
 mod adaptive;
+#[cfg(feature = "dump")]
+pub mod dump;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -18,5 +20,5 @@ pub use counter::{ExcludingCounter, UniqueCounter};
 pub use distinct::{Contents, Distinct};
 pub use hll::HllUniqueCounter;
 pub use set::SetUniqueCounter;
-pub use store::{Included, UniqueKey, UniqueKind, UniqueStore};
+pub use store::{Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore};
 pub use threshold::{Threshold, ThresholdError};

@@ -27,6 +27,7 @@ pub mod source;
 #[cfg(feature = "spool")]
 mod spool;
 mod flush;
+mod passes;
 mod clean;
 #[cfg(feature = "dump")]
 pub mod dump;
@@ -58,7 +59,7 @@ pub use metrics::{Metric, MetricValue};
 pub use reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 pub use recorder::{LabelValues, Recorder};
 pub use registry::{Counter, Hit, Measured};
-pub use stats::{CounterPage, Distributions, LabelRanking, Ranking, Series, Stats, Uniques};
+pub use stats::{CounterPage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques};
 pub use store::{Cleaned, Store};
 pub use upkeep::Upkeep;
 pub use witness::Witness;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use counter_core::visits::Distribution;
-use counter_core::{Counters, ErrorKind};
+use counter_core::{AnyStore, Counters, ErrorKind};
 
 use crate::{clock, store};
 
@@ -30,13 +30,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Copied {
-    pub(crate) async fn counters(&self) -> Result<Counters, Box<dyn Error>> {
+    /// The store, for its unique counters, and the visits over it.
+    pub(crate) async fn open(&self) -> Result<(AnyStore, Counters), Box<dyn Error>> {
         let store = self.store.open().await?.store;
-        let mut counters = Counters::builder(store).utc_offset(self.utc_offset);
+        let mut counters = Counters::builder(store.clone()).utc_offset(self.utc_offset);
         if self.distributions {
             counters = counters.distributions(Distribution::precisions());
         }
-        Ok(counters.build()?)
+        Ok((store, counters.build()?))
     }
 }
 

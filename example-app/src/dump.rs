@@ -1,4 +1,4 @@
-//! Writes everything that a store of visits has into a file.
+//! Writes everything that a store has of visits and unique counters into a file.
 
 use std::error::Error;
 use std::fs::File;
@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use clap::Args;
 use counter_core::dump::Dumped;
+use counter_core::unique::dump::{UniqueDump, UniqueDumped};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use crate::copy::{Copied, Patience, is_compressed};
 use crate::progress;
 
-/// Writes the counts of a store, its visitors and its lifetimes as lines of JSON, which `restore` adds to any store.
+/// Writes the counts of a store, its visitors, its lifetimes and its unique counters as lines of JSON, which `restore` adds to any store.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// File to write, compressed by gzip if its name ends in .gz; `-` is the standard output.
@@ -30,18 +31,25 @@ pub(crate) struct Settings {
 struct Summary {
     #[serde(flatten)]
     dumped: Dumped,
+    unique: UniqueDumped,
     lines: u64,
     seconds: f64,
 }
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (began, file) = (Instant::now(), &*settings.file);
-    let counters = settings.store.counters().await?;
+    let (store, counters) = settings.store.open().await?;
     let mut output = Output::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let bar = progress::writing(file);
-    let (mut dump, mut patience, mut lines) = (counters.stats().dump(), Patience::default(), 0);
+    let (mut unique, mut visits) = (UniqueDump::new(store), counters.stats().dump());
+    let (mut patience, mut lines) = (Patience::default(), 0);
+    // Visits come last: their last line is the end of the file.
     loop {
-        match dump.next().await {
+        let line = match unique.next().await {
+            Ok(None) => visits.next().await,
+            line => line,
+        };
+        match line {
             Ok(Some(line)) => {
                 patience.renew();
                 writeln!(output, "{line}")?;
@@ -54,14 +62,13 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     }
     output.end()?;
     bar.finish_and_clear();
-    let dumped = dump.dumped();
-    if dumped.unreadable > 0 {
-        tracing::warn!(
-            dumped.unreadable,
-            "some of the store cannot be read and is not in the dump, which names it"
-        );
+    let (dumped, unique) = (visits.dumped(), unique.dumped());
+    let unreadable = dumped.unreadable + unique.unreadable;
+    if unreadable > 0 {
+        tracing::warn!(unreadable, "some of the store cannot be read and is not in the dump, which names it");
     }
-    let summary = serde_json::to_string(&Summary { dumped, lines, seconds: began.elapsed().as_secs_f64() })?;
+    let summary =
+        serde_json::to_string(&Summary { dumped, unique, lines, seconds: began.elapsed().as_secs_f64() })?;
     if file == Path::new("-") {
         writeln!(stderr(), "{summary}")?;
     } else {

@@ -1,4 +1,4 @@
-//! Adds what a dump has to a store: each line once, however often the program is started and wherever it is killed.
+//! Adds what a dump has to a store: everything counts once, however often the program is started and wherever it is killed.
 
 use std::error::Error;
 use std::fs::File;
@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use clap::Args;
 use counter_core::dump::{Restore, RestoreError, Restored};
+use counter_core::unique::dump::{UniqueRestore, UniqueRestoreError, UniqueRestored};
 use flate2::bufread::MultiGzDecoder;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -38,15 +39,27 @@ struct Summary {
     unknown: u64,
     refused: u64,
     unreadable: u64,
+    unique: Unique,
     seconds: f64,
+}
+
+/// Unique counters at the end.
+#[derive(Debug, Serialize)]
+struct Unique {
+    counters: u64,
+    items: u64,
+    added: u64,
+    sketches: u64,
+    refused: u64,
+    unreadable: u64,
 }
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (began, file) = (Instant::now(), &*settings.file);
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let counters = settings.store.counters().await?;
+    let (store, counters) = settings.store.open().await?;
     let (mut input, bar) = open(file).map_err(|error| named(&error))?;
-    let mut restore = counters.restore();
+    let (mut unique, mut restore) = (UniqueRestore::new(store), counters.restore());
     let (mut patience, mut line) = (Patience::default(), Vec::new());
     loop {
         line.clear();
@@ -59,11 +72,18 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         if line.is_empty() {
             break;
         }
-        while let Err(error) = restore.line(&line).await {
-            bear(error, &mut patience).await.map_err(|error| named(&error))?;
+        if UniqueRestore::is_line(&line) {
+            while let Err(error) = unique.line(&line).await {
+                bear_unique(error, &mut patience).await.map_err(|error| named(&error))?;
+            }
+        } else {
+            while let Err(error) = restore.line(&line).await {
+                bear(error, &mut patience).await.map_err(|error| named(&error))?;
+            }
         }
         patience.renew();
     }
+    let unique = unique.finish().map_err(|error| named(&error))?;
     let restored = loop {
         match restore.finish().await {
             Ok(restored) => break restored,
@@ -71,7 +91,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         }
     };
     bar.finish_and_clear();
-    warn(&restored);
+    warn(&restored, &unique);
     let Restored { counters, samples, sketches, distributions, lifetimes, already_restored, .. } = restored;
     let Restored { expired, unknown, refused, unreadable, .. } = restored;
     let seconds = began.elapsed().as_secs_f64();
@@ -86,14 +106,23 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         unknown,
         refused,
         unreadable,
+        unique: Unique::from(unique),
         seconds,
     };
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     Ok(())
 }
 
-fn warn(restored: &Restored) {
-    let Restored { unknown, refused, unreadable, .. } = *restored;
+impl From<UniqueRestored> for Unique {
+    fn from(restored: UniqueRestored) -> Self {
+        let UniqueRestored { counters, items, added, sketches, refused, unreadable, .. } = restored;
+        Self { counters, items, added, sketches, refused, unreadable }
+    }
+}
+
+fn warn(restored: &Restored, unique: &UniqueRestored) {
+    let unknown = restored.unknown;
+    let (refused, unreadable) = (restored.refused + unique.refused, restored.unreadable + unique.unreadable);
     if unknown > 0 {
         let precisions: Vec<_> = restored.unknown_precisions.iter().map(ToString::to_string).collect();
         let precisions = precisions.join(", ");
@@ -114,6 +143,14 @@ fn warn(restored: &Restored) {
 async fn bear(error: RestoreError, patience: &mut Patience) -> Result<(), RestoreError> {
     match error {
         RestoreError::Store(error) => Ok(patience.bear(error).await?),
+        error => Err(error),
+    }
+}
+
+/// Waits for a store that is away.
+async fn bear_unique(error: UniqueRestoreError, patience: &mut Patience) -> Result<(), UniqueRestoreError> {
+    match error {
+        UniqueRestoreError::Store(error) => patience.bear(error).await.map_err(UniqueRestoreError::Store),
         error => Err(error),
     }
 }

@@ -5,3 +5,4 @@ mod model;
 mod edges;
 mod nodes;
 mod sql;
+mod dump;

@@ -5,6 +5,7 @@ mod distributions;
 mod labels;
 mod visitors;
 mod clean;
+mod expired;
 mod archive;
 mod offset;
 mod book;

@@ -64,7 +64,8 @@
 //!
 //! # Audits
 //!
-//! An [`Auditor`](crate::archive::Auditor) compares both stores, bucket by bucket, where both should have the same. What
+//! An [`Auditor`](crate::archive::Auditor) compares counts, visitors and distributions of both stores, bucket by bucket,
+//! where both should have the same. What
 //! came late into the near store is copied by the way. If the near store has less than was copied from it, it has lost
 //! something: that is logged, in the health, a hint and the metric `access_counter_archive_differing_values`.
 //!

@@ -2,12 +2,13 @@
 //!
 //! A SQLite file that became too slow, a Redis that is to become a database, a namespace or a number of shards that was
 //! chosen badly: [`Stats::dump`](crate::Stats::dump) reads any store, [`Counters::restore`](crate::Counters::restore)
-//! adds that to any other. The module [`dump`](crate::dump) has an example; the program `example-app` has the commands
-//! `dump` and `restore`:
+//! adds that to any other. The module [`dump`](crate::dump) has an example. Unique counters are dumped and restored by
+//! `UniqueDump` and `UniqueRestore` ([below](#unique-counters)). The program `example-app` has the commands `dump` and
+//! `restore`, which write both into one file:
 //!
 //! ```text
 //! $ example-app dump --store sqlite:access-counter.db counts.ndjson.gz
-//! {"counters":1000,"samples":540000,"sketches":9239,"lifetimes":1000,"unreadable":0,"lines":17241,"seconds":…}
+//! {"counters":1000,"samples":540000,"sketches":9239,"lifetimes":1000,"unreadable":0,"unique":{"counters":0,…},"lines":17241,"seconds":…}
 //! $ example-app restore --store redis://127.0.0.1:6379 counts.ndjson.gz
 //! {"counters":1000,"samples":540000,"sketches":9239,"lifetimes":1000,"already_restored":0,"expired":0,…,"seconds":…}
 //! $ example-app restore --store redis://127.0.0.1:6379 counts.ndjson.gz
@@ -42,6 +43,78 @@
 //! and takes some 200 bytes of each shard; [`Sources::forget`](crate::source::Sources::forget) forgets it, after which
 //! the dump can be added once more.
 //!
+//! # Unique counters
+//!
+//! Lines of unique counters stand before those of visits, so that the end of the file is that of the dump of visits; a file
+//! that lacks a part of either says so. Each kind keeps its kind: a set has its items again, a HyperLogLog its registers, and
+//! an adaptive counter what it had.
+//!
+#![cfg_attr(
+    feature = "unique",
+    doc = r#"```
+use counter_core::unique::dump::{UniqueDump, UniqueRestore};
+use counter_core::unique::{Distinct, SetUniqueCounter, UniqueCounter};
+use counter_core::{Counters, MemoryStore};
+
+# #[tokio::main(flavor = "current_thread")]
+# async fn main() -> Result<(), Box<dyn std::error::Error>> {
+let old = MemoryStore::new();
+SetUniqueCounter::new(old.clone(), "voters".parse()?).include("ann").await?;
+let visits = Counters::builder(old.clone()).build()?;
+
+let mut file = Vec::new();
+let (mut unique, mut visits) = (UniqueDump::new(old), visits.stats().dump());
+while let Some(line) = unique.next().await? {
+    file.push(line);
+}
+while let Some(line) = visits.next().await? {
+    file.push(line);
+}
+
+let new = MemoryStore::new();
+let counters = Counters::builder(new.clone()).build()?;
+let (mut unique, mut visits) = (UniqueRestore::new(new.clone()), counters.restore());
+for line in &file {
+    match UniqueRestore::is_line(line.as_bytes()) {
+        true => unique.line(line.as_bytes()).await?,
+        false => visits.line(line.as_bytes()).await?,
+    }
+}
+assert_eq!((unique.finish()?.counters, visits.finish().await?.counters), (1, 0));
+let voters = SetUniqueCounter::new(new, "voters".parse()?);
+assert_eq!(voters.count().await?, Distinct::Exact(1));
+# Ok(())
+# }
+```"#
+)]
+//!
+//! What is restored is merged with what is there: items join a set, and registers are raised. That needs no fence, so two
+//! dumps of one store count once as well. An item that was excluded, or a counter that was forgotten, after the dump is there
+//! again after a restore.
+//!
+//! A store does not know the threshold of an adaptive counter. One that is exact in the dump stays so up to 10,000 items, and
+//! the next call of an application goes by its own threshold. An expiry that the application gave to a key is in no dump.
+//!
+//! On Redis the keys of unique counters are found by `SCAN` on every server, once for each shard that it has: 1,000 keys of
+//! any kind are looked at in one call, and some thousand items are read in one. A user with restricted rights needs `+scan` and `+type`.
+//! Items that are added or removed meanwhile may be in the dump or not. A connection that is lost, or a server that is
+//! replaced, in the middle makes the dump begin anew with that list or set: some lines come twice, which count once.
+//!
+//! # Who can read a dump
+//!
+//! Whoever has the file reads what is in it; base64 hides nothing. Keep it as you keep the store.
+//!
+//! - Of **visits** it has the names of counters, numbers, and registers of visitors, without the salts under which these
+//!   were hashed: nobody's address can be tried against it.
+//! - Of **sets**, and of adaptive counters that are still exact, it has **every item as the application added it**. An item
+//!   that went through a [`VisitorKey`](crate::visitor::VisitorKey) is a hash of 16 bytes, which tells nothing to those who
+//!   have not that key, and the key is in no dump. An address, an account or a cookie that was added as it is stands there
+//!   for everybody to read, as it does in the store.
+//! - Of **HyperLogLogs** it has registers. No item can be read from them, but somebody who knows an item in full can see
+//!   whether it may have been counted. Of items under a `VisitorKey` nobody can without the key.
+//!
+//! Items are in no error and in no log.
+//!
 //! # Grids
 //!
 //! A dump has the precisions of the process that makes it, as far back as the store [reaches](crate::Stats::reach). A
@@ -65,7 +138,6 @@
 //!   everything once more. Bring each to its position before it is read:
 //!   [`Source::advance_to`](crate::source::Source::advance_to) and [`close`](crate::source::Source::close).
 //! - **Windows**, which expire, and **entities**, whose truth is in their database.
-//! - **Unique counters**, of which no store has a list.
 //! - A [spool](crate::Builder::spool) that is not empty: let it be sent first.
 //!
 //! # Format
@@ -87,6 +159,18 @@
 //! ```text
 //! {"line":4,"entry":{"bins":{"precision":"3600","counter":"/about","start":1585908000,"bins":[["t-17",3],["c200",3]]}}}
 //! ```
+//!
+//! Unique counters have lines with numbers of their own, under `unique` in the place of `line`. At most 500 items, each in
+//! base64, are in one line; a set has as many lines as it needs:
+//!
+//! ```text
+//! {"unique":1,"entry":{"dump":{"format":"access-counter","version":1,"time":1585908965}}}
+//! {"unique":2,"entry":{"registers":{"kind":"hll","counter":"readers","registers":"SFlMTA…"}}}
+//! {"unique":3,"entry":{"items":{"kind":"set","counter":"voters","items":["YW5u","Ym9i"]}}}
+//! {"unique":4,"entry":{"end":{"counters":2,"items":2,"sketches":1,"unreadable":0}}}
+//! ```
+//!
+//! A kind is `set`, `hll` or `adaptive`, which has items or registers. A store without unique counters has no such line.
 //!
 //! Registers are what Redis stores under the key of a HyperLogLog, in base64. What could not be read is an entry
 //! `unreadable` with the key and the reason, so that a file tells what it lacks. A file without its last line is torn,

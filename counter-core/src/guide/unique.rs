@@ -99,7 +99,8 @@
 //!
 //! A set keeps its items as they are, and every reader of the store can see them. An item that names a person, such
 //! as an address, an account or a cookie, should go through a [`VisitorKey`](crate::visitor::VisitorKey): a
-//! [`VisitorId`](crate::VisitorId) is an item. Items are not logged and are not part of errors.
+//! [`VisitorId`](crate::VisitorId) is an item. Items are not logged and are not part of errors. They are in a
+//! [dump](crate::guide#how-to-run-it) of the store, as they are.
 //!
 //! # When things go wrong
 //!
@@ -128,6 +129,8 @@
 //! ```text
 //! ACL SETUSER plain +type +sadd +srem +scard +smembers +smismember +sscan +pfcount
 //! ```
+//!
+//! A dump finds the counters by `+scan`.
 //!
 //! # In a SQL database
 //!

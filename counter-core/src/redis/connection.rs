@@ -76,6 +76,12 @@ impl Connection {
         self.connections.load(Ordering::Relaxed) + self.handle().connections()
     }
 
+    /// Returns the identity of the connection: another one has another, and so has one that was made anew. What a server
+    /// says of its process, such as a cursor, is good for one of them.
+    pub(crate) fn session(&self) -> String {
+        format!("{}/{}", self.handle().client.id(), self.connections())
+    }
+
     /// Sends one command; with a user's own client of a cluster, `key` decides which server it goes to.
     pub(crate) async fn call(
         &self,

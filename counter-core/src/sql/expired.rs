@@ -7,12 +7,15 @@ const TABLES: [(&str, &str); 2] = [("access_window", "id"), ("access_window_toke
 /// The number of rows that are removed from each table at once. No transaction makes more.
 const ROWS: i64 = 1000;
 
+/// What they have in common.
+const OVER: &str = "expiry <= ?";
+
 impl Database {
     /// Removes rows that have expired by the database's clock, some at a time; returns whether there may be more.
     pub(crate) async fn delete_expired(&self) -> Result<bool, Error> {
         let mut more = false;
         for (table, keys) in TABLES {
-            let text = self.dialect().delete_some(table, keys, "expiry <= ?", ROWS);
+            let text = self.dialect().delete_some(table, keys, OVER, ROWS);
             let delete = || async {
                 let mut session = self.begin().await?;
                 // As a value: PostgreSQL searches no index for a clock that runs on.
@@ -25,5 +28,26 @@ impl Database {
             more |= self.attempt(delete).await? >= ROWS.unsigned_abs();
         }
         Ok(more)
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use super::super::create_tables;
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite_finds_what_has_expired_by_an_index() {
+        let database = Database::in_memory().await.expect("there is memory");
+        create_tables(&database).await.expect("there is memory");
+        for (table, keys) in TABLES {
+            let text = database.dialect().delete_some(table, keys, OVER, ROWS);
+            let plan = format!("EXPLAIN QUERY PLAN {text}");
+            let rows = database.fetch(&plan, &[Value::Int(0)]).await.expect("the table is there");
+            let steps: Vec<_> = rows.iter().map(|row| row.text(3).expect("a text")).collect();
+            let index = format!("INDEX {table}_expiry (expiry<?)");
+            assert!(steps.iter().any(|step| step.contains(&index)), "{steps:?}");
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN access")), "{steps:?}");
+        }
     }
 }

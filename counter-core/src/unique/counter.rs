@@ -4,9 +4,9 @@ use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueStore};
 use crate::{Error, ErrorKind};
 
 /// The number of items in one call.
-const ITEMS: usize = 500;
+pub(super) const ITEMS: usize = 500;
 /// The number of bytes in an item, which makes 128 KB for a call of 500.
-const ITEM_BYTES: usize = 256;
+pub(super) const ITEM_BYTES: usize = 256;
 /// The number of counters in one union or merge.
 const COUNTERS: usize = 32;
 /// The number of counters in one intersection: the unions of all combinations of them are computed.

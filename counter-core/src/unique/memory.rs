@@ -1,17 +1,23 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::future::Answer;
 use crate::sketch::Sketch;
-use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
+use crate::unique::{
+    Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore,
+};
 use crate::{CounterName, Error, ErrorKind};
+
+/// The number of counters on a page of the list.
+const PAGE: usize = 1000;
 
 /// Unique counters in the memory of the process, by the last part of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryUnique(Mutex<HashMap<String, Contents>>);
+pub(crate) struct MemoryUnique(Mutex<BTreeMap<String, Contents>>);
 
 impl MemoryUnique {
-    fn counters(&self) -> MutexGuard<'_, HashMap<String, Contents>> {
+    fn counters(&self) -> MutexGuard<'_, BTreeMap<String, Contents>> {
         self.0.lock().expect("nothing panics under this lock")
     }
 }
@@ -69,6 +75,27 @@ impl UniqueStore for MemoryUnique {
                 contents => Ok(contents.cloned().unwrap_or_else(|| empty(counter.kind))),
             }
         })
+    }
+
+    fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList> {
+        Box::pin(async move {
+            let last = String::from_utf8(cursor.unwrap_or_default()).unwrap_or_default();
+            let counters = self.counters();
+            let after = (Bound::Excluded(last), Bound::Unbounded);
+            let keys: Vec<_> = counters.range::<String, _>(after).map(|(key, _)| key).take(PAGE).collect();
+            let next = (keys.len() == PAGE).then(|| keys[PAGE - 1].clone().into_bytes());
+            Ok(UniqueList {
+                counters: keys.into_iter().filter_map(|key| UniqueKey::parse(key)).collect(),
+                next,
+            })
+        })
+    }
+
+    fn part<'a>(&'a self, counter: &'a UniqueKey, _: Option<Vec<u8>>) -> Answer<'a, UniquePart> {
+        // All at once: the items are in the memory of this process already.
+        Box::pin(
+            async move { Ok(UniquePart { contents: self.contents(counter, usize::MAX).await?, next: None }) },
+        )
     }
 
     fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {

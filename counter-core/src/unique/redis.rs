@@ -1,4 +1,5 @@
 mod without_scripts;
+mod pages;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,13 +13,15 @@ use crate::redis::{
     unavailable,
 };
 use crate::sketch::Sketch;
-use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
+use crate::unique::{
+    Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore,
+};
 use crate::{CounterName, Error, ErrorKind};
 
 /// The number of registers that one call raises: up to 5 ms of the server's time, while they are sparse.
 const REGISTERS: usize = 1000;
 
-/// The number of items that are read at once.
+/// The number of items that are read at once, and of keys that are looked at.
 const PAGE: &str = "1000";
 
 /// The number of times that a set is read from its beginning before a failure is returned.
@@ -89,6 +92,14 @@ impl UniqueStore for RedisUnique {
             };
             answer.map_err(|error| of_key(error, &key))
         })
+    }
+
+    fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList> {
+        Box::pin(pages::list(self, cursor))
+    }
+
+    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart> {
+        Box::pin(pages::part(self, counter, cursor))
     }
 
     fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {

@@ -9,11 +9,16 @@ use sqlx::Error as SqlError;
 use crate::future::Answer;
 use crate::sketch::Sketch;
 use crate::sql::{Class, Database, Dialect, Failure, Session, Value};
-use crate::unique::{Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueStore};
+use crate::unique::{
+    Contents, Distinct, Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore,
+};
 use crate::{CounterName, Error, ErrorKind};
 
 /// The number of items that one transaction removes with a counter.
 const PAGE: i64 = 10_000;
+
+/// The number of counters on a page of the list, and of items in a part of what a set has.
+const LISTED: i64 = 1000;
 
 /// The unique counters of one database.
 #[derive(Debug)]
@@ -62,6 +67,14 @@ impl UniqueStore for SqlUnique {
 
     fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents> {
         Box::pin(async move { contents(&self.database, counter, most).await })
+    }
+
+    fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList> {
+        Box::pin(async move { list(&self.database, cursor.unwrap_or_default()).await })
+    }
+
+    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart> {
+        Box::pin(async move { part(&self.database, counter, cursor.unwrap_or_default()).await })
     }
 
     fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {
@@ -170,6 +183,37 @@ async fn contents(database: &Database, counter: &UniqueKey, most: usize) -> Resu
     }
     let items = rows.iter().filter_map(|row| row.optional_bytes(3).transpose());
     Ok(Contents::Items(items.collect::<Result<HashSet<_>, _>>()?))
+}
+
+async fn list(database: &Database, last: Vec<u8>) -> Result<UniqueList, Error> {
+    let last = String::from_utf8(last).unwrap_or_default();
+    let text = "SELECT name FROM access_unique WHERE name > ? ORDER BY name LIMIT ?";
+    let rows = database.fetch(text, &[Value::Text(&last), Value::Int(LISTED)]).await?;
+    let names = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+    let is_full = names.len() as u64 == LISTED.unsigned_abs();
+    let next = names.last().filter(|_| is_full).map(|last| last.clone().into_bytes());
+    Ok(UniqueList { counters: names.iter().filter_map(|name| UniqueKey::parse(name)).collect(), next })
+}
+
+/// Reads some items, from the smallest that is not below `from`; a counter that turned into registers meanwhile has these.
+async fn part(database: &Database, counter: &UniqueKey, from: Vec<u8>) -> Result<UniquePart, Error> {
+    let name = counter.to_string();
+    let text = "SELECT id, items, registers, item FROM access_unique \
+        LEFT JOIN access_unique_item ON counter = id AND item >= ? WHERE name = ? ORDER BY item LIMIT ?";
+    let values = [Value::Bytes(&from), Value::Text(&name), Value::Int(LISTED)];
+    let rows = database.fetch(text, &values).await?;
+    let Some(first) = rows.first() else {
+        return Ok(UniquePart { contents: empty(counter.kind), next: None });
+    };
+    if let Some(sketch) = found(first, &name)?.registers {
+        return Ok(UniquePart { contents: Contents::Registers(sketch), next: None });
+    }
+    let items = rows.iter().filter_map(|row| row.optional_bytes(3).transpose());
+    let items = items.collect::<Result<Vec<_>, _>>()?;
+    let is_full = items.len() as u64 == LISTED.unsigned_abs();
+    // The next larger text is this one with a zero behind it.
+    let next = items.last().filter(|_| is_full).map(|last| [last, &[0][..]].concat());
+    Ok(UniquePart { contents: Contents::Items(items.into_iter().collect()), next })
 }
 
 async fn absorb(database: &Database, counter: &UniqueKey, sketch: &Sketch) -> Result<(), Failure> {

@@ -42,6 +42,21 @@ pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     /// when the store cannot be read.
     fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents>;
 
+    /// Returns a page of the counters that the store has, from a cursor on, which is the `next` of the page before; an
+    /// adaptive counter with the largest threshold, since the store does not know its own. Each counter that is there all
+    /// the time is on one page at least.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read; call again with the same cursor.
+    fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList>;
+
+    /// Returns a part of what the counter has, from a cursor on, which is the `next` of the part before. Each item that is
+    /// there all the time is in one part at least; registers are one part.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read; call again with the same cursor.
+    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart>;
+
     /// Raises the registers of a counter to at least these, if there are any; an adaptive counter has
     /// registers from then on.
     ///
@@ -64,6 +79,8 @@ for_handles!(UniqueStore {
     fn exclude(set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64>;
     fn distinct(counter: &'a UniqueKey) -> Answer<'a, Distinct>;
     fn contents(counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents>;
+    fn list(cursor: Option<Vec<u8>>) -> Answer<'a, UniqueList>;
+    fn part(counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart>;
     fn absorb(counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()>;
     fn remove(counter: &'a UniqueKey) -> Answer<'a, ()>;
 });
@@ -99,14 +116,51 @@ pub struct Included {
     pub exact: bool,
 }
 
+/// A page of the counters of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UniqueList {
+    /// The counters, in any order; there may be none although more follow.
+    pub counters: Vec<UniqueKey>,
+    /// The cursor of the next page; `None` after the last.
+    pub next: Option<Vec<u8>>,
+}
+
+/// A part of what a counter has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniquePart {
+    /// Some of its items, or its registers.
+    pub contents: Contents,
+    /// The cursor of the next part; `None` after the last.
+    pub next: Option<Vec<u8>>,
+}
+
+impl UniqueKey {
+    /// Reads the last part of a key in Redis; `None` of any other text.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (kind, name) = text.split_once(':')?;
+        Some(Self { kind: UniqueKind::parse(kind)?, name: CounterName::new(name).ok()? })
+    }
+}
+
+impl UniqueKind {
+    /// Reads the name of a kind.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let kinds = [Self::Set, Self::Sketch, Self::Adaptive(Threshold::MAX)];
+        kinds.into_iter().find(|kind| kind.name() == name)
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Sketch => "hll",
+            Self::Adaptive(_) => "adaptive",
+        }
+    }
+}
+
 impl fmt::Display for UniqueKey {
     /// Formats the last part of the key in Redis, such as `set:voters`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            UniqueKind::Set => "set",
-            UniqueKind::Sketch => "hll",
-            UniqueKind::Adaptive(_) => "adaptive",
-        };
-        write!(f, "{kind}:{}", self.name)
+        write!(f, "{}:{}", self.kind.name(), self.name)
     }
 }

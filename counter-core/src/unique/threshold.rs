@@ -22,7 +22,8 @@ pub struct Threshold(NonZeroU16);
 pub struct ThresholdError(u16);
 
 impl Threshold {
-    const MOST: u16 = 10_000;
+    /// The largest threshold: 10,000 items.
+    pub const MAX: Self = Self(const { NonZeroU16::new(10_000).expect("it is not 0") });
 
     /// Returns the number of items.
     #[must_use]
@@ -42,8 +43,8 @@ impl TryFrom<u16> for Threshold {
 
     fn try_from(items: u16) -> Result<Self, ThresholdError> {
         NonZeroU16::new(items)
-            .filter(|items| items.get() <= Self::MOST)
             .map(Self)
+            .filter(|threshold| *threshold <= Self::MAX)
             .ok_or(ThresholdError(items))
     }
 }
@@ -56,7 +57,7 @@ impl fmt::Display for Threshold {
 
 impl fmt::Display for ThresholdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a threshold of {} items is not between 1 and {}", self.0, Threshold::MOST)
+        write!(f, "a threshold of {} items is not between 1 and {}", self.0, Threshold::MAX)
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct BinTable {
 pub(crate) struct Together {
     counters: [u32; 2],
     /// The [numbers](Bin::number) of the bins.
-    bins: [u32; 2],
+    bins: [u16; 2],
 }
 
 /// The number of requests that had the same; 0 in a slot that is not used.
@@ -33,7 +33,7 @@ pub(crate) struct BinSlot {
 const NO_COUNTER: u32 = u32::MAX;
 
 /// In the place of a second bin, where there is none: no bin has this number.
-const NO_BIN: u32 = 0;
+const NO_BIN: u16 = u16::MAX;
 
 /// The number of slots at first.
 const SLOTS: usize = 128;
@@ -112,9 +112,11 @@ impl BinSlot {
 #[inline]
 fn find(slots: &mut [BinSlot], of: Together, start: Timestamp) -> &mut BinSlot {
     let mask = slots.len() - 1;
-    let pair = |[first, second]: [u32; 2]| u64::from(first) << 32 | u64::from(second);
+    let Together { counters: [counter, other], bins: [bin, more] } = of;
+    let counters = u64::from(counter) << 32 | u64::from(other);
+    let bins = u64::from(bin) << 16 | u64::from(more);
     // Fibonacci hashing: the numbers are this process's own. Only the upper bits depend on all others.
-    let key = pair(of.counters) ^ pair(of.bins).rotate_left(17) ^ start.as_unix();
+    let key = counters ^ bins << 13 ^ start.as_unix();
     let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (mask as u64).leading_zeros();
     let mut at = usize::try_from(mixed).expect("no longer than the mask");
     loop {

@@ -6,8 +6,9 @@ use tokio::time::sleep;
 
 use crate::future::BoxFuture;
 use crate::shard::Shard;
-use crate::unwind::{caught, tell};
+use crate::unwind::tell;
 use crate::visits::Cleaned;
+use crate::visits::passes::Passes;
 use crate::{Error, Precisions, Store, Timestamp};
 
 /// Keeps the store small: removes samples that left retention, and counters that have no samples left.
@@ -99,24 +100,13 @@ impl Cleaner {
 
     fn clean_for_ever(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let mut failing = false;
+            let mut passes = Passes::of("cleaning");
             loop {
                 // The pause comes first: at the start a store may still be connecting, and nothing is urgent.
                 sleep(self.interval).await;
-                let cleaned = caught(self.clean_once(Timestamp::now())).await;
-                tell(|| match cleaned {
-                    Ok(cleaned) => {
-                        if std::mem::replace(&mut failing, false) {
-                            tracing::info!("cleaning works again");
-                        }
-                        tracing::debug!(samples = cleaned.samples, counters = cleaned.counters, "cleaned");
-                    }
-                    Err(error) => {
-                        if !std::mem::replace(&mut failing, true) {
-                            tracing::warn!(?error, "cleaning failed; the next pass tries again");
-                        }
-                    }
-                });
+                if let Some(cleaned) = passes.make(self.clean_once(Timestamp::now())).await {
+                    tell(|| tracing::debug!(cleaned.samples, cleaned.counters, "cleaned"));
+                }
             }
         })
     }

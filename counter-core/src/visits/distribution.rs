@@ -77,6 +77,39 @@ impl Distribution {
         self.bins.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
+    /// Returns the smallest value, as [exact](Self::quantile) as a quantile; `None` where there are no values.
+    #[must_use]
+    pub fn min(&self) -> Option<f64> {
+        self.quantile(0.0)
+    }
+
+    /// Returns the largest value, as [exact](Self::quantile) as a quantile; `None` where there are no values.
+    #[must_use]
+    pub fn max(&self) -> Option<f64> {
+        self.quantile(1.0)
+    }
+
+    /// Returns the sum of the values. That of times and sizes is at most [`Measure::RELATIVE_ERROR`] of the true one away
+    /// from it, unless values are out of the range of the [bins](Bin).
+    #[must_use]
+    pub fn sum(&self) -> f64 {
+        self.bins().map(|(bin, count)| bin.value() * count as f64).sum()
+    }
+
+    /// Returns the sum of the squares of the values, from which a standard deviation follows. Its relative error is twice
+    /// that of the [sum](Self::sum), and a bit more.
+    #[must_use]
+    pub fn sum_of_squares(&self) -> f64 {
+        self.bins().map(|(bin, count)| bin.value().powi(2) * count as f64).sum()
+    }
+
+    /// Returns the mean of the values, as exact as their [sum](Self::sum); `None` where there are none.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        let count = self.count();
+        (count > 0).then(|| self.sum() / count as f64)
+    }
+
     /// Returns the value that a share `q` of all values, between 0 and 1, does not exceed: the one in the nearest rank.
     /// `None` where there are no values.
     ///
@@ -128,6 +161,18 @@ mod tests {
     }
 
     #[test]
+    fn a_summary_of_statuses_is_exact_and_that_of_nothing_is_empty() {
+        let statuses = Distribution::new(Measure::Status, [(Bin::status(200), 3), (Bin::status(500), 1)]);
+        assert_eq!(
+            (statuses.min(), statuses.max(), statuses.mean()),
+            (Some(200.0), Some(500.0), Some(275.0))
+        );
+        assert_eq!((statuses.sum(), statuses.sum_of_squares()), (1100.0, 370_000.0));
+        let none = Distribution::new(Measure::Time, []);
+        assert_eq!((none.min(), none.max(), none.mean(), none.sum()), (None, None, None, 0.0));
+    }
+
+    #[test]
     fn numbers_are_exact_and_bins_of_other_measures_are_left_out() {
         let bins = [(Bin::status(200), 90), (Bin::status(404), 9), (Bin::status(500), 1), (Bin::grpc(3), 7)];
         let statuses = Distribution::new(Measure::Status, bins);
@@ -136,6 +181,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_mean_is_within_the_error_of_the_exact_one(times in times()) {
+            let exact = times.iter().map(Duration::as_secs_f64).sum::<f64>() / times.len() as f64;
+            let mean = distribution(&times).mean().expect("there are values");
+            prop_assert!((mean / exact - 1.0).abs() <= Measure::RELATIVE_ERROR, "{mean} for {exact}");
+        }
+
         #[test]
         fn a_quantile_is_within_the_error_of_the_exact_one(mut times in times(), q in 0.0..=1.0_f64) {
             let estimate = distribution(&times).quantile(q).expect("there are values");

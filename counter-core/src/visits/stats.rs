@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use distributions::Distributions;
+pub use distributions::{Distributions, Slowest};
 pub use labels::LabelRanking;
 
 use crate::sketch::STANDARD_ERROR;

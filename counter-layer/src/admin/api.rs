@@ -19,6 +19,7 @@ mod top;
 mod labels;
 mod uniques;
 mod percentiles;
+mod slowest;
 mod statuses;
 #[cfg(feature = "forecast")]
 mod forecast;

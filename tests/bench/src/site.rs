@@ -13,6 +13,7 @@ use axum::routing::get;
 use axum_otel_metrics::HttpMetricsLayerBuilder;
 use axum_prometheus::PrometheusMetricLayerBuilder;
 use axum_prometheus::metrics_exporter_prometheus::PrometheusHandle;
+use counter_core::visits::{Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use counter_layer::{AccessCounterLayer, Delivery, Facet, Identity, Rule, Rules};
 use opentelemetry_sdk::metrics::{ManualReader, SdkMeterProvider};
@@ -25,7 +26,7 @@ use tower_http::trace::TraceLayer;
 use crate::work::hundred_rules;
 
 /// The middlewares, the bare router first and then one that does nothing: what others are compared with.
-pub const KINDS: [&str; 12] = [
+pub const KINDS: [&str; 13] = [
     "bare router",
     IDENTITY,
     "this, nobody told apart",
@@ -38,7 +39,11 @@ pub const KINDS: [&str; 12] = [
     "axum-prometheus 0.10",
     "axum-otel-metrics 0.14",
     "awaited Redis pipeline of 14 commands",
+    MEASURED,
 ];
+
+/// The layer with distributions.
+const MEASURED: &str = "this, with times and statuses";
 
 /// The layer that does nothing, but that a router has one.
 pub const IDENTITY: &str = "identity layer";
@@ -50,7 +55,11 @@ pub const IDENTITY: &str = "identity layer";
 pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(), Box<dyn Error>> {
     let site =
         Router::new().route("/", get(async || "home")).route("/articles/{id}", get(async || "an article"));
-    let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    let mut builder = Counters::builder(MemoryStore::new());
+    if kind == MEASURED {
+        builder = builder.distributions(Distribution::precisions());
+    }
+    let mut counters = builder.build()?;
     let counting = AccessCounterLayer::new(counters.recorder());
     let timeout = Duration::from_secs(1);
     let site = match KINDS.iter().position(|known| *known == kind).ok_or("no such kind")? {
@@ -67,6 +76,10 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
         10 => {
             let provider = SdkMeterProvider::builder().with_reader(ManualReader::builder().build()).build();
             site.layer(HttpMetricsLayerBuilder::new().with_provider(provider).build())
+        }
+        12 => {
+            let layer = AccessCounterLayer::new(counters.recorder());
+            site.layer(layer.distributions([Measure::Time, Measure::Status]))
         }
         _ => {
             let redis = redis::Client::open(redis)?.get_connection_manager().await?;

@@ -5,11 +5,14 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use counter_core::dump::RestoreError;
+use counter_core::unique::dump::{UniqueDump, UniqueRestore, UniqueRestoreError};
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use libfuzzer_sys::fuzz_target;
 
 const FIRST: &[u8] = br#"{"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"00112233445566778899aabbccddeeff","time":0,"counts":[],"visitors":[]}}}"#;
+
+const UNIQUE: &[u8] = br#"{"unique":1,"entry":{"dump":{"format":"access-counter","version":1,"time":0}}}"#;
 
 fuzz_target!(|input: &[u8]| {
     let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
@@ -32,7 +35,39 @@ fuzz_target!(|input: &[u8]| {
             panic!("memory takes all");
         };
     }
+    unique(input);
 });
+
+/// Lines of unique counters: what was taken is dumped and restored as it was.
+fn unique(input: &[u8]) {
+    let store = MemoryStore::new();
+    let mut restore = UniqueRestore::new(store.clone());
+    for line in [UNIQUE].into_iter().chain(input.split(|byte| *byte == b'\n')) {
+        let (lines, before) = (restore.lines(), restore.restored());
+        match at_once(restore.line(line)) {
+            Ok(()) => assert!(restore.lines() <= lines + 1),
+            Err(UniqueRestoreError::Malformed { line, expected }) => {
+                assert!(line == lines + 1 && !expected.is_empty());
+                assert_eq!((restore.lines(), restore.restored()), (lines, before));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let dumped = dump(&store);
+    let again = MemoryStore::new();
+    let mut restore = UniqueRestore::new(again.clone());
+    for line in &dumped {
+        at_once(restore.line(line.as_bytes())).expect("a line of ours");
+    }
+    let restored = restore.finish().expect("all of them");
+    assert_eq!((restored.added, restored.refused), (restored.items, 0));
+    assert_eq!(dump(&again).len(), dumped.len());
+}
+
+fn dump(store: &MemoryStore) -> Vec<String> {
+    let mut dump = UniqueDump::new(store.clone());
+    std::iter::from_fn(|| at_once(dump.next()).expect("memory is there")).collect()
+}
 
 /// Memory is never waited for.
 fn at_once<T>(future: impl Future<Output = T>) -> T {

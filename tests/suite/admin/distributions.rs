@@ -77,6 +77,35 @@ async fn percentiles_are_those_of_all_counters_together_and_of_the_usual_quantil
 }
 
 #[tokio::test]
+async fn the_slowest_pages_come_first_with_what_the_book_keeps_of_them() {
+    let mut site = site();
+    let now = Timestamp::now();
+    measure(&mut site, "/fast", now, (0..3).map(|_| vec![ms(1), Bin::size(5000)])).await;
+    measure(&mut site, "/slow", now, [vec![ms(100)], vec![ms(4000)]]).await;
+    measure(&mut site, "hits", now, [vec![ms(4000)]]).await;
+    measure(&mut site, "/unmeasured", now, []).await;
+    let asked = "slowest?precision=3600&kind=page";
+    let answer = ask(&site.router, asked).await.json();
+    let (low, high) = (ms(100).value(), ms(4000).value());
+    let [slow, fast] = &answer["slowest"].as_array().expect("a list")[..] else { panic!("{answer}") };
+    assert_eq!((&slow["counter"], &slow["count"]), (&json!("/slow"), &json!(2)));
+    assert_eq!(fast["counter"], "/fast");
+    let (sum, squares) = (low + high, low * low + high * high);
+    let summary =
+        [("min", low), ("max", high), ("sum", sum), ("sum_of_squares", squares), ("mean", sum / 2.0)];
+    for (name, expected) in summary {
+        // A number of JSON may end a digit earlier.
+        let ratio = slow[name].as_f64().expect("a number") / expected;
+        assert!((ratio - 1.0).abs() < 1e-9, "{name} of {slow}");
+    }
+    let largest = ask(&site.router, &format!("{asked}&of=size&limit=1")).await.json();
+    assert_eq!((&largest["unit"], &largest["slowest"][0]["counter"]), (&json!("bytes"), &json!("/fast")));
+    assert_eq!(largest["slowest"].as_array().map(Vec::len), Some(1), "{largest}");
+    let none = ask(&site.router, &format!("{asked}&to={}", now.minus(86_400))).await.json();
+    assert_eq!(none["slowest"], json!([]));
+}
+
+#[tokio::test]
 async fn statuses_are_counted_by_number() {
     let mut site = site();
     let hour = precision(3600).bucket(Timestamp::now()).start;

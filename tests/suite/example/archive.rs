@@ -3,8 +3,11 @@
 use std::fs::remove_file;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Duration;
 
-use counter_core::Timestamp;
+use counter_core::archive::ArchiveStore;
+use counter_core::stores::WriterId;
+use counter_core::{Sample, SqlStore, Store, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::http::{get, post};
@@ -12,6 +15,7 @@ use tests::{Postgres, Process, RedisServer, until};
 
 use super::program::{LIMIT, Site, command};
 use super::store::{start_in, total, until_counted, visit};
+use crate::support::{count_at, name, precision, store};
 
 const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token");
 
@@ -121,6 +125,50 @@ async fn closed_hours_of_a_file_that_is_lost_are_shown_from_the_archive_and_retu
     assert_eq!(total(&site, "hits").await, 0);
     check_before(&site).await;
     repair(site, folder.path(), &[]).await;
+}
+
+/// The hits of hours and days that were over when the test began, by when they are copied.
+async fn closed(store: &impl Store, now: Timestamp) -> Vec<Vec<Sample>> {
+    let mut samples = Vec::new();
+    for width in [3600, 86_400].map(precision) {
+        let over = now.minus(8 * 86_400)..width.bucket(now.minus(600)).start;
+        let mut readings = store.samples(&[name("old")], width, over, 200).await.expect("readable");
+        samples.push(readings.remove(0).expect("readable").samples);
+    }
+    samples
+}
+
+#[tokio::test]
+async fn after_a_stop_closed_buckets_are_in_the_archive_and_another_program_may_copy_at_once() {
+    let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
+    let (near, now) = (store(&redis.url()).await, Timestamp::now());
+    for ago in 0..60 {
+        count_at(&near, &["old".to_owned()], now.minus(3600 * ago)).await;
+    }
+    let expected = closed(&near, now).await;
+    assert!(expected[0].len() >= 58 && !expected[1].is_empty(), "{expected:?}");
+    let redis_url = redis.url();
+    let settings = ["--redis", &redis_url, "--archive", "sqlite:archive.db", "--archive-interval", "0.05"];
+    let archive = format!("sqlite:{}", folder.path().join("archive.db").display());
+    let mut shown = Vec::new();
+    for _ in 0..2 {
+        let mut site = start_in(folder.path(), &settings).await;
+        let far = SqlStore::connect(&archive).await.expect("the program has made it");
+        until("they are copied", LIMIT, async || closed(&far, now).await == expected).await;
+        shown.push(site.ask("total?counter=old&precision=3600").await["total"].clone());
+        stop(&mut site).await;
+        assert_eq!(closed(&far, now).await, expected);
+        let old = [name("old")];
+        assert_eq!(
+            far.lifetimes(&old).await.expect("readable"),
+            near.lifetimes(&old).await.expect("readable")
+        );
+        let another = WriterId::random();
+        let hour = Duration::from_secs(3600);
+        assert!(far.lease(another, hour).await.expect("it is there"), "the program gave its lease back");
+        far.release(another).await.expect("it is there");
+    }
+    assert_eq!(shown, [json!(60), json!(60)]);
 }
 
 #[tokio::test]

@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use counter_core::unique::{
+    AdaptiveUniqueCounter, Distinct, HllUniqueCounter, SetUniqueCounter, UniqueCounter, UniqueStore,
+};
 use counter_core::{SqlStore, Store, Timestamp};
 use serde_json::Value;
 use tests::{LIMIT, Process, RedisServer, process};
@@ -58,6 +61,75 @@ async fn a_file_moves_to_redis_once_however_often_it_is_restored() {
     // They were two dumps.
     let lifetimes = store(&redis.url()).await.lifetimes(&[name("/7"), name("/29")]).await.expect("readable");
     assert_eq!(lifetimes, [Ok(2), Ok(2)]);
+}
+
+/// The visits and the unique counters of a store, as numbers.
+async fn numbers(store: &(impl Store + UniqueStore + Clone)) -> (u64, Vec<Distinct>) {
+    let total = store.lifetimes(&[name("/7")]).await.expect("readable").pop().expect("one").expect("a count");
+    let unique = [
+        SetUniqueCounter::new(store.clone(), name("voters")).count().await,
+        HllUniqueCounter::new(store.clone(), name("readers")).count().await,
+        AdaptiveUniqueCounter::new(store.clone(), name("guests")).count().await,
+        AdaptiveUniqueCounter::new(store.clone(), name("crowd")).count().await,
+    ];
+    (total, unique.into_iter().map(|count| count.expect("readable")).collect())
+}
+
+#[tokio::test]
+async fn unique_counters_move_with_visits_from_redis_to_a_file_and_back() {
+    let (redis, back, folder) =
+        (RedisServer::start(), RedisServer::start(), tempfile::tempdir().expect("there is space"));
+    let from = store(&redis.url()).await;
+    count_at(&from, &["/7".to_owned()], Timestamp::now()).await;
+    let items: Vec<_> = (0..2500).map(|n| format!("item {n}")).collect();
+    for some in items.chunks(500) {
+        let voters = SetUniqueCounter::new(from.clone(), name("voters"));
+        voters.include_all(some).await.expect("the store is there");
+        let readers = HllUniqueCounter::new(from.clone(), name("readers"));
+        readers.include_all(some).await.expect("the store is there");
+        let crowd = AdaptiveUniqueCounter::new(from.clone(), name("crowd"));
+        crowd.include_all(some).await.expect("the store is there");
+    }
+    let guests = AdaptiveUniqueCounter::new(from.clone(), name("guests"));
+    guests.include_all(&items[..300]).await.expect("the store is there");
+    let expected = numbers(&from).await;
+    assert_eq!((expected.0, expected.1[0], expected.1[2]), (1, Distinct::Exact(2500), Distinct::Exact(300)));
+    assert!(!expected.1[3].is_exact());
+
+    let file = format!("sqlite:{}", folder.path().join("counts.db").display());
+    let (there, here) = (folder.path().join("there.ndjson"), folder.path().join("here.ndjson.gz"));
+    let dumped = summary(run("dump", &redis.url(), &there).await).await;
+    let sums = serde_json::json!({ "counters": 4, "items": 2800, "sketches": 2, "unreadable": 0 });
+    assert_eq!(dumped["unique"], sums, "{dumped}");
+    for added in [2800, 0] {
+        let restored = summary(run("restore", &file, &there).await).await;
+        assert_eq!(
+            (&restored["unique"]["items"], &restored["unique"]["added"]),
+            (&2800.into(), &added.into())
+        );
+    }
+    assert_eq!(numbers(&stores::sql(&file).await).await, expected);
+    assert_eq!(summary(run("dump", &file, &here).await).await["unique"], sums);
+    summary(run("restore", &back.url(), &here).await).await;
+    assert_eq!(numbers(&store(&back.url()).await).await, expected);
+
+    // A file that lacks some of it says so, wherever that is.
+    let text = fs::read_to_string(&there).expect("a dump");
+    let lines: Vec<_> = text.lines().collect();
+    let last = lines.iter().rposition(|line| line.starts_with("{\"unique\":")).expect("there are some");
+    for (left, told) in [
+        ([&lines[..last], &lines[last + 1..]].concat(), "the unique counters end after line"),
+        ([&lines[..3], &lines[4..]].concat(), "expected the line 4 of the unique counters, not 5"),
+        (lines[..last].to_vec(), "the unique counters end after line"),
+        (lines[..=last].to_vec(), "the dump ends after line 0, which is not its last"),
+    ] {
+        let torn = folder.path().join("torn.ndjson");
+        fs::write(&torn, left.join("\n")).expect("there is space");
+        let new = format!("sqlite:{}", folder.path().join("new.db").display());
+        let mut restore = run("restore", &new, &torn).await;
+        assert_eq!(restore.wait(LIMIT).await.code(), Some(1));
+        restore.wait_error_line(|line| line.contains(told).then_some(()), LIMIT).await;
+    }
 }
 
 #[tokio::test]

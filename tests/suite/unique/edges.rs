@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use counter_core::unique::dump::UniqueDump;
 use counter_core::unique::{
     AdaptiveUniqueCounter, Contents, Distinct, ExcludingCounter, UniqueCounter, UniqueKey, UniqueKind,
     UniqueStore,
@@ -235,6 +236,12 @@ async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
             set_user(&words);
         }
         use_all(&store).await.expect("nothing else is needed");
+        include(&set(&store, "a"), 0..1).await;
+        let refused = UniqueDump::new(store.clone()).next().await.expect_err("a dump needs one more");
+        assert_eq!(refused.kind(), &ErrorKind::Refused, "{refused:?}");
+        set_user(&[&words[..3], &["+scan".to_owned()]].concat());
+        assert!(UniqueDump::new(store.clone()).next().await.expect("it is permitted").is_some());
+        set(&store, "a").forget().await.expect("it is permitted");
     }
 }
 

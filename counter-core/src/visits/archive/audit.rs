@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,14 @@ use tokio::time::sleep;
 
 use super::listed::{Listed, sketches};
 use super::restore::restore;
-use super::{Archive, CALM, Page, Values};
+use super::store::count_of;
+use super::{Archive, Bins, CALM, Page, Values};
 use crate::future::BoxFuture;
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
-use crate::unwind::{caught, tell};
-use crate::visits::{self, Adds};
+use crate::unwind::tell;
+use crate::visits::passes::Passes;
+use crate::visits::{self, Adds, BinReading};
 use crate::{CounterName, Error, Precision, Store, Timestamp};
 
 /// Compares the two stores of an [`Archive`], bucket by bucket, and repairs one of them when asked to.
@@ -103,9 +105,10 @@ pub struct Difference {
     pub counter: CounterName,
     /// The bucket.
     pub bucket: Bucket,
-    /// Count in the near store, or the estimate of its visitors.
+    /// Count in the near store, the estimate of its visitors, or the sum of its bins.
     pub near: u64,
-    /// Count or estimate in the far store. Two estimates may be equal although the visitors are not.
+    /// Count, estimate or sum in the far store. Two estimates may be equal although the visitors are not, and two sums
+    /// although the bins are not.
     pub far: u64,
 }
 
@@ -114,6 +117,8 @@ const NAMED: usize = 1000;
 /// The number of buckets that are compared at once, of a page of counters: a database looks for so many values one by
 /// one.
 const BUCKETS: usize = 20;
+/// The number of buckets whose distributions are compared at once: those of a page have some 10 MB at most.
+const BIN_BUCKETS: usize = 4;
 /// The number of buckets that are left out since they are about to leave the near store.
 const LEAVING: u64 = 2;
 
@@ -159,9 +164,7 @@ impl Auditor {
             repaired_from: right,
         };
         self.began = self.archive.far.time().await?;
-        // Distributions are copied, and not compared.
-        let compared = self.listed.kept.iter().filter(|(values, _)| *values != Values::Distributions);
-        for &(values, kept) in compared {
+        for &(values, kept) in &self.listed.kept {
             self.compare(values, kept, right, &mut audit).await?;
         }
         *self.archive.audited.lock().expect(CALM) = Some(Arc::new(audit.clone()));
@@ -186,29 +189,14 @@ impl Auditor {
 
     fn audit_for_ever(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let mut failing = false;
+            let mut passes = Passes::of("the audit of the archive");
             loop {
                 sleep(self.interval).await;
-                let audit = caught(self.audit(Timestamp::now(), None)).await;
-                tell(|| match audit {
-                    Ok(audit) => {
-                        if std::mem::replace(&mut failing, false) {
-                            tracing::info!("audits of the archive work again");
-                        }
-                        if let Some(first) = audit.differences.first() {
-                            let differing = audit.differing;
-                            tracing::warn!(differing, ?first, "the near store has less than the archive");
-                        }
-                    }
-                    Err(error) => {
-                        if !std::mem::replace(&mut failing, true) {
-                            tracing::warn!(
-                                ?error,
-                                "an audit of the archive failed; the next one tries again"
-                            );
-                        }
-                    }
-                });
+                let Some(audit) = passes.make(self.audit(Timestamp::now(), None)).await else { continue };
+                if let Some(first) = audit.differences.first() {
+                    let differing = audit.differing;
+                    tell(|| tracing::warn!(differing, ?first, "the near store has less than the archive"));
+                }
             }
         })
     }
@@ -233,7 +221,7 @@ impl Auditor {
                 let some = &starts[..at_once.min(starts.len())];
                 let compared = self.compare_page(values, kept, &page.counters, some, right, audit).await?;
                 starts = &starts[compared..];
-                // Of sketches there may be too many for so many buckets.
+                // Of sketches and bins there may be too many for so many buckets.
                 at_once = (2 * compared).min(BUCKETS);
             }
             next = page.next;
@@ -350,6 +338,7 @@ impl Auditor {
             match value {
                 Value::Count(count) => page.counts.entry(start).or_default().push((index, count)),
                 Value::Visitors(sketch) => page.visitors.entry(start).or_default().push((index, sketch)),
+                Value::Bins(bins) => page.bins.entry(start).or_default().push((index, bins)),
             }
         }
         if values == Values::Counts && !replaces {
@@ -369,6 +358,7 @@ type Place = (usize, Timestamp);
 enum Value {
     Count(u64),
     Visitors(Sketch),
+    Bins(Bins),
 }
 
 impl Value {
@@ -377,6 +367,9 @@ impl Value {
         match (self, other) {
             (Self::Count(this), Self::Count(other)) => this < other,
             (Self::Visitors(this), Self::Visitors(other)) => !this.includes(other),
+            (Self::Bins(this), Self::Bins(other)) => {
+                other.iter().any(|(bin, count)| count_of(this, *bin) < *count)
+            }
             _ => false,
         }
     }
@@ -386,13 +379,16 @@ impl Value {
         match self {
             Self::Count(_) => Self::Count(0),
             Self::Visitors(_) => Self::Visitors(Sketch::new()),
+            Self::Bins(_) => Self::Bins(Bins::new()),
         }
     }
 
+    /// Returns what is told of it.
     fn number(&self) -> u64 {
         match self {
             Self::Count(count) => *count,
             Self::Visitors(sketch) => sketch.estimate(),
+            Self::Bins(bins) => bins.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count)),
         }
     }
 }
@@ -423,9 +419,9 @@ impl Reading {
         starts: &[Timestamp],
     ) -> Result<Self, Error> {
         match values {
-            // Distributions are not compared, and not asked for.
-            Values::Counts | Values::Distributions => Self::counts(store, precision, counters, starts).await,
+            Values::Counts => Self::counts(store, precision, counters, starts).await,
             Values::Visitors => Self::visitors(store, precision, counters, starts).await,
+            Values::Distributions => Self::bins(store, precision, counters, starts).await,
         }
     }
 
@@ -435,8 +431,7 @@ impl Reading {
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<Self, Error> {
-        let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
-        let range = range.unwrap_or(Timestamp::MIN..Timestamp::MIN);
+        let range = range(starts);
         let of_counter = |reading: Result<visits::Reading, _>| match reading {
             Ok(visits::Reading { samples, unreadable }) => CounterReading {
                 values: samples
@@ -474,6 +469,36 @@ impl Reading {
         }
         Ok(Self { counters: all, buckets: starts.len() - left.len() })
     }
+
+    async fn bins(
+        store: &dyn Store,
+        precision: Precision,
+        counters: &[CounterName],
+        starts: &[Timestamp],
+    ) -> Result<Self, Error> {
+        let starts = &starts[..starts.len().min(BIN_BUCKETS)];
+        let of_counter = |BinReading { buckets, unreadable }: BinReading| CounterReading {
+            values: buckets
+                .into_iter()
+                .filter(|(_, bins)| !bins.is_empty())
+                .map(|(start, bins)| (start, Value::Bins(bins)))
+                .collect(),
+            unreadable: u64::from(unreadable.is_some()),
+            unknown: match unreadable {
+                Some(unreadable) if unreadable.buckets.is_empty() => starts.to_vec(),
+                Some(unreadable) => unreadable.buckets,
+                None => Vec::new(),
+            },
+        };
+        let readings = store.bins(counters, precision, range(starts)).await?;
+        Ok(Self { counters: readings.into_iter().map(of_counter).collect(), buckets: starts.len() })
+    }
+}
+
+/// Returns the range that has the starts of these buckets.
+fn range(starts: &[Timestamp]) -> Range<Timestamp> {
+    let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
+    range.unwrap_or(Timestamp::MIN..Timestamp::MIN)
 }
 
 /// The result of a comparison of a counter.

@@ -10,6 +10,7 @@ use crate::future::BoxFuture;
 use crate::time::{Grid, Retention};
 use crate::unwind::{caught, tell};
 use crate::visits::Reading;
+use crate::visits::passes::Passes;
 use crate::writer::WriterId;
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
 
@@ -155,30 +156,17 @@ impl Copier {
 
     fn copy_for_ever(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let mut failing = false;
+            let mut passes = Passes::of("copying into the archive");
             loop {
                 sleep(self.interval).await;
-                let copied = caught(self.copy_once(Timestamp::now())).await;
-                tell(|| match copied {
-                    Ok(copied) => {
-                        if std::mem::replace(&mut failing, false) {
-                            tracing::info!("copying into the archive works again");
-                        }
-                        if copied.unreadable > 0 {
-                            let unreadable = copied.unreadable;
-                            tracing::warn!(unreadable, "entries that cannot be read are not in the archive");
-                        }
-                        if copied != Copied::default() {
-                            tracing::debug!(copied.samples, copied.sketches, "copied into the archive");
-                        }
+                let Some(copied) = passes.make(self.copy_once(Timestamp::now())).await else { continue };
+                tell(|| {
+                    if copied.unreadable > 0 {
+                        let unreadable = copied.unreadable;
+                        tracing::warn!(unreadable, "entries that cannot be read are not in the archive");
                     }
-                    Err(error) => {
-                        if !std::mem::replace(&mut failing, true) {
-                            tracing::warn!(
-                                ?error,
-                                "copying into the archive failed; the next pass tries again"
-                            );
-                        }
+                    if copied != Copied::default() {
+                        tracing::debug!(copied.samples, copied.sketches, "copied into the archive");
                     }
                 });
             }

@@ -6,12 +6,16 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::listed::sketches;
+use super::store::count_of;
 use super::{Archive, Values};
 use crate::backoff::Backoff;
 use crate::shard::Shard;
 use crate::source::{Source, SourceName};
 use crate::time::{Grid, Retention};
-use crate::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Remark, VisitorCell};
+use crate::visits::pending::BINS;
+use crate::visits::{
+    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Remark, VisitorCell,
+};
 use crate::writer::WriterId;
 use crate::{CounterName, Error, ErrorKind, Precisions, Sample, Store, Timestamp};
 
@@ -35,7 +39,7 @@ pub(super) async fn restore(
     starts: &[Timestamp],
 ) -> Result<u64, Error> {
     let (shards, set) = (archive.near.shards(), Precisions::new([kept]).expect("one precision is a set"));
-    let grid = Arc::new(Grid { counts: set.clone(), visitors: set, distributions: None });
+    let grid = Arc::new(Grid { counts: set.clone(), visitors: set.clone(), distributions: Some(set) });
     let mut refused = 0;
     for shard in shards.iter() {
         let counters: Vec<_> = counters.iter().filter(|name| shards.of(name) == shard).cloned().collect();
@@ -121,8 +125,12 @@ impl Repair<'_> {
                     batches.push(Batch { cells: cells.to_vec(), ..self.batch() });
                 }
             }
-            // They are not repaired.
-            Values::Distributions => {}
+            Values::Distributions => {
+                let most = self.archive.near.batch_samples().div_ceil(BINS);
+                for bins in self.missing_bins().await?.chunks(most.max(1)) {
+                    batches.push(Batch { bins: bins.to_vec(), ..self.batch() });
+                }
+            }
             Values::Visitors => {
                 for sketches in self.missing_visitors().await?.chunks(SKETCHES) {
                     batches.push(Batch { sketches: sketches.to_vec(), ..self.batch() });
@@ -172,6 +180,30 @@ impl Repair<'_> {
                         let counter = counter.clone();
                         cells.push(VisitorCell { counter, start, finest: precision, raised });
                     }
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    async fn missing_bins(&self) -> Result<Vec<BinCell>, Error> {
+        let (precision, mut cells) = (self.kept.precision, Vec::new());
+        for &start in self.starts {
+            let range = start..start.plus(1);
+            let far = self.archive.far.bins(self.counters, precision, range.clone()).await?;
+            let near = self.archive.near.bins(self.counters, precision, range).await?;
+            for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
+                // What cannot be read is not repaired.
+                if near.unreadable.is_some() || far.unreadable.is_some() {
+                    continue;
+                }
+                let of = |reading: BinReading| reading.buckets.into_iter().flat_map(|(_, bins)| bins);
+                let there: Vec<_> = of(near).collect();
+                let missing = of(far).map(|(bin, count)| (bin, count.saturating_sub(count_of(&there, bin))));
+                let missing: Vec<_> = missing.filter(|(_, count)| *count > 0).collect();
+                for bins in missing.chunks(BINS) {
+                    let (counter, bins) = (counter.clone(), bins.to_vec());
+                    cells.push(BinCell { counter, start, finest: precision, bins });
                 }
             }
         }

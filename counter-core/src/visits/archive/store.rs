@@ -128,6 +128,11 @@ impl Page {
     }
 }
 
+/// Returns the count of a bin; 0 where it is missing.
+pub(super) fn count_of(bins: &[(Bin, u64)], bin: Bin) -> u64 {
+    bins.binary_search_by_key(&bin, |(bin, _)| *bin).map_or(0, |place| bins[place].1)
+}
+
 for_handles!(ArchiveStore {
     fn lease(holder: WriterId, time: Duration) -> Answer<'a, bool>;
     fn release(holder: WriterId) -> Answer<'a, ()>;

@@ -25,7 +25,7 @@ impl Measure {
     /// a bin.
     pub const RELATIVE_ERROR: f64 = 0.0433;
 
-    /// Returns the letter under which stores keep its bins: `t`, `b`, `s`, `c` for the codes of HTTP, and `g`.
+    /// Returns the letter of its bins in dumps: `t`, `b`, `s`, `c` for the codes of HTTP, and `g`.
     #[must_use]
     pub const fn code(self) -> char {
         match self {

@@ -1,30 +1,22 @@
 use std::borrow::Cow;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+use crate::line::{self, FORMAT, REPEATED, cut, encoded};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Retention};
 use crate::visits::{Bin, Unreadable};
 use crate::writer::WriterId;
 use crate::{CounterName, Precision, Precisions, Sample, Timestamp};
 
-/// The first word of a dump, and the version of its lines: without distributions, and with them.
-const FORMAT: &str = "access-counter";
+/// The version of the lines of a dump: without distributions, and with them.
 const VERSIONS: [u32; 2] = [1, 2];
-
-/// The length of the longest line, in bytes.
-pub(super) const LINE: usize = 64 * 1024;
 
 /// The largest number of samples in a line.
 pub(super) const SAMPLES: usize = 500;
 
 /// The largest number of bins in a line: as many as a part of a batch has.
 pub(super) const BINS: usize = crate::visits::pending::BINS;
-
-/// The number of characters of a foreign text that are repeated.
-const REPEATED: usize = 500;
 
 /// The largest count that every store can hold.
 pub(super) const MOST: u64 = i64::MAX.cast_unsigned();
@@ -198,7 +190,7 @@ impl<'a> Entry<'a> {
             precision: bucket.precision.to_string().into(),
             counter: Cow::Borrowed(counter),
             start: bucket.start.as_unix(),
-            registers: STANDARD.encode(sketch.to_redis_short()).into(),
+            registers: encoded(sketch).into(),
         })
     }
 
@@ -216,9 +208,12 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn unreadable(unreadable: &Unreadable) -> Self {
-        let cut = |text: &str| text.chars().take(REPEATED).collect::<String>().into();
         let buckets = unreadable.buckets.iter().take(REPEATED).map(|start| start.as_unix()).collect();
-        Self::Unreadable(NotRead { key: cut(&unreadable.key), reason: cut(&unreadable.reason), buckets })
+        Self::Unreadable(NotRead {
+            key: cut(&unreadable.key).into(),
+            reason: cut(&unreadable.reason).into(),
+            buckets,
+        })
     }
 
     /// Writes the line of this number, without an end of line.
@@ -229,15 +224,7 @@ impl<'a> Entry<'a> {
 
 /// Reads a line, and its number; the error is what was expected.
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
-    if bytes.len() > LINE {
-        return Err(format!("a line of at most {LINE} bytes"));
-    }
-    let Line { line, entry } = serde_json::from_slice(bytes).map_err(|error| {
-        let text = error.to_string();
-        // It names a line of this text, which is always the first.
-        let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
-        format!("a line of a dump ({reason} at byte {})", error.column())
-    })?;
+    let Line { line, entry } = line::read(bytes, "a line of a dump")?;
     let record = match entry {
         Entry::Dump(begin) => begin.record()?,
         Entry::Samples(samples) => samples.record()?,
@@ -283,9 +270,7 @@ impl Visitors<'_> {
     fn record(self) -> Result<Record, String> {
         let (precision, counter) = (precision(&self.precision)?, name(&self.counter)?);
         let bucket = bucket(precision, self.start)?;
-        let bytes = STANDARD.decode(&*self.registers).map_err(|error| format!("base64 ({error})"))?;
-        let sketch = Sketch::from_redis(&bytes).map_err(|error| format!("registers ({error})"))?;
-        Ok(Record::Visitors { bucket, counter, sketch })
+        Ok(Record::Visitors { bucket, counter, sketch: line::registers(&self.registers)? })
     }
 }
 
@@ -336,6 +321,7 @@ fn bucket(precision: Precision, start: u64) -> Result<Bucket, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::LINE;
 
     fn precision(seconds: u32) -> Precision {
         Precision::try_from(seconds).expect("not 0")

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 
 use super::lane::{Lane, Section};
-use super::line::{Dumped, LINE, Record, parse};
+use super::line::{Dumped, Record, parse};
+use crate::line::LINE;
 use crate::shard::Shard;
 use crate::source::SourceName;
 use crate::time::{Grid, Retention};

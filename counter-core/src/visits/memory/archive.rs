@@ -107,6 +107,10 @@ impl ArchiveStore for MemoryVisits {
                 for (index, bins) in counters {
                     let Some(counter) = counter(*index) else { continue };
                     let place = (counter.clone(), precision, start);
+                    if page.replaces && bins.is_empty() {
+                        kept.bins.remove(&place);
+                        continue;
+                    }
                     let none = || Bins { expiry, counts: BTreeMap::new() };
                     let kept = kept.bins.entry(place).or_insert_with(none);
                     kept.expiry = expiry.max(kept.expiry);

@@ -87,7 +87,7 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
             let finest = place(set, cell.finest);
             write!(bins, "{}\n{}\n{finest}\n", cell.counter, cell.start).expect("memory takes everything");
             for (bin, count) in &cell.bins {
-                write!(bins, "{bin} {count} ").expect("memory takes everything");
+                write!(bins, "{} {count} ", bin.number()).expect("memory takes everything");
             }
             bins.push('\n');
         }

@@ -382,12 +382,18 @@ async fn bins_of(
     Ok(readings)
 }
 
+/// Reads the field of a bin, in the only form in which it is written.
+fn bin(field: &str) -> Option<Bin> {
+    let number: u16 = field.parse().ok()?;
+    Bin::of_number(number).filter(|_| number.to_string() == field)
+}
+
 /// Reads the answer to HGETALL: the bins of one bucket.
 fn bins_in(key: &str, answer: Value) -> (Vec<(Bin, u64)>, Option<Unreadable>) {
     let (mut bins, mut junk) = (Vec::new(), Junk::default());
     for pair in answer.into_array().chunks(2) {
         let [field, count] = pair else { continue };
-        let bin = str::from_utf8(field.as_bytes().unwrap_or_default()).ok().and_then(Bin::parse);
+        let bin = str::from_utf8(field.as_bytes().unwrap_or_default()).ok().and_then(bin);
         match (bin, number(count)) {
             (Some(bin), Some(count)) => bins.push((bin, count)),
             (Some(_), None) => junk.add(count, "is no count"),

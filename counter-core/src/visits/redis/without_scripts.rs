@@ -169,7 +169,7 @@ fn bins(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Co
         for (bucket, retention) in batch.bin_buckets(cell) {
             let key = keys.bins(&cell.counter, bucket);
             for (bin, count) in &cell.bins {
-                let args = args([&*key, &bin.to_string(), &count.to_string()]);
+                let args = args([&*key, &bin.number().to_string(), &count.to_string()]);
                 commands.push((Of::Bins(index), ("HINCRBY", args)));
             }
             let expiry = retention.expiry(bucket.start).to_string();

@@ -17,7 +17,7 @@ type Written<'a> = (Vec<&'a str>, u64, Vec<(u32, u64, u8, u64)>, Vec<(u32, u64, 
 
 /// The bins of a row, after its content where the grid has distributions: of each cell its name, start, finest precision,
 /// and the numbers of its bins with their counts.
-type WrittenBins = Vec<(u32, u64, u8, Vec<(u32, u64)>)>;
+type WrittenBins = Vec<(u32, u64, u8, Vec<(u16, u64)>)>;
 
 /// The content of a row, as it is read.
 #[derive(Debug, Default, PartialEq)]

@@ -137,7 +137,10 @@ async fn put_bins(
         let mut rows: Vec<_> = counters.iter().filter_map(of).flatten().collect();
         rows.sort_unstable();
         if page.replaces {
-            let mut ids: Vec<_> = rows.iter().map(|((id, _), _)| *id).collect();
+            // Of counters that are to have no bins, too.
+            let of = |(index, _): &(usize, _)| numbers.get(*index).copied().flatten();
+            let mut ids: Vec<_> = counters.iter().filter_map(of).collect();
+            ids.sort_unstable();
             ids.dedup();
             let list = dialect.in_list;
             let text = format!("DELETE FROM access_bins WHERE width = ? AND bucket = ? AND counter {list}");

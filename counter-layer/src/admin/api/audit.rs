@@ -45,15 +45,16 @@ pub(crate) struct Audit {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct AuditDifference {
-    /// `counts` or `visitors`.
+    /// `counts`, `visitors` or `distributions`.
     kind: &'static str,
     counter: String,
     precision: u32,
     /// The bucket's first Unix second.
     start: u64,
-    /// The count in the near store, or an estimate of its visitors.
+    /// The count in the near store, an estimate of its visitors, or the sum of its bins.
     near: u64,
-    /// The count or estimate in the far store. Two estimates may be equal although the visitors are not.
+    /// The count, estimate or sum in the far store. Two estimates may be equal although the visitors are not, and two sums
+    /// although the bins are not.
     far: u64,
 }
 

@@ -247,7 +247,7 @@ impl Page {
             end *= factor;
         }
         let count = distribution.count();
-        let sum: f64 = distribution.bins().map(|(bin, count)| bin.value() * count as f64).sum();
+        let sum = distribution.sum();
         self.write(format_args!("{name}_bucket{{{route}{comma}le=\"+Inf\"}} {count}\n"));
         let labels = if route.is_empty() { String::new() } else { format!("{{{route}}}") };
         self.write(format_args!("{name}_sum{labels} {sum}\n{name}_count{labels} {count}\n"));

@@ -182,6 +182,39 @@ pub(crate) struct Uniques {
     pub(crate) salt_epoch: u32,
 }
 
+/// The counters with the highest means of a range, the first first.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Slowest {
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The measure: `time`, `body` or `size`.
+    pub(crate) of: &'static str,
+    /// The unit of the values: `seconds` or `bytes`.
+    pub(crate) unit: &'static str,
+    pub(crate) slowest: Vec<Summary>,
+    /// The error as a fraction of a value: true ones are no further away, and that of `sum_of_squares` no further than
+    /// twice as far and a bit.
+    pub(crate) relative_error: f64,
+    /// The keys that cannot be read: their counters have no place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+/// What *Redis in Action* keeps of a time under `stats:`, and its mean.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Summary {
+    pub(crate) counter: String,
+    pub(crate) count: u64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) sum: f64,
+    pub(crate) sum_of_squares: f64,
+    pub(crate) mean: f64,
+}
+
 /// Percentiles of what some counters measured together.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

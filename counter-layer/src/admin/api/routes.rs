@@ -7,8 +7,8 @@ use super::live::{self, Live};
 use super::metrics::{self, Source};
 use super::route::{Catalog, Route};
 use super::{
-    counters, export, index, labels, lifetimes, percentiles, process, series, sources, statuses, top, total,
-    uniques,
+    counters, export, index, labels, lifetimes, percentiles, process, series, slowest, sources, statuses,
+    top, total, uniques,
 };
 use crate::admin::access::Access;
 use crate::admin::options::Options;
@@ -28,7 +28,8 @@ pub(crate) fn routes(
     #[cfg(feature = "hits")]
     let producers = options.producers.clone();
     let distributions = stats.grid().distributions.is_some();
-    let distributions = distributions.then(|| [percentiles::route(&stats), statuses::route(&stats)]);
+    let distributions =
+        distributions.then(|| [percentiles::route(&stats), statuses::route(&stats), slowest::route(&stats)]);
     let live = Live::new(stats.clone(), options);
     let pictures = Pictures::new(stats.clone(), |_| true);
     let mut routes = vec![

@@ -6,6 +6,7 @@ use std::time::Duration;
 use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Progress, Side, Values};
 use counter_core::stores::{Answer, WriterId};
 use counter_core::time::Grid;
+use counter_core::visits::{Bin, Distribution, Measured};
 use counter_core::{Counters, MemoryStore, Precision, Store, Timestamp};
 
 use super::copies::{archives, grid, hit, visit};
@@ -78,6 +79,109 @@ async fn what_the_near_store_lost_returns_from_the_far_one(
     assert!(days >= 9 && lifetime(&archive, "/about").await == 30, "{days}");
     let closed = now.minus(36_000).as_unix() / 3600 * 3600;
     assert_eq!(sketch(&near, "/", 3600, closed).await, sketch(&lost, "/", 3600, closed).await);
+}
+
+archives! {
+    distributions_that_the_near_store_lost_return_from_the_far_one:
+    distributions_of_memory_return_from_memory memory memory,
+    distributions_of_redis_return_from_sqlite redis sqlite,
+    distributions_of_redis_without_scripts_return_from_postgres redis_without_scripts postgres,
+    distributions_of_redis_in_shards_return_from_mariadb redis_in_shards mariadb,
+    distributions_of_sqlite_return_from_sqlite sqlite sqlite,
+}
+
+/// Counters over a store that keep distributions, too.
+fn measuring(store: impl Store) -> Counters {
+    let counters = Counters::builder(store).distributions(Distribution::precisions());
+    counters.build().expect("good precisions")
+}
+
+/// A request to "/" and one to "/about" in each of so many hours, with more bins than a part of a batch may have.
+async fn measure(counters: &mut Counters, hours: std::ops::Range<u64>, now: Timestamp) {
+    let recorder = counters.recorder();
+    for ago in hours {
+        let at = now.minus(3600 * ago);
+        for counter in ["/", "/about"].map(|counter| recorder.counter(counter)) {
+            let mut bins: Vec<_> = (0..70).map(|n| Bin::size(1 << (n % 40))).collect();
+            bins.extend((100..170).map(Bin::status));
+            let hits = [counter.hit()];
+            recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
+            recorder.record_at(counter, None, at, std::num::NonZeroU32::MIN);
+        }
+    }
+    counters.flush().await.expect("the store is there");
+}
+
+/// The bins of closed hours that do not leave retention while a test runs.
+async fn bins(store: &impl Store, counter: &str, now: Timestamp) -> Vec<(Timestamp, Vec<(Bin, u64)>)> {
+    let hours =
+        precision(3600).bucket(now.minus(24 * 3600)).start..precision(3600).bucket(now).start.minus(3600);
+    let mut readings = store.bins(&[name(counter)], precision(3600), hours).await.expect("readable");
+    readings.remove(0).buckets
+}
+
+async fn distributions_that_the_near_store_lost_return_from_the_far_one(
+    near: impl Store + Clone,
+    far: impl Store + ArchiveStore + Clone,
+) {
+    let now = Timestamp::now();
+    let archive = Archive::new(near.clone(), far.clone());
+    let mut counters = measuring(archive.clone());
+    let grid = counters.stats().grid().clone();
+    measure(&mut counters, 0..30, now).await;
+    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both are there");
+    let of_bins = |found: &Audit| {
+        let of_bins = found.differences.iter().filter(|one| one.values == Values::Distributions);
+        of_bins.map(|one| (one.near, one.far)).collect::<Vec<_>>()
+    };
+    let found = audit(&archive, &grid, None).await;
+    assert_eq!((found.differing, found.unreadable), (0, 0), "{:?}", found.differences);
+    let before = bins(&near, "/", now).await;
+    assert!(before.len() >= 22 && before.iter().all(|(_, bins)| bins.len() == 110), "{}", before.len());
+
+    // Its data are lost, and requests go on: one of the same hours, and one that came late.
+    for counter in ["/", "/about"] {
+        near.forget(&name(counter), &grid, Timestamp::now()).await.expect("the store is there");
+    }
+    measure(&mut measuring(near.clone()), 5..6, now).await;
+    measure(&mut measuring(near.clone()), 5..6, now).await;
+    let found = audit(&archive, &grid, None).await;
+    let lost = of_bins(&found);
+    assert!(lost.len() >= 2 * 21 && lost.contains(&(0, 140)), "{lost:?}");
+    assert_eq!(of_bins(&audit(&archive, &grid, None).await), lost, "what is not repaired stays");
+
+    let repair = async || audit(&archive, &grid, Some(Side::Far)).await;
+    tokio::join!(repair(), repair(), repair());
+    let again = audit(&archive, &grid, None).await;
+    assert_eq!((again.differing, again.refused), (0, 0), "{:?}", again.differences);
+    let doubled = precision(3600).bucket(now.minus(5 * 3600)).start;
+    let expected: Vec<_> = before
+        .into_iter()
+        .map(|(start, bins)| {
+            let times = if start == doubled { 2 } else { 1 };
+            (start, bins.into_iter().map(|(bin, count)| (bin, times * count)).collect())
+        })
+        .collect();
+    assert_eq!(bins(&near, "/", now).await, expected);
+    assert_eq!(bins(&archive, "/", now).await, expected);
+
+    // The other way round: what the far store has too much of is taken away where the near one is right.
+    let hours = grid.distributions.clone().expect("they are kept").retention(precision(3600)).expect("hours");
+    let mut page = Page::new(Timestamp::now(), hours);
+    page.counters = vec![name("/"), name("/about")];
+    let unknown = precision(3600).bucket(now.minus(9 * 3600)).start;
+    near.forget(&name("/about"), &grid, Timestamp::now()).await.expect("the store is there");
+    page.bins.insert(unknown, vec![(0, vec![(Bin::status(500), 7)])]);
+    far.put(&page).await.expect("it takes all");
+    let wrong = of_bins(&audit(&archive, &grid, None).await);
+    assert!(wrong.contains(&(140, 147)) && wrong.contains(&(0, 140)), "{wrong:?}");
+    audit(&archive, &grid, Some(Side::Near)).await;
+    let again = audit(&archive, &grid, None).await;
+    assert_eq!((again.differing, again.late), (0, 0), "{:?}", again.differences);
+    assert_eq!(bins(&archive, "/", now).await, expected);
+    let about =
+        far.bins(&[name("/about")], precision(3600), unknown..unknown.plus(1)).await.expect("readable");
+    assert!(about[0].buckets.iter().all(|(_, bins)| bins.is_empty()), "{about:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,298 @@
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::line::{self, FORMAT, cut, decoded, encoded, encoded_bytes};
+use crate::sketch::Sketch;
+use crate::unique::counter::{ITEM_BYTES, ITEMS};
+use crate::unique::{UniqueKey, UniqueKind};
+use crate::{CounterName, Timestamp};
+
+/// The version of the lines.
+const VERSION: u32 = 1;
+
+/// The number of characters of the items of a line, before they end: a line has room for all and the rest.
+const CHARACTERS: usize = 48 * 1024;
+
+/// The sums of a dump of unique counters, which are in its last line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct UniqueDumped {
+    /// Counters that the store lists.
+    pub counters: u64,
+    /// Items of sets, and of adaptive counters that still have theirs.
+    pub items: u64,
+    /// Counters that have registers.
+    pub sketches: u64,
+    /// Counters that could not be read, and are told in lines of their own.
+    pub unreadable: u64,
+}
+
+/// A line that was read.
+#[derive(Debug, PartialEq)]
+pub(super) enum Record {
+    Begin,
+    Items { counter: UniqueKey, items: Vec<Vec<u8>> },
+    Registers { counter: UniqueKey, sketch: Sketch },
+    Unreadable,
+    End(UniqueDumped),
+}
+
+/// A line as text.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    unique: u64,
+    #[serde(borrow)]
+    entry: Entry<'a>,
+}
+
+/// Content of a line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Entry<'a> {
+    #[serde(borrow)]
+    Dump(Begin<'a>),
+    #[serde(borrow)]
+    Items(Items<'a>),
+    #[serde(borrow)]
+    Registers(Registers<'a>),
+    #[serde(borrow)]
+    Unreadable(NotRead<'a>),
+    End(UniqueDumped),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Begin<'a> {
+    #[serde(borrow)]
+    format: Cow<'a, str>,
+    version: u32,
+    time: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Items<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    counter: Cow<'a, str>,
+    /// Each in base64.
+    #[serde(borrow)]
+    items: Vec<Cow<'a, str>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Registers<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    counter: Cow<'a, str>,
+    #[serde(borrow)]
+    registers: Cow<'a, str>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NotRead<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn begin(time: Timestamp) -> Self {
+        Self::Dump(Begin { format: FORMAT.into(), version: VERSION, time: time.as_unix() })
+    }
+
+    /// Takes as many items as a line may have, and at least one.
+    pub(super) fn items(counter: &'a UniqueKey, from: &mut impl Iterator<Item = Vec<u8>>) -> Option<Self> {
+        let (mut items, mut characters) = (Vec::new(), 0);
+        while items.len() < ITEMS
+            && characters < CHARACTERS
+            && let Some(item) = from.next()
+        {
+            let item = encoded_bytes(&item);
+            characters += item.len() + 3;
+            items.push(item.into());
+        }
+        let (kind, counter) = (counter.kind.name().into(), Cow::Borrowed(&*counter.name));
+        let is_any = !items.is_empty();
+        is_any.then_some(Self::Items(Items { kind, counter, items }))
+    }
+
+    pub(super) fn registers(counter: &'a UniqueKey, sketch: &Sketch) -> Self {
+        let (kind, name) = (counter.kind.name().into(), Cow::Borrowed(&*counter.name));
+        Self::Registers(Registers { kind, counter: name, registers: encoded(sketch).into() })
+    }
+
+    pub(super) fn unreadable(key: &str, reason: &str) -> Self {
+        Self::Unreadable(NotRead { key: cut(key).into(), reason: cut(reason).into() })
+    }
+
+    /// Returns the number of items.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Items(Items { items, .. }) => items.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// Writes the line of this number, without an end of line.
+    pub(super) fn text(self, line: u64) -> String {
+        serde_json::to_string(&Line { unique: line, entry: self }).expect("texts and numbers are JSON")
+    }
+}
+
+/// Returns whether a line begins as one of unique counters does.
+pub(super) fn is_line(bytes: &[u8]) -> bool {
+    let mut rest = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
+    b"{\"unique\":".iter().all(|byte| rest.next() == Some(byte))
+}
+
+/// Reads a line, and its number; the error is what was expected.
+pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
+    let Line { unique, entry } = line::read(bytes, "a line of unique counters")?;
+    let record = match entry {
+        Entry::Dump(Begin { format, version, .. }) if format == FORMAT && version == VERSION => Record::Begin,
+        Entry::Dump(_) => return Err(format!("the format {FORMAT} in version {VERSION}")),
+        Entry::Items(items) => items.record()?,
+        Entry::Registers(Registers { kind, counter, registers }) => {
+            let counter = key(&kind, &counter)?;
+            if counter.kind == UniqueKind::Set {
+                return Err("the items of a set, which has no registers".to_owned());
+            }
+            Record::Registers { counter, sketch: line::registers(&registers)? }
+        }
+        Entry::Unreadable(_) => Record::Unreadable,
+        Entry::End(dumped) => Record::End(dumped),
+    };
+    Ok((unique, record))
+}
+
+impl Items<'_> {
+    fn record(self) -> Result<Record, String> {
+        let counter = key(&self.kind, &self.counter)?;
+        if counter.kind == UniqueKind::Sketch {
+            return Err("the registers of a HyperLogLog, which has no items".to_owned());
+        }
+        if !(1..=ITEMS).contains(&self.items.len()) {
+            return Err(format!("1 to {ITEMS} items"));
+        }
+        let item = |text: Cow<'_, str>| match decoded(&text)? {
+            item if item.len() <= ITEM_BYTES => Ok(item),
+            _ => Err(format!("an item of at most {ITEM_BYTES} bytes")),
+        };
+        let items = self.items.into_iter().map(item).collect::<Result<_, String>>()?;
+        Ok(Record::Items { counter, items })
+    }
+}
+
+fn key(kind: &str, name: &str) -> Result<UniqueKey, String> {
+    let kind = UniqueKind::parse(kind).ok_or_else(|| "a kind: set, hll or adaptive".to_owned())?;
+    let name = CounterName::new(name).map_err(|error| format!("the name of a counter ({error})"))?;
+    Ok(UniqueKey { name, kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::LINE;
+    use crate::sketch::Register;
+    use crate::unique::Threshold;
+
+    fn counter(kind: UniqueKind, name: &str) -> UniqueKey {
+        UniqueKey { name: CounterName::new(name).expect("a name"), kind }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let set = counter(UniqueKind::Set, "a \"b\" \\ é");
+        let adaptive = counter(UniqueKind::Adaptive(Threshold::MAX), "a");
+        let items = vec![Vec::new(), b"ann".to_vec(), vec![0, 255, b'\n']];
+        let sketch: Sketch = (0..4000_u32).map(|n| Register::of(&n.to_le_bytes())).collect();
+        for (entry, record) in [
+            (Entry::begin(Timestamp::from_unix(7)), Record::Begin),
+            (
+                Entry::items(&set, &mut items.clone().into_iter()).expect("some"),
+                Record::Items { counter: set.clone(), items: items.clone() },
+            ),
+            (
+                Entry::items(&adaptive, &mut items.clone().into_iter()).expect("some"),
+                Record::Items { counter: adaptive.clone(), items: items.clone() },
+            ),
+            (
+                Entry::registers(&adaptive, &sketch),
+                Record::Registers { counter: adaptive.clone(), sketch: sketch.clone() },
+            ),
+            (Entry::unreadable("key", "reason"), Record::Unreadable),
+            (Entry::End(UniqueDumped::default()), Record::End(UniqueDumped::default())),
+        ] {
+            let text = entry.text(12);
+            assert!(is_line(text.as_bytes()) && !text.contains('\n'), "{text}");
+            assert_eq!(parse(text.as_bytes()), Ok((12, record)));
+        }
+        assert!(Entry::items(&set, &mut std::iter::empty()).is_none());
+        assert!(is_line(b" { \"unique\" : 1") && !is_line(b"{\"line\":1") && !is_line(b""));
+    }
+
+    #[test]
+    fn the_longest_lines_are_read_again() {
+        let long = counter(UniqueKind::Set, &"\"".repeat(CounterName::MAX_BYTES));
+        let sketch = counter(UniqueKind::Sketch, &long.name);
+        let ranks = (0..16_384).map(|index| Register { index, rank: 51 });
+        let mut items = std::iter::repeat_n(vec![255; ITEM_BYTES], 1000);
+        let mut texts = Vec::new();
+        while let Some(entry) = Entry::items(&long, &mut items) {
+            texts.push(entry.text(u64::MAX));
+        }
+        assert!(texts.len() > 5 && texts[0].len() < LINE, "{}", texts.len());
+        texts.push(Entry::registers(&sketch, &ranks.collect()).text(u64::MAX));
+        texts.push(Entry::unreadable(&"\u{1}".repeat(100_000), &"é".repeat(100_000)).text(u64::MAX));
+        for text in texts {
+            assert!(parse(text.as_bytes()).is_ok(), "{}: {:?}", text.len(), parse(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_of_unique_counters_says_what_was_expected() {
+        let of = |entry: &str| format!("{{\"unique\":2,\"entry\":{entry}}}");
+        let items = |kind: &str, counter: &str, items: &str| {
+            of(&format!("{{\"items\":{{\"kind\":\"{kind}\",\"counter\":{counter},\"items\":[{items}]}}}}"))
+        };
+        let registers = |kind: &str, registers: &str| {
+            let text = format!("\"kind\":\"{kind}\",\"counter\":\"a\",\"registers\":\"{registers}\"");
+            of(&format!("{{\"registers\":{{{text}}}}}"))
+        };
+        let begin = |format: &str, version: u32| {
+            of(&format!("{{\"dump\":{{\"format\":\"{format}\",\"version\":{version},\"time\":0}}}}"))
+        };
+        let long = format!("\"{}\"", encoded_bytes(&[0; 257]));
+        for (text, expected) in [
+            (String::new(), "a line of unique counters (EOF"),
+            ("{\"line\":2}".to_owned(), "unknown field `line`"),
+            (" ".repeat(LINE + 1), "at most 65536 bytes"),
+            (of("{\"samples\":{}}"), "unknown variant `samples`"),
+            (of("{\"end\":{}}"), "missing field `counters`"),
+            (begin("other", 1), "the format access-counter in version 1"),
+            (begin("access-counter", 2), "the format access-counter in version 1"),
+            (items("bag", "\"a\"", "\"\""), "a kind: set, hll or adaptive"),
+            (items("hll", "\"a\"", "\"\""), "the registers of a HyperLogLog"),
+            (items("set", "\"\"", "\"\""), "the name of a counter"),
+            (items("set", "1", "\"\""), "invalid type"),
+            (items("set", "\"a\"", ""), "1 to 500 items"),
+            (items("set", "\"a\"", &vec!["\"\""; 501].join(",")), "1 to 500 items"),
+            (items("set", "\"a\"", "\"!\""), "base64"),
+            (items("adaptive", "\"a\"", &long), "an item of at most 256 bytes"),
+            (registers("set", ""), "the items of a set"),
+            (registers("hll", "AAAA"), "registers (not a HyperLogLog"),
+        ] {
+            let error = parse(text.as_bytes()).expect_err("not a line of unique counters");
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
+    }
+}

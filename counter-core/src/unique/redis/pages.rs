@@ -1,0 +1,108 @@
+//! Pages of the counters of a namespace, and parts of their items, each from the server that has them.
+
+use fred::bytes::Bytes;
+
+use super::{PAGE, RedisUnique, is_of_another_type, of_key};
+use crate::Error;
+use crate::redis::{Prefix, args, converted, it_may_pass, retried, unavailable};
+use crate::shard::Shard;
+use crate::unique::{Contents, UniqueKey, UniqueKind, UniqueList, UniquePart};
+
+/// A cursor of a server, with the connection that it came by.
+type Place = Option<(String, String)>;
+
+/// Lists one shard after the other by looking at all keys of its server: a bounded number at once.
+pub(super) async fn list(store: &RedisUnique, cursor: Option<Vec<u8>>) -> Result<UniqueList, Error> {
+    let (shards, (index, place)) = (store.client.shards(), shard_and_place(cursor));
+    let Some(shard) = shards.iter().nth(index) else { return Ok(UniqueList::default()) };
+    let prefix = store.client.prefix(shard);
+    let (place, keys) = retried(it_may_pass, || scan(store, prefix, &place)).await?;
+    let next = match place {
+        Some((session, at)) => Some(format!("{index} {session} {at}").into_bytes()),
+        None => (index + 1 < shards.iter().count()).then(|| format!("{}", index + 1).into_bytes()),
+    };
+    Ok(UniqueList { counters: keys.iter().filter_map(|key| counter(store, shard, key)).collect(), next })
+}
+
+/// Returns some keys that may be counters, and where the others follow.
+async fn scan(store: &RedisUnique, prefix: &Prefix, place: &Place) -> Result<(Place, Vec<Bytes>), Error> {
+    let server = store.client.server(&prefix.scratch).await?;
+    let session = server.session();
+    let scan = args([at(place, &session), "MATCH", &pattern(prefix), "COUNT", PAGE]);
+    // No server refuses a scan that has not the shard any longer, as it does a key.
+    let calls = vec![("SCAN", scan), ("TYPE", args([&*prefix.scratch]))];
+    let answers = store.client.learn(server.call_each(&prefix.scratch, calls).await)?;
+    let answer = answers.into_iter().next().ok_or_else(|| unavailable("keys are not scanned"))?;
+    let (next, keys): (String, Vec<Bytes>) = converted(answer)?;
+    if server.session() != session {
+        return Err(unavailable("the connection was replaced while keys were listed"));
+    }
+    Ok(((next != "0").then_some((session, next)), keys))
+}
+
+pub(super) async fn part(
+    store: &RedisUnique,
+    counter: &UniqueKey,
+    cursor: Option<Vec<u8>>,
+) -> Result<UniquePart, Error> {
+    let key = store.unique(counter);
+    let registers = async || Ok(UniquePart { contents: store.registers(&key).await?, next: None });
+    let part = match counter.kind {
+        UniqueKind::Sketch => registers().await,
+        UniqueKind::Set => items(store, &key, cursor).await,
+        UniqueKind::Adaptive(_) => match items(store, &key, cursor).await {
+            Err(error) if is_of_another_type(&error) => registers().await,
+            items => items,
+        },
+    };
+    part.map_err(|error| of_key(error, &key))
+}
+
+async fn items(store: &RedisUnique, key: &str, cursor: Option<Vec<u8>>) -> Result<UniquePart, Error> {
+    let place = cursor.and_then(|cursor| self::place(str::from_utf8(&cursor).ok()?));
+    let page = async || {
+        let server = store.client.server(key).await?;
+        let session = server.session();
+        let page = store.page(&server, server.connections(), key, at(&place, &session)).await?;
+        Ok((session, page))
+    };
+    let (session, (next, items)) = retried(it_may_pass, page).await?;
+    let next = (next != "0").then(|| format!("{session} {next}").into_bytes());
+    Ok(UniquePart { contents: Contents::Items(items.into_iter().map(Vec::from).collect()), next })
+}
+
+/// Returns the cursor, or the first where it is of another connection: what it said of another process of the server, or of
+/// another server, would leave something out.
+fn at<'a>(place: &'a Place, session: &str) -> &'a str {
+    place.as_ref().filter(|(of, _)| of == session).map_or("0", |(_, at)| at)
+}
+
+fn shard_and_place(cursor: Option<Vec<u8>>) -> (usize, Place) {
+    let text = cursor.and_then(|cursor| String::from_utf8(cursor).ok()).unwrap_or_default();
+    let (index, rest) = text.split_once(' ').unwrap_or((&text, ""));
+    (index.parse().unwrap_or_default(), place(rest))
+}
+
+fn place(text: &str) -> Place {
+    let (session, at) = text.rsplit_once(' ')?;
+    Some((session.to_owned(), at.to_owned()))
+}
+
+/// Returns the counter of a key; `None` where the key is none of this shard.
+fn counter(store: &RedisUnique, shard: Shard, key: &[u8]) -> Option<UniqueKey> {
+    let key = str::from_utf8(key).ok()?;
+    let counter = UniqueKey::parse(key.strip_prefix(&store.client.prefix(shard).to_string())?)?;
+    (store.client.shards().of(&counter.name) == shard).then_some(counter)
+}
+
+/// Returns a pattern that all keys of unique counters match, and few others.
+fn pattern(prefix: &Prefix) -> String {
+    let mut pattern = String::new();
+    for c in prefix.to_string().chars() {
+        if "*?[]\\".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + "[sha]*"
+}
