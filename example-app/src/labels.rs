@@ -1,4 +1,4 @@
-//! What requests have in common beside their pages.
+//! The choice of labels: what requests have in common beside their pages.
 
 use clap::Args;
 use counter_core::visits::LabelError;
