@@ -72,8 +72,8 @@ impl NotedValue {
     fn new(label: u32, place: usize, generation: u32) -> Self {
         const { assert!(MOST + 3 <= Self::PLACES as usize && LABELS < 1 << 4) }
         let place = u32::try_from(place).unwrap_or_default() % Self::PLACES;
-        let place = label << Self::PLACE_BITS | place;
-        let number = place << Self::GENERATION_BITS | generation % Self::GENERATIONS;
+        let place = (label << Self::PLACE_BITS) | place;
+        let number = (place << Self::GENERATION_BITS) | (generation % Self::GENERATIONS);
         Self(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
     }
 

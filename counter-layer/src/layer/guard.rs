@@ -77,7 +77,10 @@ pub(crate) struct Extra {
 
 /// The room of requests that are over, for those to come: with labels, each needs it.
 #[derive(Debug, Default)]
-pub(crate) struct Spare(Mutex<Vec<Box<Extra>>>);
+pub(crate) struct Spare(Mutex<Boxes>);
+
+#[allow(clippy::vec_box, reason = "the boxes are what is kept")]
+type Boxes = Vec<Box<Extra>>;
 
 /// The number of requests whose room is kept.
 const MOST_SPARE: usize = 1024;
@@ -144,7 +147,7 @@ impl Spare {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Box<Extra>>> {
+    fn lock(&self) -> MutexGuard<'_, Boxes> {
         self.0.lock().expect("nothing panics under this lock")
     }
 }

@@ -98,7 +98,7 @@ fn check(top: &LabelRanking, truth: &BTreeMap<&str, u64>) {
 }
 
 /// What all instances saw, in one hour or in all.
-fn truth<'a>(instances: &'a [Instance], hour: Option<Timestamp>) -> BTreeMap<&'a str, u64> {
+fn truth(instances: &[Instance], hour: Option<Timestamp>) -> BTreeMap<&str, u64> {
     let mut truth = BTreeMap::new();
     let seen = instances.iter().flat_map(|instance| &instance.seen);
     for ((_, value), count) in seen.filter(|((of, _), _)| hour.is_none_or(|hour| hour == *of)) {
