@@ -49,8 +49,8 @@
 //! #         pub fn lookup(&self, _: std::net::IpAddr) -> Result<Found, std::io::Error> { Ok(Found) }
 //! #     }
 //! #     impl Found { pub fn decode_path(&self, _: &[&str]) -> Result<Option<String>, std::io::Error> { Ok(Some("CH".into())) } }
-//! #     macro_rules! path { ($($part:literal),*) => { [$($part),*] } }
-//! #     pub(crate) use path;
+//! #     macro_rules! of_path { ($($part:literal),*) => { [$($part),*] } }
+//! #     pub(crate) use of_path as path;
 //! # }
 //! use counter_layer::Label;
 //! use maxminddb::{Reader, path};
