@@ -312,3 +312,38 @@ impl Place {
 const fn sum([this, last]: [u64; 2]) -> u64 {
     this.saturating_add(last)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missed_is_told_in_the_hour_in_which_it_is_missed() {
+        let hours = Precision::try_from(3600).expect("not 0");
+        let mut places = Places::new(1, "referrer", hours);
+        let (first, next) = (Timestamp::from_unix(36_000), Timestamp::from_unix(39_600));
+        let mut count = |value: &str, noted_at: Timestamp, at: Timestamp| {
+            let noted = places.note(Some(value), noted_at, NonZeroU32::MIN);
+            let [(name, _), (_, missed)] = places.counts(noted, 1, at);
+            (name.ends_with(OTHER), missed)
+        };
+        for value in 0..MOST {
+            assert_eq!(count(&value.to_string(), first, first), (false, 0));
+        }
+        (0..50_000).for_each(|_| _ = count("0", first, first));
+        let other = |missed: u64| (true, missed);
+        assert_eq!([1, 2].map(|_| count("rare", first, first)), [other(1), other(1)]);
+        // Another one has no more than that.
+        assert_eq!(count("other", first, first), other(0));
+        // In each hour anew; late, and in flight while an hour ends, each for itself.
+        assert_eq!([1, 2].map(|_| count("rare", next, next)), [other(1), other(1)]);
+        assert_eq!([1, 2].map(|_| count("late", first, first)), [other(1), other(1)]);
+        assert_eq!(count("slow", next, next.plus(3600)), other(1));
+        // Texts that are no values miss nothing.
+        assert_eq!([count("(odd)", next, next), count("(odd)", first, first)], [other(0), other(0)]);
+        // What was given up is told again.
+        places.give_up();
+        let noted = places.note(Some("rare"), next, NonZeroU32::MIN);
+        assert_eq!(places.counts(noted, 1, next)[1].1, 3);
+    }
+}
