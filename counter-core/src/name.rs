@@ -35,6 +35,8 @@ impl CounterName {
     pub const MAX_BYTES: usize = 200;
     /// The counter of hits whose own counter has no valid name, or came after the last free slot.
     pub const OTHER: &str = "(other)";
+    /// The beginning of the counters of [labels](crate::visits::LabelValues), such as `label:referrer:example.com`.
+    pub const LABELS: &str = "label:";
 
     /// Checks and copies `name`.
     ///
@@ -56,6 +58,28 @@ impl CounterName {
     pub(crate) fn other() -> Self {
         Self(Self::OTHER.into())
     }
+
+    /// Returns the label and the value that this is the counter of, if it is one.
+    ///
+    /// ```
+    /// use counter_core::CounterName;
+    ///
+    /// let name: CounterName = "label:referrer:example.com".parse()?;
+    /// assert_eq!(name.label(), Some(("referrer", "example.com")));
+    /// assert_eq!(CounterName::new("/articles/{id}")?.label(), None);
+    /// # Ok::<(), counter_core::visits::CounterNameError>(())
+    /// ```
+    #[must_use]
+    pub fn label(&self) -> Option<(&str, &str)> {
+        self.strip_prefix(Self::LABELS)?.split_once(':')
+    }
+}
+
+/// Returns the part of a counter's name that its shard follows from: all values of a label belong to one shard, so that
+/// one place in its sequence covers a hit whichever of them it counts under.
+pub(crate) fn sharded_part(name: &str) -> &str {
+    let label = name.strip_prefix(CounterName::LABELS).and_then(|rest| rest.find(':'));
+    label.map_or(name, |colon| &name[..CounterName::LABELS.len() + colon])
 }
 
 impl Deref for CounterName {

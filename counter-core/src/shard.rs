@@ -1,6 +1,7 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
+use crate::name::sharded_part;
 use crate::sketch;
 
 /// The number of shards over which a store splits its counters: 1 to 1,024.
@@ -45,10 +46,11 @@ impl Shards {
         (0..self.0.get()).map(Shard)
     }
 
-    /// Returns the shard that a counter of this name belongs to.
+    /// Returns the shard that a counter of this name belongs to: the same one for all values of a
+    /// [label](crate::visits::LabelValues).
     #[must_use]
     pub fn of(self, counter: &str) -> Shard {
-        let place = sketch::hash(counter.as_bytes()) % u64::from(self.0.get());
+        let place = sketch::hash(sharded_part(counter).as_bytes()) % u64::from(self.0.get());
         Shard(u16::try_from(place).expect("less than a u16"))
     }
 }
@@ -95,6 +97,15 @@ mod tests {
         let places = ["hits", "(other)", "/articles/{id}", ""].map(|name| shards.of(name).index());
         assert_eq!(places, [2, 13, 0, 2]);
         assert!(Shards::ONE.iter().eq([Shards::ONE.of("hits")]));
+    }
+
+    #[test]
+    fn all_values_of_a_label_have_one_place() {
+        let shards = Shards::try_from(16).expect("a good number");
+        let of = |name| shards.of(name).index();
+        let values = ["label:referrer:example.com", "label:referrer:(other)", "label:referrer:a:b"];
+        assert_eq!(values.map(of), [of("label:referrer"); 3]);
+        assert_ne!(of("label:referrer:a"), of("label:device:a"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - [`rules`]: how a request finds its counter. Read it before you write a pattern.
 //! - [`visitors`]: how visitors are told apart. Read it when the service is behind a proxy or runs in several instances,
 //!   or when you have to say what it keeps of people: it contains the privacy statement.
+//! - [`labels`]: where requests come from: referrers, campaigns, devices, languages, countries and keys.
 //! - `limit`, with the feature of that name: so many requests in each window and no more.
 //! - `admin`, with the feature of that name: the admin router in an application, behind a proxy, and with the
 //!   application's own sessions.
@@ -20,7 +21,7 @@
 //!    [`Outcome`](crate::Outcome), which settles the request, once. With
 //!    [`count_on_request`](crate::AccessCounterLayer::count_on_request) the request is settled before.
 //! 3. If it counts, it makes a hit under `hits`, one under the counter that was found, and one under each
-//!    [`Facet`](crate::Facet) that was chosen. Then the closure of
+//!    [`Facet`](crate::Facet) and each [`Label`](crate::Label) that was chosen. Then the closure of
 //!    [`on_count`](crate::AccessCounterLayer::on_count) runs, for example to add a view to a post. If it does not count,
 //!    the ledger says why.
 //! 4. The next flush sends the hits to the store. With
@@ -140,6 +141,7 @@
 
 #[cfg(feature = "admin")]
 pub mod admin;
+pub mod labels;
 #[cfg(feature = "limit")]
 pub mod limit;
 pub mod rules;

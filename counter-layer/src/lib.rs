@@ -48,6 +48,7 @@ mod request;
 mod closure;
 mod classify;
 mod identity;
+mod label;
 mod rules;
 mod layer;
 
@@ -69,6 +70,7 @@ pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };
 pub use ipnet;
+pub use label::Label;
 pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{

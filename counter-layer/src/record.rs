@@ -9,7 +9,10 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::Hit;
 use counter_core::{Recorder, Timestamp};
 #[cfg(feature = "log")]
-use http::{StatusCode, header::USER_AGENT};
+use http::{
+    StatusCode,
+    header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT},
+};
 use serde::de::{Deserialize, Deserializer, Error};
 
 #[cfg(feature = "log")]
@@ -79,6 +82,10 @@ pub struct RequestRecord<'a> {
     pub address: Option<IpAddr>,
     /// The user agent, in `user_agent`.
     pub user_agent: Option<Cow<'a, str>>,
+    /// The referring URL, in `referrer`, for [labels](crate::Label): nothing but its host is kept.
+    pub referrer: Option<Cow<'a, str>>,
+    /// The languages that the visitor prefers as in `Accept-Language`, in `language`, for labels.
+    pub language: Option<Cow<'a, str>>,
     /// The time to the head of the response, in `time` as seconds.
     pub time: Option<Duration>,
     /// The time to the end of the response, in `body` as seconds.
@@ -100,10 +107,10 @@ impl CounterRecord<'_> {
 
 #[cfg(feature = "log")]
 impl RequestRecord<'_> {
-    /// Decides about the request as the layer did: by its rules, its identity and its facets.
+    /// Decides about the request as the layer did: by its rules, its identity, its facets and its labels.
     ///
     /// `key` is that of the visitors of the salt epoch in which [`at`](Self::at) lies. What a record does not tell is
-    /// what a log [does not know](LogCounter#what-a-log-does-not-know), and the headers but the user agent.
+    /// what a log [does not know](LogCounter#what-a-log-does-not-know), and the headers but those that it has fields for.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;
@@ -128,10 +135,16 @@ impl RequestRecord<'_> {
         let Ok(status) = StatusCode::from_u16(self.status) else {
             return Decision::Malformed(Malformed::Status);
         };
-        let agent = self.user_agent.as_deref().unwrap_or_default().as_bytes();
-        let piece = (USER_AGENT, Piece { start: 0, end: agent.len(), is_unescaped: false });
-        let pieces = std::slice::from_ref(&piece);
-        let pieces = if self.user_agent.is_some() { pieces } else { &[] };
+        let (mut text, mut pieces) = (String::new(), Vec::new());
+        let headers =
+            [(USER_AGENT, &self.user_agent), (REFERER, &self.referrer), (ACCEPT_LANGUAGE, &self.language)];
+        for (name, value) in headers {
+            if let Some(value) = value {
+                let start = text.len();
+                text.push_str(value);
+                pieces.push((name, Piece { start, end: text.len(), is_unescaped: false }));
+            }
+        }
         let line = Line {
             at: self.at,
             method: self.method.as_bytes(),
@@ -143,7 +156,7 @@ impl RequestRecord<'_> {
             bytes: self.size,
             first_byte: self.time,
             duration: self.body,
-            headers: Headers { line: agent, unescaped: &[], pieces },
+            headers: Headers { line: text.as_bytes(), unescaped: &[], pieces: &pieces },
         };
         counter.decide(&line, key)
     }
@@ -176,6 +189,10 @@ struct Fields<'a> {
     address: Option<IpAddr>,
     #[serde(borrow)]
     user_agent: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    referrer: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    language: Option<Cow<'a, str>>,
     time: Option<f64>,
     body: Option<f64>,
     size: Option<i128>,
@@ -199,6 +216,8 @@ impl<'de> Deserialize<'de> for Record<'de> {
                 at,
                 address: fields.address,
                 user_agent: fields.user_agent,
+                referrer: fields.referrer,
+                language: fields.language,
                 time: seconds(fields.time),
                 body: seconds(fields.body),
                 size: fields.size.and_then(|size| size.try_into().ok()),

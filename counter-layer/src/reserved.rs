@@ -24,7 +24,10 @@ pub(crate) const AGENTS: [&str; 2] = ["agent:human", "agent:bot"];
 /// Returns `true` for a name that the layer feeds itself: a page of that name would be mixed up with it.
 pub(crate) fn is_reserved(name: &str) -> bool {
     // What begins with a slash is none of them, and nearly every name does.
-    !name.starts_with('/') && ([HITS, CounterName::OTHER].contains(&name) || is_of_a_facet(name))
+    !name.starts_with('/')
+        && ([HITS, CounterName::OTHER].contains(&name)
+            || name.starts_with(CounterName::LABELS)
+            || is_of_a_facet(name))
 }
 
 /// Returns `true` for the counter of a facet or of a status of gRPC: each of these has all requests, in parts.
@@ -39,9 +42,16 @@ mod tests {
 
     #[test]
     fn what_the_layer_feeds_is_reserved_and_nothing_beside_it() {
-        for name in
-            ["hits", "(other)", "grpc:not_found", "status:2xx", "status:aborted", "method:other", "agent:bot"]
-        {
+        for name in [
+            "hits",
+            "(other)",
+            "grpc:not_found",
+            "status:2xx",
+            "status:aborted",
+            "method:other",
+            "agent:bot",
+            "label:device:tv",
+        ] {
             assert!(is_reserved(name), "{name}");
         }
         for name in ["/", "/hits", "Hits", "status:", "status:6xx", "method:get", "agent:", "other", ""] {

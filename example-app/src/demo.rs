@@ -52,6 +52,30 @@ const PATHS: [&str; 30] = [
     "/groups/1",
 ];
 
+/// The pages that people come from, one as often as it stands here.
+const REFERRERS: [&str; 8] = [
+    "",
+    "",
+    "https://search.example/results?q=counter",
+    "https://search.example/results?q=once",
+    "https://search.example/",
+    "https://news.example/item?id=7",
+    "https://forum.example/t/12",
+    "https://blog.example/counting",
+];
+
+/// The languages that they prefer.
+const LANGUAGES: [&str; 5] =
+    ["en-GB,en;q=0.9", "en-US,en;q=0.9", "de-CH,de;q=0.9,en;q=0.8", "fr-FR,fr;q=0.9", "ja"];
+
+/// What they use.
+const BROWSERS: [&str; 4] = [
+    "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0 Safari/537.",
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0 Mobile Safari/537.",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.",
+];
+
 /// What members of the forum do now and then.
 const DEEDS: [&str; 8] = [
     "/posts/1/like",
@@ -90,6 +114,8 @@ pub async fn visit(site: SocketAddr) {
 struct Visit {
     path: &'static str,
     agent: String,
+    referrer: &'static str,
+    language: &'static str,
     /// The member that acts, for a visit that changes something.
     member: Option<u64>,
 }
@@ -101,12 +127,17 @@ impl fmt::Display for Visit {
             Some(member) => ("POST", format!("member={member}&text=Me+too.")),
             None => ("GET", String::new()),
         };
-        let (path, agent, length) = (self.path, &self.agent, form.len());
+        let Self { path, agent, referrer, language, .. } = self;
+        let length = form.len();
         let form_type = "application/x-www-form-urlencoded";
         write!(
             f,
             "{method} {path} HTTP/1.1\r\nHost: example\r\nUser-Agent: {agent}\r\nConnection: close\r\n"
         )?;
+        if !referrer.is_empty() {
+            write!(f, "Referer: {referrer}\r\n")?;
+        }
+        write!(f, "Accept-Language: {language}\r\n")?;
         write!(f, "Content-Type: {form_type}\r\nContent-Length: {length}\r\n\r\n{form}")
     }
 }
@@ -125,7 +156,8 @@ fn choose(dice: &mut Dice) -> Visit {
     if dice.below(9) == 0 {
         // Now and then one of them finds what is broken.
         let path = if dice.below(6) == 0 { "/wp-login.php" } else { PATHS[dice.place(PATHS.len())] };
-        return Visit { path, agent: BOTS[dice.place(BOTS.len())].to_owned(), member: None };
+        let agent = BOTS[dice.place(BOTS.len())].to_owned();
+        return Visit { path, agent, referrer: "", language: "", member: None };
     }
     // Some come often and many come once.
     let person = dice.below(PEOPLE).min(dice.below(PEOPLE));
@@ -135,9 +167,11 @@ fn choose(dice: &mut Dice) -> Visit {
         None if dice.below(70) == 0 => "/fail",
         None => PATHS[dice.place(PATHS.len())],
     };
-    let agent =
-        format!("Mozilla/5.0 (X11; Linux x86_64; rv:140.{person}) Gecko/20100101 Firefox/140.{person}");
-    Visit { path, agent, member }
+    let of = |person: u64, count: usize| usize::try_from(person).unwrap_or_default() % count;
+    let agent = format!("{}{person}", BROWSERS[of(person, BROWSERS.len())]);
+    let (referrer, language) =
+        (REFERRERS[dice.place(REFERRERS.len())], LANGUAGES[of(person / 4, LANGUAGES.len())]);
+    Visit { path, agent, referrer, language, member }
 }
 
 async fn ask(site: SocketAddr, request: String) -> io::Result<()> {

@@ -4,6 +4,7 @@ mod clock;
 mod lines;
 mod serve;
 mod store;
+mod labels;
 mod summary;
 mod target;
 mod progress;
@@ -95,6 +96,8 @@ struct Settings {
     /// Keep distributions of how long requests took, how large the responses were and how they ended.
     #[arg(long, env)]
     distributions: bool,
+    #[command(flatten)]
+    labels: labels::Labels,
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
@@ -206,6 +209,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
         .identity(client)?
         .facets([Facet::Status, Facet::Agent])
         .delivery(delivery);
+    layer = settings.labels.choose(layer)?;
     if settings.distributions {
         layer = layer.distributions([Measure::Time, Measure::Body, Measure::Size, Measure::Status]);
     }

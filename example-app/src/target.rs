@@ -8,7 +8,7 @@ use counter_core::visits::{Distribution, Measure};
 use counter_core::{Counters, Secret};
 use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
 
-use crate::store;
+use crate::{labels, store};
 
 /// The flags that `import` and `consume` share.
 #[derive(Debug, Args)]
@@ -24,6 +24,8 @@ pub(crate) struct Target {
     /// Keep distributions, too, as a site keeps them with the same flag, of what is told here.
     #[arg(long, env)]
     distributions: bool,
+    #[command(flatten)]
+    labels: labels::Labels,
     /// Secret under which visitors are hashed, the same as that of the site.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     pub(crate) secret: Option<Secret>,
@@ -51,6 +53,7 @@ impl Target {
         let mut layer = AccessCounterLayer::new(counters.recorder())
             .identity(client)?
             .facets([Facet::Status, Facet::Agent]);
+        layer = self.labels.choose(layer)?;
         if let Some(rules) = rules(self.rules.as_deref(), &self.routes)? {
             layer = layer.rules(rules);
         }

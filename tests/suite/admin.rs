@@ -5,6 +5,7 @@ mod api;
 mod conforms;
 mod ranges;
 mod distributions;
+mod labels;
 mod forecast;
 mod live;
 mod export;

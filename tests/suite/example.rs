@@ -11,4 +11,5 @@ mod store;
 mod hangs;
 mod dump;
 mod distributions;
+mod labels;
 mod archive;

@@ -2,6 +2,7 @@
 
 mod contract;
 mod distributions;
+mod labels;
 mod visitors;
 mod clean;
 mod expired;

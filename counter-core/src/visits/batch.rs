@@ -170,13 +170,6 @@ pub enum Part {
 
 /// The bound on a clock that is ahead of the store's, in seconds (25 hours): a process further ahead would count in
 /// buckets still to come.
-#[cfg(any(
-    feature = "dump",
-    feature = "mariadb",
-    feature = "postgres",
-    feature = "redis",
-    feature = "sqlite"
-))]
 pub(crate) const AHEAD: u64 = 90_000;
 
 impl Fence {

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
+use foldhash::{fast, quality};
 
 use crate::sketch::{Register, Sketch};
 use crate::time::Grid;
@@ -17,6 +18,8 @@ use crate::{CounterName, Precisions, Timestamp};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     cells: Map<u64>,
+    /// The cells of values of labels, which have no numbers.
+    labels: LabelMap,
     /// Shared with copies that a spool is about to write.
     sketches: Map<Arc<Sketch>>,
     bins: Map<Bins>,
@@ -28,15 +31,18 @@ type Bins = Vec<(Bin, u64)>;
 /// A counter, the index of the finest precision that still keeps the count, and a start for it and the
 /// coarser ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    counter: u32,
+struct Key<C = u32> {
+    counter: C,
     finest: usize,
     start: Timestamp,
 }
 
 /// A map with a cheap hash: the keys are numbers that this process assigned, and instants, so no client
 /// chooses them.
-type Map<V> = HashMap<Key, V, RandomState>;
+type Map<V> = HashMap<Key, V, fast::RandomState>;
+
+/// A map by names that clients choose.
+type LabelMap = HashMap<Key<CounterName>, u64, quality::RandomState>;
 
 /// Cells, sketches and bins small enough for one batch.
 #[derive(Debug, Default)]
@@ -64,6 +70,10 @@ pub(crate) const BINS: usize = 60;
 /// The number of bins that may wait, some 16 MB: beyond it, those of fine buckets are kept by coarser ones only.
 const MOST_BINS: usize = 1_000_000;
 
+/// The number of cells of labels that may wait, some 20 MB: beyond it, those of fine buckets are kept by coarser ones only,
+/// and no value gets the place of another.
+const MOST_LABELS: usize = 200_000;
+
 impl Pending {
     /// Returns the work that it adds to a batch.
     pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) -> usize {
@@ -76,6 +86,28 @@ impl Pending {
             Entry::Vacant(cell) => {
                 cell.insert(count);
                 key.precisions(&grid.counts)
+            }
+        }
+    }
+
+    /// Adds to a value of a label; returns the work that it adds to a batch.
+    pub(crate) fn add_label(
+        &mut self,
+        counter: &CounterName,
+        start: Timestamp,
+        count: u64,
+        grid: &Grid,
+    ) -> usize {
+        let key = Key { counter: counter.clone(), finest: 0, start: grid.counts.start(0, start) };
+        match self.labels.entry(key) {
+            Entry::Occupied(mut cell) => {
+                *cell.get_mut() += count;
+                0
+            }
+            Entry::Vacant(cell) => {
+                let work = cell.key().precisions(&grid.counts);
+                cell.insert(count);
+                work
             }
         }
     }
@@ -105,12 +137,13 @@ impl Pending {
     /// Returns the work of a batch of all of it.
     pub(crate) fn work(&self, grid: &Grid) -> usize {
         let cells = self.cells.keys().map(|key| key.precisions(&grid.counts));
+        let labels = self.labels.keys().map(|key| key.precisions(&grid.counts));
         let sketches = self.sketches.iter();
         let sketches = sketches.map(|(key, raised)| sketch_work(raised) * key.precisions(&grid.visitors));
         let bins = self.bins.iter();
         let bins = bins
             .map(|(key, bins)| grid.distributions.as_ref().map_or(0, |set| bins.len() * key.precisions(set)));
-        cells.sum::<usize>() + sketches.sum::<usize>() + bins.sum::<usize>()
+        cells.chain(labels).sum::<usize>() + sketches.sum::<usize>() + bins.sum::<usize>()
     }
 
     /// Adds a cell whose start and finest precision, by its index, are those of a chunk.
@@ -146,22 +179,29 @@ impl Pending {
 
     /// Returns the number of cells, of sketches, and of buckets of distributions.
     pub(crate) fn len(&self) -> usize {
-        self.cells.len() + self.sketches.len() + self.bins.len()
+        self.cells.len() + self.labels.len() + self.sketches.len() + self.bins.len()
+    }
+
+    /// Returns whether there are so many cells of labels that there should be no other values.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.labels.len() > MOST_LABELS / 2
     }
 
     /// Returns the sum of the cells.
     pub(crate) fn hits(&self) -> u64 {
-        self.cells.values().sum()
+        self.cells.values().chain(self.labels.values()).sum()
     }
 
     /// Folds what fine precisions no longer keep into coarser ones; returns the hits that none keeps.
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) -> u64 {
         let mut expired = 0;
         coarsen(&mut self.cells, &grid.counts, now, |sum, count| *sum += count, |count| expired += count);
+        coarsen(&mut self.labels, &grid.counts, now, |sum, count| *sum += count, |count| expired += count);
+        press(&mut self.labels, &grid.counts, MOST_LABELS, |_| 1, |sum, count| *sum += count);
         coarsen(&mut self.sketches, &grid.visitors, now, |all, some| Arc::make_mut(all).merge(&some), drop);
         if let Some(set) = &grid.distributions {
             coarsen(&mut self.bins, set, now, |all, some| merge_bins(all, &some), drop);
-            press(&mut self.bins, set, MOST_BINS);
+            press(&mut self.bins, set, MOST_BINS, Vec::len, |all, some| merge_bins(all, &some));
         }
         expired
     }
@@ -171,9 +211,15 @@ impl Pending {
         let most = Cost { work: samples, bytes: samples.saturating_mul(BYTES) };
         let name = |key: Key| names[key.counter as usize].clone();
         let mut chunks = vec![Chunk::default()];
-        for (key, count) in sorted(&mut self.cells) {
+        let mut labels: Vec<_> = self.labels.drain().collect();
+        labels.sort_unstable_by(|(one, _), (other, _)| {
+            one.counter.cmp(&other.counter).then(one.start.cmp(&other.start))
+        });
+        let cells = sorted(&mut self.cells);
+        let cells = cells.into_iter().map(|(key, count)| (key.of(name(key)), count));
+        for (key, count) in cells.chain(labels) {
             let cell = Cell {
-                counter: name(key),
+                counter: key.counter.clone(),
                 start: key.start,
                 finest: grid.counts.precision(key.finest),
                 count,
@@ -223,10 +269,17 @@ impl Key {
     fn order(self) -> u128 {
         u128::from(self.counter) << 64 | u128::from(self.start.as_unix())
     }
+}
 
+impl<C> Key<C> {
     /// Returns the number of precisions that keep it.
-    fn precisions(self, set: &Precisions) -> usize {
+    fn precisions(&self, set: &Precisions) -> usize {
         set.iter().len() - self.finest
+    }
+
+    /// Returns the key of another counter.
+    fn of<D>(&self, counter: D) -> Key<D> {
+        Key { counter, finest: self.finest, start: self.start }
     }
 }
 
@@ -288,30 +341,36 @@ fn merge_bins(all: &mut Bins, some: &[(Bin, u64)]) {
     }
 }
 
-/// Folds bins of fine buckets into coarser ones until there are no more than `most`, or all are of the coarsest.
-fn press(map: &mut Map<Bins>, set: &Precisions, most: usize) {
+/// Folds what fine buckets have into coarser ones until there is no more than `most`, or all is of the coarsest.
+fn press<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
+    map: &mut HashMap<Key<C>, V, S>,
+    set: &Precisions,
+    most: usize,
+    size: impl Fn(&V) -> usize,
+    mut merge: impl FnMut(&mut V, V),
+) {
     for finest in 1..set.iter().len() {
-        if map.values().map(Vec::len).sum::<usize>() <= most {
+        if map.values().map(&size).sum::<usize>() <= most {
             return;
         }
-        let finer: Vec<_> = map.keys().copied().filter(|key| key.finest < finest).collect();
+        let finer: Vec<_> = map.keys().filter(|key| key.finest < finest).cloned().collect();
         for key in finer {
-            let Some(bins) = map.remove(&key) else { continue };
+            let Some(value) = map.remove(&key) else { continue };
             let start = set.start(finest, key.start);
-            merge_bins(map.entry(Key { finest, start, ..key }).or_default(), &bins);
+            merge(map.entry(Key { finest, start, ..key }).or_default(), value);
         }
     }
 }
 
-fn coarsen<V: Default>(
-    map: &mut Map<V>,
+fn coarsen<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
+    map: &mut HashMap<Key<C>, V, S>,
     set: &Precisions,
     now: Timestamp,
     mut merge: impl FnMut(&mut V, V),
     mut expire: impl FnMut(V),
 ) {
-    let wanted = |key: &Key| set.finest_wanted(key.finest, key.start, now);
-    let stale: Vec<_> = map.keys().copied().filter(|key| wanted(key) != Some(key.finest)).collect();
+    let wanted = |key: &Key<C>| set.finest_wanted(key.finest, key.start, now);
+    let stale: Vec<_> = map.keys().filter(|key| wanted(key) != Some(key.finest)).cloned().collect();
     for key in stale {
         let Some(value) = map.remove(&key) else { continue };
         match wanted(&key) {
@@ -408,14 +467,17 @@ mod tests {
         for n in 0..6000_u16 {
             pending.measure(1, Timestamp::from_unix(u64::from(n)), Bin::status(n % 7), 1, &grid);
         }
+        let press_bins = |pending: &mut Pending, most| {
+            press(&mut pending.bins, set, most, Vec::len, |all, some| merge_bins(all, &some));
+        };
         let bins = |pending: &Pending| pending.bins.values().map(Vec::len).sum::<usize>();
         let count = |pending: &Pending| pending.bins.values().flatten().map(|(_, count)| count).sum::<u64>();
         let before = bins(&pending);
-        press(&mut pending.bins, set, before);
+        press_bins(&mut pending, before);
         assert_eq!((bins(&pending), count(&pending)), (before, 6000));
-        press(&mut pending.bins, set, before / 2);
+        press_bins(&mut pending, before / 2);
         assert!(bins(&pending) <= before / 2 && pending.bins.keys().all(|key| key.finest == 1));
-        press(&mut pending.bins, set, 10);
+        press_bins(&mut pending, 10);
         assert_eq!((bins(&pending), count(&pending)), (7 * 100, 6000));
     }
 

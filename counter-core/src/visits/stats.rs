@@ -1,10 +1,12 @@
 mod distributions;
+mod labels;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 pub use distributions::{Distributions, Slowest};
+pub use labels::LabelRanking;
 
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid};
@@ -84,7 +86,7 @@ pub struct CounterPage {
 }
 
 /// The counters with the most hits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ranking {
     /// The counters with their hits, in descending order of hits, and by name where these are equal.
@@ -200,7 +202,7 @@ impl Stats {
     }
 
     /// Returns the counters with the most hits in the buckets that start in `range`, of those that `wanted`
-    /// accepts: at most `limit` of them.
+    /// accepts: at most `limit` of them. Values of labels are not among them: see [`label`](Self::label).
     ///
     /// The ranking is exact, since it looks at every counter. A counter with a bucket that cannot be read is
     /// not ranked, but named.
@@ -217,44 +219,54 @@ impl Stats {
         wanted: impl Fn(&CounterName) -> bool,
     ) -> Result<Ranking, Error> {
         self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
-        let buckets = buckets(precision, &range);
-        let portion = usize::try_from(Self::MAX_SAMPLES / buckets).unwrap_or(PAGE).clamp(1, PAGE);
-        let mut ranking = Ranking { counters: Vec::new(), unreadable: Vec::new() };
+        let mut ranking = Ranking::default();
         let (mut after, mut seen, mut looked_at) = (None, 0, 0);
         loop {
             let page = self.list(&[precision], after.as_ref(), PAGE, range.start).await?;
+            let page = without_labels(page);
             seen += page.counters.len() as u64;
             if seen > COUNTERS {
                 return Err(Error::new(ErrorKind::TooManyCounters { most: COUNTERS }));
             }
             ranking.unreadable.extend(page.unreadable);
             let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&wanted).collect();
-            looked_at += buckets * names.len() as u64;
-            if looked_at > RANKED {
-                return Err(Error::new(ErrorKind::TooManyBuckets { asked: looked_at, most: RANKED }));
-            }
-            for names in names.chunks(portion) {
-                let series = self.series_many(names, precision, range.clone()).await?;
-                for (name, series) in names.iter().zip(series) {
-                    match series.and_then(|series| series.known_total()) {
-                        Ok(0) => {}
-                        Ok(total) => ranking.counters.push((name.clone(), total)),
-                        Err(unreadable) => ranking.unreadable.push(unreadable),
-                    }
-                }
-            }
+            self.rank(&names, precision, &range, &mut looked_at, &mut ranking).await?;
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
-        ranking.counters.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
+        ranking.sort();
         ranking.counters.truncate(limit);
-        // Each page names the same unreadable list again.
-        ranking.unreadable.sort_by(|one, other| one.key.cmp(&other.key));
-        ranking.unreadable.dedup_by(|one, other| one.key == other.key);
-        ranking.unreadable.truncate(NAMED);
         Ok(ranking)
+    }
+
+    /// Adds counters with their hits to a ranking.
+    async fn rank(
+        &self,
+        names: &[CounterName],
+        precision: Precision,
+        range: &Range<Timestamp>,
+        looked_at: &mut u64,
+        ranking: &mut Ranking,
+    ) -> Result<(), Error> {
+        let buckets = buckets(precision, range);
+        let portion = usize::try_from(Self::MAX_SAMPLES / buckets).unwrap_or(PAGE).clamp(1, PAGE);
+        *looked_at += buckets * names.len() as u64;
+        if *looked_at > RANKED {
+            return Err(Error::new(ErrorKind::TooManyBuckets { asked: *looked_at, most: RANKED }));
+        }
+        for names in names.chunks(portion) {
+            let series = self.series_many(names, precision, range.clone()).await?;
+            for (name, series) in names.iter().zip(series) {
+                match series.and_then(|series| series.known_total()) {
+                    Ok(0) => {}
+                    Ok(total) => ranking.counters.push((name.clone(), total)),
+                    Err(unreadable) => ranking.unreadable.push(unreadable),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Removes a counter: its samples, its visitors, and its lifetime total. Later hits begin it anew, and so
@@ -399,7 +411,7 @@ impl Stats {
     }
 
     /// Returns up to `limit` counters, at most 1,000, in the order of their names: those after `after`, or
-    /// the first ones.
+    /// the first ones. Values of labels are not among them: see [`label`](Self::label).
     ///
     /// # Errors
     /// Fails when the store cannot be read.
@@ -409,7 +421,20 @@ impl Stats {
         limit: usize,
     ) -> Result<CounterPage, Error> {
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
-        self.list(&precisions, after, limit, Timestamp::MIN).await
+        let mut first = self.list(&precisions, after, limit, Timestamp::MIN).await?;
+        let has_labels = first.counters.iter().any(|(name, _)| name.label().is_some());
+        first = without_labels(first);
+        // What lies behind labels is on the same page.
+        if has_labels
+            && let Some(after) = &first.next
+            && limit > first.counters.len()
+        {
+            let rest =
+                self.list(&precisions, Some(after), limit - first.counters.len(), Timestamp::MIN).await?;
+            first.counters.extend(rest.counters);
+            first.next = rest.next;
+        }
+        Ok(first)
     }
 
     async fn list(
@@ -517,6 +542,28 @@ impl Stats {
     pub fn metrics(&self) -> Vec<Metric> {
         metrics(&self.ledger(), &self.health())
     }
+}
+
+impl Ranking {
+    fn sort(&mut self) {
+        self.counters.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));
+        // Each page names the same unreadable list again.
+        self.unreadable.sort_by(|one, other| one.key.cmp(&other.key));
+        self.unreadable.dedup_by(|one, other| one.key == other.key);
+        self.unreadable.truncate(NAMED);
+    }
+}
+
+/// Leaves out the values of labels, and those that would follow on the next page.
+fn without_labels(mut page: CounterPage) -> CounterPage {
+    page.next = page.next.map(|next| if next.starts_with(CounterName::LABELS) { last_label() } else { next });
+    page.counters.retain(|(name, _)| name.label().is_none());
+    page
+}
+
+/// Returns the last of all names that values of labels could have.
+fn last_label() -> CounterName {
+    CounterName::new(&format!("{}{}", CounterName::LABELS, char::MAX)).expect("a name")
 }
 
 impl Series {

@@ -15,7 +15,7 @@ use crate::{Counter, Timestamp};
 pub(crate) struct Stripe(Mutex<Local>);
 
 /// The data under the lock.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) requests: Requests,
     pub(crate) recorded: u64,
@@ -25,6 +25,8 @@ pub(crate) struct Local {
     slots: Vec<Slot>,
     /// Cells whose base bucket was followed by another one.
     closed: Vec<Closed>,
+    /// The number of closed cells at which they are folded: [`CLOSED`], or 0 when the counts of a label are to be.
+    most_closed: usize,
     /// The bins of distributions.
     pub(crate) bins: BinTable,
 }
@@ -66,24 +68,46 @@ impl Stripe {
     }
 }
 
+impl Default for Local {
+    fn default() -> Self {
+        Self {
+            requests: Requests::default(),
+            recorded: 0,
+            overflow: 0,
+            latest: Latest::default(),
+            slots: Vec::new(),
+            closed: Vec::new(),
+            most_closed: CLOSED,
+            bins: BinTable::default(),
+        }
+    }
+}
+
 impl Local {
     /// Adds hits of the latest instant to counters by their numbers; `open` returns the registers of a
-    /// counter and a bucket.
+    /// counter and a bucket, and `count_label` counts a hit that is of a label, whose number is that of `(other)`.
     #[inline]
     pub(crate) fn add(
         &mut self,
         hits: &[Hit],
         number: impl Fn(Counter) -> u32,
         open: impl Fn(u32, Timestamp) -> Arc<Registers>,
+        count_label: impl Fn((u32, u32), u64, Timestamp) -> Option<bool>,
     ) {
         let Latest { start, visitors: bucket, .. } = self.latest;
         for hit in hits {
             let number = number(hit.counter);
             let weight = u64::from(hit.weight.get());
-            self.recorded += weight;
             if number == OTHER {
+                if let Some(is_full) = count_label((hit.counter.tally, hit.counter.number), weight, start) {
+                    if is_full {
+                        self.most_closed = 0;
+                    }
+                    continue;
+                }
                 self.overflow += weight;
             }
+            self.recorded += weight;
             let slot = match self.slots.get_mut(number as usize) {
                 Some(slot) => slot,
                 None => grow(&mut self.slots, number),
@@ -117,7 +141,7 @@ impl Local {
     /// Returns whether it is time to [`take`](Self::take) the cells.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.closed.len() >= CLOSED
+        self.closed.len() >= self.most_closed
     }
 
     /// Returns the number of cells and of bins.
@@ -135,6 +159,7 @@ impl Local {
     /// before `current`.
     pub(crate) fn take(&mut self, cells: &mut Vec<Closed>, current: Timestamp) {
         std::mem::swap(&mut self.closed, cells);
+        self.most_closed = CLOSED;
         for (number, slot) in (0..).zip(&mut self.slots) {
             slot.close(number, cells);
             slot.visitors.take_if(|(bucket, _)| *bucket < current);

@@ -24,11 +24,14 @@ use crate::visits::hint::Hints;
 #[cfg(feature = "spool")]
 use crate::visits::journal::Entry;
 use crate::visits::journal::Journal;
+use crate::visits::label::{Label, LabelError, Labelled, Labels};
 use crate::visits::pending::{Chunk, Pending};
 use crate::visits::registers::Registers;
 use crate::visits::registry::{OTHER, Registry};
 use crate::visits::stripe::{CLOSED, Closed, Latest, Local, Stripe};
-use crate::visits::{Agent, Batch, Distribution, Hint, Hit, Measure, Measured, Remark, Requests, Skip};
+use crate::visits::{
+    Agent, Batch, Distribution, Hint, Hit, Measure, Measured, NotedValue, Remark, Requests, Skip,
+};
 use crate::writer::WriterId;
 use crate::{Counter, CounterName, Health, Ledger, Timestamp};
 use foldhash::fast::RandomState;
@@ -43,6 +46,7 @@ pub(crate) struct Tally {
     /// The time without an attempt to send what is waiting after which the flusher counts as stalled.
     patience: Duration,
     registry: Registry,
+    labels: Labels,
     /// A name found no free slot.
     is_full: AtomicBool,
     stripes: Box<[Stripe]>,
@@ -64,6 +68,8 @@ struct Backlog {
     spare: Vec<Closed>,
     /// Bins on their way from the stripes.
     spare_bins: Vec<BinSlot>,
+    /// Counts on their way from the labels.
+    spare_labels: Vec<Labelled>,
     /// All bins since the beginning: histograms of exporters only grow.
     bins: BinSums,
     /// The state of the spool, if there is one.
@@ -93,6 +99,9 @@ impl Tally {
     pub(crate) fn new(grid: Grid, counters: usize, shards: Shards, interval: Duration) -> Self {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
         let stripes = (2 * threads).next_power_of_two().min(32);
+        let registry = Registry::new(counters, WriterId::random(), shards);
+        // The counters of labels belong to no registry, so that nothing is asked of the hits of all others.
+        let labels = Labels::new(!registry.other().tally, shards, &grid.counts);
         Self {
             grid: Arc::new(grid),
             commits: GroupCommit::new(shards),
@@ -100,7 +109,8 @@ impl Tally {
             #[cfg(feature = "spool")]
             shards,
             patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
-            registry: Registry::new(counters, WriterId::random(), shards),
+            registry,
+            labels,
             is_full: AtomicBool::new(false),
             stripes: (0..stripes).map(|_| Stripe::default()).collect(),
             open: Mutex::default(),
@@ -111,6 +121,7 @@ impl Tally {
                 visited: HashSet::default(),
                 spare: Vec::new(),
                 spare_bins: Vec::new(),
+                spare_labels: Vec::new(),
                 bins: BinSums::default(),
                 spool: None,
             }),
@@ -131,7 +142,27 @@ impl Tally {
     }
 
     pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
-        self.registry.name(counter)
+        let of_label = |(label, noted): (&Label, _)| label.name(noted);
+        self.registry.name(counter).or_else(|| self.labels.find(counter.tally, counter.number).map(of_label))
+    }
+
+    /// Returns the index of a label, adding it if it is new.
+    pub(crate) fn label_index(&self, name: &str) -> Result<usize, LabelError> {
+        self.labels.index(name)
+    }
+
+    pub(crate) fn label(&self, index: usize) -> Option<&Label> {
+        self.labels.get(index)
+    }
+
+    /// Returns the label that a counter is a value of, and the value, if it is one.
+    pub(crate) fn label_of(&self, counter: Counter) -> Option<(&Label, NotedValue)> {
+        self.labels.find(counter.tally, counter.number)
+    }
+
+    /// Notes that counts of labels are given up that were on their way to the store.
+    pub(crate) fn give_up_labels(&self) {
+        self.labels.give_up();
     }
 
     #[inline]
@@ -147,11 +178,25 @@ impl Tally {
         if local.latest.at != at {
             local.latest = self.buckets(at);
         }
-        local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
+        local.add(
+            hits,
+            |counter| self.number(counter),
+            |number, bucket| self.registers(number, bucket),
+            |(tally, number), weight, start| self.count_label(tally, number, weight, start),
+        );
         if let Some(agent) = agent {
             local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         }
         local.is_full()
+    }
+
+    /// Counts hits of a label, in the bucket that begins at `start`; returns whether it is time to
+    /// [`fold`](Self::fold), or `None` for any other counter.
+    // By numbers: a hit that something refers to would have to be in memory.
+    #[cold]
+    fn count_label(&self, tally: u32, number: u32, weight: u64, start: Timestamp) -> Option<bool> {
+        let (label, noted) = self.labels.find(tally, number)?;
+        Some(label.count(noted, weight, start))
     }
 
     /// Does what [`add`](Self::add) does for a request, and adds to bins of distributions.
@@ -166,7 +211,12 @@ impl Tally {
         if local.latest.at != at {
             local.latest = self.buckets(at);
         }
-        local.add(hits, |counter| self.number(counter), |number, bucket| self.registers(number, bucket));
+        local.add(
+            hits,
+            |counter| self.number(counter),
+            |number, bucket| self.registers(number, bucket),
+            |(tally, number), weight, start| self.count_label(tally, number, weight, start),
+        );
         local.requests.record(agent, hits.first().is_some_and(|hit| hit.register.is_some()));
         local.measure(of, bins, |counter| self.number(counter));
         local.is_full() || local.bins.is_full()
@@ -200,8 +250,12 @@ impl Tally {
     /// Returns a ticket for what was added to the counters of these hits before this call.
     pub(crate) fn ticket(&self, hits: &[Hit]) -> CommitTicket {
         let other = self.registry.other();
-        let counters = hits.iter().map(|hit| if self.owns(hit.counter) { hit.counter } else { other });
-        self.commits.ticket(counters.map(|counter| counter.shard))
+        let shard = |hit: &Hit| match self.label_of(hit.counter) {
+            Some((label, _)) => label.shard(),
+            None if self.owns(hit.counter) => hit.counter.shard,
+            None => other.shard,
+        };
+        self.commits.ticket(hits.iter().map(shard))
     }
 
     /// Returns the number of a counter and its shard, and whether it is `(other)`.
@@ -329,6 +383,11 @@ impl Tally {
             ledger.hits.overflow += local.overflow;
             ledger.hits.pending += local.hits();
         }
+        for label in self.labels.iter() {
+            let (recorded, waiting) = label.hits();
+            ledger.hits.recorded += recorded;
+            ledger.hits.pending += waiting;
+        }
         ledger
     }
 
@@ -339,6 +398,11 @@ impl Tally {
             let local = stripe.lock();
             pending += local.hits();
             pending_cells += local.cells();
+        }
+        for label in self.labels.iter() {
+            let (cells, hits) = label.cells();
+            pending += hits;
+            pending_cells += cells;
         }
         let accounts = backlog.delivery.accounts();
         // What is in the stripes is waiting for whichever shard is served next.
@@ -405,6 +469,16 @@ impl Tally {
             }
         }
         (backlog.spare, backlog.spare_bins) = (spare, bins);
+        let is_crowded = backlog.waiting.iter().any(|waiting| waiting.pending.is_crowded());
+        let mut labels = std::mem::take(&mut backlog.spare_labels);
+        for label in self.labels.iter() {
+            label.take(&mut labels, is_crowded);
+            let waiting = &mut backlog.waiting[label.shard().index()];
+            for Labelled { name, start, count } in labels.drain(..) {
+                waiting.each(|pending| _ = pending.add_label(&name, start, count, &self.grid));
+            }
+        }
+        backlog.spare_labels = labels;
         // A thread that wants registers that no slot has must come through here, so registers that are held
         // nowhere else now are not being raised.
         self.open().retain(|(number, bucket), registers| {

@@ -13,6 +13,7 @@ mod summary;
 mod facets;
 mod table;
 mod sources;
+mod labels;
 mod forecast;
 mod sums;
 mod visitors;

@@ -39,6 +39,7 @@ mod tests {
             ("grpc:OK", false, true),
             ("/", true, false),
             ("status:", true, false),
+            ("label:referrer:example.com", false, false),
         ] {
             let name = CounterName::new(name).expect("a name");
             assert_eq!((Kind::Page.has(&name), Kind::Facet.has(&name)), (is_page, is_facet), "{name}");

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use http::HeaderMap;
 use http::header::SET_COOKIE;
 use http::{HeaderValue, Method, Request, Response};
 
-use super::facet::{FACETS, Facets};
+use super::facet::FACETS;
 #[cfg(feature = "log")]
 use super::measures::Measures;
 use super::measures::Measuring;
@@ -32,6 +32,7 @@ use crate::closure::caught;
 #[cfg(feature = "log")]
 use crate::identity::Reads;
 use crate::identity::{RequestHead, Visitors};
+use crate::label::{LABELS, Noted};
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
@@ -45,6 +46,7 @@ pub(crate) struct Counting {
     pub(crate) visitors: Visitors,
     pub(crate) route: KnownRoute,
     pub(crate) settings: Settings,
+    pub(crate) spare: Spare,
 }
 
 /// A request that is under way. It is counted once: when its outcome is known, and at the latest when
@@ -62,14 +64,26 @@ pub(crate) struct Guard {
 }
 
 #[derive(Debug, Default)]
-struct Extra {
+pub(crate) struct Extra {
     /// The cookie to set in the response.
     cookie: Option<HeaderValue>,
     /// The action to run when the request has counted.
     then: Option<Then>,
     call: Option<NewCall>,
     confirmation: Option<Confirmation>,
+    /// The values of labels, where some are chosen.
+    labels: Noted,
 }
+
+/// The room of requests that are over, for those to come: with labels, each needs it.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Mutex<Boxes>);
+
+#[allow(clippy::vec_box, reason = "the boxes are what is kept")]
+type Boxes = Vec<Box<Extra>>;
+
+/// The number of requests whose room is kept.
+const MOST_SPARE: usize = 1024;
 
 /// A call of gRPC by a method that has no counter yet. It gets one if the method turns out to exist: clients can
 /// ask for any number of methods.
@@ -116,8 +130,29 @@ struct Seen {
     until: Timestamp,
 }
 
-/// Hits of a request beside those of its facets: under `hits`, and on its page.
+/// Hits of a request beside those of its facets and labels: under `hits`, and on its page.
 const OWN_HITS: usize = 2;
+
+const MOST_HITS: usize = OWN_HITS + FACETS + LABELS;
+
+impl Spare {
+    fn take(&self) -> Box<Extra> {
+        self.lock().pop().unwrap_or_default()
+    }
+
+    fn put(&self, mut extra: Box<Extra>) {
+        // What the closure of somebody holds may take its time when it is dropped.
+        *extra = Extra::default();
+        let mut spare = self.lock();
+        if spare.len() < MOST_SPARE {
+            spare.push(extra);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Boxes> {
+        self.0.lock().expect("nothing panics under this lock")
+    }
+}
 
 impl Seen {
     fn hits(&self) -> &[Hit] {
@@ -130,17 +165,28 @@ impl Seen {
         self.has_page = true;
     }
 
-    /// Returns the hits with those of the facets, and how many there are.
+    /// Puts the hits with those of the facets and the labels into a place, and returns how many there are.
     #[inline(never)]
-    fn hits_with(&self, facets: &Facets, outcome: Outcome) -> ([Hit; OWN_HITS + FACETS], usize) {
-        let mut hits = [self.hits[0]; OWN_HITS + FACETS];
+    fn hits_with(
+        &self,
+        settings: &Settings,
+        outcome: Outcome,
+        extra: Option<&Extra>,
+        hits: &mut [Hit; MOST_HITS],
+    ) -> usize {
         let mut count = self.hits().len();
         hits[..OWN_HITS].copy_from_slice(&self.hits);
-        for counter in facets.counters(outcome, self.method, self.agent).into_iter().flatten() {
+        let mut push = |counter: Counter| {
             hits[count] = self.hits[0].on(counter).visitor(None);
             count += 1;
+        };
+        if let Some(facets) = &settings.facets {
+            facets.counters(outcome, self.method, self.agent).into_iter().flatten().for_each(&mut push);
         }
-        (hits, count)
+        if let (Some(labels), Some(extra)) = (&settings.labels, extra) {
+            labels.counters(&extra.labels).for_each(push);
+        }
+        count
     }
 }
 
@@ -149,7 +195,7 @@ impl Guard {
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
         let measuring = counting.settings.measures.map(|measures| measures.begin(request.method()));
         let mut extra = None;
-        let seen = counting.look(&RequestHead::of(request), &mut extra);
+        let seen = counting.look(&RequestHead::of(request), None, &mut extra);
         Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
     }
 
@@ -257,6 +303,14 @@ impl Guard {
         }
     }
 
+    /// Leaves its room to another request, where nearly every request needs it.
+    #[cold]
+    fn put_back(&mut self) {
+        if self.counting.settings.labels.is_some() {
+            self.extra.take().into_iter().for_each(|extra| self.counting.spare.put(extra));
+        }
+    }
+
     /// Counts the request, unless it is counted already.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
@@ -296,6 +350,9 @@ impl Drop for Guard {
         if self.open {
             self.settle(Outcome::Aborted);
         }
+        if self.extra.is_some() {
+            self.put_back();
+        }
     }
 }
 
@@ -312,9 +369,14 @@ impl Drop for Watch<'_> {
 }
 
 impl Counting {
-    /// Reads the facts of a request, and puts into `extra` the cookie to set and the action to run when it
-    /// has counted.
-    fn look(&self, head: &RequestHead<'_>, extra: &mut Option<Box<Extra>>) -> Result<Seen, Skip> {
+    /// Reads the facts of a request that is made at this instant or now, and puts into `extra` the cookie to set, the
+    /// action to run when it has counted, and the values of labels.
+    fn look(
+        &self,
+        head: &RequestHead<'_>,
+        at: Option<Timestamp>,
+        extra: &mut Option<Box<Extra>>,
+    ) -> Result<Seen, Skip> {
         let page = self.page(head)?;
         let excludes_prefetch = self.settings.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch());
         if excludes_prefetch && is_prefetch(head.headers) {
@@ -354,6 +416,10 @@ impl Counting {
         let (counter, weight) = page.map_or((self.hits, NonZeroU32::MIN), |page| (page.counter, page.weight));
         let all = self.hits.hit().visitor(visitor).weight(weight);
         let hits = [all, all.on(counter)];
+        if let Some(labels) = &self.settings.labels {
+            let noted = labels.note(head, agent, at.unwrap_or_else(Timestamp::now), weight);
+            extra.get_or_insert_with(|| self.spare.take()).labels = noted;
+        }
         Ok(Seen { hits, has_page: page.is_some(), agent, method, until })
     }
 
@@ -528,10 +594,11 @@ impl Counting {
                 return false;
             }
         };
-        let more;
-        let hits = if let Some(facets) = &self.settings.facets {
-            more = seen.hits_with(facets, outcome);
-            &more.0[..more.1]
+        let mut more;
+        let hits = if self.settings.has_views() {
+            more = [seen.hits[0]; MOST_HITS];
+            let count = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut more);
+            &more[..count]
         } else {
             seen.hits()
         };
@@ -567,12 +634,13 @@ impl Counting {
     pub(crate) fn decide(
         &self,
         head: &RequestHead<'_>,
+        at: Timestamp,
         outcome: Outcome,
         hits: &mut Vec<Hit>,
     ) -> Result<(Agent, usize), Skip> {
         let mut extra = None;
-        let mut seen = self.look(head, &mut extra)?;
-        if extra.is_some_and(|extra| extra.cookie.is_some()) {
+        let mut seen = self.look(head, Some(at), &mut extra)?;
+        if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
             seen.hits = seen.hits.map(|hit| hit.visitor(None));
         }
         // What the answer to a call of gRPC was is not known, and so not whether there is a method that is new.
@@ -588,12 +656,13 @@ impl Counting {
             return Err(Skip::Outcome);
         }
         hits.clear();
-        match &self.settings.facets {
-            None => hits.extend_from_slice(seen.hits()),
-            Some(facets) => {
-                let (all, count) = seen.hits_with(facets, outcome);
-                hits.extend_from_slice(&all[..count]);
-            }
+        if self.settings.has_views() {
+            let mut all = [seen.hits[0]; MOST_HITS];
+            let count = seen.hits_with(&self.settings, outcome, extra.as_deref(), &mut all);
+            hits.extend_from_slice(&all[..count]);
+            extra.into_iter().for_each(|extra| self.spare.put(extra));
+        } else {
+            hits.extend_from_slice(seen.hits());
         }
         Ok((seen.agent, seen.hits().len()))
     }

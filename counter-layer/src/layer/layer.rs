@@ -1,12 +1,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use counter_core::visits::{Agent, Measure};
+use counter_core::visits::{Agent, LabelError, Measure};
 use counter_core::{Counter, Recorder};
 use tower_layer::Layer;
 
 use super::facet::Facets;
-use super::guard::Counting;
+use super::guard::{Counting, Spare};
 use super::measures::Measures;
 use super::page::Pages;
 use super::route::KnownRoute;
@@ -15,6 +15,7 @@ use super::visit::Then;
 use super::{AccessCounter, Delivery, Facet, Outcome, Visit};
 use crate::closure::Closure;
 use crate::identity::{Identity, IdentityError, RequestHead};
+use crate::label::{Label, Labels};
 use crate::reserved::HITS;
 use crate::rules::Rules;
 
@@ -199,6 +200,15 @@ impl AccessCounterLayer {
         self
     }
 
+    /// Counts these labels of all requests beside `hits`, such as the sites that they came from: see [`Label`]. Default: none.
+    ///
+    /// # Errors
+    /// Fails when the name of a label is not one, and when there are more than 8 labels over this recorder.
+    pub fn labels(mut self, labels: impl IntoIterator<Item = Label>) -> Result<Self, LabelError> {
+        self.settings.labels = Labels::of(&self.recorder, labels)?;
+        Ok(self)
+    }
+
     /// Keeps distributions of these measures, of `hits` and of the counter of each page. Default: none.
     ///
     /// | measure | what it is here |
@@ -347,6 +357,7 @@ impl AccessCounterLayer {
             visitors: self.settings.identity.bind(&self.recorder).unwrap_or_default(),
             route: KnownRoute::default(),
             settings: self.settings.clone(),
+            spare: Spare::default(),
         }
     }
 }

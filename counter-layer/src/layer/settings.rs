@@ -14,6 +14,7 @@ use super::visit::OnCount;
 use crate::classify::UserAgents;
 use crate::closure::Closure;
 use crate::identity::{Identity, RequestHead};
+use crate::label::Labels;
 
 /// The settings of a layer that are no more than values: all services of the layer share them.
 #[derive(Clone, Default)]
@@ -28,6 +29,7 @@ pub(crate) struct Settings {
     pub(crate) matched_path: Option<Arc<MatchedPath>>,
     pub(crate) fallback: Option<Arc<Fallback>>,
     pub(crate) facets: Option<Arc<Facets>>,
+    pub(crate) labels: Option<Arc<Labels>>,
     /// What distributions are kept of, if any are.
     pub(crate) measures: Option<Measures>,
     pub(crate) count_if: Option<Arc<CountIf>>,
@@ -37,6 +39,14 @@ pub(crate) struct Settings {
     pub(crate) setup: Arc<Setup>,
     /// A closure that gave a reserved name was logged.
     pub(crate) told_reserved: Arc<AtomicBool>,
+}
+
+impl Settings {
+    /// Returns whether a request has other hits beside its own.
+    #[inline]
+    pub(crate) const fn has_views(&self) -> bool {
+        self.facets.is_some() || self.labels.is_some()
+    }
 }
 
 /// A closure that tells bots from other clients.

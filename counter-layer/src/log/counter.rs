@@ -78,7 +78,7 @@ pub struct LogCounter {
 pub enum Decision<'a> {
     /// The request counts.
     Counted {
-        /// The hits of the request: under `hits`, on its page, and under its facets.
+        /// The hits of the request: under `hits`, on its page, and under its facets and labels.
         hits: &'a [Hit],
         /// The kind of client.
         agent: Agent,
@@ -165,7 +165,7 @@ impl LogCounter {
         self.head.set_peer(peer);
         let Parts { method, uri, headers, extensions, .. } = &self.head.parts;
         let head = RequestHead { method, uri, headers, extensions };
-        match self.counting.decide(&head, line.outcome, &mut self.hits) {
+        match self.counting.decide(&head, line.at, line.outcome, &mut self.hits) {
             Ok((agent, own)) => {
                 self.bins = self.counting.logged().map_or_else(Bins::none, |measures| {
                     let logged = Logged { time: line.first_byte, body: line.duration, size: line.bytes };

@@ -16,7 +16,7 @@ use axum::routing::get;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Recorder};
-use counter_layer::{AccessCounterLayer, Identity, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Identity, Label, Rule, Rules};
 use http::{Extensions, Request, Response};
 use tower::{Layer, Service, ServiceExt};
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Work {
     }
 }
 
-pub static WORK: [Work; 7] = [
+pub static WORK: [Work; 8] = [
     Work { name: "record", prepare: record, without: None },
     Work { name: "bare", prepare: bare, without: None },
     Work { name: "visitors", prepare: visitors, without: Some("bare") },
@@ -45,6 +45,7 @@ pub static WORK: [Work; 7] = [
     Work { name: "rules", prepare: rules, without: Some("bare") },
     Work { name: "unmatched", prepare: unmatched, without: Some("bare") },
     Work { name: "measured", prepare: measured, without: Some("bare") },
+    Work { name: "labelled", prepare: labelled, without: Some("bare") },
 ];
 
 impl Work {
@@ -57,6 +58,9 @@ impl Work {
 
 /// The user agent of somebody.
 pub const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+
+/// The page that they come from.
+const REFERRER: &str = "https://news.example.com/item?id=7";
 
 /// Hits of a visitor on one of a hundred counters.
 fn record() -> Run {
@@ -108,6 +112,13 @@ fn measured() -> Run {
     answer(|service| layer.layer(service), matched())
 }
 
+/// The layer as it is by default, with labels of referrers and languages.
+fn labelled() -> Run {
+    let layer = AccessCounterLayer::new(recorder());
+    let layer = layer.labels([Label::referrer(), Label::language()]).expect("names of labels");
+    answer(|service| layer.layer(service), matched())
+}
+
 /// A hundred rules, nearly all of them templates; `/articles/7` feeds the last.
 #[must_use]
 pub fn hundred_rules() -> Rules {
@@ -148,8 +159,12 @@ where
     let kept = Rc::new(Cell::new(None));
     let mut service = layer(Keep(Rc::clone(&kept)));
     let mut requests: [_; 16] = std::array::from_fn(|n| {
-        let mut request =
-            Request::get("/articles/7").header("user-agent", BROWSER).body(()).expect("a request");
+        let mut request = Request::get("/articles/7")
+            .header("user-agent", BROWSER)
+            .header("referer", REFERRER)
+            .header("accept-language", "de-CH,de;q=0.9")
+            .body(())
+            .expect("a request");
         let address = SocketAddr::from(([192, 0, 2, u8::try_from(n).expect("sixteen")], 1000));
         *request.extensions_mut() = extensions.clone();
         request.extensions_mut().insert(ConnectInfo(address));

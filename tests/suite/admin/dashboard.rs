@@ -41,6 +41,44 @@ async fn the_page_says_what_was_counted() {
 }
 
 #[tokio::test]
+async fn labels_have_panels_of_their_own_where_there_are_any_and_their_values_are_no_pages() {
+    let mut site = Site::new();
+    assert!(!site.page("").await.contains("class=\"labels\""));
+    let (recorder, now) = (site.counters.recorder(), Timestamp::now());
+    site.record("/", now, 4000);
+    let count = |label: &str, values: &[(Option<&str>, u32)]| {
+        let of_label = recorder.label_values(label).expect("a name");
+        for (value, weight) in values {
+            let weight = NonZeroU32::new(*weight).expect("not 0");
+            let noted = of_label.note(*value, now, weight);
+            recorder.record_at(of_label.counter(noted), None, now, weight);
+        }
+    };
+    let script = format!("odd {SCRIPT}");
+    count(
+        "referrer",
+        &[(Some("news.example"), 3000), (Some(&script), 700), (None, 200), (Some("(odd)"), 100)],
+    );
+    count("plan", &[(Some("free"), 4000)]);
+    site.flush().await;
+    let page = site.page("").await;
+    let (pages, labels) = page.split_once("<div class=\"labels\">").expect("panels");
+    for part in [
+        ">Referrers today<",
+        ">plan today<",
+        "odd &#60;script",
+        ">3,000, 75 %<",
+        "200 without one; 100 of others.",
+        "counter?counter=label%3Areferrer%3Anews.example",
+    ] {
+        assert!(labels.contains(part), "{part} in {labels}");
+    }
+    assert!(!pages.contains("news.example") && !pages.contains("label:"), "{pages}");
+    let own = site.page("/counter?counter=label%3Areferrer%3Anews.example").await;
+    assert!(own.contains("<h1>label:referrer:news.example</h1>") && own.contains(">3,000<"), "{own}");
+}
+
+#[tokio::test]
 async fn sources_have_a_table_where_there_are_any() {
     let site = Site::new();
     assert!(!site.page("").await.contains("sources-title"));

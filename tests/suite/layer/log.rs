@@ -12,7 +12,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Distribution, Measure, Requests};
 use counter_core::{Builder, Counters, MemoryStore, Timestamp};
 use counter_layer::log::{Decision, Follower, Format, Import, Lines, LogCounter, LogFile, Parser};
-use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Label, Outcome, Rule, Rules};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -25,9 +25,8 @@ use crate::support::{BOT, BROWSER, clf, fewest, name, store};
 
 const KEY: VisitorKey = VisitorKey::new([7; 16]);
 
-/// The combined log format with two headers more.
-const PATTERN: &str =
-    r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i" "%{Sec-Purpose}i""#;
+/// The combined log format with three headers more.
+const PATTERN: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i" "%{Sec-Purpose}i" "%{Accept-Language}i""#;
 
 /// A request, and how it was answered.
 #[derive(Clone, Debug)]
@@ -57,7 +56,7 @@ impl Exchange {
         let mut line = format!("{peer} - - [{time}] \"").into_bytes();
         escape(format!("{method} {target} HTTP/1.1").as_bytes(), &mut line);
         line.extend(format!("\" {status} 7").into_bytes());
-        for name in ["referer", "user-agent", "x-forwarded-for", "sec-purpose"] {
+        for name in ["referer", "user-agent", "x-forwarded-for", "sec-purpose", "accept-language"] {
             let value =
                 self.headers.iter().find(|(other, _)| *other == name).map_or(&b"-"[..], |(_, value)| value);
             line.extend_from_slice(b" \"");
@@ -86,6 +85,7 @@ fn exchange() -> impl Strategy<Value = Exchange> {
         r"/(articles|static|api|signup)?(/[a-z0-9]{1,3}|/%2[0-9a-f]|/\.\.|;x=1|//){0,3}/?(\?[a-z=&\\]{0,5})?",
         r"/articles/[0-9]{1,2}",
         r"https://www\.example\.org/articles/[0-9]",
+        r"/articles/[0-9]\?(utm_source=[a-z]{1,2}|utm_campaign=[a-z%@]{0,3})",
     ];
     let agent = prop_oneof![
         Just(Some(BROWSER.as_bytes().to_vec())),
@@ -98,14 +98,16 @@ fn exchange() -> impl Strategy<Value = Exchange> {
     let forwarded = prop::option::of(prop::collection::vec(address, 1..4).prop_map(|list| list.join(", ")));
     let purpose = prop::option::weighted(0.1, Just("prefetch;prerender"));
     let referer = prop::option::of(r#"https://[a-z]{1,5}\.example/["\\a-z]{0,5}"#);
+    let language = prop::option::of(r"(de|en|fr|xx|[a-z]{1,9})(-CH)?(,[a-z;=.0-9]{0,9})?");
     let status = prop::sample::select(vec![101_u16, 200, 200, 204, 301, 304, 404, 500, 503]);
-    let all = (method, target, agent, forwarded, purpose, referer, status, address);
-    all.prop_map(|(method, target, agent, forwarded, purpose, referer, status, peer)| {
+    let all = (method, target, agent, forwarded, purpose, referer, language, status, address);
+    all.prop_map(|(method, target, agent, forwarded, purpose, referer, language, status, peer)| {
         let headers = [
             ("user-agent", agent),
             ("x-forwarded-for", forwarded.map(Into::into)),
             ("sec-purpose", purpose.map(Into::into)),
             ("referer", referer.map(Into::into)),
+            ("accept-language", language.map(Into::into)),
         ];
         // Text that is trimmed away, and a lone minus, are a header that is not there.
         let is_there = |value: &Vec<u8>| !value.is_empty() && value != b"-";
@@ -129,6 +131,18 @@ pub(super) fn forwarded() -> counter_layer::ForwardedAddress {
     Identity::forwarded(Forwarded::X_FORWARDED_FOR)
 }
 
+/// All labels that there are, and one of a closure.
+pub(super) fn labels() -> [Label; 6] {
+    [
+        Label::referrer().own_host("a.example"),
+        Label::campaign(),
+        Label::device(),
+        Label::browser(),
+        Label::language(),
+        Label::from_fn("section", |head| head.uri.path().split('/').nth(1).map(Into::into)),
+    ]
+}
+
 /// The layers that a service may well have, with visitors under a key, or under the salt of the day.
 fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLayer> {
     let identify = |layer: AccessCounterLayer, identity: Identity| {
@@ -148,7 +162,7 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
     let feeds = counters.recorder().counter("feeds");
     vec![
         layer(),
-        layer().facets([Facet::Agent, Facet::Method, Facet::Status]),
+        layer().facets([Facet::Agent, Facet::Method, Facet::Status]).labels(labels()).expect("labels"),
         identify(layer().rules(rules().build().expect("rules")), forwarded().trusted_hops(2).into()),
         identify(
             layer()
@@ -157,7 +171,9 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
                 .count_if(|outcome| outcome != Outcome::Answered(StatusCode::NOT_FOUND)),
             forwarded().trusted_networks(["10.0.0.0/8".parse().expect("a network")]).into(),
         )
-        .distributions([Measure::Status]),
+        .distributions([Measure::Status])
+        .labels(labels())
+        .expect("labels"),
         identify(
             layer()
                 .bots_are_visitors()
@@ -194,6 +210,15 @@ async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
         let statuses = stats.distribution(&one, days, range.clone(), Measure::Status).await;
         let statuses = statuses.map_or_else(|_| Vec::new(), |statuses| statuses.merged().bins().collect());
         counts.insert(counter, (total, uniques.visitors, statuses));
+    }
+    for label in stats.labels().await.expect("memory answers") {
+        let all = stats.label(&label, days, range.clone(), 1000).await.expect("days are kept");
+        assert_eq!((all.total, all.missed), (counts["hits"].0, 0), "{label}");
+        for (value, count) in all.values {
+            counts.insert(format!("label:{label}:{value}"), (count, 0, Vec::new()));
+        }
+        counts.insert(format!("label:{label}:(none)"), (all.none, 0, Vec::new()));
+        counts.insert(format!("label:{label}:(other)"), (all.other, 0, Vec::new()));
     }
     (counts, counters.recorder().ledger().requests)
 }
@@ -241,6 +266,8 @@ async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
         assert_eq!(read.1.observed, 300);
         assert!(read.0["hits"].1 > 1, "{read:?}");
         assert_eq!(read.0["hits"].2.is_empty(), number != 3, "{read:?}");
+        let labels = read.0.keys().filter(|name| name.starts_with("label:")).count();
+        assert_eq!(labels > 40, [1, 3].contains(&number), "{read:?}");
     }
 }
 

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Timestamp;
 use crate::shard::Shard;
 use crate::sketch::Register;
 use crate::time::Grid;
@@ -10,6 +9,7 @@ use crate::visits::store::SAMPLES;
 use crate::visits::tally::Tally;
 use crate::visits::{Adds, Batch, Bin, Fence, FenceKind};
 use crate::writer::WriterId;
+use crate::{CounterName, Timestamp};
 
 /// The way of one source to one shard: the records that the shard has not counted, folded.
 #[derive(Debug)]
@@ -50,6 +50,11 @@ impl Lane {
         if let Some(register) = register {
             self.work += self.pending.raise(counter, at, register, grid);
         }
+    }
+
+    pub(super) fn add_label(&mut self, counter: &CounterName, at: Timestamp, count: u64, grid: &Grid) {
+        self.touched = true;
+        self.work += self.pending.add_label(counter, at, count, grid);
     }
 
     pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], grid: &Grid) {

@@ -134,6 +134,24 @@ impl Source {
         let is_expired = self.life.is_some_and(|life| at < oldest(Timestamp::now(), life));
         let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
         for hit in hits {
+            if let Some((label, noted)) = self.tally.label_of(hit.counter) {
+                let lane = &mut self.lanes[label.shard().index()];
+                if range.start >= lane.read_to.max(before) {
+                    let weight = hit.weight.get().into();
+                    if is_expired {
+                        counted += weight;
+                        continue;
+                    }
+                    for (counter, count) in label.counts(noted, weight, at) {
+                        if count > 0 {
+                            lane.add_label(&counter, at, count, &self.tally.grid);
+                        }
+                        counted += count;
+                    }
+                    is_full |= lane.is_full(&self.tally.grid);
+                }
+                continue;
+            }
             let (number, shard, is_other) = self.tally.slot(hit.counter);
             let lane = &mut self.lanes[shard.index()];
             if range.start >= lane.read_to.max(before) {
@@ -146,7 +164,8 @@ impl Source {
                 is_full |= lane.is_full(&self.tally.grid);
             }
         }
-        for hit in measured.hits.iter().filter(|_| !is_expired) {
+        let is_measured = |hit: &&Hit| !is_expired && self.tally.label_of(hit.counter).is_none();
+        for hit in measured.hits.iter().filter(is_measured) {
             let (number, shard, _) = self.tally.slot(hit.counter);
             let lane = &mut self.lanes[shard.index()];
             if range.start >= lane.read_to.max(before) {
@@ -289,6 +308,7 @@ impl Source {
                 }
                 Ok(ApplyOutcome::SequenceGap { last }) => {
                     let dropped = lane.move_to(last);
+                    self.tally.give_up_labels();
                     hits.pending -= dropped;
                     hits.returned += dropped;
                     commit = Commit::Moved;
@@ -344,6 +364,7 @@ impl Source {
             // What is under way may have arrived, as its own answer will say.
             if !lane.is_due() && lane.counted != last {
                 lane.move_to(last);
+                self.tally.give_up_labels();
                 commit = Commit::Moved;
             }
         }
@@ -386,6 +407,9 @@ fn note_offered(lanes: &mut [Lane], position: u64) {
 impl Drop for Source {
     fn drop(&mut self) {
         let left = self.lanes.iter_mut().map(|lane| lane.move_to(0)).sum::<u64>();
+        if left > 0 {
+            self.tally.give_up_labels();
+        }
         let hits = &mut self.status.lock().ledger.hits;
         hits.pending -= left;
         hits.returned += left;

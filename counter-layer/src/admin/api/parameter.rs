@@ -17,7 +17,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-pub(crate) use counters::{After, AnyCounters, Counter, Counters, OfKind, Prefix};
+pub(crate) use counters::{After, AnyCounters, Counter, Counters, LabelNames, OfKind, Prefix};
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
 pub(crate) use measured::{OfRange, OfStatus, Quantiles};

@@ -128,6 +128,44 @@ pub(crate) struct Place {
     pub(crate) count: u64,
 }
 
+/// The values of labels with the most hits of a range.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct Labels {
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// In the order in which they were asked for; otherwise all, by name.
+    pub(crate) labels: Vec<LabelTop>,
+}
+
+/// The values of one label.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct LabelTop {
+    pub(crate) label: String,
+    /// All hits: those of every value, of none and of others.
+    pub(crate) total: u64,
+    /// The hits of requests without a value.
+    pub(crate) none: u64,
+    /// The hits of values that had no place of their own, and of texts that are no values.
+    pub(crate) other: u64,
+    /// The most hits that any one value may have among the others: each has its count, or up to this many more.
+    pub(crate) missed: u64,
+    /// The first first.
+    pub(crate) values: Vec<LabelValue>,
+    /// The keys that cannot be read: their values are missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(crate) struct LabelValue {
+    pub(crate) value: String,
+    pub(crate) count: u64,
+}
+
 /// An estimate of how many different visitors some counters had together.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -7,8 +7,8 @@ use super::live::{self, Live};
 use super::metrics::{self, Source};
 use super::route::{Catalog, Route};
 use super::{
-    counters, export, index, lifetimes, percentiles, process, series, slowest, sources, statuses, top, total,
-    uniques,
+    counters, export, index, labels, lifetimes, percentiles, process, series, slowest, sources, statuses,
+    top, total, uniques,
 };
 use crate::admin::access::Access;
 use crate::admin::options::Options;
@@ -41,6 +41,7 @@ pub(crate) fn routes(
         total::route(&stats),
         lifetimes::route(&stats),
         top::route(&stats),
+        labels::route(&stats),
         uniques::route(&stats),
         #[cfg(feature = "forecast")]
         super::forecast::route(&stats),

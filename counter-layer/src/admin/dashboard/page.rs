@@ -9,6 +9,7 @@ use super::buckets::Buckets;
 use super::chart::{self, Chart};
 use super::controls::Controls;
 use super::format::{self, Change, Style};
+use super::labels::Panel;
 use super::measured::{self, Measured};
 use super::period::Period;
 use super::plot::{Plot, plot};
@@ -28,6 +29,7 @@ pub(super) struct Site {
     moving: Moving,
     controls: Controls,
     table: Table,
+    labels: Vec<Panel>,
     sources: Option<Sources>,
     period: String,
     search: String,
@@ -147,9 +149,10 @@ impl Site {
     pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
         let reader = Reader::new(stats);
-        let (moving, table) = try_join(
+        let (moving, table, labels) = try_join3(
             Moving::read(&reader, view, Extent::Whole, now),
             Table::read(&reader, view, &period, now),
+            Panel::read(&reader, &period, |counter| view.counter(counter)),
         )
         .await?;
         Ok(Self {
@@ -157,6 +160,7 @@ impl Site {
             moving,
             controls: Controls::of(stats, view, now),
             table,
+            labels,
             sources: Sources::of(stats, now),
             period: period.name,
             search: view.search.clone(),

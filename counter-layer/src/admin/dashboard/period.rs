@@ -80,6 +80,11 @@ impl Period {
         Self { name: "today".to_owned(), precision: coarse.precision, range, before }
     }
 
+    /// The buckets of the period.
+    pub(super) fn buckets(&self) -> (Precision, Range<Timestamp>) {
+        (self.precision, self.range.clone())
+    }
+
     /// The count of each counter in the period, where it can be read.
     pub(super) async fn totals(
         &self,

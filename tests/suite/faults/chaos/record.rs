@@ -14,6 +14,11 @@ const PAGES: usize = 40;
 /// Those after the pages, which are written in the past alone, so that cleaners take them away whole.
 const PAST: usize = 4;
 
+/// Those after them, which are values of a label: fewer than it has places for.
+const VALUES: usize = 8;
+
+const COUNTERS: usize = PAGES + PAST + VALUES;
+
 /// Where requests count, by the clock of the recorder.
 const HITS: &str = "hits";
 
@@ -59,7 +64,12 @@ impl Record {
                 self.edges.insert((counter, at));
                 self.hit(recorder, counter, at, None, weight(1));
             }
-            170..190 => {
+            170..180 => {
+                let value = PAGES + PAST + page % VALUES;
+                let age = random.one_of(&[0, 0, 100, 4000, 100_000]);
+                self.hit_of_label(recorder, value, now.minus(age), weight(random.among(1..4)));
+            }
+            180..190 => {
                 recorder.request(&[recorder.counter(HITS).hit()], Agent::Human);
                 (self.requests, self.hits) = (self.requests + 1, self.hits + 1);
             }
@@ -115,7 +125,7 @@ impl Record {
         for kept in Precisions::default().iter() {
             let width = kept.precision;
             let is_held = |start| width == precision(ARCHIVED) && start < kept.oldest(now);
-            for counter in 0..PAGES + PAST {
+            for counter in 0..COUNTERS {
                 let mut expected = BTreeMap::<_, u64>::new();
                 for ((_, at), count) in
                     self.counts.range((counter, Timestamp::MIN)..=(counter, Timestamp::MAX))
@@ -209,6 +219,16 @@ impl Record {
         }
     }
 
+    fn hit_of_label(&mut self, recorder: &Recorder, counter: usize, at: Timestamp, weight: NonZeroU32) {
+        let title = title(counter);
+        let (label, value) = title.label().expect("a value of a label");
+        let values = recorder.label_values(label).expect("a name");
+        let noted = values.note(Some(value), at, weight);
+        recorder.record_at(values.counter(noted), None, at, weight);
+        *self.counts.entry((counter, at)).or_default() += u64::from(weight.get());
+        self.hits += u64::from(weight.get());
+    }
+
     fn hit(
         &mut self,
         recorder: &Recorder,
@@ -235,7 +255,10 @@ impl Record {
 }
 
 fn title(counter: usize) -> CounterName {
-    name(&format!("/page/{counter}"))
+    match counter.checked_sub(PAGES + PAST) {
+        None => name(&format!("/page/{counter}")),
+        Some(value) => name(&format!("label:site:{value}.example")),
+    }
 }
 
 fn visitor(n: u32) -> VisitorId {

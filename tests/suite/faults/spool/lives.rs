@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use super::super::histories::{Data, Model};
 use super::{folder, over, spool};
+use crate::support::name;
 use crate::through::Through;
 
 /// The number of hits that a history may have: a prime.
@@ -127,7 +128,7 @@ impl Lives {
             self.snapshots.clear();
         }
         let told = self.told.range(own).count() as u64;
-        let is_stored = |hit: &u64| self.model.data(|data| data.by_counter.contains_key(&*hit.to_string()));
+        let is_stored = |hit: &u64| self.model.data(|data| data.by_counter.contains_key(&*title(*hit)));
         // They are among the unwritten.
         let homeless = self.homeless.drain(..).filter(|hit| !is_stored(hit)).count() as u64;
         self.excused += unwritten.saturating_sub(homeless).min(told);
@@ -140,9 +141,16 @@ impl Lives {
     /// Records a hit, at one of some instants.
     fn record(&mut self) {
         let at = Timestamp::now().minus(10 * self.model.among(0..3));
-        let name = self.recorded.to_string();
+        let title = name(&title(self.recorded));
         let life = self.live();
-        life.recorder.record_at(life.recorder.counter(&name), None, at, NonZeroU32::MIN);
+        let counter = match title.label() {
+            None => life.recorder.counter(&title),
+            Some((label, value)) => {
+                let values = life.recorder.label_values(label).expect("a name");
+                values.counter(values.note(Some(value), at, NonZeroU32::MIN))
+            }
+        };
+        life.recorder.record_at(counter, None, at, NonZeroU32::MIN);
         life.hits.end += 1;
         if !self.is_there {
             self.homeless.push(self.recorded);
@@ -284,8 +292,7 @@ impl Lives {
         assert_eq!(stats.ledger().hits.pending, 0, "{said}");
         let doubled: Vec<_> = stored.iter().filter(|(_, count)| **count > 1).collect();
         assert!(doubled.is_empty(), "{seed}: stored more than once: {doubled:?}: {said}");
-        let missing: Vec<_> =
-            self.told.iter().filter(|hit| !stored.contains_key(&*hit.to_string())).collect();
+        let missing: Vec<_> = self.told.iter().filter(|hit| !stored.contains_key(&*title(**hit))).collect();
         let excused = self.excused + self.doubtful;
         assert!(
             missing.len() as u64 <= excused,
@@ -293,6 +300,11 @@ impl Lives {
         );
         (self.unwritten, self.doubtful)
     }
+}
+
+/// The name of the counter of a hit: that of a value of a label for each third.
+fn title(hit: u64) -> String {
+    if hit.is_multiple_of(3) { format!("label:hit:{hit}") } else { hit.to_string() }
 }
 
 async fn history(seed: u64) -> (u64, u64) {

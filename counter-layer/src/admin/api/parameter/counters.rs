@@ -30,6 +30,16 @@ pub(crate) struct Prefix(pub(crate) String);
 #[derive(Debug)]
 pub(crate) struct OfKind(pub(crate) Kind);
 
+/// The names of labels, of which there may be none.
+#[derive(Debug)]
+pub(crate) struct LabelNames(pub(crate) Vec<String>);
+
+/// The number of labels that one request may name: as many as a process may have.
+const MOST_LABELS: usize = 8;
+
+/// The length of the longest name of a label, in bytes.
+const LONGEST_LABEL: usize = 32;
+
 /// The number of counters that one request may name.
 const MOST: usize = 100;
 
@@ -105,6 +115,36 @@ impl<S> Parameters<S> for Prefix {
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         Ok(Self(values.one("prefix")?.unwrap_or_default().to_owned()))
+    }
+}
+
+impl<S> Parameters<S> for LabelNames {
+    fn describe() -> Vec<Description> {
+        let schema = |_: &_| {
+            let name = json!({"type": "string", "pattern": "^[a-z0-9_-]{1,32}$"});
+            json!({"type": "array", "items": name, "maxItems": MOST_LABELS})
+        };
+        let text = "The name of a label, such as `referrer`; all of them where none is named";
+        let example = Some("referrer");
+        vec![Description { example, ..Description::new("label", text, schema).times(Times::AnyNumber) }]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let is_allowed =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+        let mut names = Vec::new();
+        for name in values.all("label") {
+            if name.len() > LONGEST_LABEL || !name.bytes().all(is_allowed) {
+                let allowed = format!("1 to {LONGEST_LABEL} of the characters a-z, 0-9, - and _");
+                return Err(Problem::parameter("not the name of a label", "label", Some(name), allowed));
+            }
+            names.push(name.to_owned());
+        }
+        if names.len() > MOST_LABELS {
+            let (many, allowed) = (names.len().to_string(), format!("at most {MOST_LABELS} labels"));
+            return Err(Problem::parameter("too many labels", "label", Some(&many), allowed));
+        }
+        Ok(Self(names))
     }
 }
 

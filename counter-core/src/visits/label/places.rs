@@ -1,0 +1,349 @@
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::num::NonZeroU32;
+
+use datasketches::frequencies::FrequentItemsSketch;
+use foldhash::quality::RandomState;
+
+use super::NotedValue;
+use crate::visits::batch::AHEAD;
+use crate::{CounterName, Precision, Timestamp};
+
+/// The values of one label that count under their own names, and what decides which ones these are.
+///
+/// As long as there are free places, every value gets one when it comes. After that, a value gets the place of a rarer
+/// one when it is known to have had its share of the hits of this hour and the last: 1 of [`MOST`]. Until then its
+/// hits are `(other)`, and a sketch of frequent items bounds how many of them it has. So a scan of made-up values fills what
+/// was free, and takes nobody's place.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// The number of the label, from 1.
+    label: u32,
+    prefix: String,
+    hasher: RandomState,
+    /// The places by value.
+    index: HashMap<Box<str>, usize, RandomState>,
+    places: Vec<Place>,
+    /// Width and offset of the hours.
+    hours: Precision,
+    hour: Timestamp,
+    /// The number of hours that have begun.
+    turn: u32,
+    /// The hits that were noted in this hour, and in the last.
+    noted: [u64; 2],
+    /// The hits of values without a place.
+    unplaced: [FrequentItemsSketch<u64>; 2],
+    /// More hits of this hour than any value has under `(other)`, or as many.
+    missed: u64,
+    /// The part of `missed` that is counted already.
+    told: u64,
+    closed: Vec<Labelled>,
+    /// Set while so many counts wait for the store that no value gets the place of another.
+    is_crowded: bool,
+    /// The sum of all hits, and of those that were not taken yet.
+    pub(super) recorded: u64,
+    pub(super) waiting: u64,
+}
+
+/// A value that has a place.
+#[derive(Debug)]
+struct Place {
+    name: CounterName,
+    /// The number of values that had this place before.
+    generation: u32,
+    /// The hits that are known of it, of this hour and the last.
+    noted: [u64; 2],
+    start: Timestamp,
+    count: u64,
+}
+
+/// A count of a value that is not added to any more.
+#[derive(Debug)]
+pub(crate) struct Labelled {
+    pub(crate) name: CounterName,
+    pub(crate) start: Timestamp,
+    pub(crate) count: u64,
+}
+
+/// The number of values that have a place at once.
+pub(super) const MOST: usize = 2000;
+
+/// The size of a sketch: what its bound is off by at most, 3.5 of 8,192 hits, and a share of 1 in 2,000 are less than 0.1 %.
+const SKETCH: usize = 8192;
+
+/// The number of counts at which the thread that closed the last one folds them.
+const CLOSED: usize = 4096;
+
+/// Places that are never given to another value.
+const FIXED: [&str; 3] = [OTHER, NONE, MISSED];
+pub(crate) const OTHER: &str = "(other)";
+pub(crate) const NONE: &str = "(none)";
+pub(crate) const MISSED: &str = "(missed)";
+
+const AT_OTHER: usize = 0;
+const AT_NONE: usize = 1;
+const AT_MISSED: usize = 2;
+
+/// The generation of hits under `(other)` that have no value, and so are missed by none.
+const VALUELESS: u32 = NotedValue::GENERATIONS - 1;
+
+impl Places {
+    pub(super) fn new(label: u32, name: &str, hours: Precision) -> Self {
+        let prefix = format!("{}{name}:", CounterName::LABELS);
+        let sketch = || FrequentItemsSketch::new(SKETCH).expect("a power of two");
+        let mut places = Self {
+            label,
+            prefix,
+            hasher: RandomState::default(),
+            index: HashMap::default(),
+            places: Vec::new(),
+            hours,
+            hour: Timestamp::MIN,
+            turn: 0,
+            noted: [0; 2],
+            unplaced: [sketch(), sketch()],
+            missed: 0,
+            told: 0,
+            closed: Vec::new(),
+            is_crowded: false,
+            recorded: 0,
+            waiting: 0,
+        };
+        for value in FIXED {
+            let name = places.name(value).expect("the name of a label leaves room for it");
+            places.places.push(Place::of(name, 0, [0; 2]));
+        }
+        places
+    }
+
+    fn name(&self, value: &str) -> Option<CounterName> {
+        CounterName::new(&format!("{}{value}", self.prefix)).ok()
+    }
+
+    /// Returns whether a text is a value, and no name that labels keep for themselves.
+    fn is_value(&self, value: &str) -> bool {
+        let bytes = self.prefix.len() + value.len();
+        !value.is_empty()
+            && !value.starts_with('(')
+            && bytes <= CounterName::MAX_BYTES
+            && !value.chars().any(char::is_control)
+    }
+
+    /// Notes hits that a value is about to have.
+    pub(super) fn note(&mut self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
+        let weight = u64::from(weight.get());
+        let is_elsewhere = self.go_to(at);
+        self.noted[0] += weight;
+        let Some(value) = value else { return self.noted_at(AT_NONE, 0) };
+        if let Some(&at) = self.index.get(value) {
+            let place = &mut self.places[at];
+            place.noted[0] += weight;
+            let generation = place.generation;
+            return self.noted_at(at, generation);
+        }
+        if !self.is_value(value) {
+            return self.noted_at(AT_OTHER, VALUELESS);
+        }
+        self.note_unplaced(value, weight, is_elsewhere)
+    }
+
+    #[cold]
+    fn note_unplaced(&mut self, value: &str, weight: u64, is_elsewhere: bool) -> NotedValue {
+        let hash = self.hasher.hash_one(value);
+        let [this, last] = &self.unplaced;
+        let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
+        let has_share = || sum(known).saturating_mul(MOST as u64) >= sum(self.noted);
+        if self.places.len() < FIXED.len() + MOST || !self.is_crowded && has_share() {
+            let at = self.give_place(value, known);
+            let generation = self.places[at].generation;
+            return self.noted_at(at, generation);
+        }
+        let [this, _] = &mut self.unplaced;
+        this.update_with_count(hash, weight);
+        self.missed = self.missed.max(this.upper_bound(&hash));
+        // What is told of this hour says nothing about an earlier one.
+        let turn = if is_elsewhere { self.turn.wrapping_sub(1) } else { self.turn };
+        self.noted_at(AT_OTHER, turn % VALUELESS)
+    }
+
+    /// Gives a value a free place, or that of the rarest.
+    fn give_place(&mut self, value: &str, noted: [u64; 2]) -> usize {
+        let name = self.name(value).expect("it was looked at");
+        let at = if self.places.len() < FIXED.len() + MOST {
+            self.places.push(Place::of(name, 0, noted));
+            self.places.len() - 1
+        } else {
+            let values = (0..).zip(&self.places).skip(FIXED.len());
+            let (at, _) = values.min_by_key(|(_, place)| sum(place.noted)).expect("there are some");
+            let generation = (self.places[at].generation + 1) % NotedValue::GENERATIONS;
+            let mut rarest = std::mem::replace(&mut self.places[at], Place::of(name, generation, noted));
+            self.index.remove(&rarest.name[self.prefix.len()..]);
+            rarest.close(&mut self.closed);
+            at
+        };
+        self.index.insert(value.into(), at);
+        at
+    }
+
+    fn noted_at(&self, place: usize, generation: u32) -> NotedValue {
+        NotedValue::new(self.label, place, generation)
+    }
+
+    /// Goes on to the hour of an instant; returns whether that is another one all the same.
+    #[inline]
+    fn go_to(&mut self, at: Timestamp) -> bool {
+        let since = at.as_unix().wrapping_sub(self.hour.as_unix());
+        since >= u64::from(self.hours.as_seconds()) && !self.begin_hour(at)
+    }
+
+    /// Begins the hour of an instant, unless it is over, or so far ahead that no store takes its hits: then hours would not
+    /// go on for long.
+    #[cold]
+    fn begin_hour(&mut self, at: Timestamp) -> bool {
+        if at < self.hour || at > Timestamp::now().plus(AHEAD) {
+            return false;
+        }
+        self.hour = self.hours.bucket(at).start;
+        self.turn = self.turn.wrapping_add(1);
+        (self.missed, self.told) = (0, 0);
+        self.noted = [0, self.noted[0]];
+        self.unplaced.swap(0, 1);
+        self.unplaced[0].reset();
+        for place in &mut self.places {
+            place.noted = [0, place.noted[0]];
+        }
+        true
+    }
+
+    /// Notes that counts are given up: what was told with them has to be told again.
+    pub(super) const fn give_up(&mut self) {
+        self.told = 0;
+    }
+
+    /// Returns the place that hits of a noted value count at, and the hits that it may have missed since that was told.
+    fn settle(&mut self, noted: NotedValue, weight: u64, at: Timestamp) -> (usize, u64) {
+        let (place, generation) = (noted.place(), noted.generation());
+        if place == AT_NONE {
+            return (place, 0);
+        }
+        if place != AT_OTHER && self.places.get(place).is_some_and(|place| place.generation == generation) {
+            return (place, 0);
+        }
+        let is_of_this_turn = generation == self.turn % VALUELESS && self.hours.bucket(at).start == self.hour;
+        let missed = match place {
+            AT_OTHER if generation == VALUELESS => 0,
+            AT_OTHER if is_of_this_turn => self.missed - std::mem::replace(&mut self.told, self.missed),
+            // It has lost its place meanwhile, or was noted at another time than it counts: nothing else tells of it.
+            _ => weight,
+        };
+        (AT_OTHER, missed)
+    }
+
+    /// Counts hits of a value that was noted, in the bucket that begins at `start`; returns whether it is time to
+    /// [`take`](Self::take) the counts.
+    pub(super) fn count(&mut self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
+        let (at, missed) = self.settle(noted, weight, start);
+        self.add(at, start, weight);
+        if missed > 0 {
+            self.add(AT_MISSED, start, missed);
+        }
+        self.closed.len() >= CLOSED
+    }
+
+    fn add(&mut self, at: usize, start: Timestamp, count: u64) {
+        self.recorded += count;
+        self.waiting += count;
+        let place = &mut self.places[at];
+        if place.start != start {
+            place.close(&mut self.closed);
+            place.start = start;
+        }
+        place.count += count;
+    }
+
+    /// Returns what hits of a noted value count under, for those who count them elsewhere.
+    pub(super) fn counts(
+        &mut self,
+        noted: NotedValue,
+        weight: u64,
+        at: Timestamp,
+    ) -> [(CounterName, u64); 2] {
+        let (place, missed) = self.settle(noted, weight, at);
+        let name = |at: usize| self.places[at].name.clone();
+        [(name(place), weight), (name(AT_MISSED), missed)]
+    }
+
+    /// Returns the name that hits of a noted value would count under now.
+    pub(super) fn name_of(&self, noted: NotedValue) -> CounterName {
+        let (at, generation) = (noted.place(), noted.generation());
+        let is_there = |place: &&Place| at < FIXED.len() || place.generation == generation;
+        self.places.get(at).filter(is_there).unwrap_or(&self.places[AT_OTHER]).name.clone()
+    }
+
+    /// Takes all counts, in exchange for the empty list that it is given.
+    pub(super) fn take(&mut self, counts: &mut Vec<Labelled>, is_crowded: bool) {
+        self.is_crowded = is_crowded;
+        std::mem::swap(&mut self.closed, counts);
+        for place in &mut self.places {
+            place.close(counts);
+        }
+        self.waiting = 0;
+    }
+
+    /// Returns the number of counts.
+    pub(super) fn cells(&self) -> usize {
+        self.closed.len() + self.places.iter().filter(|place| place.count > 0).count()
+    }
+}
+
+impl Place {
+    fn of(name: CounterName, generation: u32, noted: [u64; 2]) -> Self {
+        Self { name, generation, noted, start: Timestamp::MIN, count: 0 }
+    }
+
+    fn close(&mut self, closed: &mut Vec<Labelled>) {
+        let count = std::mem::take(&mut self.count);
+        if count > 0 {
+            closed.push(Labelled { name: self.name.clone(), start: self.start, count });
+        }
+    }
+}
+
+const fn sum([this, last]: [u64; 2]) -> u64 {
+    this.saturating_add(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missed_is_told_in_the_hour_in_which_it_is_missed() {
+        let hours = Precision::try_from(3600).expect("not 0");
+        let mut places = Places::new(1, "referrer", hours);
+        let (first, next) = (Timestamp::from_unix(36_000), Timestamp::from_unix(39_600));
+        let mut count = |value: &str, noted_at: Timestamp, at: Timestamp| {
+            let noted = places.note(Some(value), noted_at, NonZeroU32::MIN);
+            let [(name, _), (_, missed)] = places.counts(noted, 1, at);
+            (name.ends_with(OTHER), missed)
+        };
+        for value in 0..MOST {
+            assert_eq!(count(&value.to_string(), first, first), (false, 0));
+        }
+        (0..50_000).for_each(|_| _ = count("0", first, first));
+        let other = |missed: u64| (true, missed);
+        assert_eq!([1, 2].map(|_| count("rare", first, first)), [other(1), other(1)]);
+        // Another one has no more than that.
+        assert_eq!(count("other", first, first), other(0));
+        // In each hour anew; late, and in flight while an hour ends, each for itself.
+        assert_eq!([1, 2].map(|_| count("rare", next, next)), [other(1), other(1)]);
+        assert_eq!([1, 2].map(|_| count("late", first, first)), [other(1), other(1)]);
+        assert_eq!(count("slow", next, next.plus(3600)), other(1));
+        // Texts that are no values miss nothing.
+        assert_eq!([count("(odd)", next, next), count("(odd)", first, first)], [other(0), other(0)]);
+        // What was given up is told again.
+        places.give_up();
+        let noted = places.note(Some("rare"), next, NonZeroU32::MIN);
+        assert_eq!(places.counts(noted, 1, next)[1].1, 3);
+    }
+}

@@ -1,0 +1,179 @@
+use std::ops::Range;
+
+use super::{NAMED, PAGE, Ranking, Stats};
+use crate::time::Bucket;
+use crate::visits::Unreadable;
+use crate::visits::label::{MISSED, NONE, OTHER, hours};
+use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
+
+/// The values of a label with the most hits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LabelRanking {
+    /// The values with their hits, in descending order of hits, and by value where these are equal.
+    pub values: Vec<(String, u64)>,
+    /// The hits without a value.
+    pub none: u64,
+    /// The hits of values that had no place of their own, and of texts that are no values.
+    pub other: u64,
+    /// The most that any value may have had among the [`other`](Self::other) hits: each of the values has its hits, or
+    /// up to this many more. It is 0 where all values had places.
+    pub missed: u64,
+    /// All hits: of all values, also of those that are not listed here, without a value and of others.
+    pub total: u64,
+    /// Entries that cannot be read, of values that are therefore not ranked; 1,000 at most.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// The number of values that a ranking may have to look at.
+const VALUES: u64 = 50_000;
+
+/// The number of labels that are listed.
+const LABELS: usize = 100;
+
+impl Stats {
+    /// Returns the labels of which the store has values, by name: 100 at most.
+    ///
+    /// It takes an exchange with the store for each label.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    pub async fn labels(&self) -> Result<Vec<String>, Error> {
+        let precisions: Vec<_> = self.grid().counts.iter().map(|kept| kept.precision).collect();
+        let mut labels = Vec::new();
+        let mut after = name(CounterName::LABELS)?;
+        while labels.len() < LABELS {
+            let page = self.list(&precisions, Some(&after), 1, Timestamp::MIN).await?;
+            let first = page.counters.first().map(|(name, _)| name);
+            let Some(label) = first.and_then(CounterName::label).map(|(label, _)| label.to_owned()) else {
+                break;
+            };
+            after = name(&format!("{}{label}:{}", CounterName::LABELS, char::MAX))?;
+            labels.push(label);
+        }
+        labels.sort_unstable();
+        Ok(labels)
+    }
+
+    /// Returns the values of a label with the most hits in the buckets that start in `range`, at most `limit` of them, and
+    /// what is not among them.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let (recorder, now) = (counters.recorder(), Timestamp::now());
+    /// let languages = recorder.label_values("language")?;
+    /// for language in [Some("de"), Some("en"), Some("en"), None] {
+    ///     let noted = languages.note(language, now, NonZeroU32::MIN);
+    ///     recorder.request(&[languages.counter(noted).hit()], counter_core::visits::Agent::Human);
+    /// }
+    /// counters.flush().await?;
+    ///
+    /// let (hour, range) = (Precision::try_from(3600)?, now.minus(3600)..now.plus(1));
+    /// let top = counters.stats().label("language", hour, range, 10).await?;
+    /// assert_eq!(top.values, [("en".to_owned(), 2), ("de".to_owned(), 1)]);
+    /// assert_eq!((top.total, top.none, top.other, top.missed), (4, 1, 0, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when the label has more than 50,000 values that are kept, when these times buckets exceed 10,000,000, when
+    /// the precision is not kept, when the range is empty or has more than 10,000 buckets, or when the store
+    /// cannot be read.
+    pub async fn label(
+        &self,
+        label: &str,
+        precision: Precision,
+        range: Range<Timestamp>,
+        limit: usize,
+    ) -> Result<LabelRanking, Error> {
+        self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
+        let Ok(prefix) = name(&format!("{}{label}:", CounterName::LABELS)) else {
+            return Ok(LabelRanking::of(Ranking::default(), 0, limit));
+        };
+        let mut ranking = Ranking::default();
+        let (mut after, mut seen, mut looked_at) = (Some(prefix.clone()), 0, 0);
+        while after.is_some() {
+            let page = self.list(&[precision], after.as_ref(), PAGE, range.start).await?;
+            ranking.unreadable.extend(page.unreadable);
+            let names = page.counters.into_iter().map(|(name, _)| name);
+            let names: Vec<_> = names.filter(|name| name.starts_with(&*prefix)).collect();
+            seen += names.len() as u64;
+            if seen > VALUES {
+                return Err(Error::new(ErrorKind::TooManyCounters { most: VALUES }));
+            }
+            self.rank(&names, precision, &range, &mut looked_at, &mut ranking).await?;
+            after = page.next.filter(|next| next.starts_with(&*prefix));
+        }
+        ranking.sort();
+        let other = ranking.of(&prefix, OTHER);
+        let told = ranking.of(&prefix, MISSED);
+        let missed =
+            if other == 0 { 0 } else { self.missed(&prefix, precision, range, told).await?.min(other) };
+        Ok(LabelRanking::of(ranking, missed, limit))
+    }
+
+    /// Returns the most that a value may have missed in a range, which is told in whole hours: more than all hits where
+    /// that is not known.
+    async fn missed(
+        &self,
+        prefix: &str,
+        precision: Precision,
+        range: Range<Timestamp>,
+        told: u64,
+    ) -> Result<u64, Error> {
+        let hours = hours(&self.grid().counts);
+        if hours.divides(precision) {
+            return Ok(told);
+        }
+        let (first, last) = (hours.bucket(range.start), hours.bucket(range.end.minus(1)));
+        let range = first.start..Bucket { precision: hours, start: last.start }.end();
+        match self.total(&name(&format!("{prefix}{MISSED}"))?, hours, range.clone()).await {
+            Ok(missed) if self.is_kept(hours, range.start) => Ok(missed),
+            _ => Ok(u64::MAX),
+        }
+    }
+
+    fn is_kept(&self, precision: Precision, start: Timestamp) -> bool {
+        let kept = self.reach().counts.retention(precision);
+        kept.is_some_and(|kept| kept.oldest(Timestamp::now()) <= start)
+    }
+}
+
+impl LabelRanking {
+    fn of(ranking: Ranking, missed: u64, limit: usize) -> Self {
+        let Ranking { counters, mut unreadable } = ranking;
+        let mut all =
+            Self { values: Vec::new(), none: 0, other: 0, missed, total: 0, unreadable: Vec::new() };
+        unreadable.truncate(NAMED);
+        all.unreadable = unreadable;
+        for (name, count) in counters {
+            match name.label() {
+                Some((_, MISSED)) | None => continue,
+                Some((_, NONE)) => all.none = count,
+                Some((_, OTHER)) => all.other = count,
+                Some((_, value)) if all.values.len() < limit => all.values.push((value.to_owned(), count)),
+                Some(_) => {}
+            }
+            all.total = all.total.saturating_add(count);
+        }
+        all
+    }
+}
+
+impl Ranking {
+    /// Returns the hits of a value of a label.
+    fn of(&self, prefix: &str, value: &str) -> u64 {
+        let found = self.counters.iter().find(|(name, _)| name.strip_prefix(prefix) == Some(value));
+        found.map_or(0, |(_, count)| *count)
+    }
+}
+
+fn name(text: &str) -> Result<CounterName, Error> {
+    CounterName::new(text).map_err(|error| Error::new(ErrorKind::Refused).caused_by(error))
+}

@@ -1,0 +1,50 @@
+use axum::response::Response;
+use counter_core::visits::LabelRanking;
+use counter_core::{Stats, Timestamp};
+
+use super::caching;
+use super::parameter::{Asked, KeptPrecision, LabelNames, Limit, Range};
+use super::response::{LabelTop, LabelValue, Labels, Unreadable};
+use super::route::Route;
+use crate::admin::problem::Problem;
+
+/// Buckets that all values are compared over, where the request names no range.
+const RANKED: u64 = 1000;
+
+pub(crate) fn route(stats: &Stats) -> Route {
+    Route::get("/api/labels", "The values of labels with the most hits", stats.clone(), labels)
+        .json::<Labels>()
+        .cached()
+        .most(
+            "At most 10,000 buckets of each value, 10,000,000 of all values of a label, and 50,000 values of it; \
+             without `from` the latest 1,000.",
+        )
+        .refusal("422", "There are more than 50,000 values of a label")
+}
+
+async fn labels(
+    asked: Asked<Stats, (LabelNames, KeptPrecision, Range, Limit<10>)>,
+) -> Result<Response, Problem> {
+    let Asked { state: stats, headers, .. } = asked;
+    let (LabelNames(names), KeptPrecision(kept), range, Limit(limit)) = asked.parameters;
+    let now = Timestamp::now();
+    let (precision, range) = (kept.precision, range.buckets(kept, RANKED, now)?.range);
+    let failed = |error| Problem::of(&error, &stats);
+    let names = if names.is_empty() { stats.labels().await.map_err(failed)? } else { names };
+    let mut labels = Vec::with_capacity(names.len());
+    for label in names {
+        let top = stats.label(&label, precision, range.clone(), limit).await.map_err(failed)?;
+        labels.push(LabelTop::of(label, top));
+    }
+    let (from, to) = (range.start.as_unix(), range.end.as_unix());
+    let answer = Labels { precision: precision.as_seconds(), from, to, labels };
+    Ok(caching::answer(&headers, caching::max_age(precision, range.end, now), &answer))
+}
+
+impl LabelTop {
+    fn of(label: String, top: LabelRanking) -> Self {
+        let LabelRanking { values, none, other, missed, total, unreadable, .. } = top;
+        let values = values.into_iter().map(|(value, count)| LabelValue { value, count }).collect();
+        Self { label, total, none, other, missed, values, unreadable: Unreadable::list(unreadable) }
+    }
+}

@@ -1,0 +1,104 @@
+//! The panels of labels, such as that of the sites that visitors came from.
+
+use counter_core::visits::LabelRanking;
+use counter_core::{CounterName, Error, ErrorKind};
+use futures_util::future::try_join_all;
+
+use super::format;
+use super::period::Period;
+use super::reader::Reader;
+
+/// The values of a label with the most hits.
+#[derive(Debug)]
+pub(super) struct Panel {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) rows: Vec<Value>,
+    /// What is not among them, and how far they may be off.
+    pub(super) note: Option<String>,
+}
+
+/// A value of a label.
+#[derive(Debug)]
+pub(super) struct Value {
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) total: String,
+    pub(super) share: String,
+    pub(super) percent: u64,
+}
+
+/// Values of a label that are shown.
+const ROWS: usize = 8;
+
+/// Labels that are shown: as many as a process may have.
+const PANELS: usize = 8;
+
+/// Titles of the labels that the layer knows; others are shown by their names.
+const TITLES: [(&str, &str); 5] = [
+    ("browser", "Browsers"),
+    ("campaign", "Campaigns"),
+    ("device", "Devices"),
+    ("language", "Languages"),
+    ("referrer", "Referrers"),
+];
+
+impl Panel {
+    /// The panels of all labels, by name; `address` is that of the page of a counter.
+    pub(super) async fn read(
+        reader: &Reader<'_>,
+        period: &Period,
+        address: impl Fn(&CounterName) -> String,
+    ) -> Result<Vec<Self>, Error> {
+        let mut labels = reader.stats.labels().await?;
+        labels.truncate(PANELS);
+        let (precision, range) = period.buckets();
+        let read = labels.iter().map(|label| async {
+            match reader.stats.label(label, precision, range.clone(), ROWS).await {
+                Ok(ranking) => Ok(Self::of(label, ranking, &address)),
+                Err(error) => match error.kind() {
+                    ErrorKind::TooManyCounters { .. } | ErrorKind::TooManyBuckets { .. } => {
+                        Ok(Self { note: Some(error.to_string()), ..Self::named(label) })
+                    }
+                    _ => Err(error),
+                },
+            }
+        });
+        try_join_all(read).await
+    }
+
+    fn named(label: &str) -> Self {
+        let title = TITLES.iter().find(|(known, _)| *known == label);
+        let title = title.map_or_else(|| label.to_owned(), |(_, title)| (*title).to_owned());
+        Self { id: label.to_owned(), title, rows: Vec::new(), note: None }
+    }
+
+    fn of(label: &str, ranking: LabelRanking, address: &impl Fn(&CounterName) -> String) -> Self {
+        let LabelRanking { values, none, other, missed, total, .. } = ranking;
+        let most = values.first().map_or(0, |(_, count)| *count);
+        let row = |(value, count): (String, u64)| {
+            let counter = CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()?;
+            Some(Value {
+                address: address(&counter),
+                name: value,
+                total: format::grouped(count),
+                share: format::share(count, total).unwrap_or_default(),
+                percent: format::percent(count, most),
+            })
+        };
+        let shown: u64 = values.iter().map(|(_, count)| count).sum();
+        let rows = values.into_iter().filter_map(row).collect();
+        let rest = total.saturating_sub(shown + none);
+        let mut notes = Vec::new();
+        for (count, what) in [(none, "without one"), (rest, "of others")] {
+            if count > 0 {
+                notes.push(format!("{} {what}", format::grouped(count)));
+            }
+        }
+        if other > 0 && missed > 0 {
+            notes.push(format!("each of these may have up to {} more", format::grouped(missed)));
+        }
+        let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
+        Self { rows, note, ..Self::named(label) }
+    }
+}

@@ -1,0 +1,231 @@
+//! The kind of device and of browser, by the words of the user agent.
+
+use aho_corasick::automaton::Automaton;
+use aho_corasick::dfa::DFA;
+use aho_corasick::{Anchored, MatchKind};
+use counter_core::visits::Agent;
+
+use super::value::Value;
+
+/// No more of a user agent is looked at.
+const LOOKED_AT: usize = 512;
+
+/// The words of devices and browsers, to be found in one pass over a user agent.
+pub(super) struct Words {
+    words: DFA,
+    /// The words that were found are a set, with a bit for each of the rows of [`WORDS`].
+    rows: Box<[u8]>,
+}
+
+/// What the user agent of a request tells of the client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client {
+    agent: Agent,
+    found: u32,
+}
+
+/// A row of words, between bars, and what they stand for. Of two words that begin at the same place, the first is found.
+const WORDS: [(Sign, &str); 18] = [
+    // A note of Internet Explorer on machines with a pen.
+    (Sign::Nothing, "tablet pc"),
+    (
+        Sign::Tv,
+        "smart-tv|smarttv|smart_tv|hbbtv|appletv|apple tv|googletv|google tv|android tv|bravia|web0s|netcast|roku|crkey",
+    ),
+    (Sign::Console, "playstation|xbox|nintendo"),
+    (Sign::Tablet, "ipad|tablet|kindle|silk/|playbook"),
+    (
+        Sign::Mobile,
+        "mobi|iphone|ipod|windows phone|iemobile|opera mini|midp|symbian|blackberry|bb10|kaios|nokia",
+    ),
+    (Sign::Android, "android"),
+    (Sign::Desktop, "windows|macintosh|mac os x|x11|linux|cros "),
+    (Sign::Edge, "edg/|edge/|edga/|edgios/"),
+    (Sign::Opera, "opr/|opera|opios/|opt/"),
+    (Sign::Samsung, "samsungbrowser"),
+    (Sign::Uc, "ucbrowser|ucweb"),
+    (Sign::Yandex, "yabrowser"),
+    (Sign::Vivaldi, "vivaldi"),
+    (Sign::DuckDuckGo, "duckduckgo|ddg/"),
+    (Sign::Firefox, "firefox|fxios"),
+    (Sign::InternetExplorer, "msie|trident"),
+    (Sign::Chrome, "chrome|chromium|crios"),
+    (Sign::Safari, "safari"),
+];
+
+/// What a word in a user agent says: its row in [`WORDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    Nothing,
+    Tv,
+    Console,
+    Tablet,
+    Mobile,
+    Android,
+    Desktop,
+    Edge,
+    Opera,
+    Samsung,
+    Uc,
+    Yandex,
+    Vivaldi,
+    DuckDuckGo,
+    Firefox,
+    InternetExplorer,
+    Chrome,
+    Safari,
+}
+
+/// Browsers, those first that name others as well.
+const BROWSERS: [(Sign, &str); 11] = [
+    (Sign::Edge, "edge"),
+    (Sign::Opera, "opera"),
+    (Sign::Samsung, "samsung"),
+    (Sign::Uc, "uc"),
+    (Sign::Yandex, "yandex"),
+    (Sign::Vivaldi, "vivaldi"),
+    (Sign::DuckDuckGo, "duckduckgo"),
+    (Sign::Firefox, "firefox"),
+    (Sign::InternetExplorer, "internet-explorer"),
+    (Sign::Chrome, "chrome"),
+    (Sign::Safari, "safari"),
+];
+
+/// Devices, in the order in which their words decide.
+const DEVICES: [(Sign, &str); 6] = [
+    (Sign::Tv, "tv"),
+    (Sign::Console, "console"),
+    (Sign::Tablet, "tablet"),
+    (Sign::Mobile, "mobile"),
+    // All of its phones say that they are mobile.
+    (Sign::Android, "tablet"),
+    (Sign::Desktop, "desktop"),
+];
+
+/// The value of what is no device of a person.
+const BOT: &str = "bot";
+
+impl Default for Words {
+    fn default() -> Self {
+        let words =
+            || (0..).zip(WORDS).flat_map(|(row, (_, words))| words.split('|').map(move |word| (row, word)));
+        let automaton = DFA::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::LeftmostFirst)
+            .build(words().map(|(_, word)| word))
+            .expect("an automaton of a few short words is small");
+        Self { words: automaton, rows: words().map(|(row, _)| row).collect() }
+    }
+}
+
+impl Words {
+    pub(super) fn client(&self, user_agent: &[u8], agent: Agent) -> Client {
+        let mut found = 0;
+        if agent != Agent::Bot {
+            let text = &user_agent[..user_agent.len().min(LOOKED_AT)];
+            let input = aho_corasick::Input::new(text).anchored(Anchored::No);
+            let mut rest = input.clone();
+            while let Ok(Some(word)) = self.words.try_find(&rest) {
+                found |= 1 << self.rows[word.pattern().as_usize()];
+                rest.set_start(word.end());
+            }
+        }
+        Client { agent, found }
+    }
+}
+
+impl Client {
+    pub(super) fn device(self) -> Value<'static> {
+        self.first(&DEVICES)
+    }
+
+    pub(super) fn browser(self) -> Value<'static> {
+        self.first(&BROWSERS)
+    }
+
+    fn first(self, of: &[(Sign, &'static str)]) -> Value<'static> {
+        if self.agent == Agent::Bot {
+            return Value::Text(BOT);
+        }
+        let first = of.iter().find(|(sign, _)| self.found & 1 << *sign as u32 != 0);
+        first.map_or(Value::Other, |(_, name)| Value::Text(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_of_words_has_the_place_of_its_sign() {
+        assert!((0..).zip(WORDS).all(|(row, (sign, _))| sign as u32 == row));
+    }
+
+    #[test]
+    fn devices_and_browsers_are_told_by_their_user_agents() {
+        let words = Words::default();
+        for (user_agent, device, browser) in [
+            (
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0) Gecko/20100101 Firefox/140.0",
+                "desktop",
+                "firefox",
+            ),
+            (
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Edg/138.0.0.0",
+                "desktop",
+                "edge",
+            ),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Safari/605.1.15",
+                "desktop",
+                "safari",
+            ),
+            (
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/138.0.7204.53 Mobile/15E148 Safari/604.1",
+                "mobile",
+                "chrome",
+            ),
+            (
+                "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Mobile Safari/537.36",
+                "mobile",
+                "chrome",
+            ),
+            (
+                "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Safari/537.36",
+                "tablet",
+                "samsung",
+            ),
+            (
+                "Mozilla/5.0 (iPad; CPU OS 12_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/12.1 Mobile/15E148 Safari/604.1",
+                "tablet",
+                "safari",
+            ),
+            (
+                "Mozilla/5.0 (SMART-TV; Linux; Tizen 7.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/94.0.4606.31 TV Safari/537.36",
+                "tv",
+                "chrome",
+            ),
+            (
+                "Mozilla/5.0 (PlayStation; PlayStation 5/6.00) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/15.4 Safari/605.1.15",
+                "console",
+                "safari",
+            ),
+            (
+                "Mozilla/4.0 (compatible; MSIE 8.0; Windows NT 6.1; Tablet PC 2.0)",
+                "desktop",
+                "internet-explorer",
+            ),
+        ] {
+            let client = words.client(user_agent.as_bytes(), Agent::Human);
+            assert_eq!(
+                (client.device(), client.browser()),
+                (Value::Text(device), Value::Text(browser)),
+                "{user_agent}"
+            );
+        }
+        let bot = words.client(b"Mozilla/5.0 (Windows NT 10.0) Firefox/1.0", Agent::Bot);
+        assert_eq!((bot.device(), bot.browser()), (Value::Text("bot"), Value::Text("bot")));
+        let unknown = words.client(b"Lynx/2.9", Agent::Human);
+        assert_eq!((unknown.device(), unknown.browser()), (Value::Other, Value::Other));
+    }
+}

@@ -1,0 +1,41 @@
+//! The language that a visitor prefers: the first one of `Accept-Language`, without region or script.
+
+use super::text::Text;
+use super::value::Value;
+
+pub(super) fn language<'a>(accepted: &[u8], text: &'a mut Text) -> Value<'a> {
+    let accepted = accepted.trim_ascii();
+    let end = accepted.iter().position(|byte| b",;-_ ".contains(byte)).unwrap_or(accepted.len());
+    let first = &accepted[..end];
+    match first {
+        b"" | b"*" => return Value::None,
+        _ if !(2..=3).contains(&first.len()) || !first.iter().all(u8::is_ascii_alphabetic) => {
+            return Value::Other;
+        }
+        _ => {}
+    }
+    let pushed = first.iter().try_for_each(|byte| text.push(byte.to_ascii_lowercase()));
+    pushed.and_then(|()| text.as_str()).map_or(Value::Other, Value::Text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_is_the_first_that_is_accepted() {
+        for (accepted, language_of) in [
+            ("de-CH,de;q=0.9,en;q=0.8", Value::Text("de")),
+            ("EN", Value::Text("en")),
+            (" gsw , de", Value::Text("gsw")),
+            ("zh_CN", Value::Text("zh")),
+            ("", Value::None),
+            ("*", Value::None),
+            ("english", Value::Other),
+            ("1,2", Value::Other),
+            ("\u{e9}\u{e9}", Value::Other),
+        ] {
+            assert_eq!(language(accepted.as_bytes(), &mut Text::new()), language_of, "{accepted}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The site that a visitor came from: the host of the header `Referer`, and nothing else of it.
+
+use super::text::Text;
+use super::value::Value;
+
+/// Returns the host of a referrer, in lower case and without `www.`, a port and a dot at its end. An address is no host, and
+/// neither is anything that the system of names would not take.
+pub(super) fn host<'a>(referrer: &[u8], text: &'a mut Text) -> Value<'a> {
+    if referrer.is_empty() {
+        return Value::None;
+    }
+    after_scheme(referrer).and_then(|rest| name(rest, text)).map_or(Value::Other, Value::Text)
+}
+
+/// Returns whether a host is one of these, or below one.
+pub(super) fn is_own(host: &str, own: &[Box<str>]) -> bool {
+    own.iter()
+        .any(|own| host.strip_suffix(&**own).is_some_and(|below| below.is_empty() || below.ends_with('.')))
+}
+
+fn after_scheme(referrer: &[u8]) -> Option<&[u8]> {
+    if let Some(rest) = referrer.strip_prefix(b"https://") {
+        return Some(rest);
+    }
+    let colon = referrer.iter().position(|byte| *byte == b':')?;
+    let (scheme, rest) = referrer.split_at(colon);
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    rest.strip_prefix(b"://").filter(|_| !scheme.is_empty() && scheme.iter().all(is_allowed))
+}
+
+/// Returns the host at the beginning of a text as a name of the domain name system: without a user, a port, a path and a
+/// query.
+pub(super) fn name<'a>(rest: &[u8], text: &'a mut Text) -> Option<&'a str> {
+    // The bytes of this part of the name; whether what comes is a port; and whether all of it was as in a name.
+    let (mut part, mut is_port, mut is_name) = (0, false, true);
+    // No name ends in a number, and every address of version 4 does, however it is written.
+    let mut ends_in_number = true;
+    for byte in rest {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'A'..=b'Z' if !is_port => {
+                if part == 0 {
+                    ends_in_number = byte.is_ascii_digit();
+                }
+                part += 1;
+                is_name &= part <= 63 && text.push(byte.to_ascii_lowercase()).is_some();
+            }
+            b'.' if !is_port => {
+                is_name &= part > 0 && text.push(b'.').is_some();
+                part = 0;
+            }
+            b'0'..=b'9' => {}
+            b':' if !is_port => is_port = true,
+            b'/' | b'?' | b'#' | b'\\' => break,
+            b'@' => {
+                // It was somebody's name and password.
+                text.clear();
+                (part, is_port, is_name, ends_in_number) = (0, false, true, true);
+            }
+            _ => is_name = false,
+        }
+    }
+    let name = text.as_str().filter(|_| is_name && !ends_in_number)?;
+    let name = name.strip_suffix('.').unwrap_or(name);
+    Some(name.strip_prefix("www.").unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(referrer: &[u8]) -> Option<Option<String>> {
+        match host(referrer, &mut Text::new()) {
+            Value::None => None,
+            Value::Other => Some(None),
+            Value::Text(host) => Some(Some(host.to_owned())),
+        }
+    }
+
+    #[test]
+    fn only_the_host_of_a_referrer_is_left() {
+        for (referrer, host) in [
+            ("https://example.com/a/path?a=query#fragment", "example.com"),
+            ("http://WWW.Example.COM:8080", "example.com"),
+            ("https://ann:secret@news.example.com./", "news.example.com"),
+            ("https://xn--bcher-kva.example/", "xn--bcher-kva.example"),
+            ("android-app://com.google.android.gm/", "com.google.android.gm"),
+            ("https://localhost?x", "localhost"),
+            ("https://a@b@c.example", "c.example"),
+        ] {
+            assert_eq!(of(referrer.as_bytes()), Some(Some(host.to_owned())), "{referrer}");
+        }
+        assert_eq!(of(b""), None);
+        let long = format!("https://{}.example", "a".repeat(64));
+        let longer = format!("https://{}example", "a.".repeat(150));
+        for referrer in [
+            "https://192.0.2.1/",
+            "https://[2001:db8::1]/",
+            "https://0x7f000001/",
+            "https://3221225985/",
+            "https://example.com:port/",
+            "https://b\u{fc}cher.example/",
+            "https://a..example/",
+            "https://exa mple/",
+            "https://",
+            "https://./",
+            "//example.com/",
+            "about:blank",
+            "example.com",
+            "https://example.com\\@other.example\u{7}",
+            &long,
+            &longer,
+        ] {
+            let found = of(referrer.as_bytes());
+            assert!(found == Some(None) || referrer.contains('\\'), "{referrer}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_lies_below_an_own_host_is_own() {
+        let own = ["example.org".into()];
+        assert!(is_own("example.org", &own) && is_own("blog.example.org", &own));
+        assert!(!is_own("notexample.org", &own) && !is_own("example.org.evil.example", &own));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_client_sends_is_a_short_name_or_none(referrer in prop::collection::vec(any::<u8>(), 0..300)) {
+            for referrer in [&referrer[..], &[b"https://", &referrer[..]].concat()] {
+                if let Some(Some(host)) = of(referrer) {
+                    prop_assert!(host.len() <= 200 && !host.is_empty());
+                    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
+                    prop_assert!(host.chars().all(is_allowed), "{}", host);
+                    prop_assert!(host.parse::<std::net::IpAddr>().is_err());
+                    // It has a host of its own, but for another `www.`.
+                    let again = of(format!("https://{host}/").as_bytes()).flatten();
+                    let is_www = host.starts_with("www.");
+                    prop_assert!(is_www || again.as_deref() == Some(&*host), "{} {:?}", host, again);
+                }
+            }
+        }
+    }
+}

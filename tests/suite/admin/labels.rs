@@ -1,0 +1,73 @@
+//! The values of labels in JSON.
+
+use std::num::NonZeroU32;
+
+use counter_core::Timestamp;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::site::{Site, ask, check, site};
+use crate::support::precision;
+
+/// Counts values of a label at an instant, and as many hits.
+async fn count(site: &mut Site, label: &str, at: Timestamp, values: &[Option<&str>]) {
+    let recorder = site.recorder();
+    let of_label = recorder.label_values(label).expect("a name");
+    for value in values {
+        let noted = of_label.note(*value, at, NonZeroU32::MIN);
+        recorder.record_at(of_label.counter(noted), None, at, NonZeroU32::MIN);
+        site.record("hits", at, 1).await;
+    }
+}
+
+#[tokio::test]
+async fn values_of_labels_have_the_documented_shape_and_are_no_pages() {
+    let mut site = site();
+    let hour = precision(3600).bucket(Timestamp::now()).start.minus(3600);
+    let referrers = [Some("b.example"), Some("a.example"), Some("a.example"), None, Some("(odd)")];
+    count(&mut site, "referrer", hour, &referrers).await;
+    count(&mut site, "device", hour, &[Some("tv")]).await;
+    let value = |value: &str, count: u64| json!({"value": value, "count": count});
+    let referrers = |values: &[Value]| {
+        let (total, none, other) = (5, 1, 1);
+        json!({"label": "referrer", "total": total, "none": none, "other": other, "missed": 0, "values": values})
+    };
+    let devices = json!(
+        {"label": "device", "total": 1, "none": 0, "other": 0, "missed": 0, "values": [value("tv", 1)]}
+    );
+    let answer = |labels: &[Value]| {
+        let (from, to) = (hour.as_unix(), hour.plus(3600).as_unix());
+        json!({"precision": 3600, "from": from, "to": to, "labels": labels})
+    };
+    let range = format!("precision=3600&from={hour}&to={}", hour.plus(3600));
+    let both = [devices, referrers(&[value("a.example", 2), value("b.example", 1)])];
+    check(&site.router, &format!("labels?{range}"), answer(&both)).await;
+    let one = [referrers(&[value("a.example", 2)])];
+    check(&site.router, &format!("labels?label=referrer&limit=1&{range}"), answer(&one)).await;
+    for path in [format!("top?kind=all&{range}"), "counters".to_owned(), "export?precision=3600".to_owned()] {
+        let answer = ask(&site.router, &path).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert!(answer.body.contains("hits") && !answer.body.contains("label"), "{}", answer.body);
+    }
+    // Where one is named, it is a counter like any other.
+    let total = ask(&site.router, &format!("total?counter=label:referrer:a.example&{range}")).await;
+    assert_eq!(total.json()["total"], 2);
+}
+
+#[tokio::test]
+async fn questions_that_make_no_sense_are_refused() {
+    let site = site();
+    for (question, status) in [
+        ("labels", 400),
+        ("labels?precision=7", 400),
+        ("labels?precision=60&label=", 200),
+        ("labels?precision=60&label=Referrer", 400),
+        ("labels?precision=60&label=a:b", 400),
+        ("labels?precision=60&limit=0", 400),
+        ("labels?precision=60&label=nothing", 200),
+        (&format!("labels?precision=60{}", "&label=a".repeat(9)), 400),
+    ] {
+        let answer = ask(&site.router, question).await;
+        assert_eq!(answer.status, status, "{question}: {}", answer.body);
+    }
+}
