@@ -22,6 +22,10 @@ pub struct TimeZoneError {
     pub name: String,
 }
 
+#[cfg_attr(
+    not(feature = "time-zone"),
+    allow(clippy::unused_self, reason = "without the feature there is one zone")
+)]
 impl Zone {
     /// Returns the zone of this name in the IANA database.
     #[cfg(feature = "time-zone")]
