@@ -224,7 +224,7 @@ mod tests {
         let mut dice = Dice(1);
         let visits: Vec<_> = (0..10_000).map(|_| choose(&mut dice)).collect();
         let part = |wanted: fn(&Visit) -> bool| visits.iter().filter(|visit| wanted(visit)).count();
-        assert!((800..1500).contains(&part(|visit| !visit.agent.contains("Firefox"))));
+        assert!((800..1500).contains(&part(|visit| BOTS.contains(&&*visit.agent))));
         assert!((50..300).contains(&part(|visit| visit.path == "/fail")));
         assert!((400..800).contains(&part(|visit| visit.member.is_some())));
     }
