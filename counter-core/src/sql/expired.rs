@@ -7,7 +7,7 @@ const TABLES: [(&str, &str); 2] = [("access_window", "id"), ("access_window_toke
 /// The number of rows that are removed from each table at once. No transaction makes more.
 const ROWS: i64 = 1000;
 
-/// What they have in common.
+/// The condition under which a row of any of them is removed.
 const OVER: &str = "expiry <= ?";
 
 impl Database {

@@ -202,7 +202,7 @@ pub(crate) struct Slowest {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// What *Redis in Action* keeps of a time under `stats:`, and its mean.
+/// The summary that *Redis in Action* keeps of a time under `stats:`, and the mean.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(crate) struct Summary {

@@ -76,7 +76,7 @@ impl Buckets {
     }
 }
 
-/// Whether the days of a zone begin with buckets of a precision, at any time of a year.
+/// Returns whether the days of a zone begin with buckets of a precision, at any time of a year.
 pub(crate) fn is_part(precision: Precision, zone: &Zone, now: Timestamp) -> bool {
     let quarters = (0..4).map(|quarter| zone.day(now.minus(quarter * 91 * 86_400)));
     let mut days = quarters.flat_map(|day| [day, zone.day_before(day)]);

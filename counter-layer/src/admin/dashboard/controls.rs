@@ -38,7 +38,7 @@ pub(super) struct Controls {
     pub(super) days: (String, String),
     /// The address of the form that makes a link to this view, and what it repeats.
     pub(super) share: Option<(String, Vec<(&'static str, String)>)>,
-    /// What a form repeats that asks for other days.
+    /// The fields that a form for other days repeats.
     pub(super) other_fields: Vec<(&'static str, String)>,
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Panel {
     pub(super) id: String,
     pub(super) title: String,
     pub(super) rows: Vec<Value>,
-    /// What is not among them, and how far they may be off.
+    /// The note on what is not among them, and how far they may be off.
     pub(super) note: Option<String>,
 }
 

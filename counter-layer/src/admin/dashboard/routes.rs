@@ -18,7 +18,7 @@ use crate::admin::mount::Mount;
 use crate::admin::problem::Problem;
 use crate::admin::zone::Zone;
 
-/// What the pages are made of.
+/// The parts of the pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Dashboard {
     stats: Stats,

@@ -49,7 +49,7 @@ pub(super) struct Sum {
 #[derive(Debug)]
 pub(super) struct Compared {
     range: Range<Timestamp>,
-    /// Where it can be read.
+    /// The address at which it can be read.
     before: Option<Range<Timestamp>>,
     chosen: Option<Buckets>,
     now: Timestamp,

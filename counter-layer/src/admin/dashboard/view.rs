@@ -46,7 +46,7 @@ pub(crate) struct View {
     pub(crate) utc: bool,
     /// The time zone of the site.
     pub(crate) zone: Zone,
-    /// What days of the zone are sums of; nothing where they are those of a precision.
+    /// The buckets that days of the zone are sums of; none where they are those of a precision.
     parts: Vec<Retention>,
     /// A session can be ended; no address tells of it.
     pub(crate) logged_in: bool,
