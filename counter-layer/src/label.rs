@@ -74,7 +74,7 @@ pub struct Label {
     source: Source,
 }
 
-/// Where the value of a label comes from.
+/// The origin of a label's value.
 enum Source {
     Referrer { own: Vec<Box<str>> },
     Campaign,

@@ -68,7 +68,7 @@ const REFERRERS: [&str; 8] = [
 const LANGUAGES: [&str; 5] =
     ["en-GB,en;q=0.9", "en-US,en;q=0.9", "de-CH,de;q=0.9,en;q=0.8", "fr-FR,fr;q=0.9", "ja"];
 
-/// What they use.
+/// The browsers of the demo's people.
 const BROWSERS: [&str; 4] = [
     "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.",
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0 Safari/537.",

@@ -17,7 +17,7 @@ pub(super) struct Words {
     rows: Box<[u8]>,
 }
 
-/// What the user agent of a request tells of the client.
+/// The client, as the user agent of a request tells it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
     agent: Agent,
@@ -53,7 +53,7 @@ const WORDS: [(Sign, &str); 18] = [
     (Sign::Safari, "safari"),
 ];
 
-/// What a word in a user agent says: its row in [`WORDS`].
+/// The meaning of a word in a user agent: its row in [`WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     Nothing,

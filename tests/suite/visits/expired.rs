@@ -8,7 +8,7 @@ use tests::{LIMIT, MariaDb, Postgres, until};
 
 use crate::stores::sql;
 
-/// How many rows a table has, and how many of them have expired.
+/// The number of rows of a table, and that of expired ones among them.
 const ROWS: i64 = 50_000;
 const EXPIRED: i64 = 10;
 

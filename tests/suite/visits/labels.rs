@@ -36,7 +36,7 @@ struct Instance {
     recorder: Recorder,
     values: LabelValues,
     hits: Counter,
-    /// How often it saw each value, in each hour.
+    /// The number of times that it saw each value, in each hour.
     seen: BTreeMap<(Timestamp, String), u64>,
 }
 

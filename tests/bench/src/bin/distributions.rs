@@ -47,7 +47,7 @@ const SHAPES: [Shape; 4] = [
     ("even, 100 µs to 60 s", |random| 0.0001 + random.unit() * 59.9999),
 ];
 
-/// The same numbers in each run: SplitMix64.
+/// Random numbers, the same in each run: SplitMix64.
 struct Random(u64);
 
 impl Random {

@@ -14,7 +14,7 @@ const PAGES: usize = 40;
 /// Those after the pages, which are written in the past alone, so that cleaners take them away whole.
 const PAST: usize = 4;
 
-/// Those after them, which are values of a label: fewer than it has places for.
+/// Counters after them, which are values of a label: fewer than it has places for.
 const VALUES: usize = 8;
 
 const COUNTERS: usize = PAGES + PAST + VALUES;
