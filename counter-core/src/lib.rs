@@ -166,7 +166,8 @@ pub mod window;
 pub mod entity;
 #[cfg(feature = "forecast")]
 pub mod forecast;
-
+#[cfg(feature = "alert")]
+pub mod alert;
 pub mod stores;
 pub mod guide;
 

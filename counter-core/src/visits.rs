@@ -28,7 +28,7 @@ pub mod source;
 #[cfg(feature = "spool")]
 mod spool;
 mod flush;
-mod passes;
+pub(crate) mod passes;
 mod clean;
 #[cfg(feature = "dump")]
 pub mod dump;

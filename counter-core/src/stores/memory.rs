@@ -1,6 +1,10 @@
 use std::sync::Arc;
 
 use crate::Store;
+#[cfg(feature = "alert")]
+use crate::alert::AlertStore;
+#[cfg(feature = "alert")]
+use crate::alert::memory::MemoryAlerts;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
 #[cfg(feature = "entity")]
@@ -33,6 +37,8 @@ struct Families {
     windows: MemoryWindows,
     #[cfg(feature = "entity")]
     entities: MemoryEntities,
+    #[cfg(feature = "alert")]
+    alerts: MemoryAlerts,
 }
 
 impl MemoryStore {
@@ -52,3 +58,5 @@ shows!(MemoryStore: UniqueStore, unique);
 shows!(MemoryStore: WindowStore, windows);
 #[cfg(feature = "entity")]
 shows!(MemoryStore: EntityCache, entities);
+#[cfg(feature = "alert")]
+shows!(MemoryStore: AlertStore, alerts);

@@ -1,0 +1,144 @@
+//! The state of a rule: how often in a row its condition held, and whether its alert is raised. No clock, and no store.
+
+use serde::{Deserialize, Serialize};
+
+use super::condition::Verdict;
+use super::rule::AlertRule;
+use super::{Alert, AlertKind};
+use crate::Timestamp;
+
+/// The state of a rule after some buckets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RuleState {
+    /// The end of the last bucket that was judged; 0 before the first.
+    pub(crate) judged: u64,
+    /// The buckets in a row up to the last in which the condition held, and in which it did not: one of them is 0.
+    met: u32,
+    unmet: u32,
+    /// The start of the bucket that raised the alert, while it is raised.
+    pub(crate) raised: Option<u64>,
+    /// The instant at which an alert was raised last.
+    last: u64,
+    /// The number of alerts so far.
+    number: u64,
+}
+
+impl RuleState {
+    /// Takes the verdict about the bucket that starts here; returns what is to be told.
+    pub(crate) fn see(
+        &mut self,
+        rule: &AlertRule,
+        start: Timestamp,
+        verdict: Option<Verdict>,
+    ) -> Option<Alert> {
+        let end = start.plus(rule.precision.as_seconds().into()).as_unix();
+        self.judged = end;
+        let verdict = verdict?;
+        (self.met, self.unmet) = match verdict.is_met {
+            true => (self.met.saturating_add(1), 0),
+            false => (0, self.unmet.saturating_add(1)),
+        };
+        let is_paused = self.number > 0 && end < self.last.saturating_add(rule.pause.as_secs());
+        match self.raised {
+            None if self.met >= rule.raise_after && !is_paused => {
+                (self.raised, self.last) = (Some(start.as_unix()), end);
+                self.number += 1;
+                Some(self.message(rule, AlertKind::Raised, start, verdict))
+            }
+            Some(_) if self.unmet >= rule.resolve_after => {
+                self.raised = None;
+                Some(self.message(rule, AlertKind::Resolved, start, verdict))
+            }
+            _ => None,
+        }
+    }
+
+    fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: Verdict) -> Alert {
+        let Verdict { is_met, value, bound } = verdict;
+        let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
+        Alert {
+            // The instant tells it from one of a state that was lost.
+            id: format!("{}:{}:{}:{word}", rule.name, self.last, self.number),
+            rule: rule.name.clone(),
+            kind,
+            severity: rule.severity,
+            precision: rule.precision.as_seconds(),
+            start: start.as_unix(),
+            value,
+            bound,
+            reason: rule.condition.explain(value, bound, is_met),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Precision;
+
+    fn rule() -> AlertRule {
+        let minute = Precision::try_from(60).expect("not 0");
+        AlertRule::above("busy", "hits".parse().expect("a name"), minute, 10)
+    }
+
+    /// What a rule tells of buckets with these hits; `None` is a bucket that cannot be read.
+    fn told(rule: &AlertRule, hits: &[Option<u64>]) -> Vec<(usize, AlertKind)> {
+        let mut state = RuleState::default();
+        let see = |(minute, hits): (usize, &Option<u64>)| {
+            let verdict = rule.condition.judge(|_| *hits);
+            let alert = state.see(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
+            Some((minute, alert.kind))
+        };
+        hits.iter().enumerate().filter_map(see).collect()
+    }
+
+    #[test]
+    fn it_is_raised_after_so_many_buckets_in_a_row_and_resolved_after_so_many() {
+        use AlertKind::{Raised, Resolved};
+        let (low, high, unknown) = (Some(10), Some(11), None);
+        assert_eq!(told(&rule(), &[low, high, high, low]), [(1, Raised), (3, Resolved)]);
+        let slow = rule().raise_after(3).resolve_after(2);
+        assert_eq!(told(&slow, &[high, high, low, high, high, high]), [(5, Raised)]);
+        // What is not known neither raises nor resolves, nor does it begin anew.
+        assert_eq!(told(&slow, &[high, unknown, high, unknown, high]), [(4, Raised)]);
+        let hits = [high, high, high, low, unknown, high, low, unknown, low];
+        assert_eq!(told(&slow, &hits), [(2, Raised), (8, Resolved)]);
+    }
+
+    #[test]
+    fn it_is_not_raised_again_within_its_pause() {
+        use AlertKind::{Raised, Resolved};
+        let rule = rule().pause(Duration::from_secs(300));
+        let hits = [11, 0, 11, 0, 11, 11, 11].map(Some);
+        assert_eq!(told(&rule, &hits), [(0, Raised), (1, Resolved), (5, Raised)]);
+        let always = rule.clone().pause(Duration::MAX);
+        assert_eq!(told(&always, &hits), [(0, Raised), (1, Resolved)]);
+    }
+
+    proptest! {
+        #[test]
+        fn raised_and_resolved_take_turns_and_each_has_an_id_of_its_own(
+            hits in prop::collection::vec(prop::option::of(0..20_u64), 0..200),
+            raise_after in 0..4_u32,
+            resolve_after in 0..4_u32,
+        ) {
+            let rule = rule().raise_after(raise_after).resolve_after(resolve_after);
+            let (mut state, mut ids, mut last) = (RuleState::default(), Vec::new(), AlertKind::Resolved);
+            for (minute, hits) in hits.into_iter().enumerate() {
+                let verdict = rule.condition.judge(|_| hits);
+                if let Some(alert) = state.see(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
+                    prop_assert_ne!(alert.kind, last);
+                    prop_assert_eq!(alert.kind == AlertKind::Raised, alert.value > 10.0);
+                    prop_assert!(!ids.contains(&alert.id));
+                    last = alert.kind;
+                    ids.push(alert.id);
+                }
+            }
+            prop_assert_eq!(state.raised.is_some(), last == AlertKind::Raised);
+        }
+    }
+}
