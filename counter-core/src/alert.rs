@@ -46,6 +46,10 @@ mod delivery;
 mod store;
 mod watch;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod sql;
 
 pub use delivery::{Deliver, DeliveryError};
 pub use message::{Alert, AlertKind};

@@ -10,6 +10,7 @@ mod random;
 mod visits;
 mod unique;
 mod window;
+mod alert;
 mod entity;
 mod redis;
 mod faults;

@@ -5,6 +5,10 @@ use std::sync::Arc;
 pub use builder::{SqlBuilder, SqlConnectError};
 
 use crate::Store;
+#[cfg(feature = "alert")]
+use crate::alert::AlertStore;
+#[cfg(feature = "alert")]
+use crate::alert::sql::SqlAlerts;
 use crate::entity::EntityCache;
 use crate::entity::uncached::Uncached;
 use crate::sql::Database;
@@ -61,6 +65,8 @@ struct Families {
     unique: SqlUnique,
     #[cfg(feature = "window")]
     windows: SqlWindows,
+    #[cfg(feature = "alert")]
+    alerts: SqlAlerts,
     entities: Uncached,
 }
 
@@ -90,6 +96,8 @@ impl SqlStore {
             unique: SqlUnique::new(Arc::clone(&database)),
             #[cfg(feature = "window")]
             windows: SqlWindows::new(Arc::clone(&database)),
+            #[cfg(feature = "alert")]
+            alerts: SqlAlerts::new(Arc::clone(&database)),
             entities: Uncached,
             visits: SqlVisits::new(database),
         }))
@@ -103,4 +111,6 @@ shows!(SqlStore: ArchiveStore, visits);
 shows!(SqlStore: UniqueStore, unique);
 #[cfg(feature = "window")]
 shows!(SqlStore: WindowStore, windows);
+#[cfg(feature = "alert")]
+shows!(SqlStore: AlertStore, alerts);
 shows!(SqlStore: EntityCache, entities);

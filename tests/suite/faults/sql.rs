@@ -590,23 +590,23 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     flushed(&mut counters).await;
     // What is there stays.
     assert_eq!(total(&over(sql(url).await), "a").await, 1);
-    run("DROP TABLE access_archive; DROP TABLE access_lease; DROP TABLE access_bins; \
+    run("DROP TABLE access_archive; DROP TABLE access_lease; DROP TABLE access_bins; DROP TABLE access_alerts; \
          UPDATE access_meta SET value = '1' WHERE name = 'version'")
     .await;
-    let older = "the tables are of version 1 and not yet of 3: `SqlBuilder::create_tables` makes them";
+    let older = "the tables are of version 1 and not yet of 4: `SqlBuilder::create_tables` makes them";
     assert_eq!(words().await, older);
     let (one, other) = tokio::join!(create(), create());
     let store = one.and(other).expect("both bring them to this version");
     let hour = precision(3600);
     assert_eq!(store.progress(Values::Counts, hour).await.expect("the tables are there"), None);
     assert_eq!(total(&over(store), "a").await, 1);
-    run("UPDATE access_meta SET value = '4' WHERE name = 'version'").await;
-    let newer = "the tables are of version 4, and this program knows none after 3: update it";
+    run("UPDATE access_meta SET value = '5' WHERE name = 'version'").await;
+    let newer = "the tables are of version 5, and this program knows none after 4: update it";
     assert_eq!(words().await, newer);
     assert_eq!(create().await.expect_err("nothing leads back").to_string(), newer);
     run("UPDATE access_meta SET value = 'x' WHERE name = 'version'").await;
     assert_eq!(words().await, "the tables have no version");
-    run("UPDATE access_meta SET value = '3' WHERE name = 'version'").await;
+    run("UPDATE access_meta SET value = '4' WHERE name = 'version'").await;
     assert_eq!(total(&over(SqlStore::connect(url).await.expect("a database")), "a").await, 1);
 }
 

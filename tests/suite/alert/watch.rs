@@ -1,0 +1,311 @@
+//! Watches: what they raise and resolve, and that each message arrives, once if nothing goes wrong.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use counter_core::alert::{Alert, AlertKind, AlertRule, Deliver, DeliveryError, RuleError, Severity, Watch};
+use counter_core::visits::{Bin, Distribution, Measure, Measured};
+use counter_core::{AnyStore, Counters, MemoryStore, Stats, Timestamp};
+use tokio::time::timeout;
+
+use crate::random::Random;
+use crate::stores;
+use crate::support::{name, precision};
+
+/// A receiver that keeps what it takes, and refuses while it is told to.
+#[derive(Clone, Debug, Default)]
+struct Inbox(Arc<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    alerts: Mutex<Vec<Alert>>,
+    is_away: AtomicBool,
+}
+
+impl Inbox {
+    fn receiver(&self) -> impl Deliver + use<> {
+        let inbox = self.clone();
+        move |alert: Alert| {
+            let Inbox(kept) = inbox.clone();
+            async move {
+                if kept.is_away.load(Ordering::Relaxed) {
+                    return Err(DeliveryError::from("away"));
+                }
+                kept.alerts.lock().expect("calm").push(alert);
+                Ok(())
+            }
+        }
+    }
+
+    fn take(&self) -> Vec<Alert> {
+        std::mem::take(&mut *self.0.alerts.lock().expect("calm"))
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.take().iter().map(ToString::to_string).collect()
+    }
+}
+
+fn counters(store: &AnyStore) -> Counters {
+    let counters = Counters::builder(store.clone()).distributions(Distribution::precisions());
+    counters.build().expect("the defaults are fine")
+}
+
+fn watch(stats: Stats, store: &AnyStore, rule: AlertRule, inbox: &Inbox) -> Watch {
+    Watch::builder(stats, store.clone()).rule(rule).deliver(inbox.receiver()).build().expect("a good rule")
+}
+
+/// The hour that closed so many hours ago, and the time at which it is judged.
+fn hour(ago: u64) -> (Timestamp, Timestamp) {
+    let start = precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1));
+    (start, start.plus(3600 + Watch::LATENESS.as_secs()))
+}
+
+fn record(counters: &Counters, counter: &str, at: Timestamp, hits: u32) {
+    if let Some(hits) = NonZeroU32::new(hits) {
+        counters.recorder().record_at(counters.recorder().counter(counter), None, at, hits);
+    }
+}
+
+fn errors() -> AlertRule {
+    let errors = [name("status:5xx"), name("status:failed")];
+    AlertRule::share_above("errors", errors, name("hits"), precision(3600), 0.05).at_least(20)
+}
+
+#[tokio::test]
+async fn a_share_is_judged_where_there_are_enough_hits_and_tells_when_it_is_over() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (mut counters, inbox) = (counters(&store), Inbox::default());
+    let mut watch = watch(counters.stats(), &store, errors().severity(Severity::Critical), &inbox);
+    for (ago, hits, failed) in [(5, 100, 5), (4, 19, 19), (3, 100, 6), (2, 10, 0), (1, 100, 1)] {
+        let (start, judged) = hour(ago);
+        record(&counters, "hits", start, hits);
+        record(&counters, "status:5xx", start, failed);
+        counters.flush().await.expect("memory takes all");
+        watch.check_once(judged).await.expect("memory answers");
+    }
+    let expected = [
+        "critical: errors: status:5xx and status:failed are 6 % of hits, above 5 %",
+        "resolved: errors: status:5xx and status:failed are 1 % of hits, no longer above 5 %",
+    ];
+    assert_eq!(inbox.texts(), expected);
+}
+
+#[tokio::test]
+async fn silence_and_slow_requests_are_told() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (mut counters, inbox) = (counters(&store), Inbox::default());
+    let silent = AlertRule::silent("nobody", name("/old"), precision(3600)).raise_after(2);
+    let slow =
+        AlertRule::quantile_above("slow", name("hits"), precision(3600), Measure::Time, 0.9, 2.0).at_least(3);
+    let builder = Watch::builder(counters.stats(), store.clone()).deliver(inbox.receiver());
+    let mut watch = builder.rule(silent).rule(slow).build().expect("good rules");
+    for (ago, old, seconds) in
+        [(4, 1, &[1, 1, 1][..]), (3, 0, &[9, 9]), (2, 0, &[3, 3, 3]), (1, 1, &[1, 1, 1])]
+    {
+        let (start, judged) = hour(ago);
+        record(&counters, "/old", start, old);
+        let recorder = counters.recorder();
+        let hits = [recorder.counter("hits").hit()];
+        for seconds in seconds {
+            let bins = [Bin::time(Duration::from_secs(*seconds))];
+            recorder.measure_at(Measured { hits: &hits, bins: &bins }, start);
+        }
+        counters.flush().await.expect("memory takes all");
+        watch.check_once(judged).await.expect("memory answers");
+    }
+    let told: Vec<_> = inbox.take().into_iter().map(|alert| (alert.rule, alert.kind, alert.start)).collect();
+    let expected = [
+        ("nobody", AlertKind::Raised, 2),
+        ("slow", AlertKind::Raised, 2),
+        ("nobody", AlertKind::Resolved, 1),
+        ("slow", AlertKind::Resolved, 1),
+    ];
+    assert_eq!(told, expected.map(|(rule, kind, ago)| (rule.to_owned(), kind, hour(ago).0.as_unix())));
+}
+
+stores::on! {
+    [memory redis redis_without_scripts cluster sqlite postgres mariadb]
+    { three_watches_in_any_order_tell_each_alert_once }
+}
+
+/// A hundred hours of three instances, one of which is away now and then, and comes back.
+async fn three_watches_in_any_order_tell_each_alert_once(store: impl Into<AnyStore>) {
+    let (store, inbox, mut random) = (store.into(), Inbox::default(), Random::storm("watches"));
+    let mut instances: Vec<_> = (0..3).map(|_| counters(&store)).collect();
+    let new_watch = |counters: &Counters| watch(counters.stats(), &store, errors(), &inbox);
+    let mut watches: Vec<_> = instances.iter().map(new_watch).collect();
+    let (mut expected, mut is_raised) = (Vec::new(), false);
+    for ago in (1..100).rev() {
+        let (start, judged) = hour(ago);
+        let is_bad = random.among(0..4) == 0;
+        let place = usize::try_from(random.among(0..3)).expect("one of three");
+        record(&instances[place], "hits", start, 100);
+        record(&instances[place], "status:failed", start, if is_bad { 50 } else { 2 });
+        instances[place].flush().await.expect("the store is there");
+        if is_bad != is_raised {
+            expected.push((start.as_unix(), if is_bad { AlertKind::Raised } else { AlertKind::Resolved }));
+            is_raised = is_bad;
+        }
+        if random.among(0..10) == 0 {
+            // A process that has ended, and another one in its place.
+            watches[place] = new_watch(&instances[place]);
+        }
+        if random.among(0..5) > 0 {
+            let passes = watches.iter_mut().map(|watch| watch.check_once(judged));
+            for checked in futures_util::future::join_all(passes).await {
+                checked.expect("the store is there");
+            }
+        }
+    }
+    for watch in &mut watches {
+        watch.check_once(hour(1).1).await.expect("the store is there");
+    }
+    let told: Vec<_> = inbox.take().into_iter().map(|alert| (alert.start, alert.kind)).collect();
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_message_is_told_again_under_its_id_until_a_receiver_has_it() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (mut counters, inbox) = (counters(&store), Inbox::default());
+    let mut watch = watch(counters.stats(), &store, errors(), &inbox);
+    inbox.0.is_away.store(true, Ordering::Relaxed);
+    let (start, judged) = hour(2);
+    record(&counters, "hits", start, 100);
+    record(&counters, "status:5xx", start, 100);
+    counters.flush().await.expect("memory takes all");
+    let checked = watch.check_once(judged).await.expect("memory answers");
+    assert_eq!((checked.judged, checked.delivered, checked.undelivered), (1, 0, 1));
+    // It is away for an hour, in which the alert is resolved.
+    record(&counters, "hits", hour(1).0, 100);
+    counters.flush().await.expect("memory takes all");
+    for second in (0..3600).step_by(60) {
+        let checked = watch.check_once(judged.plus(second)).await.expect("memory answers");
+        assert_eq!((checked.delivered, checked.undelivered), (0, 1), "{second}");
+    }
+    let checked = watch.check_once(hour(1).1).await.expect("memory answers");
+    assert_eq!((checked.delivered, checked.undelivered), (0, 2));
+    inbox.0.is_away.store(false, Ordering::Relaxed);
+    let checked = watch.check_once(hour(1).1.plus(10)).await.expect("memory answers");
+    assert_eq!((checked.delivered, checked.undelivered), (2, 0));
+    let kinds: Vec<_> = inbox.take().into_iter().map(|alert| alert.kind).collect();
+    assert_eq!(kinds, [AlertKind::Raised, AlertKind::Resolved]);
+    watch.check_once(hour(1).1.plus(20)).await.expect("memory answers");
+    assert_eq!(inbox.take(), []);
+}
+
+#[tokio::test]
+async fn another_watch_tells_what_one_was_telling_when_it_ended() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (mut counters, inbox) = (counters(&store), Inbox::default());
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let hangs = {
+        let begun = Arc::clone(&begun);
+        move |alert: Alert| {
+            begun.lock().expect("calm").push(alert.id);
+            std::future::pending::<Result<(), DeliveryError>>()
+        }
+    };
+    let builder = Watch::builder(counters.stats(), store.clone()).rule(errors());
+    let mut ended = builder.deliver(hangs).build().expect("a good rule");
+    let (start, judged) = hour(1);
+    record(&counters, "hits", start, 100);
+    record(&counters, "status:5xx", start, 100);
+    counters.flush().await.expect("memory takes all");
+    let cut_off = timeout(Duration::from_millis(50), ended.check_once(judged)).await;
+    assert!(cut_off.is_err(), "the receiver hangs");
+    drop(ended);
+    let mut other = watch(counters.stats(), &store, errors(), &inbox);
+    // For a minute it may still be under way.
+    for second in [0, 59] {
+        let checked = other.check_once(judged.plus(second)).await.expect("memory answers");
+        assert_eq!((checked.judged, checked.delivered), (0, 0), "{second}");
+    }
+    let checked = other.check_once(judged.plus(60)).await.expect("memory answers");
+    assert_eq!(checked.delivered, 1);
+    let ids: Vec<_> = inbox.take().into_iter().map(|alert| alert.id).collect();
+    assert_eq!(ids, *begun.lock().expect("calm"));
+}
+
+#[tokio::test]
+async fn a_receiver_that_panics_ends_no_watch() {
+    let store = AnyStore::from(MemoryStore::new());
+    let mut counters = counters(&store);
+    let panics = |_: Alert| -> std::future::Ready<Result<(), DeliveryError>> { panic!("the receiver's own") };
+    let builder = Watch::builder(counters.stats(), store.clone()).rule(errors());
+    let mut watch = builder.deliver(panics).build().expect("a good rule");
+    let (start, judged) = hour(1);
+    record(&counters, "hits", start, 100);
+    record(&counters, "status:5xx", start, 100);
+    counters.flush().await.expect("memory takes all");
+    let checked = watch.check_once(judged).await.expect("memory answers");
+    assert_eq!((checked.delivered, checked.undelivered), (0, 1));
+}
+
+#[test]
+fn rules_that_cannot_be_watched_are_refused_with_the_reason() {
+    let store = AnyStore::from(MemoryStore::new());
+    let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let (hits, minute) = (|| name("hits"), precision(60));
+    let refused = |rules: Vec<AlertRule>| {
+        let builder = Watch::builder(counters.stats(), store.clone());
+        let built = rules.into_iter().fold(builder, |builder, rule| builder.rule(rule)).build();
+        built.expect_err("it cannot be watched")
+    };
+    let above = |name: &str| AlertRule::above(name, hits(), minute, 1);
+    let share = |share| AlertRule::share_above("a", [hits()], hits(), minute, share);
+    let quantile = |q| AlertRule::quantile_above("a", hits(), minute, Measure::Time, q, 1.0);
+    assert_eq!(refused(vec![above("")]), RuleError::Name(String::new()));
+    assert_eq!(refused(vec![above("a\nb")]), RuleError::Name("a\nb".to_owned()));
+    assert_eq!(refused(vec![above("a"), above("b"), above("a")]), RuleError::Twice("a".to_owned()));
+    for rule in
+        [share(1.1), share(f64::NAN), quantile(-0.1), AlertRule::share_above("a", [], hits(), minute, 0.1)]
+    {
+        assert_eq!(refused(vec![rule]), RuleError::Number("a".to_owned()));
+    }
+    let odd = AlertRule::above("a", hits(), precision(7), 1);
+    assert_eq!(refused(vec![odd]), RuleError::Precision("a".to_owned(), precision(7)));
+    assert_eq!(refused(vec![quantile(0.9)]), RuleError::Precision("a".to_owned(), minute));
+    assert_eq!(refused((0..1001).map(|n| above(&n.to_string())).collect()), RuleError::TooMany);
+    let words = refused(vec![share(2.0)]).to_string();
+    assert!(words.contains("between 0 and 1"), "{words}");
+}
+
+#[tokio::test]
+async fn many_rules_take_few_exchanges_and_unknown_state_is_told() {
+    let (server, redis) = stores::redis().await;
+    let store = AnyStore::from(redis);
+    let (mut counters, inbox) = (counters(&store), Inbox::default());
+    let (start, judged) = hour(1);
+    let mut builder = Watch::builder(counters.stats(), store.clone()).deliver(inbox.receiver());
+    for n in 0..1000 {
+        let counter = format!("/page/{n}");
+        record(&counters, &counter, start, n % 2 + 1);
+        builder = builder.rule(AlertRule::above(format!("page {n}"), name(&counter), precision(3600), 1));
+    }
+    counters.flush().await.expect("the store is there");
+    let mut watch = builder.build().expect("good rules");
+    let before = commands(&server);
+    let checked = watch.check_once(judged).await.expect("the store is there");
+    assert_eq!((checked.judged, checked.delivered), (1000, 500));
+    let sent: BTreeMap<_, _> = commands(&server);
+    let grown = |command: &str| sent.get(command).unwrap_or(&0) - before.get(command).unwrap_or(&0);
+    assert!(grown("hset") == 2 && grown("exec") == 2 && grown("time") <= 4, "{sent:?}");
+    server.command(&["HSET", "access:alerts", "state", "no JSON"]);
+    let error = watch.check_once(judged.plus(3600)).await.expect_err("it cannot be read");
+    assert!(error.to_string().contains("alerts"), "{error}");
+}
+
+/// How often each command ran.
+fn commands(server: &tests::RedisServer) -> BTreeMap<String, u64> {
+    let text = server.command(&["INFO", "commandstats"]).text().expect("a text");
+    let calls = |line: &str| {
+        let (name, told) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((name.to_owned(), told.split(',').next()?.parse().ok()?))
+    };
+    text.lines().filter_map(calls).collect()
+}
