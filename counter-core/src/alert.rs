@@ -41,19 +41,12 @@ mod condition;
 mod rule;
 mod message;
 mod state;
-mod document;
+mod shared;
 mod delivery;
-mod store;
 mod watch;
-pub(crate) mod memory;
-#[cfg(feature = "redis")]
-pub(crate) mod redis;
-#[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
-pub(crate) mod sql;
 
 pub use delivery::{Deliver, DeliveryError};
 pub use message::{Alert, AlertKind};
 pub use rule::{AlertRule, RuleError};
 pub use severity::Severity;
-pub use store::{AlertDocument, AlertStore};
 pub use watch::{Checked, Watch, WatchBuilder};

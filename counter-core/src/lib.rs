@@ -71,7 +71,9 @@
 //! | [`unique`] | counters of different items |
 //! | [`window`] | counters of windows, for limits and quotas |
 //! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
+//! | [`document`] | small contents that are replaced only by who has seen them |
 //! | [`forecast`] | forecasts of a series, with their bands and backtests |
+//! | [`alert`] | rules about counters, and alerts that are told once over all instances |
 //! | [`stores`] | the stores, and the settings of the one in Redis |
 //! | [`time`], [`visitor`], [`sketch`] | precisions and buckets; visitor ids and their keys; HyperLogLog |
 //! | [`guide`] | guides: which counter to choose, and how to run it |
@@ -86,6 +88,8 @@
 //! | `entity` | the module [`entity`](mod@entity), without a database |
 //! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
+//! | `document` | the module [`document`] |
+//! | `alert` | the module [`alert`] |
 //! | `dump` | the module [`dump`]; with `unique`, also [`unique::dump`] |
 //! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
 //! | `metrics` | metrics through the `metrics` facade: see below |
@@ -164,6 +168,8 @@ pub mod unique;
 pub mod window;
 #[cfg(feature = "entity")]
 pub mod entity;
+#[cfg(feature = "document")]
+pub mod document;
 #[cfg(feature = "forecast")]
 pub mod forecast;
 #[cfg(feature = "alert")]

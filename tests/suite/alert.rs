@@ -1,4 +1,3 @@
-//! Alerts: the contract of their document on every store, and watches over it.
+//! Watches: rules about counters, told once over all instances.
 
-mod contract;
 mod watch;

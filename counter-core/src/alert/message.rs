@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Severity;
 
-/// What is told of a rule: that its alert is raised, or resolved.
+/// A message about a rule: its alert is raised, or resolved.
 ///
 /// As text it is one line for people; by serde it is an object for programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Alert {
-    /// The same in every repetition, and in no other message: a receiver that has it already drops the message.
+    /// The id of the message, the same in every repetition: a receiver that has it already drops the message.
     pub id: String,
     /// The name of the rule.
     pub rule: String,
-    /// Whether the alert is raised or resolved.
+    /// The kind of the message: the alert is raised or resolved.
     pub kind: AlertKind,
     /// The severity of the rule.
     pub severity: Severity,

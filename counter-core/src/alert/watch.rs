@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::condition::{Condition, Verdict};
-use super::document::Document;
 use super::rule::{AlertRule, RULES, RuleError};
-use super::{Alert, AlertStore, Deliver, DeliveryError};
+use super::shared::Shared;
+use super::{Alert, Deliver, DeliveryError};
+use crate::document::DocumentStore;
 use crate::future::BoxFuture;
 use crate::unwind::tell;
 use crate::visits::passes::Passes;
@@ -21,7 +22,7 @@ use crate::{CounterName, Error, Precision, Timestamp};
 /// A future that looks at rules, and has told once over all processes what changed.
 pub struct Watch {
     stats: Stats,
-    store: Arc<dyn AlertStore>,
+    store: Arc<dyn DocumentStore>,
     rules: Vec<AlertRule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
@@ -33,13 +34,13 @@ pub struct Watch {
 #[must_use = "call `build`"]
 pub struct WatchBuilder {
     stats: Stats,
-    store: Arc<dyn AlertStore>,
+    store: Arc<dyn DocumentStore>,
     rules: Vec<AlertRule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
 }
 
-/// What a pass of a [`Watch`] did.
+/// The outcome of a pass of a [`Watch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -50,6 +51,9 @@ pub struct Checked {
     /// The messages that could not be delivered, and will be tried again.
     pub undelivered: u64,
 }
+
+/// The name of the document that the watches share.
+const DOCUMENT: &str = "alerts";
 
 /// The buckets that a rule catches up with after a pause.
 const CATCH_UP: u64 = 60;
@@ -74,7 +78,7 @@ impl Watch {
     pub const LATENESS: Duration = Duration::from_secs(15);
 
     /// Returns a builder of a watch, whose state is in this store; it delivers into the log until it is told otherwise.
-    pub fn builder(stats: Stats, store: impl AlertStore) -> WatchBuilder {
+    pub fn builder(stats: Stats, store: impl DocumentStore) -> WatchBuilder {
         let deliver = |alert: Alert| {
             tell(|| tracing::warn!(%alert, id = alert.id, "an alert"));
             std::future::ready(Ok::<_, DeliveryError>(()))
@@ -99,17 +103,17 @@ impl Watch {
     /// # Cancel safety
     /// A message that was under way is delivered again, by this watch or another one.
     pub async fn check_once(&mut self, now: Timestamp) -> Result<Checked, Error> {
-        let seen = self.store.read().await?;
+        let seen = self.store.read(DOCUMENT).await?;
         let now = seen.now.map_or(now, |of_store| of_store.min(now));
-        let before = Document::decode(&seen.content)?;
-        let mut document = before.clone();
-        let judged = self.judge(&mut document, now).await?;
-        let claimed = document.claim(&self.holder, now);
+        let before = Shared::decode(&seen.content)?;
+        let mut shared = before.clone();
+        let judged = self.judge(&mut shared, now).await?;
+        let claimed = shared.claim(&self.holder, now);
         let mut checked = Checked { judged, ..Checked::default() };
-        if document == before {
+        if shared == before {
             return Ok(checked);
         }
-        if !self.store.replace(seen.version, &document.encode()).await? {
+        if !self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
             // Another watch was first, and has what there was to do.
             return Ok(Checked::default());
         }
@@ -151,12 +155,12 @@ impl Watch {
     }
 
     /// Brings the rules up to this time; returns the number of buckets that were judged.
-    async fn judge(&self, document: &mut Document, now: Timestamp) -> Result<u64, Error> {
+    async fn judge(&self, shared: &mut Shared, now: Timestamp) -> Result<u64, Error> {
         // A rule that was taken out has no state any more.
-        document.rules.retain(|name, _| self.rules.iter().any(|rule| rule.name == *name));
+        shared.rules.retain(|name, _| self.rules.iter().any(|rule| rule.name == *name));
         let mut due = Vec::new();
         for rule in &self.rules {
-            let judged = document.rules.get(&rule.name).map_or(0, |state| state.judged);
+            let judged = shared.rules.get(&rule.name).map_or(0, |state| state.judged);
             let range = due_of(rule.precision, judged, now);
             if !range.is_empty() {
                 due.push((rule, range));
@@ -166,7 +170,7 @@ impl Watch {
         let mut count = 0;
         for (rule, range) in due {
             let distributions = self.distributions(rule, &range).await?;
-            let state = document.rules.entry(rule.name.clone()).or_default();
+            let state = shared.rules.entry(rule.name.clone()).or_default();
             let mut alerts = Vec::new();
             for start in rule.precision.starts(range) {
                 let verdict = match &rule.condition {
@@ -182,7 +186,7 @@ impl Watch {
                 alerts.extend(state.see(rule, start, verdict));
                 count += 1;
             }
-            for lost in alerts.into_iter().filter_map(|alert| document.push(alert)) {
+            for lost in alerts.into_iter().filter_map(|alert| shared.push(alert)) {
                 tell(
                     || tracing::error!(alert = %lost, "no receiver takes alerts, and there is no more room"),
                 );
@@ -250,13 +254,13 @@ impl Watch {
         arrived
     }
 
-    /// Takes what has arrived out of the document.
+    /// Takes what has arrived out of the shared.
     async fn settle(&self, arrived: &[String]) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
-            let seen = self.store.read().await?;
-            let mut document = Document::decode(&seen.content)?;
-            document.settle(&self.holder, arrived);
-            if self.store.replace(seen.version, &document.encode()).await? {
+            let seen = self.store.read(DOCUMENT).await?;
+            let mut shared = Shared::decode(&seen.content)?;
+            shared.settle(&self.holder, arrived);
+            if self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
                 break;
             }
         }

@@ -2,8 +2,8 @@
 use crate::RedisStore;
 #[cfg(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))]
 use crate::SqlStore;
-#[cfg(feature = "alert")]
-use crate::alert::AlertStore;
+#[cfg(feature = "document")]
+use crate::document::DocumentStore;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
 #[cfg(feature = "unique")]
@@ -64,8 +64,8 @@ offers!(UniqueStore);
 offers!(WindowStore);
 #[cfg(feature = "entity")]
 offers!(EntityCache);
-#[cfg(feature = "alert")]
-offers!(AlertStore);
+#[cfg(feature = "document")]
+offers!(DocumentStore);
 
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use crate::Store;
-#[cfg(feature = "alert")]
-use crate::alert::AlertStore;
-#[cfg(feature = "alert")]
-use crate::alert::memory::MemoryAlerts;
+#[cfg(feature = "document")]
+use crate::document::DocumentStore;
+#[cfg(feature = "document")]
+use crate::document::memory::MemoryDocuments;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
 #[cfg(feature = "entity")]
@@ -37,8 +37,8 @@ struct Families {
     windows: MemoryWindows,
     #[cfg(feature = "entity")]
     entities: MemoryEntities,
-    #[cfg(feature = "alert")]
-    alerts: MemoryAlerts,
+    #[cfg(feature = "document")]
+    documents: MemoryDocuments,
 }
 
 impl MemoryStore {
@@ -58,5 +58,5 @@ shows!(MemoryStore: UniqueStore, unique);
 shows!(MemoryStore: WindowStore, windows);
 #[cfg(feature = "entity")]
 shows!(MemoryStore: EntityCache, entities);
-#[cfg(feature = "alert")]
-shows!(MemoryStore: AlertStore, alerts);
+#[cfg(feature = "document")]
+shows!(MemoryStore: DocumentStore, documents);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 pub use builder::{ConnectError, RedisBuilder};
 
-#[cfg(feature = "alert")]
-use crate::alert::AlertStore;
-#[cfg(feature = "alert")]
-use crate::alert::redis::RedisAlerts;
+#[cfg(feature = "document")]
+use crate::document::DocumentStore;
+#[cfg(feature = "document")]
+use crate::document::redis::RedisDocuments;
 #[cfg(feature = "entity")]
 use crate::entity::EntityCache;
 #[cfg(feature = "entity")]
@@ -61,8 +61,8 @@ struct Families {
     windows: RedisWindows,
     #[cfg(feature = "entity")]
     entities: RedisEntities,
-    #[cfg(feature = "alert")]
-    alerts: RedisAlerts,
+    #[cfg(feature = "document")]
+    documents: RedisDocuments,
 }
 
 impl RedisStore {
@@ -101,8 +101,8 @@ impl RedisStore {
             windows: RedisWindows::new(Arc::clone(&client)),
             #[cfg(feature = "entity")]
             entities: RedisEntities::new(Arc::clone(&client)),
-            #[cfg(feature = "alert")]
-            alerts: RedisAlerts::new(Arc::clone(&client)),
+            #[cfg(feature = "document")]
+            documents: RedisDocuments::new(Arc::clone(&client)),
             client,
         }))
     }
@@ -115,5 +115,5 @@ shows!(RedisStore: UniqueStore, unique);
 shows!(RedisStore: WindowStore, windows);
 #[cfg(feature = "entity")]
 shows!(RedisStore: EntityCache, entities);
-#[cfg(feature = "alert")]
-shows!(RedisStore: AlertStore, alerts);
+#[cfg(feature = "document")]
+shows!(RedisStore: DocumentStore, documents);

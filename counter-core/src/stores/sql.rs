@@ -5,10 +5,10 @@ use std::sync::Arc;
 pub use builder::{SqlBuilder, SqlConnectError};
 
 use crate::Store;
-#[cfg(feature = "alert")]
-use crate::alert::AlertStore;
-#[cfg(feature = "alert")]
-use crate::alert::sql::SqlAlerts;
+#[cfg(feature = "document")]
+use crate::document::DocumentStore;
+#[cfg(feature = "document")]
+use crate::document::sql::SqlDocuments;
 use crate::entity::EntityCache;
 use crate::entity::uncached::Uncached;
 use crate::sql::Database;
@@ -65,8 +65,8 @@ struct Families {
     unique: SqlUnique,
     #[cfg(feature = "window")]
     windows: SqlWindows,
-    #[cfg(feature = "alert")]
-    alerts: SqlAlerts,
+    #[cfg(feature = "document")]
+    documents: SqlDocuments,
     entities: Uncached,
 }
 
@@ -96,8 +96,8 @@ impl SqlStore {
             unique: SqlUnique::new(Arc::clone(&database)),
             #[cfg(feature = "window")]
             windows: SqlWindows::new(Arc::clone(&database)),
-            #[cfg(feature = "alert")]
-            alerts: SqlAlerts::new(Arc::clone(&database)),
+            #[cfg(feature = "document")]
+            documents: SqlDocuments::new(Arc::clone(&database)),
             entities: Uncached,
             visits: SqlVisits::new(database),
         }))
@@ -111,6 +111,6 @@ shows!(SqlStore: ArchiveStore, visits);
 shows!(SqlStore: UniqueStore, unique);
 #[cfg(feature = "window")]
 shows!(SqlStore: WindowStore, windows);
-#[cfg(feature = "alert")]
-shows!(SqlStore: AlertStore, alerts);
+#[cfg(feature = "document")]
+shows!(SqlStore: DocumentStore, documents);
 shows!(SqlStore: EntityCache, entities);

@@ -590,7 +590,7 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     flushed(&mut counters).await;
     // What is there stays.
     assert_eq!(total(&over(sql(url).await), "a").await, 1);
-    run("DROP TABLE access_archive; DROP TABLE access_lease; DROP TABLE access_bins; DROP TABLE access_alerts; \
+    run("DROP TABLE access_archive; DROP TABLE access_lease; DROP TABLE access_bins; DROP TABLE access_documents; \
          UPDATE access_meta SET value = '1' WHERE name = 'version'")
     .await;
     let older = "the tables are of version 1 and not yet of 4: `SqlBuilder::create_tables` makes them";

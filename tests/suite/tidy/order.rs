@@ -3,13 +3,23 @@
 use super::tree::{Tree, Use, sample};
 
 /// The families of counts, each a folder of the core.
-const FAMILIES: [&str; 5] = ["visits", "unique", "window", "entity", "forecast"];
+const FAMILIES: [&str; 7] = ["visits", "unique", "window", "entity", "document", "forecast", "alert"];
 
 /// The modules that know all families: the stores, and the guide.
 const ABOVE: [&str; 2] = ["stores", "guide"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 2] = [("forecast", "visits", "Series"), ("forecast", "visits", "Stats")];
+const SHARED: [(&str, &str, &str); 9] = [
+    ("forecast", "visits", "Series"),
+    ("forecast", "visits", "Stats"),
+    ("alert", "visits", "Distribution"),
+    ("alert", "visits", "Measure"),
+    ("alert", "visits", "Passes"),
+    ("alert", "visits", "Series"),
+    ("alert", "visits", "Stats"),
+    ("alert", "visits", "Unreadable"),
+    ("alert", "document", "DocumentStore"),
+];
 
 /// Returns whether a module uses one that its parent, or a common ancestor of both, declares after it.
 fn goes_up(tree: &Tree, used: &Use) -> bool {

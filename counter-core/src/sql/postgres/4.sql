@@ -1,6 +1,6 @@
--- The state of alerts, in one row: the rules that are raised, and what is still to be told.
-CREATE TABLE IF NOT EXISTS access_alerts (
-    id      BIGINT NOT NULL PRIMARY KEY,
+-- Documents, which are replaced only by who has seen the version: the state of alerts, and notes.
+CREATE TABLE IF NOT EXISTS access_documents (
+    name    BYTEA NOT NULL PRIMARY KEY,
     version BIGINT NOT NULL,
     content BYTEA NOT NULL
 );

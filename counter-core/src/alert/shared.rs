@@ -1,4 +1,4 @@
-//! The document that the watches of all processes share: the state of each rule, and the messages that are on their way.
+//! The state that the watches of all processes share: that of each rule, and the messages that are on their way.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use super::Alert;
 use super::state::RuleState;
 use crate::{Error, ErrorKind, Timestamp};
 
-/// What is known of all rules.
+/// The state of all rules, and the messages that no receiver is known to have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Document {
+pub(crate) struct Shared {
     pub(crate) rules: BTreeMap<String, RuleState>,
     pub(crate) outbox: Vec<Outgoing>,
 }
@@ -30,7 +30,7 @@ const CLAIM: u64 = 60;
 /// The number of messages that are kept while no receiver takes them.
 const OUTBOX: usize = 1000;
 
-impl Document {
+impl Shared {
     pub(crate) fn decode(content: &[u8]) -> Result<Self, Error> {
         if content.is_empty() {
             return Ok(Self::default());

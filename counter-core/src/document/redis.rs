@@ -1,0 +1,85 @@
+//! Documents in Redis: hashes in the first shard. They are replaced now and then, so a transaction that watches the key does
+//! for servers with and without scripts.
+
+use std::sync::Arc;
+
+use fred::bytes::Bytes;
+use fred::types::Value;
+
+use super::{Document, DocumentStore};
+use crate::future::Answer;
+use crate::redis::{Client, Queue, it_may_pass, retried, unavailable};
+use crate::shard::Shard;
+use crate::{Error, ErrorKind};
+
+/// The documents of one namespace.
+#[derive(Debug)]
+pub(crate) struct RedisDocuments {
+    client: Arc<Client>,
+}
+
+impl RedisDocuments {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client }
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}document:{name}", self.client.prefix(Shard::default()))
+    }
+
+    async fn document(&self, key: &str) -> Result<Document, Error> {
+        let asked = vec![Value::from(key), "version".into(), "content".into()];
+        let (version, content): (Option<String>, Option<Bytes>) =
+            self.client.call("HMGET", key, asked).await?;
+        Ok(Document {
+            version: number(key, version)?,
+            content: content.map_or_else(Vec::new, |content| content.to_vec()),
+            now: Some(self.client.time(key).await?),
+        })
+    }
+
+    async fn exchange(&self, key: &str, version: u64, content: &[u8]) -> Result<bool, Error> {
+        let server = self.client.server(key).await?;
+        let exchanged = async {
+            let transaction = server.watch_in(Queue::Calls, key).await?;
+            let asked = vec![Value::from(key), "version".into()];
+            if number(key, transaction.call("HGET", asked).await?)? != version {
+                transaction.abandon().await?;
+                return Ok(None);
+            }
+            let written = vec![
+                Value::from(key),
+                "version".into(),
+                (version + 1).to_string().into(),
+                "content".into(),
+                Bytes::copy_from_slice(content).into(),
+            ];
+            transaction.execute(vec![("HSET", written)]).await
+        };
+        match self.client.learn(exchanged.await)?.as_deref() {
+            None => Ok(false),
+            Some([None]) => Ok(true),
+            Some([Some(refusal), ..]) => Err(Error::new(ErrorKind::Refused).caused_by(refusal.clone())),
+            Some(_) => Err(unavailable("no answer to HSET")),
+        }
+    }
+}
+
+impl DocumentStore for RedisDocuments {
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
+        Box::pin(async move {
+            let key = self.key(name);
+            retried(it_may_pass, || self.document(&key)).await
+        })
+    }
+
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool> {
+        // Not tried again: what was done is seen by whoever reads it next.
+        Box::pin(async move { self.exchange(&self.key(name), version, content).await })
+    }
+}
+
+fn number(key: &str, version: Option<String>) -> Result<u64, Error> {
+    let malformed = |_| Error::new(ErrorKind::Malformed { key: key.to_owned() });
+    version.map_or(Ok(0), |version| version.parse().map_err(malformed))
+}

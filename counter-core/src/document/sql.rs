@@ -1,0 +1,66 @@
+//! Documents in a SQL database: a row each.
+
+use std::sync::Arc;
+
+use super::{Document, DocumentStore};
+use crate::future::Answer;
+use crate::sql::{Database, Failure, Value};
+use crate::{Error, ErrorKind, Timestamp};
+
+/// The documents of one database.
+#[derive(Debug)]
+pub(crate) struct SqlDocuments {
+    database: Arc<Database>,
+}
+
+impl SqlDocuments {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        Self { database }
+    }
+}
+
+impl DocumentStore for SqlDocuments {
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
+        Box::pin(async move {
+            // The time is there also where the row is not.
+            let now = self.database.dialect().now;
+            let text = format!(
+                "SELECT {now}, access_documents.version, access_documents.content FROM (SELECT 1 AS one) AS one \
+                 LEFT JOIN access_documents ON access_documents.name = ?"
+            );
+            let rows = self.database.fetch(&text, &[Value::Bytes(name.as_bytes())]).await?;
+            let malformed = || Error::new(ErrorKind::Malformed { key: format!("access_documents: {name}") });
+            let row = rows.first().ok_or_else(malformed)?;
+            let number = |number: i64| u64::try_from(number).map_err(|_| malformed());
+            Ok(Document {
+                version: row.optional_int(1)?.map_or(Ok(0), number)?,
+                content: row.optional_bytes(2)?.unwrap_or_default(),
+                now: Some(Timestamp::from_unix(number(row.int(0)?)?)),
+            })
+        })
+    }
+
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool> {
+        Box::pin(self.database.attempt(move || replace(&self.database, name, version, content)))
+    }
+}
+
+async fn replace(database: &Database, name: &str, version: u64, content: &[u8]) -> Result<bool, Failure> {
+    let version = i64::try_from(version).unwrap_or(i64::MAX);
+    let (name, content) = (Value::Bytes(name.as_bytes()), Value::Bytes(content));
+    let mut session = database.begin().await?;
+    let changed = match version {
+        0 => {
+            let into = "access_documents (name, version, content)";
+            let insert = database.dialect().insert_new(into, "VALUES (?, 1, ?)");
+            session.execute(&insert, &[name, content]).await?
+        }
+        version => {
+            let update = "UPDATE access_documents SET version = version + 1, content = ? \
+                          WHERE name = ? AND version = ?";
+            session.execute(update, &[content, name, Value::Int(version)]).await?
+        }
+    };
+    session.commit().await?;
+    Ok(changed == 1)
+}

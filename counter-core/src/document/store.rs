@@ -1,0 +1,39 @@
+use std::fmt;
+
+use crate::Timestamp;
+use crate::future::Answer;
+use crate::handle::for_handles;
+
+/// A store of documents.
+///
+/// The name of a document is a short text of the program, at most 128 bytes, and not one that comes from outside.
+pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
+    /// Returns the document of this name; without one, an [empty](Document::default) one.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document>;
+
+    /// Replaces the document of this name if it still has this version; returns whether it had. The new version is one more.
+    ///
+    /// # Errors
+    /// Fails when the store cannot do it now, or when it is not known whether it was done: read it again.
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool>;
+}
+
+/// A document as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Document {
+    /// The number of times that it was replaced.
+    pub version: u64,
+    /// The content; empty before the first.
+    pub content: Vec<u8>,
+    /// The time of the store's clock, if it has one of its own.
+    pub now: Option<Timestamp>,
+}
+
+for_handles!(DocumentStore {
+    fn read(name: &'a str) -> Answer<'a, Document>;
+    fn replace(name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, bool>;
+});

@@ -1,0 +1,3 @@
+//! Documents: the contract on every store.
+
+mod contract;
