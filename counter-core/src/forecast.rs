@@ -11,8 +11,12 @@ mod backtest;
 mod model;
 #[allow(clippy::module_inception, reason = "the `Forecast` itself, beside what it is made by")]
 mod forecast;
+mod tail;
+mod profile;
+mod detector;
 #[cfg(test)]
 mod tests;
 
 pub use backtest::Backtest;
+pub use detector::{DetectedSeason, Detector, Judgement};
 pub use forecast::{Forecast, ForecastError, Method, Point};
