@@ -37,15 +37,18 @@
 //! ```
 
 mod severity;
+mod expected;
 mod condition;
 mod rule;
 mod message;
 mod state;
 mod shared;
+mod expectation;
 mod delivery;
 mod watch;
 
 pub use delivery::{Deliver, DeliveryError};
+pub use expected::Expected;
 pub use message::{Alert, AlertKind};
 pub use rule::{AlertRule, RuleError};
 pub use severity::Severity;

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use super::expected::{Expected, Side};
 use crate::CounterName;
 use crate::visits::Measure;
 
@@ -14,6 +15,8 @@ pub(crate) enum Condition {
     ShareAbove { parts: Vec<CounterName>, whole: CounterName, share: f64, least: u64 },
     /// A larger quantile than this, where enough was measured.
     QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, least: u64 },
+    /// Hits on this side of the band in which they are expected, or none where some should have come.
+    Unusual { counter: CounterName, side: Side, false_alarms: f64 },
 }
 
 /// The value of a condition in one bucket, and what it may be at most or at least.
@@ -22,6 +25,8 @@ pub(crate) struct Verdict {
     pub(crate) is_met: bool,
     pub(crate) value: f64,
     pub(crate) bound: f64,
+    /// What was expected, where a rule is about that.
+    pub(crate) expected: Option<Expected>,
 }
 
 impl Condition {
@@ -30,13 +35,13 @@ impl Condition {
         match self {
             Self::Above { counter, .. } | Self::Below { counter, .. } => vec![counter],
             Self::ShareAbove { parts, whole, .. } => parts.iter().chain([whole]).collect(),
-            Self::QuantileAbove { .. } => Vec::new(),
+            Self::QuantileAbove { .. } | Self::Unusual { .. } => Vec::new(),
         }
     }
 
     /// Judges a bucket by the hits that counters have in it; `None` where these are not known, or too few.
     pub(crate) fn judge(&self, hits: impl Fn(&CounterName) -> Option<u64>) -> Option<Verdict> {
-        let verdict = |is_met, value: f64, bound: f64| Some(Verdict { is_met, value, bound });
+        let verdict = |is_met, value: f64, bound: f64| Some(Verdict { is_met, value, bound, expected: None });
         match self {
             Self::Above { counter, hits: bound } => {
                 let hits = hits(counter)?;
@@ -53,12 +58,13 @@ impl Condition {
                 (whole >= *least.max(&1)).then_some(())?;
                 verdict(value > *share, value, *share)
             }
-            Self::QuantileAbove { .. } => None,
+            Self::QuantileAbove { .. } | Self::Unusual { .. } => None,
         }
     }
 
     /// Writes what is the case, for people.
-    pub(crate) fn explain(&self, value: f64, bound: f64, is_met: bool) -> String {
+    pub(crate) fn explain(&self, verdict: Verdict) -> String {
+        let Verdict { is_met, value, bound, expected } = verdict;
         let beyond = |above: bool| match (above, is_met) {
             (true, true) => "above",
             (true, false) => "no longer above",
@@ -73,6 +79,18 @@ impl Condition {
                 let (value, bound, beyond) = (Percent(value), Percent(bound), beyond(true));
                 format!("{} are {value} of {whole}, {beyond} {bound}", parts.join(" and "))
             }
+            Self::Unusual { counter, side: Side::Silent, .. } if is_met => {
+                format!("{counter} is silent, where {bound:.0} hits were expected by now")
+            }
+            Self::Unusual { counter, side: Side::Silent, .. } => format!("{counter} is no longer silent"),
+            Self::Unusual { counter, .. } => match expected {
+                Some(Expected { value: usual, lower, upper, .. }) => {
+                    let beyond = if is_met { beyond(value > upper) } else { "again within" };
+                    let band = if is_met { bound.to_string() } else { format!("{lower} to {upper}") };
+                    format!("{counter} has {value} hits, {beyond} {band}, with {usual:.0} expected")
+                }
+                None => format!("{counter} has {value} hits"),
+            },
             Self::QuantileAbove { counter, measure, q, .. } => {
                 let unit = if *measure == Measure::Size { "bytes" } else { "s" };
                 let (q, beyond) = (Percent(*q), beyond(true));

@@ -3,6 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Severity;
+use super::expected::Expected;
 
 /// A message about a rule: its alert is raised, or resolved.
 ///
@@ -28,6 +29,9 @@ pub struct Alert {
     pub bound: f64,
     /// The reason, for people.
     pub reason: String,
+    /// What was expected of that bucket, of a rule that compares it with the forecast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expected>,
 }
 
 /// The kind of a message.

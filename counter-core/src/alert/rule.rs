@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use super::Severity;
 use super::condition::Condition;
+use super::expected::Side;
+use crate::forecast::Detector;
 use crate::visits::Measure;
 use crate::{CounterName, Precision};
 
@@ -91,6 +93,55 @@ impl AlertRule {
         Self::new(name, precision, Condition::QuantileAbove { counter, measure, q, value, least: 1 })
     }
 
+    /// Creates a rule: a counter has more or fewer hits in a bucket than are expected by its history, the time of day and
+    /// of the week. How this is found out is told by [`Detector`](crate::forecast::Detector); the band is in
+    /// [`Alert::expected`](super::Alert::expected).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use counter_core::Precision;
+    /// use counter_core::alert::AlertRule;
+    ///
+    /// // Three minutes in a row outside of the band, and no second alert within an hour.
+    /// let minute = Precision::try_from(60)?;
+    /// let rule = AlertRule::unusual("traffic", "hits".parse()?, minute);
+    /// let rule = rule.raise_after(3).pause(Duration::from_secs(3600));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn unusual(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
+        Self::expecting(name, counter, precision, Side::Either)
+    }
+
+    /// Creates a rule: a counter has more hits in a bucket than are expected; see [`unusual`](Self::unusual).
+    pub fn unusually_high(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
+        Self::expecting(name, counter, precision, Side::High)
+    }
+
+    /// Creates a rule: a counter has fewer hits in a bucket than are expected; see [`unusual`](Self::unusual).
+    pub fn unusually_low(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
+        Self::expecting(name, counter, precision, Side::Low)
+    }
+
+    /// Creates a rule: a counter has had no hits for so long that some surely should have come. By night that takes
+    /// longer than by day, and for a counter whose hits come in bursts longer than the pauses between them.
+    pub fn unexpectedly_silent(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
+        Self::expecting(name, counter, precision, Side::Silent)
+    }
+
+    fn expecting(name: impl Into<String>, counter: CounterName, precision: Precision, side: Side) -> Self {
+        let false_alarms = Detector::FALSE_ALARMS;
+        Self::new(name, precision, Condition::Unusual { counter, side, false_alarms })
+    }
+
+    /// Takes so large a share of ordinary buckets for unusual, on each side: 1e-12 to 0.01. Default: one in 250,000, which
+    /// are the minutes of six months. It concerns rules about what is expected.
+    pub fn false_alarms(mut self, share: f64) -> Self {
+        if let Condition::Unusual { false_alarms, .. } = &mut self.condition {
+            *false_alarms = share;
+        }
+        self
+    }
+
     /// Judges a bucket only where the whole of a share has at least so many hits, or a distribution so many values.
     /// Default: 1.
     pub fn at_least(mut self, count: u64) -> Self {
@@ -135,6 +186,7 @@ impl AlertRule {
         let is_good = match &self.condition {
             Condition::Above { .. } | Condition::Below { .. } => true,
             Condition::ShareAbove { parts, share, .. } => is_share(*share) && !parts.is_empty(),
+            Condition::Unusual { false_alarms, .. } => (1e-12..=0.01).contains(false_alarms),
             Condition::QuantileAbove { measure, q, value, .. } => {
                 is_share(*q) && value.is_finite() && *value >= 0.0 && measure.is_range()
             }

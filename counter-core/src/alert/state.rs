@@ -54,7 +54,7 @@ impl RuleState {
     }
 
     fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: Verdict) -> Alert {
-        let Verdict { is_met, value, bound } = verdict;
+        let Verdict { value, bound, expected, .. } = verdict;
         let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
         Alert {
             // The instant tells it from one of a state that was lost.
@@ -66,7 +66,8 @@ impl RuleState {
             start: start.as_unix(),
             value,
             bound,
-            reason: rule.condition.explain(value, bound, is_met),
+            reason: rule.condition.explain(verdict),
+            expected,
         }
     }
 }

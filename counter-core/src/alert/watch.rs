@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::condition::{Condition, Verdict};
+use super::expectation::Expectations;
 use super::rule::{AlertRule, RULES, RuleError};
 use super::shared::Shared;
 use super::{Alert, Deliver, DeliveryError};
@@ -28,6 +29,7 @@ pub struct Watch {
     interval: Duration,
     /// The name of this watch in claims.
     holder: String,
+    expectations: Expectations,
 }
 
 /// The settings of a [`Watch`].
@@ -38,6 +40,7 @@ pub struct WatchBuilder {
     rules: Vec<AlertRule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
+    holidays: Vec<Range<Timestamp>>,
 }
 
 /// The outcome of a pass of a [`Watch`].
@@ -90,6 +93,7 @@ impl Watch {
             rules: Vec::new(),
             deliver: Arc::new(deliver),
             interval,
+            holidays: Vec::new(),
         }
     }
 
@@ -107,7 +111,10 @@ impl Watch {
         let now = seen.now.map_or(now, |of_store| of_store.min(now));
         let before = Shared::decode(&seen.content)?;
         let mut shared = before.clone();
-        let judged = self.judge(&mut shared, now).await?;
+        let mut expectations = std::mem::take(&mut self.expectations);
+        let judged = self.judge(&mut shared, &mut expectations, now).await;
+        self.expectations = expectations;
+        let judged = judged?;
         let claimed = shared.claim(&self.holder, now);
         let mut checked = Checked { judged, ..Checked::default() };
         if shared == before {
@@ -155,7 +162,12 @@ impl Watch {
     }
 
     /// Brings the rules up to this time; returns the number of buckets that were judged.
-    async fn judge(&self, shared: &mut Shared, now: Timestamp) -> Result<u64, Error> {
+    async fn judge(
+        &self,
+        shared: &mut Shared,
+        expectations: &mut Expectations,
+        now: Timestamp,
+    ) -> Result<u64, Error> {
         // A rule that was taken out has no state any more.
         shared.rules.retain(|name, _| self.rules.iter().any(|rule| rule.name == *name));
         let mut due = Vec::new();
@@ -166,6 +178,8 @@ impl Watch {
                 due.push((rule, range));
             }
         }
+        expectations.observe(&self.stats, &due).await?;
+        due.retain(|(rule, _)| expectations.has_begun(rule));
         let hits = self.hits(&due).await?;
         let mut count = 0;
         for (rule, range) in due {
@@ -178,9 +192,15 @@ impl Watch {
                         let distribution = distributions.get(&start);
                         distribution.filter(|of| of.count() >= *least).and_then(|of| {
                             let found = of.quantile(*q)?;
-                            Some(Verdict { is_met: found > *value, value: found, bound: *value })
+                            Some(Verdict {
+                                is_met: found > *value,
+                                value: found,
+                                bound: *value,
+                                expected: None,
+                            })
                         })
                     }
+                    Condition::Unusual { .. } => expectations.verdict(rule, start),
                     condition => condition.judge(|counter| hits.get(&(rule.precision, counter))?.at(start)),
                 };
                 alerts.extend(state.see(rule, start, verdict));
@@ -318,6 +338,13 @@ impl WatchBuilder {
         self
     }
 
+    /// Leaves out these times where a bucket is compared with what is expected: they neither train the model, nor are
+    /// judged by it. Rules with a bound of their own are looked at all the same. Default: none.
+    pub fn holidays(mut self, holidays: impl IntoIterator<Item = Range<Timestamp>>) -> Self {
+        self.holidays.extend(holidays);
+        self
+    }
+
     /// Makes a pass so often, at least once a second. Default: 10 s.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_secs(1));
@@ -329,7 +356,7 @@ impl WatchBuilder {
     /// # Errors
     /// Fails when a rule cannot be watched: see [`RuleError`].
     pub fn build(self) -> Result<Watch, RuleError> {
-        let Self { stats, store, rules, deliver, interval } = self;
+        let Self { stats, store, rules, deliver, interval, holidays } = self;
         if rules.len() > RULES {
             return Err(RuleError::TooMany);
         }
@@ -348,7 +375,8 @@ impl WatchBuilder {
             }
         }
         let holder = WriterId::random().to_string();
-        Ok(Watch { stats, store, rules, deliver, interval, holder })
+        let expectations = Expectations::new(holidays);
+        Ok(Watch { stats, store, rules, deliver, interval, holder, expectations })
     }
 }
 

@@ -22,8 +22,6 @@ const LARGEST: f64 = 10.0;
 const BETTER: f64 = 0.95;
 /// What is left of the longest silence one bucket later.
 const FORGOTTEN: f64 = 1.0 - 1.0 / (4 * ERRORS) as f64;
-/// The share of ordinary buckets beyond the band, unless another one is asked for: one in six months of minutes.
-const FALSE_ALARMS: f64 = 1.0 / 250_000.0;
 
 /// A detector of what is unusual in a series, one bucket after the other.
 ///
@@ -106,6 +104,7 @@ pub struct Judgement {
 
 /// The season by which a [`Detector`] expects values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "alert", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum DetectedSeason {
     /// The latest values alone.
@@ -170,6 +169,10 @@ struct Silence {
 }
 
 impl Detector {
+    /// The share of ordinary buckets beyond the band, on each side, unless another one is asked for: one in 250,000, which
+    /// are the minutes of six months.
+    pub const FALSE_ALARMS: f64 = 1.0 / 250_000.0;
+
     /// Creates a detector for counts in buckets of this width.
     pub fn of_counts(precision: Precision) -> Self {
         Self::new(precision, true)
@@ -184,7 +187,7 @@ impl Detector {
         Self {
             width: u64::from(precision.as_seconds()),
             is_count,
-            false_alarms: FALSE_ALARMS,
+            false_alarms: Self::FALSE_ALARMS,
             profile: Profile::new(precision),
             models: [Model { level: None, error: 0.0, weight: 0.0 }; MODELS.len()],
             best: 1,
@@ -200,11 +203,11 @@ impl Detector {
         }
     }
 
-    /// Sets the share of ordinary buckets that are beyond the band, on each side: 1e-12 to 0.01. Default: one in
-    /// 250,000, the minutes of six months.
+    /// Sets the share of ordinary buckets that are beyond the band, on each side: 1e-12 to 0.01. Default:
+    /// [`FALSE_ALARMS`](Self::FALSE_ALARMS).
     #[must_use]
     pub fn false_alarms(mut self, share: f64) -> Self {
-        self.false_alarms = if share.is_nan() { FALSE_ALARMS } else { share.clamp(1e-12, 0.01) };
+        self.false_alarms = if share.is_nan() { Self::FALSE_ALARMS } else { share.clamp(1e-12, 0.01) };
         self
     }
 
@@ -276,9 +279,9 @@ impl Detector {
         let tails = self.tails.filter(|_| self.seen >= LEAST && self.settling == 0)?;
         let mut expected = self.expected(self.best, start).or_else(|| self.expected(1, start))?;
         let error = scaled - expected;
-        if self.probability(tails, error) < OUTLIER
+        if tails.probability(error) < OUTLIER
             && let Some(back) = self.back(start)
-            && self.probability(tails, scaled - back) >= OUTLIER
+            && tails.probability(scaled - back) >= OUTLIER
         {
             self.go_back();
             expected = back;
@@ -288,7 +291,7 @@ impl Detector {
             self.unscaled(expected - tails.below.distance(self.false_alarms)),
             self.unscaled(expected + tails.above.distance(self.false_alarms)),
         );
-        let mut probability = self.probability(tails, scaled - expected);
+        let mut probability = tails.probability(scaled - expected);
         if self.is_count {
             let (least, most) = poisson_band(count, self.false_alarms);
             (lower, upper) = (lower.min(least).ceil(), upper.max(most).floor());
@@ -308,10 +311,6 @@ impl Detector {
             season: MODELS[self.best].0,
             false_alarms: self.false_alarms,
         })
-    }
-
-    fn probability(&self, tails: Tails, error: f64) -> f64 {
-        tails.above.probability(error).min(tails.below.probability(-error))
     }
 
     /// What was expected of this bucket before the last shift of the level.

@@ -43,7 +43,7 @@ impl Profile {
     /// Creates a profile of buckets of this width, without any season where a bucket is wider than a day.
     pub(super) fn new(precision: Precision) -> Self {
         let width = u64::from(precision.as_seconds());
-        let fits = width >= FINEST && DAY % width == 0;
+        let fits = width >= FINEST && DAY.is_multiple_of(width);
         let day = match width {
             DAY.. => 0,
             width if fits => width,

@@ -47,6 +47,11 @@ impl Tails {
         let below = Tail::of(&mut errors, scale);
         Self { above, below, scale }
     }
+
+    /// Returns the probability that an ordinary error is at least as far on the side of this one.
+    pub(super) fn probability(&self, error: f64) -> f64 {
+        self.above.probability(error).min(self.below.probability(-error))
+    }
 }
 
 impl Tail {

@@ -9,7 +9,7 @@ const FAMILIES: [&str; 7] = ["visits", "unique", "window", "entity", "document",
 const ABOVE: [&str; 2] = ["stores", "guide"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 9] = [
+const SHARED: [(&str, &str, &str); 12] = [
     ("forecast", "visits", "Series"),
     ("forecast", "visits", "Stats"),
     ("alert", "visits", "Distribution"),
@@ -19,6 +19,9 @@ const SHARED: [(&str, &str, &str); 9] = [
     ("alert", "visits", "Stats"),
     ("alert", "visits", "Unreadable"),
     ("alert", "document", "DocumentStore"),
+    ("alert", "forecast", "DetectedSeason"),
+    ("alert", "forecast", "Detector"),
+    ("alert", "forecast", "Judgement"),
 ];
 
 /// Returns whether a module uses one that its parent, or a common ancestor of both, declares after it.
