@@ -1,3 +1,6 @@
-//! Watches: rules about counters, told once over all instances.
+//! Watches: rules about counters, told once over all instances; and detectors, which expect something of these.
 
 mod watch;
+mod detector;
+mod expectation;
+mod score;

@@ -6,10 +6,14 @@ use crate::{Precision, Timestamp};
 
 /// The number of values that a detector needs before it judges.
 const LEAST: u32 = 30;
-/// The latest errors, by which it knows how far ordinary values stray.
-const ERRORS: usize = 1024;
+/// The latest errors, by which it knows how far ordinary values stray: those of three weeks, within these bounds.
+const ERRORS: std::ops::RangeInclusive<u64> = 128..=1024;
 /// The probability from which on a value is an outlier: it is learned from no more than as one that is as improbable.
 const OUTLIER: f64 = 1e-3;
+/// The relative error of large counts, on the scale that counts are compared on.
+const RELATIVE: f64 = 0.1;
+/// The largest measure, in either direction: single precision is enough for errors.
+const LARGEST_MEASURE: f64 = 1e30;
 /// The number of outliers in a row, on one side, that are a new level.
 const SHIFT: usize = 8;
 /// The buckets after a gap that are not judged.
@@ -21,7 +25,7 @@ const LARGEST: f64 = 10.0;
 /// A model is replaced by one whose squared errors are smaller by this factor.
 const BETTER: f64 = 0.95;
 /// What is left of the longest silence one bucket later.
-const FORGOTTEN: f64 = 1.0 - 1.0 / (4 * ERRORS) as f64;
+const FORGOTTEN: f64 = 1.0 - 1.0 / 4096.0;
 
 /// A detector of what is unusual in a series, one bucket after the other.
 ///
@@ -31,8 +35,8 @@ const FORGOTTEN: f64 = 1.0 - 1.0 / (4 * ERRORS) as f64;
 ///
 /// - It judges from the 31st value on, and takes no bucket that it is not given for a 0. The three buckets after a gap are
 ///   not judged: what comes after an outage is not compared with what was before.
-/// - Eight outliers in a row on one side are a new level, from which it goes on. A return to the level before, within a
-///   day, is nothing unusual.
+/// - Its level follows, and eight outliers in a row on one side are a new one, from which it goes on. A return to the level
+///   before, within a day, is nothing unusual.
 /// - Counts are never steadier than those of hits that arrive independently: 0 instead of 2 is nothing unusual.
 ///
 /// It takes about 8 KB, and a microsecond for a bucket (in release). It reads no clock, and two detectors that were given
@@ -63,6 +67,8 @@ pub struct Detector {
     /// The place of the model that is used.
     best: usize,
     errors: VecDeque<f32>,
+    /// How many of these are kept.
+    kept: usize,
     tails: Option<Tails>,
     /// The errors that came since the tails were measured.
     fresh: usize,
@@ -140,7 +146,8 @@ const MODELS: [(DetectedSeason, f64); 7] = [
 struct Run {
     is_above: bool,
     values: Vec<(Timestamp, f64)>,
-    /// The levels before the first of them.
+    /// The model and the levels before the first of them.
+    best: usize,
     levels: [Option<f64>; MODELS.len()],
 }
 
@@ -178,20 +185,22 @@ impl Detector {
         Self::new(precision, true)
     }
 
-    /// Creates a detector for values that are measured, such as a temperature or a percentile.
+    /// Creates a detector for values that are measured, such as a temperature or a percentile: -1e30 to 1e30.
     pub fn of_measures(precision: Precision) -> Self {
         Self::new(precision, false)
     }
 
     fn new(precision: Precision, is_count: bool) -> Self {
+        let width = u64::from(precision.as_seconds());
         Self {
-            width: u64::from(precision.as_seconds()),
+            width,
             is_count,
             false_alarms: Self::FALSE_ALARMS,
             profile: Profile::new(precision),
             models: [Model { level: None, error: 0.0, weight: 0.0 }; MODELS.len()],
             best: 1,
             errors: VecDeque::new(),
+            kept: usize::try_from((21 * 86_400 / width).clamp(*ERRORS.start(), *ERRORS.end())).unwrap_or(128),
             tails: None,
             fresh: 0,
             seen: 0,
@@ -249,14 +258,24 @@ impl Detector {
         judgement
     }
 
-    /// The value on the scale on which errors are as large everywhere: for counts that of Anscombe (1948), on which those
-    /// of a Poisson distribution have a deviation of 1.
+    /// The value on the scale on which errors are as large everywhere: for counts that of Anscombe (1948) for the
+    /// negative binomial distribution. Small counts are on it as their square root, which strays by 1, and large ones as
+    /// their logarithm, on which a season keeps its shape when the level doubles.
     fn scaled(&self, value: f64) -> f64 {
-        if self.is_count { 2.0 * (value.max(0.0) + 0.375).sqrt() } else { value }
+        if self.is_count {
+            2.0 / RELATIVE * (RELATIVE * (value.max(0.0) + 0.375).sqrt()).asinh()
+        } else {
+            value.clamp(-LARGEST_MEASURE, LARGEST_MEASURE)
+        }
     }
 
     fn unscaled(&self, scaled: f64) -> f64 {
-        if self.is_count { (scaled.max(0.0).powi(2) / 4.0 - 0.375).max(0.0) } else { scaled }
+        if self.is_count {
+            ((scaled.max(0.0) * RELATIVE / 2.0).sinh() / RELATIVE).powi(2).clamp(0.375, u64::MAX as f64)
+                - 0.375
+        } else {
+            scaled
+        }
     }
 
     fn season(&self, season: DetectedSeason, start: Timestamp) -> Option<f64> {
@@ -265,6 +284,19 @@ impl Detector {
             DetectedSeason::Day => self.profile.day(start),
             DetectedSeason::Week => self.profile.week(start),
         }
+    }
+
+    /// What each model expects, on the scale.
+    fn all_expected(&self, start: Timestamp) -> [Option<f64>; MODELS.len()] {
+        let (day, week) = (self.profile.day(start), self.profile.week(start));
+        std::array::from_fn(|place| {
+            let level = self.models[place].level;
+            match MODELS[place].0 {
+                DetectedSeason::Level => level,
+                DetectedSeason::Day => Some(day? + level.unwrap_or(0.0)),
+                DetectedSeason::Week => Some(week? + level.unwrap_or(0.0)),
+            }
+        })
     }
 
     /// What a model expects, on the scale.
@@ -298,7 +330,8 @@ impl Detector {
             probability = probability.max(poisson(value, count));
         }
         let missed = self.silence.missed;
-        let deviation = if self.is_count { tails.scale * (count + 0.375).sqrt() } else { tails.scale };
+        let steepness = ((count + 0.375) * (1.0 + RELATIVE.powi(2) * (count + 0.375))).sqrt();
+        let deviation = if self.is_count { tails.scale * steepness } else { tails.scale };
         Some(Judgement {
             value,
             expected: count,
@@ -338,7 +371,7 @@ impl Detector {
         if self.before.as_ref().is_some_and(|before| start >= before.until) {
             self.before = None;
         }
-        let expected: [Option<f64>; MODELS.len()] = std::array::from_fn(|place| self.expected(place, start));
+        let expected = self.all_expected(start);
         let error = expected[self.best].map(|expected| scaled - expected);
         let limits = self
             .tails
@@ -367,7 +400,9 @@ impl Detector {
             model.error += COMPARED * (square - model.error);
             model.weight += COMPARED * (1.0 - model.weight);
         }
-        if self.before.is_none() && self.run.values.is_empty() {
+        // A shift that may be undone is learned by the levels alone.
+        let is_shifted = self.before.as_ref().is_some_and(|before| before.shift != 0.0);
+        if !is_shifted && self.run.values.is_empty() {
             let near = expected[self.best].map_or(scaled, |expected| expected + bounded(scaled - expected));
             self.profile.add(start, near);
         }
@@ -381,7 +416,7 @@ impl Detector {
 
     /// Keeps an error of the model that is used, and measures the tails anew when there are enough fresh ones.
     fn keep(&mut self, error: f64) {
-        if self.errors.len() == ERRORS {
+        if self.errors.len() >= self.kept {
             self.errors.pop_front();
         }
         #[expect(clippy::cast_possible_truncation, reason = "seven digits are enough")]
@@ -389,25 +424,41 @@ impl Detector {
         self.fresh += 1;
         if self.fresh * 16 >= self.errors.len() {
             self.fresh = 0;
-            let level = self.models[1].level.unwrap_or(0.0).abs();
-            let least = if self.is_count { 1.0 } else { (level * 1e-6).max(f64::MIN_POSITIVE) };
+            let level = self.models[1].level.unwrap_or(0.0);
+            let least = if self.is_count {
+                (1.0 + RELATIVE.powi(2) * self.unscaled(level)).sqrt().recip()
+            } else {
+                (level.abs() * 1e-6).max(f64::MIN_POSITIVE)
+            };
             self.tails = Some(Tails::of(self.errors.iter().copied().map(f64::from), least));
         }
     }
 
     fn count_outlier(&mut self, start: Timestamp, scaled: f64, error: f64, (below, above): (f64, f64)) {
         let side = if error > above { Some(true) } else { (error < -below).then_some(false) };
-        let goes_on = side == Some(self.run.is_above);
-        if !goes_on {
-            self.run.values.clear();
+        if side != Some(self.run.is_above) {
+            self.end_run();
         }
         if let Some(is_above) = side {
             if self.run.values.is_empty() {
-                self.run.levels = self.models.map(|model| model.level);
+                (self.run.best, self.run.levels) = (self.best, self.models.map(|model| model.level));
             }
             self.run.is_above = is_above;
             self.run.values.push((start, scaled));
         }
+    }
+
+    /// Ends a run that was no new level: a level that has followed it may go back.
+    fn end_run(&mut self) {
+        if self.run.values.len() > 1 && self.before.is_none() {
+            self.before = Some(self.before_run(0.0));
+        }
+        self.run.values.clear();
+    }
+
+    fn before_run(&self, shift: f64) -> Before {
+        let until = self.next.unwrap_or(Timestamp::MIN).plus((100 * self.width).max(86_400));
+        Before { best: self.run.best, levels: self.run.levels, shift, until }
     }
 
     /// Uses the model with the smallest errors, of those that were compared for long enough.
@@ -437,15 +488,15 @@ impl Detector {
                 levels[place] = Some(*beyond.select_nth_unstable_by(middle, f64::total_cmp).1);
             }
         }
-        let (new, old) = (levels[self.best].unwrap_or(0.0), self.run.levels[self.best].unwrap_or(0.0));
+        let best = self.run.best;
+        let (new, old) = (levels[best].unwrap_or(0.0), self.run.levels[best].unwrap_or(0.0));
         let shift = new - old;
         for (model, ((season, _), level)) in self.models.iter_mut().zip(MODELS.into_iter().zip(levels)) {
             let moved = if season == DetectedSeason::Level { 0.0 } else { shift };
             model.level = level.map(|level| level - moved);
         }
         self.profile.shift(shift);
-        let until = self.next.unwrap_or(Timestamp::MIN).plus((100 * self.width).max(86_400));
-        self.before = Some(Before { best: self.best, levels: self.run.levels, shift, until });
+        self.before = Some(self.before_run(shift));
     }
 
     fn watch_silence(&mut self, start: Timestamp, value: f64) {
@@ -455,10 +506,10 @@ impl Detector {
         let (place, level) = *self.silence.begun.get_or_insert(level);
         let season = self.season(MODELS[place].0, start);
         let due = season.map_or(0.0, |season| self.unscaled(season + level.unwrap_or(0.0)));
+        let weight = 1.0 / (f64::from(self.seen) + 1.0).min(self.kept as f64);
         let silence = &mut self.silence;
         // An outlier widens it, but does not end it.
-        let square = (value - count).powi(2).min(1e4 * count.max(0.05));
-        let weight = 1.0 / (f64::from(self.seen) + 1.0).min(ERRORS as f64);
+        let square = (value - count).powi(2).min(100.0 * count.max(0.05).max(silence.squares));
         silence.squares += weight * (square - silence.squares);
         silence.expected += weight * (count - silence.expected);
         silence.longest *= FORGOTTEN;
@@ -527,4 +578,97 @@ fn poisson_band(mean: f64, probability: f64) -> (f64, f64) {
     let far = -probability.ln();
     let least = if poisson(0.0, mean) >= probability { 0.0 } else { between(mean, 0.0) };
     (least, between(mean, mean + 2.0 * far + (8.0 * far * mean).sqrt()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn detector(width: u32) -> Detector {
+        Detector::of_counts(Precision::try_from(width).expect("a width"))
+    }
+
+    fn start(width: u32, bucket: u64) -> Timestamp {
+        Timestamp::from_unix(1_585_526_400 + bucket * u64::from(width))
+    }
+
+    #[test]
+    fn it_judges_from_the_thirty_first_value_on_and_not_after_a_gap() {
+        let mut minutes = detector(60);
+        for n in 0..40 {
+            assert_eq!(minutes.observe(start(60, n), 10.0).is_some(), n >= 30, "{n}");
+        }
+        // One bucket that is missing is none; two are a gap.
+        assert!(minutes.observe(start(60, 41), 10.0).is_some());
+        for (n, is_judged) in [(44, false), (45, false), (46, false), (47, true)] {
+            assert_eq!(minutes.observe(start(60, n), 10.0).is_some(), is_judged, "{n}");
+        }
+        assert_eq!(minutes.observe(start(60, 47), 10.0), None);
+        assert_eq!(minutes.observe(start(60, 48), f64::NAN), None);
+    }
+
+    #[test]
+    fn few_hits_are_nothing_unusual_and_eight_outliers_are_a_new_level() {
+        let mut minutes = detector(60);
+        for n in 0..200 {
+            minutes.observe(start(60, n), [2.0, 1.0, 3.0, 2.0][n as usize % 4]);
+        }
+        let judgement = minutes.clone().observe(start(60, 200), 0.0).expect("it judges");
+        assert!(!judgement.is_unusual() && !judgement.is_silent() && judgement.lower == 0.0, "{judgement:?}");
+        let mut unusual =
+            |n| minutes.observe(start(60, n), 50.0).is_some_and(|judgement| judgement.is_high());
+        let high: Vec<u64> = (200..212).filter(|n| unusual(*n)).collect();
+        assert!(high.first() == Some(&200) && (2..=8).contains(&high.len()), "{high:?}");
+        // Back at the level before, and at the new one again.
+        for (n, value) in [(212, 2.0), (213, 1.0), (214, 3.0)] {
+            let judgement = minutes.observe(start(60, n), value).expect("it judges");
+            assert!(!judgement.is_unusual(), "{judgement:?}");
+        }
+        assert!(minutes.observe(start(60, 215), 50.0).expect("it judges").is_high());
+    }
+
+    #[test]
+    fn a_larger_share_of_false_alarms_makes_a_narrower_band() {
+        let band = |share: f64| {
+            let mut minutes = detector(60).false_alarms(share);
+            let judge = |n: u64| minutes.observe(start(60, n), 100.0 + (n * 7 % 13) as f64);
+            let judgement = (0..100).filter_map(judge).last().expect("it judges");
+            (judgement.lower, judgement.upper)
+        };
+        let (seldom, often) = (band(1e-9), band(0.01));
+        assert!(seldom.0 < often.0 && often.1 < seldom.1, "{seldom:?} {often:?}");
+        assert_eq!(band(f64::NAN), band(Detector::FALSE_ALARMS));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_it_answers_with_a_band_around_what_it_expects(
+            width in prop::sample::select(vec![1_u32, 60, 300, 3600, 18_000, 86_400, 604_800]),
+            is_count: bool,
+            values in prop::collection::vec(
+                (0..4_u64, prop_oneof![0.0..5.0_f64, 0.0..1e6_f64, Just(u64::MAX as f64), Just(f64::MAX), Just(-1e300)]),
+                0..300,
+            ),
+        ) {
+            let precision = Precision::try_from(width).expect("a width");
+            let new = || if is_count { Detector::of_counts(precision) } else { Detector::of_measures(precision) };
+            let (mut detector, mut twin, mut bucket) = (new(), new(), 0);
+            for (skipped, value) in values {
+                bucket += skipped;
+                let value = if is_count { value.clamp(0.0, u64::MAX as f64).round() } else { value.clamp(-1e30, 1e30) };
+                let judgement = detector.observe(start(width, bucket), value);
+                prop_assert_eq!(judgement, twin.observe(start(width, bucket), value));
+                bucket += 1;
+                let Some(judgement) = judgement else { continue };
+                let Judgement { expected, lower, upper, probability, silence, missed, error, .. } = judgement;
+                prop_assert!(lower <= upper && error >= 0.0 && missed >= 0.0, "{:?}", judgement);
+                prop_assert!((0.0..=1.0).contains(&probability) && (0.0..=1.0).contains(&silence), "{:?}", judgement);
+                prop_assert!([expected, lower, upper, error, missed].iter().all(|number| number.is_finite()), "{:?}", judgement);
+                prop_assert!(!is_count || lower <= expected.ceil() && expected.floor() <= upper, "{:?}", judgement);
+                prop_assert!(!judgement.is_unusual() || probability < 1.01 * Detector::FALSE_ALARMS, "{:?}", judgement);
+            }
+        }
+    }
 }

@@ -112,7 +112,8 @@ fn add(rows: &mut Vec<Row>, series: &Scored, windows: usize) -> usize {
             }
             None => {
                 let before = series.windows.iter().rfind(|window| window.end <= at && window.len() > 1);
-                let position = before.map_or(3.0, |window| (at + 1 - window.end) as f64 / (window.len() - 1) as f64);
+                let position =
+                    before.map_or(3.0, |window| (at + 1 - window.end) as f64 / (window.len() - 1) as f64);
                 FALSE_ALARM * sigmoid(position)
             }
         };

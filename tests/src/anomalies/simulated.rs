@@ -52,15 +52,20 @@ impl Random {
     }
 }
 
-/// A Monday, 0:00.
-const BEGIN: u64 = 1_585_526_400;
+/// The time at which all series begin: a Monday, 0:00.
+pub const BEGIN: u64 = 1_585_526_400;
 const DAY: f64 = 86_400.0;
 
 /// Returns how busy a site is at this time: about 1 in the mean, at night a tenth, at weekends six tenths.
 pub fn traffic(seconds: u64) -> f64 {
-    let (day, time) = ((seconds - BEGIN.min(seconds)) / 86_400, (seconds % 86_400) as f64 / DAY);
+    let days = seconds.saturating_sub(BEGIN) as f64 / DAY;
+    let time = days.fract();
     let hours = 1.0 - 0.8 * (TAU * (time - 0.1)).cos() + 0.15 * (2.0 * TAU * time).sin();
-    hours.max(0.1) * if day % 7 >= 5 { 0.6 } else { 1.1 }
+    // Friday evening becomes the weekend over six hours, and so does Sunday night the week.
+    let weekday = days % 7.0;
+    let weekend = ((weekday - 4.875) / 0.25).clamp(0.0, 1.0) - ((weekday - 6.875) / 0.25).clamp(0.0, 1.0);
+    let weekend = weekend + (1.0 - ((weekday + 0.125) / 0.25).min(1.0));
+    hours.max(0.1) * (1.1 - 0.5 * weekend)
 }
 
 /// Returns so many rows that were made by a function of a row and its time.
@@ -162,7 +167,9 @@ fn metrics(random: &mut Random) -> Vec<Labeled> {
 /// Counts: of requests, of messages that come in bursts, and of a city that has holidays.
 fn counted(random: &mut Random) -> Vec<Labeled> {
     let mut made = Vec::new();
-    for (kind, mean) in [("outage", 60.0), ("half", 300.0), ("double", 60.0), ("burst", 60.0), ("burst at night", 8.0)] {
+    for (kind, mean) in
+        [("outage", 60.0), ("half", 300.0), ("double", 60.0), ("burst", 60.0), ("burst at night", 8.0)]
+    {
         let mut at = somewhere(random, FORTNIGHT);
         // By day, but for the burst at night.
         at = at / 288 * 288 + if kind == "burst at night" { 20 } else { 150 };
@@ -203,7 +210,8 @@ pub fn quiet(random: &mut Random) -> Vec<Labeled> {
     let flat = rows("quiet, a flat line", 300, FORTNIGHT, |_, _| 45.0);
     let mut one = random.clone();
     let noise = rows("quiet, noise", 300, FORTNIGHT, |_, _| 30.0 + 4.0 * one.normal());
-    let square = rows("quiet, a square wave", 300, FORTNIGHT, |row, _| if row % 288 < 144 { 20.0 } else { 80.0 });
+    let square =
+        rows("quiet, a square wave", 300, FORTNIGHT, |row, _| if row % 288 < 144 { 20.0 } else { 80.0 });
     let mut two = random.clone();
     let site = rows("quiet, requests", 300, FORTNIGHT, |_, time| two.poisson(50.0 * traffic(time)));
     let mut three = random.clone();
