@@ -1,3 +1,6 @@
-//! Watches: rules about counters, told once over all instances.
+//! Watches: rules about counters and processes, and reports, told once over all instances.
 
+mod inbox;
 mod watch;
+mod process;
+mod report;

@@ -1,9 +1,11 @@
 //! The state of a rule: how often in a row its condition held, and whether its alert is raised. No clock, and no store.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::condition::Verdict;
 use super::rule::AlertRule;
+use super::verdict::Verdict;
 use super::{Alert, AlertKind};
 use crate::Timestamp;
 
@@ -21,7 +23,24 @@ pub(crate) struct RuleState {
     last: u64,
     /// The number of alerts so far.
     number: u64,
+    /// The values of a label that were among the most frequent, with the start of the last bucket in which they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    known: BTreeMap<String, u64>,
+    /// The number of buckets in which they were learnt.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    learnt: u32,
 }
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The number of buckets with values in which they are learnt and nothing is new.
+const LEARNING: u32 = 24;
+
+/// The number of values of a label that a rule remembers.
+const KNOWN: usize = 1000;
 
 impl RuleState {
     /// Takes the verdict about the bucket that starts here; returns what is to be told.
@@ -43,18 +62,17 @@ impl RuleState {
             None if self.met >= rule.raise_after && !is_paused => {
                 (self.raised, self.last) = (Some(start.as_unix()), end);
                 self.number += 1;
-                Some(self.message(rule, AlertKind::Raised, start, verdict))
+                Some(self.message(rule, AlertKind::Raised, start, &verdict))
             }
             Some(_) if self.unmet >= rule.resolve_after => {
                 self.raised = None;
-                Some(self.message(rule, AlertKind::Resolved, start, verdict))
+                Some(self.message(rule, AlertKind::Resolved, start, &verdict))
             }
             _ => None,
         }
     }
 
-    fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: Verdict) -> Alert {
-        let Verdict { is_met, value, bound } = verdict;
+    fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Alert {
         let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
         Alert {
             // The instant tells it from one of a state that was lost.
@@ -64,10 +82,26 @@ impl RuleState {
             severity: rule.severity,
             precision: rule.precision.as_seconds(),
             start: start.as_unix(),
-            value,
-            bound,
-            reason: rule.condition.explain(value, bound, is_met),
+            value: verdict.value,
+            bound: verdict.bound,
+            reason: rule.condition.explain(verdict),
         }
+    }
+
+    /// Learns the most frequent values of a label in a bucket, and says whether one of them is new; of several the first.
+    pub(crate) fn learn(&mut self, start: Timestamp, values: &[(String, u64)], least: u64) -> Verdict {
+        let is_new = |(value, hits): &&(String, u64)| *hits >= least && !self.known.contains_key(value);
+        let new = values.iter().find(is_new).filter(|_| self.learnt >= LEARNING).cloned();
+        self.learnt = self.learnt.saturating_add((!values.is_empty()).into());
+        let frequent = values.iter().filter(|(_, hits)| *hits >= least);
+        self.known.extend(frequent.map(|(value, _)| (value.clone(), start.as_unix())));
+        while self.known.len() > KNOWN {
+            let oldest = self.known.iter().min_by_key(|(_, last)| **last).map(|(value, _)| value.clone());
+            self.known.remove(&oldest.unwrap_or_default());
+        }
+        let hits = new.as_ref().map_or(0, |(_, hits)| *hits);
+        let label = new.map(|(value, _)| value);
+        Verdict { is_met: label.is_some(), value: hits as f64, bound: least as f64, label }
     }
 }
 
