@@ -4,3 +4,5 @@ mod inbox;
 mod watch;
 mod process;
 mod report;
+mod webhook;
+mod storm;
