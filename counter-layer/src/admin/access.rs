@@ -16,8 +16,16 @@ mod entry;
 pub(crate) use access::AUDIT;
 #[cfg(feature = "hits")]
 pub(crate) use access::HITS;
+#[cfg(feature = "note")]
+pub(crate) use access::NOTES;
 pub use access::{Access, AccessError};
+#[cfg(all(feature = "dashboard", feature = "note"))]
+pub(crate) use access::{NO_NOTE_FORM, NOTE_FORM};
+#[cfg(feature = "dashboard")]
+pub(crate) use entry::MayNote;
 #[cfg(feature = "dashboard")]
 pub(crate) use link::{SHARED, STYLE};
+#[cfg(all(feature = "dashboard", feature = "note"))]
+pub(crate) use page::below;
 #[cfg(feature = "dashboard")]
 pub(crate) use session::LoggedIn;

@@ -27,6 +27,8 @@ mod live;
 mod process;
 #[cfg(feature = "archive")]
 mod audit;
+#[cfg(feature = "note")]
+mod notes;
 mod export;
 #[cfg(feature = "openapi")]
 mod openapi;

@@ -5,7 +5,9 @@ mod chart;
 mod range;
 mod buckets;
 mod view;
+mod annotations;
 mod reader;
+mod note_forms;
 mod period;
 mod assets;
 mod controls;
@@ -22,4 +24,5 @@ mod plot;
 mod page;
 mod routes;
 
+pub(crate) use annotations::Annotators;
 pub(crate) use routes::{Dashboard, first_page, pages};

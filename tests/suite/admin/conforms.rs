@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use axum::Router;
 use axum::body::Body;
 use counter_core::archive::Archive;
+use counter_core::note::Notes;
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
@@ -21,7 +22,8 @@ pub(crate) async fn description() -> Value {
     let counters = Counters::builder(archive.clone()).distributions(Distribution::precisions());
     let counters = counters.build().expect("the defaults are fine");
     let layer = AccessCounterLayer::new(counters.recorder());
-    let options = Options::new().hits(counters.sources(), layer.log_counter()).archive(archive);
+    let notes = Notes::new(MemoryStore::new());
+    let options = Options::new().hits(counters.sources(), layer.log_counter()).archive(archive).notes(notes);
     let admin = admin::router_with(counters.stats(), Access::open(), options);
     let router = Router::new().nest("/admin/stats", admin);
     let request = Request::get("/admin/stats/api/openapi.json").body(Body::empty()).expect("a path");

@@ -71,6 +71,7 @@ pub(crate) struct Rights {
     pub(crate) forget: bool,
     pub(crate) record: bool,
     pub(crate) repair: bool,
+    pub(crate) note: bool,
 }
 
 /// A right to change something.
@@ -79,12 +80,19 @@ pub(crate) enum Right {
     Forget,
     Record,
     Repair,
+    Note,
 }
 
 /// The path that hits are sent to.
 pub(crate) const HITS: &str = "/api/hits";
 /// The path of the audit of an archive.
 pub(crate) const AUDIT: &str = "/api/audit";
+/// The path of notes.
+pub(crate) const NOTES: &str = "/api/notes";
+/// The path that a form on a page adds a note by.
+pub(crate) const NOTE_FORM: &str = "/notes";
+/// The path that a form on a page removes a note by.
+pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
 
 #[derive(Clone)]
 enum Rule {
@@ -251,6 +259,26 @@ impl Access {
     pub fn may_repair(mut self) -> Self {
         for way in &mut self.ways {
             way.rights.repair = true;
+        }
+        self
+    }
+
+    /// Grants the right to add notes and to remove them, by `api/notes` and by the pages, where
+    /// [`Options::notes`](crate::admin::Options::notes) has opened them; who may read may read them.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// // The script that deploys leaves notes; people of the office only read.
+    /// let deploy = Access::bearer("a-long-random-token-of-the-script")?.may_note();
+    /// let access = Access::basic("office", "correct horse battery staple")?.or(deploy);
+    /// # drop(access);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn may_note(mut self) -> Self {
+        for way in &mut self.ways {
+            way.rights.note = true;
         }
         self
     }
@@ -422,6 +450,7 @@ impl Rights {
             Right::Forget => self.forget,
             Right::Record => self.record,
             Right::Repair => self.repair,
+            Right::Note => self.note,
         }
     }
 
@@ -429,6 +458,7 @@ impl Rights {
         self.forget |= other.forget;
         self.record |= other.record;
         self.repair |= other.repair;
+        self.note |= other.note;
     }
 }
 
@@ -438,6 +468,9 @@ impl Right {
         match (&parts.method, parts.uri.path()) {
             (&Method::POST, HITS) => Self::Record,
             (&Method::POST, AUDIT) => Self::Repair,
+            (&Method::POST | &Method::DELETE, NOTES) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
+                Self::Note
+            }
             _ => Self::Forget,
         }
     }
@@ -448,6 +481,7 @@ impl Right {
             Self::Forget => "Bearer error=\"insufficient_scope\", scope=\"forget\"",
             Self::Record => "Bearer error=\"insufficient_scope\", scope=\"record\"",
             Self::Repair => "Bearer error=\"insufficient_scope\", scope=\"repair\"",
+            Self::Note => "Bearer error=\"insufficient_scope\", scope=\"note\"",
         }
     }
 
@@ -457,6 +491,7 @@ impl Right {
             Self::Forget => "forget counters",
             Self::Record => "send hits",
             Self::Repair => "audit and repair the archive",
+            Self::Note => "add and remove notes",
         }
     }
 }
@@ -533,6 +568,7 @@ impl fmt::Debug for Access {
             f.write_str(if way.rights.forget { ".may_forget()" } else { "" })?;
             f.write_str(if way.rights.record { ".may_record()" } else { "" })?;
             f.write_str(if way.rights.repair { ".may_repair()" } else { "" })?;
+            f.write_str(if way.rights.note { ".may_note()" } else { "" })?;
         }
         Ok(())
     }

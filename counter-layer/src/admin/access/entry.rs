@@ -40,6 +40,10 @@ struct Entry {
     wait: Option<u64>,
 }
 
+/// Left in a request whose client may add and remove notes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MayNote;
+
 /// The path that ends the session of a browser.
 const LOGOUT: &str = "/logout";
 
@@ -102,6 +106,9 @@ impl Access {
         }
         if entry.session.is_some() {
             parts.extensions.insert(LoggedIn);
+        }
+        if entry.rights.has(Right::Note) {
+            parts.extensions.insert(MayNote);
         }
         Ok(entry.session)
     }

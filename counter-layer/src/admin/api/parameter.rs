@@ -10,6 +10,8 @@ mod producer;
 #[cfg(feature = "archive")]
 mod right;
 mod time;
+#[cfg(feature = "note")]
+mod note;
 
 use axum::extract::FromRequestParts;
 use counter_core::time::Grid;
@@ -21,6 +23,8 @@ pub(crate) use counters::{After, AnyCounters, Counter, Counters, LabelNames, OfK
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
 pub(crate) use measured::{OfRange, OfStatus, Quantiles};
+#[cfg(feature = "note")]
+pub(crate) use note::{NewNote, NoteId};
 #[cfg(feature = "forecast")]
 pub(crate) use numbers::Horizon;
 pub(crate) use numbers::Limit;
@@ -28,6 +32,8 @@ pub(crate) use numbers::Limit;
 pub(crate) use producer::{Number, ProducerName};
 #[cfg(feature = "archive")]
 pub(crate) use right::Right;
+#[cfg(feature = "note")]
+pub(crate) use time::Instants;
 #[cfg(any(feature = "forecast", feature = "dashboard"))]
 pub(crate) use time::LAG;
 pub(crate) use time::usual;

@@ -25,6 +25,8 @@ pub(crate) fn routes(
     let hits = options.producers.as_ref().map(|producers| super::hits::routes(&stats, producers));
     #[cfg(feature = "archive")]
     let audit = options.archive.as_ref().map(|archive| super::audit::routes(&stats, archive));
+    #[cfg(feature = "note")]
+    let notes = options.notes.as_ref().map(|notes| super::notes::routes(&stats, notes));
     #[cfg(feature = "hits")]
     let producers = options.producers.clone();
     let distributions = stats.grid().distributions.is_some();
@@ -67,5 +69,7 @@ pub(crate) fn routes(
     routes.extend(hits.into_iter().flatten());
     #[cfg(feature = "archive")]
     routes.extend(audit.into_iter().flatten());
+    #[cfg(feature = "note")]
+    routes.extend(notes.into_iter().flatten());
     routes
 }

@@ -50,6 +50,8 @@ pub(crate) struct View {
     parts: Vec<Retention>,
     /// A session can be ended; no address tells of it.
     pub(crate) logged_in: bool,
+    /// Notes can be added and removed; no address tells of it either.
+    pub(crate) may_note: bool,
 }
 
 /// The pages there are.
@@ -116,6 +118,7 @@ impl View {
             zone: zone.clone(),
             parts: if zone.is_utc() { Vec::new() } else { reach.iter().collect() },
             logged_in: false,
+            may_note: false,
         };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -291,6 +294,13 @@ impl View {
     /// The address that ends the session, if there is one.
     pub(crate) fn logout(&self) -> Option<String> {
         self.logged_in.then(|| format!("{}/logout", self.mount))
+    }
+
+    /// The address of this view below the router.
+    #[cfg(feature = "note")]
+    pub(crate) fn below(&self) -> String {
+        let address = self.address();
+        address.strip_prefix(&self.mount).unwrap_or_default().to_owned()
     }
 
     fn path(&self, rest: &str) -> String {
