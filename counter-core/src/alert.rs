@@ -37,16 +37,24 @@
 //! ```
 
 mod severity;
+mod unit;
 mod condition;
 mod rule;
 mod message;
+mod explanation;
+mod history;
 mod state;
 mod shared;
 mod delivery;
+mod alerts;
 mod watch;
 
+pub use alerts::{Alerts, AlertsStatus, RuleStatus, SilenceError};
 pub use delivery::{Deliver, DeliveryError};
+pub use explanation::Explanation;
+pub use history::{Arrival, HistoryEntry};
 pub use message::{Alert, AlertKind};
 pub use rule::{AlertRule, RuleError};
 pub use severity::Severity;
+pub use unit::Unit;
 pub use watch::{Checked, Watch, WatchBuilder};

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use super::Unit;
 use crate::CounterName;
 use crate::visits::Measure;
 
@@ -31,6 +32,24 @@ impl Condition {
             Self::Above { counter, .. } | Self::Below { counter, .. } => vec![counter],
             Self::ShareAbove { parts, whole, .. } => parts.iter().chain([whole]).collect(),
             Self::QuantileAbove { .. } => Vec::new(),
+        }
+    }
+
+    /// Returns all counters that it looks at.
+    pub(crate) fn looks_at(&self) -> Vec<&CounterName> {
+        match self {
+            Self::QuantileAbove { counter, .. } => vec![counter],
+            _ => self.counters(),
+        }
+    }
+
+    /// Returns the unit of its values.
+    pub(crate) fn unit(&self) -> Unit {
+        match self {
+            Self::Above { .. } | Self::Below { .. } => Unit::Hits,
+            Self::ShareAbove { .. } => Unit::Share,
+            Self::QuantileAbove { measure: Measure::Size, .. } => Unit::Bytes,
+            Self::QuantileAbove { .. } => Unit::Seconds,
         }
     }
 
@@ -77,6 +96,27 @@ impl Condition {
                 let unit = if *measure == Measure::Size { "bytes" } else { "s" };
                 let (q, beyond) = (Percent(*q), beyond(true));
                 format!("{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}")
+            }
+        }
+    }
+}
+
+/// What is to be the case, for people.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Above { counter, hits } => write!(f, "{counter} has more than {hits} hits"),
+            Self::Below { counter, hits: 1 } => write!(f, "{counter} has no hits"),
+            Self::Below { counter, hits } => write!(f, "{counter} has fewer than {hits} hits"),
+            Self::ShareAbove { parts, whole, share, least } => {
+                let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+                write!(f, "{} are more than {} of {whole}", parts.join(" and "), Percent(*share))?;
+                if *least > 1 { write!(f, ", where that has {least} hits at least") } else { Ok(()) }
+            }
+            Self::QuantileAbove { counter, measure, q, value, least } => {
+                let (q, unit) = (Percent(*q), if self.unit() == Unit::Bytes { "bytes" } else { "s" });
+                write!(f, "{q} of {counter} do not have a {measure} of {value} {unit} at most")?;
+                if *least > 1 { write!(f, ", where {least} are measured at least") } else { Ok(()) }
             }
         }
     }

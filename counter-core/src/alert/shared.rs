@@ -1,11 +1,14 @@
-//! The state that the watches of all processes share: that of each rule, and the messages that are on their way.
+//! The state that the watches of all processes share: that of each rule, the messages that are on their way, and those of
+//! the past.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::Alert;
-use super::state::RuleState;
+use super::history::HISTORY;
+use super::state::{Decision, RuleState};
+use super::{Alert, AlertKind, Arrival, HistoryEntry};
+use crate::unwind::tell;
 use crate::{Error, ErrorKind, Timestamp};
 
 /// The state of all rules, and the messages that no receiver is known to have.
@@ -13,6 +16,9 @@ use crate::{Error, ErrorKind, Timestamp};
 pub(crate) struct Shared {
     pub(crate) rules: BTreeMap<String, RuleState>,
     pub(crate) outbox: Vec<Outgoing>,
+    /// The last messages, oldest first.
+    #[serde(default)]
+    pub(crate) history: VecDeque<HistoryEntry>,
 }
 
 /// A message that no receiver is known to have.
@@ -23,6 +29,12 @@ pub(crate) struct Outgoing {
     holder: String,
     until: u64,
 }
+
+/// The name of the document.
+pub(crate) const DOCUMENT: &str = "alerts";
+
+/// The number of times that other processes may replace the document while this one changes it.
+pub(crate) const ATTEMPTS: usize = 10;
 
 /// The seconds for which a watch has messages to itself.
 const CLAIM: u64 = 60;
@@ -43,10 +55,81 @@ impl Shared {
         serde_json::to_vec(self).expect("numbers are finite, and keys are texts")
     }
 
-    /// Adds a message; returns that for which there is no more room, the oldest.
-    pub(crate) fn push(&mut self, alert: Alert) -> Option<Alert> {
+    /// Takes a decision of a rule: it is told, or withheld while the rule is silenced.
+    pub(crate) fn decide(&mut self, decision: Decision, now: Timestamp) {
+        let Decision { alert, buckets } = decision;
+        let state = self.rules.entry(alert.rule.clone()).or_default();
+        state.is_withheld = state.is_silenced(now);
+        let arrival = if state.is_withheld { Arrival::Silenced } else { Arrival::Waiting };
+        if !state.is_withheld {
+            state.is_told_raised = alert.kind == AlertKind::Raised;
+        }
+        self.note(HistoryEntry { alert: alert.clone(), at: now.as_unix(), arrival, buckets });
+        if arrival == Arrival::Waiting {
+            self.push(alert);
+        }
+    }
+
+    /// Ends the silences that are over.
+    pub(crate) fn end_silences(&mut self, now: Timestamp) {
+        let is_over = |state: &RuleState| state.silenced.is_some() && !state.is_silenced(now);
+        let over = self.rules.iter().filter(|(_, state)| is_over(state)).map(|(name, _)| name.clone());
+        for rule in over.collect::<Vec<_>>() {
+            self.end_silence(&rule, now);
+        }
+    }
+
+    /// Ends the silence of a rule, and tells what is new to receivers: that the alert is raised, or that one is resolved
+    /// of which they were told.
+    pub(crate) fn end_silence(&mut self, rule: &str, now: Timestamp) {
+        let Some(state) = self.rules.get_mut(rule) else { return };
+        state.silenced = None;
+        let withheld = if std::mem::take(&mut state.is_withheld) { state.decision.clone() } else { None };
+        let Some(Decision { alert, buckets }) = withheld else { return };
+        let is_raised = alert.kind == AlertKind::Raised;
+        if is_raised || state.is_told_raised {
+            state.is_told_raised = is_raised;
+            self.history.retain(|entry| entry.alert.id != alert.id);
+            let (at, arrival) = (now.as_unix(), Arrival::Waiting);
+            self.note(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
+            self.push(alert);
+        }
+    }
+
+    /// Adds a test, unless one is on its way; returns it.
+    pub(crate) fn test(&mut self, now: Timestamp) -> Alert {
+        let mut waiting = self.outbox.iter().map(|outgoing| &outgoing.alert);
+        if let Some(test) = waiting.find(|alert| alert.kind == AlertKind::Test) {
+            return test.clone();
+        }
+        let (alert, at) = (Alert::test(now), now.as_unix());
+        let (arrival, buckets) = (Arrival::Waiting, Vec::new());
+        self.note(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
+        self.push(alert.clone());
+        alert
+    }
+
+    /// Adds a message to the history, of which the oldest goes where there are too many.
+    fn note(&mut self, entry: HistoryEntry) {
+        self.history.push_back(entry);
+        self.history.drain(..self.history.len().saturating_sub(HISTORY));
+    }
+
+    /// Adds a message to those that are on their way, of which the oldest is lost where there are too many.
+    fn push(&mut self, alert: Alert) {
         self.outbox.push(Outgoing { alert, holder: String::new(), until: 0 });
-        (self.outbox.len() > OUTBOX).then(|| self.outbox.remove(0).alert)
+        if self.outbox.len() > OUTBOX {
+            let lost = self.outbox.remove(0).alert;
+            tell(|| tracing::error!(alert = %lost, "no receiver takes alerts, and there is no more room"));
+            self.arrive(&lost.id, Arrival::Lost);
+        }
+    }
+
+    fn arrive(&mut self, id: &str, arrival: Arrival) {
+        let entry = self.history.iter_mut().rev().find(|entry| entry.alert.id == id);
+        if let Some(entry) = entry {
+            entry.arrival = arrival;
+        }
     }
 
     /// Gives a watch the messages that no other has to itself, in their order.
@@ -64,11 +147,123 @@ impl Shared {
     }
 
     /// Removes the messages that have arrived, and leaves those of this watch that have not to whoever comes next.
-    pub(crate) fn settle(&mut self, holder: &str, arrived: &[String]) {
+    pub(crate) fn settle(&mut self, holder: &str, arrived: &[String], now: Timestamp) {
+        for id in arrived {
+            self.arrive(id, Arrival::Arrived(now.as_unix()));
+        }
         self.outbox.retain(|outgoing| !arrived.contains(&outgoing.alert.id));
         self.outbox
             .iter_mut()
             .filter(|outgoing| outgoing.holder == holder)
             .for_each(|outgoing| outgoing.until = 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Precision;
+    use crate::alert::AlertRule;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Bucket(Option<u64>),
+        /// For so many minutes; 0 ends the silence.
+        Silence(u64),
+        /// No watch runs for so many minutes.
+        Nothing(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => prop::option::of(0..20_u64).prop_map(Step::Bucket),
+            1 => (0..10_u64).prop_map(Step::Silence),
+            1 => (1..5_u64).prop_map(Step::Nothing),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_told_of_a_silenced_rule_and_receivers_know_how_it_is_when_the_silence_ends(
+            steps in prop::collection::vec(step(), 0..200),
+            raise_after in 1..3_u32,
+        ) {
+            let minute = Precision::try_from(60).expect("not 0");
+            let rule = AlertRule::above("busy", "hits".parse().expect("a name"), minute, 10).raise_after(raise_after);
+            let (mut shared, mut now, mut until) = (Shared::default(), Timestamp::from_unix(6000), 0);
+            let (mut ids, mut is_known_raised) = (Vec::new(), false);
+            for step in steps {
+                match step {
+                    Step::Nothing(minutes) => {
+                        now = now.plus(60 * minutes);
+                        continue;
+                    }
+                    Step::Silence(0) => {
+                        until = 0;
+                        shared.end_silence("busy", now);
+                    }
+                    Step::Silence(minutes) => {
+                        until = now.plus(60 * minutes).as_unix();
+                        // One that is over may not have been ended by a watch yet.
+                        shared.rules.entry("busy".to_owned()).or_default().silenced = Some(until);
+                    }
+                    Step::Bucket(hits) => {
+                        now = now.plus(60);
+                        shared.end_silences(now);
+                        let state = shared.rules.entry("busy".to_owned()).or_default();
+                        let verdict = rule.condition.judge(|_| hits);
+                        if let Some(decision) = state.see(&rule, now.minus(60), verdict) {
+                            shared.decide(decision, now);
+                        }
+                    }
+                }
+                let told = shared.claim("receiver", now);
+                prop_assert!(told.is_empty() || until <= now.as_unix());
+                shared.settle("receiver", &told.iter().map(|alert| alert.id.clone()).collect::<Vec<_>>(), now);
+                for alert in told {
+                    prop_assert!(!ids.contains(&alert.id));
+                    is_known_raised = alert.kind == AlertKind::Raised;
+                    ids.push(alert.id);
+                }
+                let raised = shared.rules.get("busy").is_some_and(|state| state.raised.is_some());
+                if until <= now.as_unix() && matches!(step, Step::Bucket(_) | Step::Silence(0)) {
+                    prop_assert_eq!(is_known_raised, raised);
+                }
+                let arrived = shared.history.iter().filter(|entry| matches!(entry.arrival, Arrival::Arrived(_)));
+                prop_assert_eq!(arrived.count(), ids.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_silence_that_a_clock_far_ahead_began_is_none() {
+        let mut shared = Shared::default();
+        shared.rules.entry("busy".to_owned()).or_default().silenced = Some(u64::MAX);
+        shared.end_silences(Timestamp::from_unix(6000));
+        assert_eq!(shared.rules["busy"].silenced, None);
+    }
+
+    #[test]
+    fn the_history_and_what_is_on_its_way_are_bounded_and_what_was_lost_is_told() {
+        let (mut shared, now) = (Shared::default(), Timestamp::from_unix(6000));
+        for number in 0..OUTBOX + 20 {
+            let mut alert = Alert::test(now);
+            (alert.kind, alert.id) = (AlertKind::Raised, number.to_string());
+            shared.decide(Decision { alert, buckets: Vec::new() }, now);
+        }
+        assert_eq!((shared.outbox.len(), shared.history.len()), (OUTBOX, HISTORY));
+        assert_eq!(shared.history.front().map(|entry| &*entry.alert.id), Some("520"));
+        shared.history.push_front(HistoryEntry {
+            alert: shared.outbox[0].alert.clone(),
+            at: 0,
+            arrival: Arrival::Waiting,
+            buckets: Vec::new(),
+        });
+        shared.push(Alert::test(now));
+        assert_eq!(shared.history[0].arrival, Arrival::Lost);
+        let test = shared.test(now).id;
+        assert_eq!(shared.test(now).id, test, "one is on its way");
     }
 }

@@ -1,11 +1,20 @@
 //! The state of a rule: how often in a row its condition held, and whether its alert is raised. No clock, and no store.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::condition::Verdict;
+use super::explanation::EXPLAINED;
 use super::rule::AlertRule;
-use super::{Alert, AlertKind};
+use super::{Alert, AlertKind, Explanation};
 use crate::Timestamp;
+
+/// The time for which a rule may be silenced.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
+
+/// How far ahead of the time a clock may be; more was the work of one that was wrong.
+pub(crate) const AHEAD: u64 = 86_400;
 
 /// The state of a rule after some buckets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +30,28 @@ pub(crate) struct RuleState {
     last: u64,
     /// The number of alerts so far.
     number: u64,
+    /// The last buckets with a verdict, oldest first: as many as can decide.
+    #[serde(default)]
+    pub(crate) seen: Vec<Explanation>,
+    /// The message that raised or resolved the alert last, and the buckets that decided that.
+    #[serde(default)]
+    pub(crate) decision: Option<Decision>,
+    /// The instant until which nothing is told of the rule.
+    #[serde(default)]
+    pub(crate) silenced: Option<u64>,
+    /// Nothing was told of the last decision, since the rule is silenced.
+    #[serde(default)]
+    pub(crate) is_withheld: bool,
+    /// The last that was told is that the alert is raised.
+    #[serde(default)]
+    pub(crate) is_told_raised: bool,
+}
+
+/// A message with the buckets that decided on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    pub(crate) alert: Alert,
+    pub(crate) buckets: Vec<Explanation>,
 }
 
 impl RuleState {
@@ -30,10 +61,13 @@ impl RuleState {
         rule: &AlertRule,
         start: Timestamp,
         verdict: Option<Verdict>,
-    ) -> Option<Alert> {
+    ) -> Option<Decision> {
         let end = start.plus(rule.precision.as_seconds().into()).as_unix();
         self.judged = end;
         let verdict = verdict?;
+        self.seen.push(Explanation::of(start, verdict));
+        let deciding = rule.raise_after.max(rule.resolve_after).try_into().unwrap_or(EXPLAINED);
+        self.seen.drain(..self.seen.len().saturating_sub(deciding.min(EXPLAINED)));
         (self.met, self.unmet) = match verdict.is_met {
             true => (self.met.saturating_add(1), 0),
             false => (0, self.unmet.saturating_add(1)),
@@ -43,14 +77,37 @@ impl RuleState {
             None if self.met >= rule.raise_after && !is_paused => {
                 (self.raised, self.last) = (Some(start.as_unix()), end);
                 self.number += 1;
-                Some(self.message(rule, AlertKind::Raised, start, verdict))
+                Some(self.decide(rule, AlertKind::Raised, rule.raise_after, start, verdict))
             }
             Some(_) if self.unmet >= rule.resolve_after => {
                 self.raised = None;
-                Some(self.message(rule, AlertKind::Resolved, start, verdict))
+                Some(self.decide(rule, AlertKind::Resolved, rule.resolve_after, start, verdict))
             }
             _ => None,
         }
+    }
+
+    /// Returns whether nothing is to be told of the rule at this instant.
+    pub(crate) fn is_silenced(&self, now: Timestamp) -> bool {
+        // One that lasts longer was begun by a clock that was ahead.
+        let longest = now.plus(SILENCE.as_secs() + AHEAD).as_unix();
+        self.silenced.is_some_and(|until| until > now.as_unix() && until <= longest)
+    }
+
+    fn decide(
+        &mut self,
+        rule: &AlertRule,
+        kind: AlertKind,
+        after: u32,
+        start: Timestamp,
+        verdict: Verdict,
+    ) -> Decision {
+        let alert = self.message(rule, kind, start, verdict);
+        let after = after.try_into().unwrap_or(EXPLAINED);
+        let buckets = self.seen[self.seen.len().saturating_sub(after)..].to_vec();
+        let decision = Decision { alert, buckets };
+        self.decision = Some(decision.clone());
+        decision
     }
 
     fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: Verdict) -> Alert {
@@ -73,8 +130,6 @@ impl RuleState {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -90,8 +145,8 @@ mod tests {
         let mut state = RuleState::default();
         let see = |(minute, hits): (usize, &Option<u64>)| {
             let verdict = rule.condition.judge(|_| *hits);
-            let alert = state.see(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
-            Some((minute, alert.kind))
+            let decision = state.see(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
+            Some((minute, decision.alert.kind))
         };
         hits.iter().enumerate().filter_map(see).collect()
     }
@@ -130,7 +185,12 @@ mod tests {
             let (mut state, mut ids, mut last) = (RuleState::default(), Vec::new(), AlertKind::Resolved);
             for (minute, hits) in hits.into_iter().enumerate() {
                 let verdict = rule.condition.judge(|_| hits);
-                if let Some(alert) = state.see(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
+                if let Some(decision) = state.see(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
+                    let Decision { alert, buckets } = decision;
+                    let after = if alert.kind == AlertKind::Raised { raise_after } else { resolve_after };
+                    prop_assert_eq!(buckets.len(), after.max(1) as usize);
+                    prop_assert!(buckets.iter().all(|of| of.is_met == (alert.kind == AlertKind::Raised)));
+                    prop_assert_eq!(buckets.last().map(|of| (of.start, of.value)), Some((alert.start, alert.value)));
                     prop_assert_ne!(alert.kind, last);
                     prop_assert_eq!(alert.kind == AlertKind::Raised, alert.value > 10.0);
                     prop_assert!(!ids.contains(&alert.id));

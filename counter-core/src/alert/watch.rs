@@ -9,8 +9,9 @@ use tokio::time::{sleep, timeout};
 
 use super::condition::{Condition, Verdict};
 use super::rule::{AlertRule, RULES, RuleError};
-use super::shared::Shared;
-use super::{Alert, Deliver, DeliveryError};
+use super::shared::{ATTEMPTS, DOCUMENT, Shared};
+use super::state::AHEAD;
+use super::{Alert, Alerts, Deliver, DeliveryError};
 use crate::document::DocumentStore;
 use crate::future::BoxFuture;
 use crate::unwind::tell;
@@ -23,7 +24,7 @@ use crate::{CounterName, Error, Precision, Timestamp};
 pub struct Watch {
     stats: Stats,
     store: Arc<dyn DocumentStore>,
-    rules: Vec<AlertRule>,
+    rules: Arc<[AlertRule]>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
     /// The name of this watch in claims.
@@ -52,23 +53,14 @@ pub struct Checked {
     pub undelivered: u64,
 }
 
-/// The name of the document that the watches share.
-const DOCUMENT: &str = "alerts";
-
 /// The buckets that a rule catches up with after a pause.
 const CATCH_UP: u64 = 60;
-
-/// How far ahead of the time a rule may have been judged; more was the work of a clock that was wrong.
-const AHEAD: u64 = 86_400;
 
 /// The time that a delivery may take.
 const DELIVERY: Duration = Duration::from_secs(30);
 
 /// The time that the deliveries of a pass may take, well below that of a claim.
 const DELIVERIES: Duration = Duration::from_secs(40);
-
-/// The number of times that other processes may replace the document while this one changes it.
-const ATTEMPTS: usize = 10;
 
 /// The counters that one read asks for.
 const COUNTERS: usize = 1000;
@@ -93,6 +85,12 @@ impl Watch {
         }
     }
 
+    /// Returns a handle on the rules of this watch and their state, for pages and programs.
+    #[must_use]
+    pub fn alerts(&self) -> Alerts {
+        Alerts::over(Arc::clone(&self.store), Arc::clone(&self.rules))
+    }
+
     /// Judges the buckets that closed since any watch did so last, and delivers what is to be told.
     ///
     /// The time is the earlier of `now` and that of the store's clock.
@@ -107,6 +105,7 @@ impl Watch {
         let now = seen.now.map_or(now, |of_store| of_store.min(now));
         let before = Shared::decode(&seen.content)?;
         let mut shared = before.clone();
+        shared.end_silences(now);
         let judged = self.judge(&mut shared, now).await?;
         let claimed = shared.claim(&self.holder, now);
         let mut checked = Checked { judged, ..Checked::default() };
@@ -123,7 +122,7 @@ impl Watch {
         let arrived = self.deliver(&claimed).await;
         (checked.delivered, checked.undelivered) =
             (arrived.len() as u64, (claimed.len() - arrived.len()) as u64);
-        self.settle(&arrived).await?;
+        self.settle(&arrived, now).await?;
         Ok(checked)
     }
 
@@ -159,7 +158,7 @@ impl Watch {
         // A rule that was taken out has no state any more.
         shared.rules.retain(|name, _| self.rules.iter().any(|rule| rule.name == *name));
         let mut due = Vec::new();
-        for rule in &self.rules {
+        for rule in &*self.rules {
             let judged = shared.rules.get(&rule.name).map_or(0, |state| state.judged);
             let range = due_of(rule.precision, judged, now);
             if !range.is_empty() {
@@ -171,7 +170,7 @@ impl Watch {
         for (rule, range) in due {
             let distributions = self.distributions(rule, &range).await?;
             let state = shared.rules.entry(rule.name.clone()).or_default();
-            let mut alerts = Vec::new();
+            let mut decisions = Vec::new();
             for start in rule.precision.starts(range) {
                 let verdict = match &rule.condition {
                     Condition::QuantileAbove { q, value, least, .. } => {
@@ -183,13 +182,11 @@ impl Watch {
                     }
                     condition => condition.judge(|counter| hits.get(&(rule.precision, counter))?.at(start)),
                 };
-                alerts.extend(state.see(rule, start, verdict));
+                decisions.extend(state.see(rule, start, verdict));
                 count += 1;
             }
-            for lost in alerts.into_iter().filter_map(|alert| shared.push(alert)) {
-                tell(
-                    || tracing::error!(alert = %lost, "no receiver takes alerts, and there is no more room"),
-                );
+            for decision in decisions {
+                shared.decide(decision, now);
             }
         }
         Ok(count)
@@ -255,11 +252,11 @@ impl Watch {
     }
 
     /// Takes what has arrived out of the shared.
-    async fn settle(&self, arrived: &[String]) -> Result<(), Error> {
+    async fn settle(&self, arrived: &[String], now: Timestamp) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             let seen = self.store.read(DOCUMENT).await?;
             let mut shared = Shared::decode(&seen.content)?;
-            shared.settle(&self.holder, arrived);
+            shared.settle(&self.holder, arrived, seen.now.map_or(now, |of_store| of_store.min(now)));
             if self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
                 break;
             }
@@ -348,7 +345,7 @@ impl WatchBuilder {
             }
         }
         let holder = WriterId::random().to_string();
-        Ok(Watch { stats, store, rules, deliver, interval, holder })
+        Ok(Watch { stats, store, rules: rules.into(), deliver, interval, holder })
     }
 }
 
