@@ -17,6 +17,7 @@ mod sessions;
 mod sources;
 mod hits;
 mod audits;
+mod alerts;
 mod login;
 mod closures;
 mod proxied;

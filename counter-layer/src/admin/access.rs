@@ -17,6 +17,12 @@ pub(crate) use access::AUDIT;
 #[cfg(feature = "hits")]
 pub(crate) use access::HITS;
 pub use access::{Access, AccessError};
+#[cfg(feature = "alert")]
+pub(crate) use access::{SILENCE, TEST};
+#[cfg(all(feature = "alert", feature = "dashboard"))]
+pub(crate) use access::{SILENCE_FORM, TEST_FORM};
+#[cfg(all(feature = "alert", feature = "dashboard"))]
+pub(crate) use entry::MaySilence;
 #[cfg(feature = "dashboard")]
 pub(crate) use link::{SHARED, STYLE};
 #[cfg(feature = "dashboard")]

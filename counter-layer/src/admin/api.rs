@@ -27,6 +27,8 @@ mod live;
 mod process;
 #[cfg(feature = "archive")]
 mod audit;
+#[cfg(feature = "alert")]
+pub(crate) mod alerts;
 mod export;
 #[cfg(feature = "openapi")]
 mod openapi;

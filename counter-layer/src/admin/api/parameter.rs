@@ -9,6 +9,8 @@ mod numbers;
 mod producer;
 #[cfg(feature = "archive")]
 mod right;
+#[cfg(feature = "alert")]
+mod silence;
 mod time;
 
 use axum::extract::FromRequestParts;
@@ -28,6 +30,8 @@ pub(crate) use numbers::Limit;
 pub(crate) use producer::{Number, ProducerName};
 #[cfg(feature = "archive")]
 pub(crate) use right::Right;
+#[cfg(feature = "alert")]
+pub(crate) use silence::{RuleName, Seconds};
 #[cfg(any(feature = "forecast", feature = "dashboard"))]
 pub(crate) use time::LAG;
 pub(crate) use time::usual;
