@@ -1,7 +1,9 @@
+use std::cmp::Reverse;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::history::HISTORY;
 use super::rule::AlertRule;
 use super::shared::{ATTEMPTS, DOCUMENT, Shared};
 use super::state::{Decision, RuleState, SILENCE};
@@ -44,6 +46,8 @@ use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 pub struct Alerts {
     store: Arc<dyn DocumentStore>,
     rules: Arc<[AlertRule]>,
+    /// The states of the rules about this process, where it runs a watch.
+    own: Arc<Mutex<Shared>>,
 }
 
 /// The state of all rules, and the history, at one instant.
@@ -70,8 +74,8 @@ pub struct RuleStatus {
     pub unit: Unit,
     /// The severity of its alerts.
     pub severity: Severity,
-    /// The precision of the buckets that it looks at.
-    pub precision: Precision,
+    /// The precision of the buckets that it looks at; `None` for a rule about the process, which is looked at in every pass.
+    pub precision: Option<Precision>,
     /// The number of buckets in a row that raise the alert.
     pub raise_after: u32,
     /// The number of buckets in a row that resolve it.
@@ -86,7 +90,7 @@ pub struct RuleStatus {
     pub last: Option<Explanation>,
     /// The message that raised or resolved the alert last, which has the reason.
     pub decision: Option<Alert>,
-    /// The buckets that decided it, oldest first; of more than 12 the last ones.
+    /// The buckets that decided it, oldest first; of more than 6 the last ones.
     pub buckets: Vec<Explanation>,
 }
 
@@ -104,13 +108,18 @@ impl Alerts {
     /// The longest silence: 30 days.
     pub const LONGEST_SILENCE: Duration = SILENCE;
 
-    /// Creates a handle on the rules of watches over the same store, for a process that runs none.
+    /// Creates a handle on the rules of watches over the same store, for a process that runs none. It knows the rules about
+    /// processes, but not their states.
     pub fn new(store: impl DocumentStore, rules: impl IntoIterator<Item = AlertRule>) -> Self {
-        Self::over(Arc::new(store), rules.into_iter().collect())
+        Self::over(Arc::new(store), rules.into_iter().collect(), Arc::default())
     }
 
-    pub(crate) fn over(store: Arc<dyn DocumentStore>, rules: Arc<[AlertRule]>) -> Self {
-        Self { store, rules }
+    pub(super) fn over(
+        store: Arc<dyn DocumentStore>,
+        rules: Arc<[AlertRule]>,
+        own: Arc<Mutex<Shared>>,
+    ) -> Self {
+        Self { store, rules, own }
     }
 
     /// Returns the names of the rules, in the order in which they were given.
@@ -126,11 +135,24 @@ impl Alerts {
         let seen = self.store.read(DOCUMENT).await?;
         let now = seen.now.unwrap_or_else(Timestamp::now);
         let mut shared = Shared::decode(&seen.content)?;
+        let own = self.own.lock().expect("nothing panics under this lock").clone();
         let rules = self.rules.iter().map(|rule| {
-            let state = shared.rules.remove(&rule.name).unwrap_or_default();
+            let mut state = shared.rules.remove(&rule.name).unwrap_or_default();
+            if let Some(own) = own.rules.get(&rule.name) {
+                let silenced = state.silenced;
+                state = own.clone();
+                state.silenced = silenced;
+            }
             RuleStatus::of(rule, state, now)
         });
-        Ok(AlertsStatus { rules: rules.collect(), history: shared.history.into_iter().rev().collect() })
+        let rules = rules.collect();
+        let mut history: Vec<_> = shared.history.into_iter().rev().collect();
+        if !own.history.is_empty() {
+            history.extend(own.history.into_iter().rev());
+            history.sort_by_key(|entry| Reverse(entry.at));
+            history.truncate(HISTORY);
+        }
+        Ok(AlertsStatus { rules, history })
     }
 
     /// Silences a rule for so long from now, [30 days](Self::LONGEST_SILENCE) at most; `Duration::ZERO` ends its silence.
@@ -204,7 +226,7 @@ impl RuleStatus {
             counters: rule.condition.looks_at().into_iter().cloned().collect(),
             unit: rule.condition.unit(),
             severity: rule.severity,
-            precision: rule.precision,
+            precision: rule.local().is_none().then_some(rule.precision),
             raise_after: rule.raise_after,
             resolve_after: rule.resolve_after,
             raised: state.raised.map(Timestamp::from_unix),

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::condition::Verdict;
+use super::verdict::Verdict;
 use crate::Timestamp;
 
 /// The numbers by which a rule judged a bucket.
@@ -17,6 +17,9 @@ pub struct Explanation {
     pub value: f64,
     /// The bound that the value is compared with.
     pub bound: f64,
+    /// A text that belongs to the value, such as the value of a label that is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// The value that was expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<f64>,
@@ -32,12 +35,12 @@ pub struct Explanation {
 }
 
 /// The number of buckets that are explained of each decision, the last ones.
-pub(crate) const EXPLAINED: usize = 12;
+pub(crate) const EXPLAINED: usize = 6;
 
 impl Explanation {
     pub(crate) fn of(start: Timestamp, verdict: Verdict) -> Self {
-        let Verdict { is_met, value, bound } = verdict;
+        let Verdict { is_met, value, bound, label } = verdict;
         let start = start.as_unix();
-        Self { start, is_met, value, bound, expected: None, band: None, model: None, error: None }
+        Self { start, is_met, value, bound, label, expected: None, band: None, model: None, error: None }
     }
 }

@@ -12,7 +12,7 @@ pub struct HistoryEntry {
     pub at: u64,
     /// The state of the message on its way.
     pub arrival: Arrival,
-    /// The buckets that decided, oldest first; of more than 12 the last ones. A test has none.
+    /// The buckets that decided, oldest first; of more than 6 the last ones. A test has none.
     #[serde(default)]
     pub buckets: Vec<Explanation>,
 }

@@ -2,12 +2,13 @@
 //! the past.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::history::HISTORY;
 use super::state::{Decision, RuleState};
-use super::{Alert, AlertKind, Arrival, HistoryEntry};
+use super::{Alert, AlertKind, Arrival, HistoryEntry, Message};
 use crate::unwind::tell;
 use crate::{Error, ErrorKind, Timestamp};
 
@@ -16,7 +17,10 @@ use crate::{Error, ErrorKind, Timestamp};
 pub(crate) struct Shared {
     pub(crate) rules: BTreeMap<String, RuleState>,
     pub(crate) outbox: Vec<Outgoing>,
-    /// The last messages, oldest first.
+    /// The ends of the days and weeks that were reported last.
+    #[serde(default)]
+    pub(crate) reports: BTreeMap<String, u64>,
+    /// The last alerts and tests, oldest first.
     #[serde(default)]
     pub(crate) history: VecDeque<HistoryEntry>,
 }
@@ -24,10 +28,12 @@ pub(crate) struct Shared {
 /// A message that no receiver is known to have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outgoing {
-    pub(crate) alert: Alert,
-    /// The watch that delivers it, until this instant.
+    pub(crate) message: Message,
+    /// The watch that delivers it, until this instant; nobody does until it, where it has no holder.
     holder: String,
     until: u64,
+    /// The number of deliveries that failed.
+    failures: u32,
 }
 
 /// The name of the document.
@@ -38,6 +44,10 @@ pub(crate) const ATTEMPTS: usize = 10;
 
 /// The seconds for which a watch has messages to itself.
 const CLAIM: u64 = 60;
+
+/// The seconds before a message is tried again, after its first failure and at most.
+const PAUSE: u64 = 10;
+const LONGEST: u64 = 600;
 
 /// The number of messages that are kept while no receiver takes them.
 const OUTBOX: usize = 1000;
@@ -66,7 +76,7 @@ impl Shared {
         }
         self.note(HistoryEntry { alert: alert.clone(), at: now.as_unix(), arrival, buckets });
         if arrival == Arrival::Waiting {
-            self.push(alert);
+            self.push(Message::Alert(alert));
         }
     }
 
@@ -92,20 +102,23 @@ impl Shared {
             self.history.retain(|entry| entry.alert.id != alert.id);
             let (at, arrival) = (now.as_unix(), Arrival::Waiting);
             self.note(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
-            self.push(alert);
+            self.push(Message::Alert(alert));
         }
     }
 
     /// Adds a test, unless one is on its way; returns it.
     pub(crate) fn test(&mut self, now: Timestamp) -> Alert {
-        let mut waiting = self.outbox.iter().map(|outgoing| &outgoing.alert);
-        if let Some(test) = waiting.find(|alert| alert.kind == AlertKind::Test) {
-            return test.clone();
+        let waiting = self.outbox.iter().find_map(|outgoing| match &outgoing.message {
+            Message::Alert(alert) if alert.kind == AlertKind::Test => Some(alert.clone()),
+            _ => None,
+        });
+        if let Some(test) = waiting {
+            return test;
         }
         let (alert, at) = (Alert::test(now), now.as_unix());
         let (arrival, buckets) = (Arrival::Waiting, Vec::new());
         self.note(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
-        self.push(alert.clone());
+        self.push(Message::Alert(alert.clone()));
         alert
     }
 
@@ -116,12 +129,14 @@ impl Shared {
     }
 
     /// Adds a message to those that are on their way, of which the oldest is lost where there are too many.
-    fn push(&mut self, alert: Alert) {
-        self.outbox.push(Outgoing { alert, holder: String::new(), until: 0 });
+    pub(crate) fn push(&mut self, message: Message) {
+        self.outbox.push(Outgoing { message, holder: String::new(), until: 0, failures: 0 });
         if self.outbox.len() > OUTBOX {
-            let lost = self.outbox.remove(0).alert;
-            tell(|| tracing::error!(alert = %lost, "no receiver takes alerts, and there is no more room"));
-            self.arrive(&lost.id, Arrival::Lost);
+            let lost = self.outbox.remove(0).message;
+            tell(|| {
+                tracing::error!(lost = lost.title(), "no receiver takes messages, and there is no more room");
+            });
+            self.arrive(lost.id(), Arrival::Lost);
         }
     }
 
@@ -132,31 +147,48 @@ impl Shared {
         }
     }
 
-    /// Gives a watch the messages that no other has to itself, in their order.
-    pub(crate) fn claim(&mut self, holder: &str, now: Timestamp) -> Vec<Alert> {
+    /// Returns the alerts that were raised in a range.
+    pub(crate) fn raised_in(&self, range: &Range<Timestamp>) -> Vec<Alert> {
+        let range = range.start.as_unix()..range.end.as_unix();
+        let alerts = self.history.iter().map(|entry| &entry.alert);
+        alerts
+            .filter(|alert| alert.kind == AlertKind::Raised && range.contains(&alert.start))
+            .cloned()
+            .collect()
+    }
+
+    /// Gives a watch the messages that no other has to itself and whose pause is over, in their order.
+    pub(crate) fn claim(&mut self, holder: &str, now: Timestamp) -> Vec<Message> {
         let now = now.as_unix();
         // One that lasts longer was given by a clock that was ahead.
         let is_free = |outgoing: &&mut Outgoing| {
-            outgoing.holder == holder || outgoing.until <= now || outgoing.until > now.saturating_add(CLAIM)
+            outgoing.holder == holder || outgoing.until <= now || outgoing.until > now.saturating_add(LONGEST)
         };
         let free = self.outbox.iter_mut().filter(is_free).map(|outgoing| {
             (outgoing.holder, outgoing.until) = (holder.to_owned(), now.saturating_add(CLAIM));
-            outgoing.alert.clone()
+            outgoing.message.clone()
         });
         free.collect()
     }
 
-    /// Removes the messages that have arrived, and leaves those of this watch that have not to whoever comes next.
+    /// Removes the messages that have arrived, and leaves those of this watch that have not to whoever comes after a pause.
     pub(crate) fn settle(&mut self, holder: &str, arrived: &[String], now: Timestamp) {
         for id in arrived {
             self.arrive(id, Arrival::Arrived(now.as_unix()));
         }
-        self.outbox.retain(|outgoing| !arrived.contains(&outgoing.alert.id));
-        self.outbox
-            .iter_mut()
-            .filter(|outgoing| outgoing.holder == holder)
-            .for_each(|outgoing| outgoing.until = 0);
+        self.outbox.retain(|outgoing| !arrived.iter().any(|id| id == outgoing.message.id()));
+        for outgoing in self.outbox.iter_mut().filter(|outgoing| outgoing.holder == holder) {
+            outgoing.failures = outgoing.failures.saturating_add(1);
+            outgoing.holder.clear();
+            outgoing.until = now.as_unix().saturating_add(pause(outgoing.failures));
+        }
     }
+}
+
+/// Returns the seconds to wait after so many failures.
+pub(crate) fn pause(failures: u32) -> u64 {
+    let doubled = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
+    doubled.saturating_mul(PAUSE).min(LONGEST)
 }
 
 #[cfg(test)]
@@ -221,8 +253,9 @@ mod tests {
                 }
                 let told = shared.claim("receiver", now);
                 prop_assert!(told.is_empty() || until <= now.as_unix());
-                shared.settle("receiver", &told.iter().map(|alert| alert.id.clone()).collect::<Vec<_>>(), now);
-                for alert in told {
+                shared.settle("receiver", &told.iter().map(|message| message.id().to_owned()).collect::<Vec<_>>(), now);
+                for message in told {
+                    let Message::Alert(alert) = message else { panic!("there are no reports") };
                     prop_assert!(!ids.contains(&alert.id));
                     is_known_raised = alert.kind == AlertKind::Raised;
                     ids.push(alert.id);
@@ -256,12 +289,12 @@ mod tests {
         assert_eq!((shared.outbox.len(), shared.history.len()), (OUTBOX, HISTORY));
         assert_eq!(shared.history.front().map(|entry| &*entry.alert.id), Some("520"));
         shared.history.push_front(HistoryEntry {
-            alert: shared.outbox[0].alert.clone(),
+            alert: Alert { id: shared.outbox[0].message.id().to_owned(), ..Alert::test(now) },
             at: 0,
             arrival: Arrival::Waiting,
             buckets: Vec::new(),
         });
-        shared.push(Alert::test(now));
+        shared.push(Message::Alert(Alert::test(now)));
         assert_eq!(shared.history[0].arrival, Arrival::Lost);
         let test = shared.test(now).id;
         assert_eq!(shared.test(now).id, test, "one is on its way");

@@ -1,20 +1,15 @@
 //! The state of a rule: how often in a row its condition held, and whether its alert is raised. No clock, and no store.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::Verdict;
 use super::explanation::EXPLAINED;
 use super::rule::AlertRule;
+use super::verdict::Verdict;
 use super::{Alert, AlertKind, Explanation};
 use crate::Timestamp;
-
-/// The time for which a rule may be silenced.
-pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
-
-/// How far ahead of the time a clock may be; more was the work of one that was wrong.
-pub(crate) const AHEAD: u64 = 86_400;
 
 /// The state of a rule after some buckets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,14 +25,20 @@ pub(crate) struct RuleState {
     last: u64,
     /// The number of alerts so far.
     number: u64,
-    /// The last buckets with a verdict, oldest first: as many as can decide.
-    #[serde(default)]
+    /// The values of a label that were among the most frequent, with the start of the last bucket in which they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    known: BTreeMap<String, u64>,
+    /// The number of buckets in which they were learnt.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    learnt: u32,
+    /// The last buckets of the row, oldest first: as many as can decide.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) seen: Vec<Explanation>,
     /// The message that raised or resolved the alert last, and the buckets that decided that.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) decision: Option<Decision>,
     /// The instant until which nothing is told of the rule.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) silenced: Option<u64>,
     /// Nothing was told of the last decision, since the rule is silenced.
     #[serde(default)]
@@ -54,6 +55,23 @@ pub(crate) struct Decision {
     pub(crate) buckets: Vec<Explanation>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The time for which a rule may be silenced.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
+
+/// How far ahead of the time a clock may be; more was the work of one that was wrong.
+pub(crate) const AHEAD: u64 = 86_400;
+
+/// The number of buckets with values in which they are learnt and nothing is new.
+const LEARNING: u32 = 24;
+
+/// The number of values of a label that a rule remembers.
+const KNOWN: usize = 1000;
+
 impl RuleState {
     /// Takes the verdict about the bucket that starts here; returns what is to be told.
     pub(crate) fn see(
@@ -65,23 +83,25 @@ impl RuleState {
         let end = start.plus(rule.precision.as_seconds().into()).as_unix();
         self.judged = end;
         let verdict = verdict?;
-        self.seen.push(Explanation::of(start, verdict));
-        let deciding = rule.raise_after.max(rule.resolve_after).try_into().unwrap_or(EXPLAINED);
-        self.seen.drain(..self.seen.len().saturating_sub(deciding.min(EXPLAINED)));
         (self.met, self.unmet) = match verdict.is_met {
             true => (self.met.saturating_add(1), 0),
             false => (0, self.unmet.saturating_add(1)),
         };
+        // A row that ends takes its buckets along.
+        let row = if verdict.is_met { rule.raise_after } else { rule.resolve_after };
+        self.seen.retain(|seen| seen.is_met == verdict.is_met);
+        self.seen.push(Explanation::of(start, verdict.clone()));
+        self.seen.drain(..self.seen.len().saturating_sub(EXPLAINED.min(row as usize)));
         let is_paused = self.number > 0 && end < self.last.saturating_add(rule.pause.as_secs());
         match self.raised {
             None if self.met >= rule.raise_after && !is_paused => {
                 (self.raised, self.last) = (Some(start.as_unix()), end);
                 self.number += 1;
-                Some(self.decide(rule, AlertKind::Raised, rule.raise_after, start, verdict))
+                Some(self.decide(rule, AlertKind::Raised, start, &verdict))
             }
             Some(_) if self.unmet >= rule.resolve_after => {
                 self.raised = None;
-                Some(self.decide(rule, AlertKind::Resolved, rule.resolve_after, start, verdict))
+                Some(self.decide(rule, AlertKind::Resolved, start, &verdict))
             }
             _ => None,
         }
@@ -94,24 +114,14 @@ impl RuleState {
         self.silenced.is_some_and(|until| until > now.as_unix() && until <= longest)
     }
 
-    fn decide(
-        &mut self,
-        rule: &AlertRule,
-        kind: AlertKind,
-        after: u32,
-        start: Timestamp,
-        verdict: Verdict,
-    ) -> Decision {
+    fn decide(&mut self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Decision {
         let alert = self.message(rule, kind, start, verdict);
-        let after = after.try_into().unwrap_or(EXPLAINED);
-        let buckets = self.seen[self.seen.len().saturating_sub(after)..].to_vec();
-        let decision = Decision { alert, buckets };
+        let decision = Decision { alert, buckets: self.seen.clone() };
         self.decision = Some(decision.clone());
         decision
     }
 
-    fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: Verdict) -> Alert {
-        let Verdict { is_met, value, bound } = verdict;
+    fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Alert {
         let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
         Alert {
             // The instant tells it from one of a state that was lost.
@@ -121,10 +131,26 @@ impl RuleState {
             severity: rule.severity,
             precision: rule.precision.as_seconds(),
             start: start.as_unix(),
-            value,
-            bound,
-            reason: rule.condition.explain(value, bound, is_met),
+            value: verdict.value,
+            bound: verdict.bound,
+            reason: rule.condition.explain(verdict),
         }
+    }
+
+    /// Learns the most frequent values of a label in a bucket, and says whether one of them is new; of several the first.
+    pub(crate) fn learn(&mut self, start: Timestamp, values: &[(String, u64)], least: u64) -> Verdict {
+        let is_new = |(value, hits): &&(String, u64)| *hits >= least && !self.known.contains_key(value);
+        let new = values.iter().find(is_new).filter(|_| self.learnt >= LEARNING).cloned();
+        self.learnt = self.learnt.saturating_add((!values.is_empty()).into());
+        let frequent = values.iter().filter(|(_, hits)| *hits >= least);
+        self.known.extend(frequent.map(|(value, _)| (value.clone(), start.as_unix())));
+        while self.known.len() > KNOWN {
+            let oldest = self.known.iter().min_by_key(|(_, last)| **last).map(|(value, _)| value.clone());
+            self.known.remove(&oldest.unwrap_or_default());
+        }
+        let hits = new.as_ref().map_or(0, |(_, hits)| *hits);
+        let label = new.map(|(value, _)| value);
+        Verdict { is_met: label.is_some(), value: hits as f64, bound: least as f64, label }
     }
 }
 

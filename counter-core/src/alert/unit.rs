@@ -13,6 +13,8 @@ pub enum Unit {
     Seconds,
     /// A size in bytes.
     Bytes,
+    /// A number of something else.
+    Count,
 }
 
 impl Unit {
@@ -34,6 +36,7 @@ impl Unit {
             Self::Share => format!("{} %", tenth(value * 100.0)),
             Self::Seconds => format!("{value:.3} s"),
             Self::Bytes => format!("{value:.0} bytes"),
+            Self::Count => tenth(value).to_string(),
         }
     }
 }

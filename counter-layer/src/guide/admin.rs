@@ -220,9 +220,9 @@
 //!   "unit": "share", "severity": "critical", "precision": 60, "raise_after": 1, "resolve_after": 1, "state": "raised",
 //!   "raised_since": 1763700000, "silenced_until": null, "judged_until": 1763700060,
 //!   "reason": "status:5xx are 10 % of hits, above 5 %",
-//!   "last": {"start": 1763700000, "is_met": true, "value": 0.1, "bound": 0.05,
+//!   "last": {"start": 1763700000, "is_met": true, "value": 0.1, "bound": 0.05, "label": null,
 //!     "expected": null, "band": null, "model": null, "error": null},
-//!   "buckets": [{"start": 1763700000, "is_met": true, "value": 0.1, "bound": 0.05,
+//!   "buckets": [{"start": 1763700000, "is_met": true, "value": 0.1, "bound": 0.05, "label": null,
 //!     "expected": null, "band": null, "model": null, "error": null}]}]}
 //! ```
 //!

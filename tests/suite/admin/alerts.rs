@@ -82,7 +82,7 @@ async fn rules_and_history_are_told_with_the_numbers_that_decided() {
     watched.raise().await;
     let end = watched.judged.minus(Watch::LATENESS.as_secs()).as_unix();
     let bucket = |start| {
-        json!({"start": start, "is_met": true, "value": 11.0, "bound": 10.0, "expected": null, "band": null,
+        json!({"start": start, "is_met": true, "value": 11.0, "bound": 10.0, "label": null, "expected": null, "band": null,
             "model": null, "error": null})
     };
     let (last, before) = (bucket(end - 3600), bucket(end - 7200));

@@ -1,34 +1,23 @@
 //! Handles on alerts: what they read, silences and tests, over all processes.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counter_core::alert::{
-    Alert, AlertKind, AlertRule, Alerts, AlertsStatus, Arrival, Deliver, HistoryEntry, SilenceError, Unit,
-    Watch,
+    AlertKind, AlertRule, Alerts, AlertsStatus, Arrival, HistoryEntry, SilenceError, Unit, Watch,
 };
 use counter_core::visits::Measure;
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
 use futures_util::future::join_all;
 
+use super::inbox::Inbox;
 use crate::stores;
 use crate::support::{name, precision};
 
-type Told = Arc<Mutex<Vec<Alert>>>;
-
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn receiver(told: &Told) -> impl Deliver + use<> {
-    let told = Arc::clone(told);
-    move |alert: Alert| {
-        told.lock().expect("calm").push(alert);
-        async { Ok(()) }
-    }
-}
-
-fn kinds(told: &Told) -> Vec<AlertKind> {
-    std::mem::take(&mut *told.lock().expect("calm")).into_iter().map(|alert| alert.kind).collect()
+fn kinds(inbox: &Inbox) -> Vec<AlertKind> {
+    inbox.alerts().into_iter().map(|alert| alert.kind).collect()
 }
 
 fn rules() -> [AlertRule; 2] {
@@ -38,8 +27,8 @@ fn rules() -> [AlertRule; 2] {
     [busy, errors]
 }
 
-fn watch(counters: &Counters, store: &AnyStore, told: &Told) -> Watch {
-    let builder = Watch::builder(counters.stats(), store.clone()).deliver(receiver(told));
+fn watch(counters: &Counters, store: &AnyStore, told: &Inbox) -> Watch {
+    let builder = Watch::builder(counters.stats(), store.clone()).deliver(told.receiver());
     rules().into_iter().fold(builder, |builder, rule| builder.rule(rule)).build().expect("good rules")
 }
 
@@ -71,7 +60,7 @@ stores::on! {
 
 async fn all_handles_and_watches_see_what_one_changes(store: impl Into<AnyStore>) {
     use AlertKind::{Raised, Resolved, Test};
-    let (store, told) = (store.into(), Told::default());
+    let (store, told) = (store.into(), Inbox::default());
     let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
     let mut watches: Vec<_> = (0..2).map(|_| watch(&counters, &store, &told)).collect();
     let (one, other) = (watches[0].alerts(), Alerts::new(store.clone(), rules()));
@@ -156,10 +145,10 @@ async fn of_many_that_change_something_at_once_all_succeed(store: impl Into<AnyS
 
 #[tokio::test]
 async fn a_silence_ends_by_itself_and_not_before() {
-    let (store, told) = (AnyStore::from(MemoryStore::new()), Told::default());
+    let (store, told) = (AnyStore::from(MemoryStore::new()), Inbox::default());
     let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
     let quiet = AlertRule::below("quiet", name("hits"), precision(3600), 10);
-    let builder = Watch::builder(counters.stats(), store).rule(quiet).deliver(receiver(&told));
+    let builder = Watch::builder(counters.stats(), store).rule(quiet).deliver(told.receiver());
     let mut watch = builder.build().expect("a good rule");
     let alerts = watch.alerts();
     let until = alerts.silence("quiet", HOUR).await.expect("a rule").expect("it begins");
@@ -194,11 +183,11 @@ fn a_rule_says_what_it_looks_at() {
     for (rule, words) in [
         (AlertRule::below("a", hits(), hour, 5), "hits has fewer than 5 hits"),
         (AlertRule::silent("a", hits(), hour), "hits has no hits"),
-        (rules()[1].clone(), "status:5xx are more than 5 % of hits, where that has 20 hits at least"),
-        (slow(Measure::Time, 0.5), "99 % of hits do not have a time of 0.5 s at most"),
+        (rules()[1].clone(), "status:5xx are more than 5 % of hits, where there are 20 hits at least"),
+        (slow(Measure::Time, 0.5), "the time that 99 % of hits have at most is above 0.5 s"),
         (
             slow(Measure::Size, 4096.0).at_least(9),
-            "99 % of hits do not have a size of 4096 bytes at most, where 9 are measured at least",
+            "the size that 99 % of hits have at most is above 4096 bytes, where there are 9 values at least",
         ),
     ] {
         let alerts = Alerts::new(MemoryStore::new(), [rule]);

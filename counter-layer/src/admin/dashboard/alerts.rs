@@ -145,13 +145,14 @@ impl Rule {
         let unit = rule.unit;
         let raised = rule.raised.is_some();
         let buckets = if raised { &rule.buckets[..] } else { &[] };
-        let width = format::unit(u64::from(rule.precision.as_seconds()));
+        let width = rule.precision.map(|precision| format::unit(u64::from(precision.as_seconds())));
         let in_a_row = |after: u32| match after {
             1 => String::new(),
             after => format!(" for {after} in a row"),
         };
+        let by = width.map_or_else(|| "Of this process".to_owned(), |width| format!("By the {width}"));
         let when = format!(
-            "By the {width}: raised when this holds{}, resolved when it does not{}.",
+            "{by}: raised when this holds{}, resolved when it does not{}.",
             in_a_row(rule.raise_after),
             in_a_row(rule.resolve_after)
         );

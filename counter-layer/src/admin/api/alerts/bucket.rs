@@ -13,6 +13,8 @@ pub(crate) struct AlertBucket {
     value: f64,
     /// The bound that it is compared with.
     bound: f64,
+    /// A text that belongs to the value, such as the value of a label that is new; null where there is none.
+    label: Option<String>,
     /// The value that was expected; null for a rule that expects none.
     expected: Option<f64>,
     /// The values that would be usual; null for a rule that expects none.
@@ -38,6 +40,7 @@ impl From<Explanation> for AlertBucket {
             is_met: of.is_met,
             value: of.value,
             bound: of.bound,
+            label: of.label,
             expected: of.expected,
             band: of.band.map(|(low, high)| AlertBand { low, high }),
             model: of.model,

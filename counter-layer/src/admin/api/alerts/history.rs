@@ -44,7 +44,7 @@ pub(crate) struct AlertMessage {
     arrival: &'static str,
     /// The Unix time at which it had arrived; null where it has not.
     arrived_at: Option<u64>,
-    /// The buckets that decided, oldest first; of more than 12 the last ones.
+    /// The buckets that decided, oldest first; of more than 6 the last ones.
     buckets: Vec<AlertBucket>,
 }
 

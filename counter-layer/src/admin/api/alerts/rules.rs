@@ -24,14 +24,14 @@ pub(crate) struct AlertRule {
     condition: String,
     /// The counters that the condition looks at.
     counters: Vec<String>,
-    /// `hits`, `share`, `seconds` or `bytes`.
+    /// `hits`, `share`, `seconds`, `bytes` or `count`.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     unit: Unit,
     /// `info`, `warning` or `critical`.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     severity: Severity,
-    /// The width of the buckets that it looks at, in seconds.
-    precision: u32,
+    /// The width of the buckets that it looks at, in seconds; null for a rule about the process that answers.
+    precision: Option<u32>,
     /// The buckets in a row that raise the alert.
     raise_after: u32,
     /// The buckets in a row that resolve it.
@@ -48,7 +48,7 @@ pub(crate) struct AlertRule {
     reason: Option<String>,
     /// The numbers of the last bucket with a verdict; null before the first.
     last: Option<AlertBucket>,
-    /// The buckets that raised or resolved the alert last, oldest first; of more than 12 the last ones.
+    /// The buckets that raised or resolved the alert last, oldest first; of more than 6 the last ones.
     buckets: Vec<AlertBucket>,
 }
 
@@ -81,7 +81,7 @@ impl From<RuleStatus> for AlertRule {
             counters: rule.counters.iter().map(ToString::to_string).collect(),
             unit: rule.unit,
             severity: rule.severity,
-            precision: rule.precision.as_seconds(),
+            precision: rule.precision.map(|precision| precision.as_seconds()),
             raise_after: rule.raise_after,
             resolve_after: rule.resolve_after,
             raised_since: rule.raised.map(|at| at.as_unix()),
