@@ -120,10 +120,10 @@
 //! a password; a closure over the request; or open to every client. A browser that has no access is shown a
 //! page with that form, and other clients a problem. Each of them can read;
 //! [`Access::may_forget`] adds the right to forget counters, [`Access::may_record`] the right to send hits, where
-//! `Options::hits` (feature `hits`) has opened `api/hits`, and [`Access::may_repair`] the right to audit an archive and
-//! repair it, where `Options::archive` (feature `archive`) has opened `api/audit`.
-//! [`Access::may_silence`] adds the right to silence rules and to send tests, where `Options::alerts` (feature `alert`) has
-//! opened `api/alerts`. Where a proxy ends TLS,
+//! `Options::hits` (feature `hits`) has opened `api/hits`, [`Access::may_repair`] the right to audit an archive and
+//! repair it, where `Options::archive` (feature `archive`) has opened `api/audit`, [`Access::may_note`] the right to add
+//! and remove notes, where `Options::notes` (feature `note`) has opened `api/notes`, and [`Access::may_silence`] the right
+//! to silence rules and to send tests, where `Options::alerts` (feature `alert`) has opened `api/alerts`. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.
 //!
@@ -257,7 +257,12 @@ pub fn router(stats: Stats, access: Access) -> Router {
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     #[cfg(feature = "dashboard")]
-    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), access.clone());
+    let annotators = dashboard::Annotators {
+        #[cfg(feature = "note")]
+        notes: options.notes.clone(),
+    };
+    #[cfg(feature = "dashboard")]
+    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), access.clone(), annotators);
     #[cfg(feature = "dashboard")]
     let first = dashboard::first_page(&site);
     #[cfg(not(feature = "dashboard"))]

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use counter_core::archive::Archive;
+use counter_core::note::Notes;
 use counter_core::time::Retention;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::window::{Window, WindowCounters};
@@ -200,7 +201,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-    let access = Access::bearer(&token)?.clients(client.clone()).may_record().may_repair();
+    let access = Access::bearer(&token)?.clients(client.clone()).may_record().may_repair().may_note();
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
@@ -216,11 +217,14 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     // The address in a record is that of the client, whatever hops are trusted in requests.
     let told_of = layer.log_counter();
     let (layer, feed) = forum.fed_by(layer);
+    let notes = Notes::new(store.clone());
     let limit = limit(store, &secret, settings.trust_hops)?;
     // A client that listens to live events would hold up the shutdown of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
-    let mut options =
-        Options::new().live_until(async { drop(live_ended.await) }).hits(counters.sources(), told_of);
+    let mut options = Options::new()
+        .live_until(async { drop(live_ended.await) })
+        .hits(counters.sources(), told_of)
+        .notes(notes);
     if let Some(zone) = &settings.time_zone {
         options = options.time_zone(zone)?;
     }

@@ -18,6 +18,7 @@ mod sources;
 mod hits;
 mod audits;
 mod alerts;
+mod notes;
 mod login;
 mod closures;
 mod proxied;

@@ -120,6 +120,11 @@ impl Labels {
         self.labels.iter().map_while(OnceLock::get)
     }
 
+    /// Returns the names of the labels.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|label| &*label.name)
+    }
+
     /// Returns the label that the counter of a tally is a value of, and the value.
     pub(crate) fn find(&self, tally: u32, number: u32) -> Option<(&Label, NotedValue)> {
         let noted = NotedValue(NonZeroU32::new(number).filter(|_| tally == self.tally)?);

@@ -155,6 +155,11 @@ impl Tally {
         self.labels.get(index)
     }
 
+    /// Returns the names of the labels of this process.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
+        self.labels.names()
+    }
+
     /// Returns the label that a counter is a value of, and the value, if it is one.
     pub(crate) fn label_of(&self, counter: Counter) -> Option<(&Label, NotedValue)> {
         self.labels.find(counter.tally, counter.number)

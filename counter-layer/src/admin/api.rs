@@ -29,6 +29,8 @@ mod process;
 mod audit;
 #[cfg(feature = "alert")]
 pub(crate) mod alerts;
+#[cfg(feature = "note")]
+mod notes;
 mod export;
 #[cfg(feature = "openapi")]
 mod openapi;

@@ -5,7 +5,9 @@ mod chart;
 mod range;
 mod buckets;
 mod view;
+mod annotations;
 mod reader;
+mod note_forms;
 mod period;
 mod assets;
 mod controls;
@@ -29,4 +31,5 @@ mod alert_routes;
 
 #[cfg(feature = "alert")]
 pub(crate) use alert_routes::alert_pages;
+pub(crate) use annotations::Annotators;
 pub(crate) use routes::{Dashboard, first_page, pages};

@@ -8,6 +8,8 @@ use futures_util::future::{BoxFuture, Shared};
 use counter_core::alert::Alerts;
 #[cfg(feature = "archive")]
 use counter_core::archive::Archive;
+#[cfg(feature = "note")]
+use counter_core::note::Notes;
 #[cfg(feature = "hits")]
 use counter_core::source::Sources;
 
@@ -43,6 +45,8 @@ pub struct Options {
     pub(crate) archive: Option<Archive>,
     #[cfg(feature = "alert")]
     pub(crate) alerts: Option<Alerts>,
+    #[cfg(feature = "note")]
+    pub(crate) notes: Option<Notes>,
 }
 
 impl Options {
@@ -61,6 +65,8 @@ impl Options {
             archive: None,
             #[cfg(feature = "alert")]
             alerts: None,
+            #[cfg(feature = "note")]
+            notes: None,
         }
     }
 
@@ -164,6 +170,32 @@ impl Options {
     #[must_use]
     pub fn alerts(mut self, alerts: Alerts) -> Self {
         self.alerts = Some(alerts);
+        self
+    }
+
+    /// Shows notes in the charts, lists them at `api/notes`, and takes them there and on the pages from clients that
+    /// [may note](crate::admin::Access::may_note). Default: there are none, and no such path.
+    ///
+    /// Those who see the dashboard see them, and those who have a link to one view do not. The
+    /// [guide](crate::guide::admin#notes) has the line for a script.
+    ///
+    /// ```
+    /// use counter_core::note::Notes;
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::admin::{self, Access, Options};
+    ///
+    /// let store = MemoryStore::new();
+    /// let counters = Counters::builder(store.clone()).build()?;
+    /// let options = Options::new().notes(Notes::new(store));
+    /// let access = Access::bearer("a-long-random-token")?.may_note();
+    /// let admin = admin::router_with(counters.stats(), access, options);
+    /// # drop(admin);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "note")]
+    #[must_use]
+    pub fn notes(mut self, notes: Notes) -> Self {
+        self.notes = Some(notes);
         self
     }
 

@@ -196,6 +196,14 @@ impl Problem {
         Self::without_the_store(error, stats)
     }
 
+    /// A note that was perhaps not added, or not removed.
+    #[cfg(feature = "note")]
+    pub(crate) fn not_noted(error: &Error, stats: &Stats) -> Self {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, cause, "the notes cannot be changed");
+        Self::without_the_store(error, stats)
+    }
+
     #[cfg(feature = "hits")]
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)

@@ -242,6 +242,25 @@
 //! A silenced rule is judged, and nothing is told of it. When the silence ends and the alert is raised, it is told then; one that
 //! was told before the silence is not told again. The page `alerts` of the dashboard shows all this, and has forms for it.
 //!
+//! # Notes
+//!
+//! A chart that drops asks for what happened then. With [`Options::notes`](crate::admin::Options::notes) (feature `note`) the
+//! charts have a line at each note, with its text below them and in their tables, on all instances that share the store. The
+//! script that deploys the service leaves one, with a token that [may note](crate::admin::Access::may_note):
+//!
+//! ```sh
+//! curl -X POST -G -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/notes \
+//!     --data-urlencode 'text=Version 1.4' --data-urlencode id=deploy-1.4
+//! ```
+//!
+//! With an `id` of its own a script may repeat the request as often as it likes: one note comes of it. `at=` is the Unix time
+//! that the note is about, now where it is left out. People add notes by a form below the chart, and remove them there; a
+//! `DELETE` with the `id` does that, too. A note is a line of at most 200 characters. There are 1,000 at most: then each
+//! new one takes the place of the one that was added first.
+//!
+//! Who sees the dashboard sees the notes. A link to one view does not show them, since they were written for others than
+//! those who have it.
+//!
 //! # A link to one view
 //!
 //! Where there is a [token](crate::admin::Access::bearer), a session of the dashboard can share what it sees: below the

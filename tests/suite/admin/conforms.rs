@@ -6,6 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use counter_core::alert::Alerts;
 use counter_core::archive::Archive;
+use counter_core::note::Notes;
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use counter_layer::AccessCounterLayer;
@@ -22,7 +23,8 @@ pub(crate) async fn description() -> Value {
     let counters = Counters::builder(archive.clone()).distributions(Distribution::precisions());
     let counters = counters.build().expect("the defaults are fine");
     let layer = AccessCounterLayer::new(counters.recorder());
-    let options = Options::new().hits(counters.sources(), layer.log_counter()).archive(archive);
+    let notes = Notes::new(MemoryStore::new());
+    let options = Options::new().hits(counters.sources(), layer.log_counter()).archive(archive).notes(notes);
     let options = options.alerts(Alerts::new(MemoryStore::new(), []));
     let admin = admin::router_with(counters.stats(), Access::open(), options);
     let router = Router::new().nest("/admin/stats", admin);

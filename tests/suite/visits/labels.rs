@@ -248,7 +248,7 @@ async fn values_add_up_over_instances_and_to_the_hits(store: impl Store + Clone)
 }
 
 async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl Store + Clone) {
-    let mut counters = Counters::builder(store).build().expect("the defaults are fine");
+    let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
     let (recorder, at) = (counters.recorder(), yesterday());
     for page in ["hits", "/", "label", "labels", "z"] {
         recorder.record_at(recorder.counter(page), None, at, ONE);
@@ -280,8 +280,24 @@ async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl St
     assert_eq!(top.counters.len(), 5);
     let a = stats.label("a", day, range.clone(), 3).await.expect("readable");
     assert_eq!((a.total, a.values.len(), &*a.values[0].0), (1200, 3, "value:0"));
-    let nothing = stats.label("nothing", day, range, 3).await.expect("readable");
+    let nothing = stats.label("nothing", day, range.clone(), 3).await.expect("readable");
     assert_eq!((nothing.total, nothing.values.len()), (0, 0));
+    // Whichever of them a reader knows of, and whatever it expects besides.
+    let stranger = Counters::builder(store).build().expect("the defaults are fine").stats();
+    for (stats, expected) in [
+        (&stats, &[][..]),
+        (&stats, &["referrer", "zone"]),
+        (&stranger, &[]),
+        (&stranger, &["a"]),
+        (&stranger, &["0", "a-", "b", "device"]),
+        (&stranger, &["a", "a-b", "device", "referrer"]),
+    ] {
+        let all = stats.label_rankings(expected, day, range.clone(), 3).await.expect("readable");
+        let names: Vec<_> = all.iter().map(|(label, _)| label.as_str()).collect();
+        assert_eq!(names, ["a", "a-b", "device", "referrer"], "{expected:?}");
+        assert!(all.iter().all(|(_, ranking)| ranking.as_ref().is_ok_and(|of| *of == a)), "{expected:?}");
+    }
+    assert_eq!(stranger.labels().await.expect("readable"), ["a", "a-b", "device", "referrer"]);
 }
 
 /// Reads a log from where the store is, in chunks, up to a position.

@@ -72,6 +72,7 @@ pub(crate) struct Rights {
     pub(crate) record: bool,
     pub(crate) repair: bool,
     pub(crate) silence: bool,
+    pub(crate) note: bool,
 }
 
 /// A right to change something.
@@ -81,6 +82,7 @@ pub(crate) enum Right {
     Record,
     Repair,
     Silence,
+    Note,
 }
 
 /// The path that hits are sent to.
@@ -92,6 +94,12 @@ pub(crate) const SILENCE: &str = "/api/alerts/silence";
 pub(crate) const TEST: &str = "/api/alerts/test";
 pub(crate) const SILENCE_FORM: &str = "/alerts/silence";
 pub(crate) const TEST_FORM: &str = "/alerts/test";
+/// The path of notes.
+pub(crate) const NOTES: &str = "/api/notes";
+/// The path that a form on a page adds a note by.
+pub(crate) const NOTE_FORM: &str = "/notes";
+/// The path that a form on a page removes a note by.
+pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
 
 #[derive(Clone)]
 enum Rule {
@@ -258,6 +266,26 @@ impl Access {
     pub fn may_repair(mut self) -> Self {
         for way in &mut self.ways {
             way.rights.repair = true;
+        }
+        self
+    }
+
+    /// Grants the right to add notes and to remove them, by `api/notes` and by the pages, where
+    /// [`Options::notes`](crate::admin::Options::notes) has opened them; who may read may read them.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// // The script that deploys leaves notes; people of the office only read.
+    /// let deploy = Access::bearer("a-long-random-token-of-the-script")?.may_note();
+    /// let access = Access::basic("office", "correct horse battery staple")?.or(deploy);
+    /// # drop(access);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn may_note(mut self) -> Self {
+        for way in &mut self.ways {
+            way.rights.note = true;
         }
         self
     }
@@ -451,6 +479,7 @@ impl Rights {
             Right::Record => self.record,
             Right::Repair => self.repair,
             Right::Silence => self.silence,
+            Right::Note => self.note,
         }
     }
 
@@ -459,6 +488,7 @@ impl Rights {
         self.record |= other.record;
         self.repair |= other.repair;
         self.silence |= other.silence;
+        self.note |= other.note;
     }
 }
 
@@ -469,6 +499,9 @@ impl Right {
             (&Method::POST, HITS) => Self::Record,
             (&Method::POST, AUDIT) => Self::Repair,
             (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM) => Self::Silence,
+            (&Method::POST | &Method::DELETE, NOTES) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
+                Self::Note
+            }
             _ => Self::Forget,
         }
     }
@@ -480,6 +513,7 @@ impl Right {
             Self::Record => "Bearer error=\"insufficient_scope\", scope=\"record\"",
             Self::Repair => "Bearer error=\"insufficient_scope\", scope=\"repair\"",
             Self::Silence => "Bearer error=\"insufficient_scope\", scope=\"silence\"",
+            Self::Note => "Bearer error=\"insufficient_scope\", scope=\"note\"",
         }
     }
 
@@ -490,6 +524,7 @@ impl Right {
             Self::Record => "send hits",
             Self::Repair => "audit and repair the archive",
             Self::Silence => "silence rules or send a test",
+            Self::Note => "add and remove notes",
         }
     }
 }
@@ -567,6 +602,7 @@ impl fmt::Debug for Access {
             f.write_str(if way.rights.record { ".may_record()" } else { "" })?;
             f.write_str(if way.rights.repair { ".may_repair()" } else { "" })?;
             f.write_str(if way.rights.silence { ".may_silence()" } else { "" })?;
+            f.write_str(if way.rights.note { ".may_note()" } else { "" })?;
         }
         Ok(())
     }

@@ -44,6 +44,9 @@ struct Entry {
 #[cfg(all(feature = "alert", feature = "dashboard"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaySilence;
+/// Left in a request whose client may add and remove notes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MayNote;
 
 /// The path that ends the session of a browser.
 const LOGOUT: &str = "/logout";
@@ -111,6 +114,9 @@ impl Access {
         #[cfg(all(feature = "alert", feature = "dashboard"))]
         if entry.rights.has(Right::Silence) {
             parts.extensions.insert(MaySilence);
+        }
+        if entry.rights.has(Right::Note) {
+            parts.extensions.insert(MayNote);
         }
         Ok(entry.session)
     }

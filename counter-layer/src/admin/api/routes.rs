@@ -29,6 +29,8 @@ pub(crate) fn routes(
     let alerts = options.alerts.clone();
     #[cfg(feature = "alert")]
     let alert_routes = alerts.as_ref().map(|alerts| super::alerts::routes(&stats, alerts));
+    #[cfg(feature = "note")]
+    let notes = options.notes.as_ref().map(|notes| super::notes::routes(&stats, notes));
     #[cfg(feature = "hits")]
     let producers = options.producers.clone();
     let distributions = stats.grid().distributions.is_some();
@@ -75,5 +77,7 @@ pub(crate) fn routes(
     routes.extend(audit.into_iter().flatten());
     #[cfg(feature = "alert")]
     routes.extend(alert_routes.into_iter().flatten());
+    #[cfg(feature = "note")]
+    routes.extend(notes.into_iter().flatten());
     routes
 }

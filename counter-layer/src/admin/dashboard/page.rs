@@ -4,13 +4,15 @@ use askama::Template;
 use counter_core::{CounterName, Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
+use super::annotations::Annotators;
 use super::buckets::Buckets;
-use super::chart::{self, Chart};
+use super::chart::{self, Annotation, Chart};
 use super::controls::Controls;
 use super::format::{self, Change, Style};
 use super::frame::{Frame, beginning};
 use super::labels::Panel;
 use super::measured::{self, Measured};
+use super::note_forms::NoteForms;
 use super::period::Period;
 use super::plot::{Plot, plot};
 use super::reader::Reader;
@@ -102,11 +104,15 @@ pub(super) struct Moving {
     summary: Option<Summary>,
     status: Status,
     chart: Chart,
+    /// What happened in the time of the chart.
+    annotations: Vec<Annotation>,
     sums: Sums,
     /// The forecast in words.
     forecast: Option<String>,
     /// The visitors of all of the time, in words; not in what is read again and again.
     visitors_shown: Option<String>,
+    /// The forms that add and remove notes.
+    note_forms: Option<NoteForms>,
     /// The name of the zone of the site.
     zone: String,
     /// The content of the chart in a sentence.
@@ -127,9 +133,9 @@ struct Day {
 const DAYS: u32 = 14;
 
 impl Site {
-    pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
+    pub(super) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
-        let reader = Reader::new(stats);
         let (moving, table, labels) = try_join3(
             Moving::read(&reader, view, Extent::Whole, now),
             Table::read(&reader, view, &period, now),
@@ -153,19 +159,19 @@ impl Site {
 }
 
 impl Counter {
-    pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
+    pub(super) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
         let counter = &view.counters[..1];
         let hits: Vec<_> = CounterName::new(crate::reserved::HITS).into_iter().collect();
         let last_days = last_days(stats, view, now);
-        let reader = Reader::new(stats);
         let days = async {
             match &last_days {
                 Some((buckets, style)) => days(&reader, view, buckets, *style).await,
                 None => Ok(Vec::new()),
             }
         };
-        let ((moving, days, measured), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
+        let ((moving, days, mut measured), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
             try_join3(
                 Moving::read(&reader, view, Extent::Whole, now),
                 days,
@@ -179,6 +185,9 @@ impl Counter {
             try_join(reader.lifetimes(counter), period.visitors(&reader, counter)),
         )
         .await?;
+        if let Some(bands) = measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
+            bands.annotate(&moving.annotations);
+        }
         let first = |counts: &[Option<u64>]| counts.first().copied().unwrap_or(Some(0));
         let (total, before) = (first(&totals), befores.first().copied().unwrap_or_default());
         Ok(Self {
@@ -217,7 +226,7 @@ impl Moving {
                 Page::Counter => Ok(None),
             }
         };
-        let (summary, Plot { chart, sums, forecast, visitors_shown }) =
+        let (summary, Plot { chart, annotations, sums, forecast, visitors_shown }) =
             try_join(summary, plot(reader, view, extent, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
@@ -231,9 +240,11 @@ impl Moving {
             summary,
             status: Status::of(&stats.ledger(), &stats.health()),
             chart,
+            annotations,
             sums,
             forecast,
             visitors_shown,
+            note_forms: NoteForms::of(view),
             zone: view.zone.name().to_owned(),
             label,
         })
@@ -254,7 +265,9 @@ impl Shared {
         style: String,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        let reader = Reader::new(stats);
+        // They were not written for those who have a link.
+        let none = Annotators::default();
+        let reader = Reader::new(stats, &none);
         let measured = async {
             match view.page {
                 Page::Site => Ok(None),

@@ -5,7 +5,10 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
-use counter_core::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Sample, Series, Stats, Timestamp};
+
+use super::annotations::Annotators;
+use super::chart::Annotation;
 
 /// Keys that a page names.
 const NAMED: usize = 5;
@@ -14,13 +17,29 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) stats: &'a Stats,
+    annotators: &'a Annotators,
     /// Reasons by key.
     unreadable: Mutex<BTreeMap<String, String>>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(stats: &'a Stats) -> Self {
-        Self { stats, unreadable: Mutex::default() }
+    pub(super) fn new(stats: &'a Stats, annotators: &'a Annotators) -> Self {
+        Self { stats, annotators, unreadable: Mutex::default() }
+    }
+
+    /// What happened in a range, ascending; nothing where that cannot be read.
+    pub(super) async fn annotations(&self, range: Range<Timestamp>) -> Result<Vec<Annotation>, Error> {
+        match self.annotators.read(range).await {
+            Err(error) => match error.kind() {
+                ErrorKind::Malformed { key } => {
+                    let mut all = self.unreadable.lock().expect("nothing panics under this lock");
+                    all.entry(key.clone()).or_insert_with(|| error.to_string());
+                    Ok(Vec::new())
+                }
+                _ => Err(error),
+            },
+            read => read,
+        }
     }
 
     /// The samples of each of these counters; nothing of those that cannot be read.

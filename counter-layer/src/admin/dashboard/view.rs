@@ -55,6 +55,8 @@ pub(crate) struct View {
     pub(crate) logged_in: bool,
     /// There is a page of alerts; no address tells of it either.
     pub(crate) has_alerts: bool,
+    /// Notes can be added and removed; no address tells of it either.
+    pub(crate) may_note: bool,
 }
 
 /// The pages there are.
@@ -122,6 +124,7 @@ impl View {
             parts: if zone.is_utc() { Vec::new() } else { reach.iter().collect() },
             logged_in: false,
             has_alerts: false,
+            may_note: false,
         };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -303,6 +306,13 @@ impl View {
     pub(crate) fn alerts(&self) -> Option<String> {
         let zone = if self.utc { "?zone=utc" } else { "" };
         self.has_alerts.then(|| format!("{}{ALERTS}{zone}", self.mount))
+    }
+
+    /// The address of this view below the router.
+    #[cfg(feature = "note")]
+    pub(crate) fn below(&self) -> String {
+        let address = self.address();
+        address.strip_prefix(&self.mount).unwrap_or_default().to_owned()
     }
 
     fn path(&self, rest: &str) -> String {
