@@ -37,6 +37,7 @@
 //! ```
 
 mod severity;
+mod unit;
 mod verdict;
 mod local;
 mod condition;
@@ -44,6 +45,8 @@ mod rule;
 mod config;
 #[allow(clippy::module_inception, reason = "the `Alert` itself, beside what raises it")]
 mod alert;
+mod explanation;
+mod history;
 mod state;
 mod schedule;
 mod report;
@@ -52,15 +55,20 @@ mod message;
 mod shared;
 mod judge;
 mod delivery;
+mod alerts;
 mod watch;
 mod builder;
 
 pub use alert::{Alert, AlertKind};
+pub use alerts::{Alerts, AlertsStatus, RuleStatus, SilenceError};
 pub use builder::WatchBuilder;
 pub use delivery::{Deliver, DeliveryError};
+pub use explanation::Explanation;
+pub use history::{Arrival, HistoryEntry};
 pub use message::Message;
 pub use report::{Change, Report, Row};
 pub use rule::{AlertRule, RuleError};
 pub use schedule::ReportSchedule;
 pub use severity::Severity;
+pub use unit::Unit;
 pub use watch::{Checked, Watch};

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use super::Unit;
 use super::local::LocalCondition;
 use super::verdict::Verdict;
 use crate::CounterName;
@@ -32,6 +33,25 @@ impl Condition {
             Self::ShareAbove { parts, whole, .. } => parts.iter().chain([whole]).collect(),
             Self::Dead { counter, site } => vec![counter, site],
             Self::QuantileAbove { .. } | Self::NewLabel { .. } | Self::Local(_) => Vec::new(),
+        }
+    }
+
+    /// Returns all counters that it looks at.
+    pub(crate) fn looks_at(&self) -> Vec<&CounterName> {
+        match self {
+            Self::QuantileAbove { counter, .. } => vec![counter],
+            _ => self.counters(),
+        }
+    }
+
+    /// Returns the unit of its values.
+    pub(crate) fn unit(&self) -> Unit {
+        match self {
+            Self::Above { .. } | Self::Below { .. } | Self::Dead { .. } | Self::NewLabel { .. } => Unit::Hits,
+            Self::ShareAbove { .. } => Unit::Share,
+            Self::QuantileAbove { measure: Measure::Size, .. } => Unit::Bytes,
+            Self::QuantileAbove { .. } => Unit::Seconds,
+            Self::Local(condition) => condition.unit(),
         }
     }
 
@@ -94,6 +114,44 @@ impl Condition {
                 None => format!("nothing is new among the first {places} of {of}"),
             },
             Self::Local(condition) => condition.explain(verdict),
+        }
+    }
+}
+
+/// What is to be the case, for people.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at_least = |least: u64, what: &str| match least {
+            0 | 1 => String::new(),
+            least => format!(", where there are {least} {what} at least"),
+        };
+        match self {
+            Self::Above { counter, hits } => write!(f, "{counter} has more than {hits} hits"),
+            Self::Below { counter, hits: 1 } => write!(f, "{counter} has no hits"),
+            Self::Below { counter, hits } => write!(f, "{counter} has fewer than {hits} hits"),
+            Self::ShareAbove { parts, whole, share, least } => {
+                let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+                let (parts, least) = (parts.join(" and "), at_least(*least, "hits"));
+                write!(f, "{parts} are more than {} of {whole}{least}", Percent(*share))
+            }
+            Self::QuantileAbove { counter, measure, q, value, least } => {
+                let (unit, least) =
+                    (if self.unit() == Unit::Bytes { "bytes" } else { "s" }, at_least(*least, "values"));
+                write!(
+                    f,
+                    "the {measure} that {} of {counter} have at most is above {value} {unit}{least}",
+                    Percent(*q)
+                )
+            }
+            Self::Dead { counter, site } => write!(f, "{counter} has no hits, and {site} has some"),
+            Self::NewLabel { label, places, least } => {
+                write!(
+                    f,
+                    "a value is new among the first {places} of {label}{}",
+                    at_least(*least, "hits of it")
+                )
+            }
+            Self::Local(condition) => condition.fmt(f),
         }
     }
 }

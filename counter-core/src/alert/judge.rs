@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::condition::Condition;
 use super::rule::AlertRule;
-use super::state::RuleState;
+use super::state::{AHEAD, RuleState};
 use super::verdict::Verdict;
 use crate::visits::{Distribution, LabelRanking, Measure, Series, Stats, Unreadable};
 use crate::{CounterName, Error, Precision, Timestamp};
@@ -33,9 +33,6 @@ const BEFORE: u32 = 366;
 
 /// The buckets that a rule about a label catches up with: each is a reading of its own.
 const LABELS: u64 = 3;
-
-/// How far ahead of the time a rule may have been judged; more was the work of a clock that was wrong.
-const AHEAD: u64 = 86_400;
 
 /// The measures that have quantiles.
 const MEASURES: [Measure; 3] = [Measure::Time, Measure::Body, Measure::Size];

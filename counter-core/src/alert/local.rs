@@ -1,7 +1,9 @@
 //! Conditions of one process: whether it reaches the store, and how far behind it is. No other process knows them.
 
+use std::fmt;
 use std::time::Duration;
 
+use super::Unit;
 use super::verdict::Verdict;
 use crate::visits::Stats;
 
@@ -42,6 +44,15 @@ impl LocalCondition {
         Some(Verdict { is_met: value > bound, value, bound, label })
     }
 
+    /// Returns the unit of its values.
+    pub(crate) fn unit(&self) -> Unit {
+        match self {
+            Self::StoreAway(_) | Self::ClockSkew(_) => Unit::Seconds,
+            Self::Pending(_) => Unit::Hits,
+            Self::SourceBehind(_) | Self::ArchiveDiffers => Unit::Count,
+        }
+    }
+
     /// Writes what is the case, for people.
     pub(crate) fn explain(&self, verdict: &Verdict) -> String {
         let Verdict { is_met, value, bound, .. } = *verdict;
@@ -57,6 +68,19 @@ impl LocalCondition {
             }
             Self::ArchiveDiffers if is_met => format!("{value} values differ between store and archive"),
             Self::ArchiveDiffers => "store and archive agree again".to_owned(),
+        }
+    }
+}
+
+/// What is to be the case, for people.
+impl fmt::Display for LocalCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StoreAway(time) => write!(f, "the store has not taken hits for {} s", time.as_secs_f64()),
+            Self::Pending(hits) => write!(f, "more than {hits} hits wait for the store"),
+            Self::ClockSkew(seconds) => write!(f, "the clock is off by more than {seconds} s"),
+            Self::SourceBehind(count) => write!(f, "more than {count} positions of a source are not counted"),
+            Self::ArchiveDiffers => f.write_str("values differ between store and archive"),
         }
     }
 }

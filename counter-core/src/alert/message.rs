@@ -11,7 +11,7 @@ use super::{Alert, Report};
 #[serde(tag = "type", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Message {
-    /// An alert is raised or resolved.
+    /// An alert is raised or resolved, or it is a test.
     Alert(Alert),
     /// A day or a week is over.
     Report(Report),

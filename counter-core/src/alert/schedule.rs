@@ -19,7 +19,7 @@ use crate::{CounterName, Timestamp};
 ///     .after(Duration::from_secs(6 * 3600)) // Mondays at six
 ///     .local_time(|_| 3600); // an hour ahead of UTC
 /// # let _ = schedule;
-/// # Ok::<(), counter_core::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 #[must_use = "a schedule is kept by a `Watch`"]

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -11,9 +11,10 @@ use super::judge::{Due, Values};
 use super::report::Report;
 use super::rule::AlertRule;
 use super::schedule::ReportSchedule;
-use super::shared::Shared;
-use super::{Alert, Message};
-use crate::document::DocumentStore;
+use super::shared::{ATTEMPTS, DOCUMENT, Shared};
+use super::state::Decision;
+use super::{Alerts, Message};
+use crate::document::{Document, DocumentStore};
 use crate::future::BoxFuture;
 use crate::unwind::tell;
 use crate::visits::Stats;
@@ -25,14 +26,14 @@ use crate::{Error, Timestamp};
 pub struct Watch {
     stats: Stats,
     store: Arc<dyn DocumentStore>,
-    rules: Vec<AlertRule>,
+    rules: Arc<[AlertRule]>,
     reports: Vec<ReportSchedule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
     /// The name of this watch in claims.
     holder: String,
     /// The states of the rules about this process, and what is to be told of them.
-    own: Shared,
+    own: Arc<Mutex<Shared>>,
 }
 
 /// The outcome of a pass of a [`Watch`].
@@ -47,12 +48,6 @@ pub struct Checked {
     pub undelivered: u64,
 }
 
-/// The name of the document that the watches share.
-const DOCUMENT: &str = "alerts";
-
-/// The number of times that other processes may replace the document while this one changes it.
-const ATTEMPTS: usize = 10;
-
 impl Watch {
     /// The time after the end of a bucket at which it is judged: until then, hits may be on their way.
     pub const LATENESS: Duration = Duration::from_secs(15);
@@ -65,8 +60,14 @@ impl Watch {
         deliver: Arc<dyn Deliver>,
         interval: Duration,
     ) -> Self {
-        let (holder, own) = (WriterId::random().to_string(), Shared::default());
-        Self { stats, store, rules, reports, deliver, interval, holder, own }
+        let (holder, own) = (WriterId::random().to_string(), Arc::default());
+        Self { stats, store, rules: rules.into(), reports, deliver, interval, holder, own }
+    }
+
+    /// Returns a handle on the rules of this watch and their state, for pages and programs.
+    #[must_use]
+    pub fn alerts(&self) -> Alerts {
+        Alerts::over(Arc::clone(&self.store), Arc::clone(&self.rules), Arc::clone(&self.own))
     }
 
     /// Judges the buckets that closed since any watch did so last, and delivers what is to be told.
@@ -79,11 +80,20 @@ impl Watch {
     /// # Cancel safety
     /// A message that was under way is delivered again, by this watch or another one.
     pub async fn check_once(&mut self, now: Timestamp) -> Result<Checked, Error> {
+        let mut seen = self.store.read(DOCUMENT).await;
+        if let Ok(seen) = &seen {
+            self.take_silences(seen, now);
+        }
         let mut checked = self.check_process(now).await;
-        let seen = self.store.read(DOCUMENT).await?;
+        if checked != Checked::default() {
+            // That took a while.
+            seen = self.store.read(DOCUMENT).await;
+        }
+        let seen = seen?;
         let now = seen.now.map_or(now, |of_store| of_store.min(now));
         let before = Shared::decode(&seen.content)?;
         let mut shared = before.clone();
+        shared.end_silences(now);
         let judged = self.judge(&mut shared, now).await?;
         self.report(&mut shared, now).await?;
         let claimed = shared.claim(&self.holder, now);
@@ -134,44 +144,72 @@ impl Watch {
     /// Judges the rules about this process, and delivers what is to be told of them, without the store.
     async fn check_process(&mut self, now: Timestamp) -> Checked {
         let mut checked = Checked::default();
-        for rule in &self.rules {
-            let Some(condition) = rule.local() else { continue };
-            let state = self.own.rules.entry(rule.name.clone()).or_default();
-            if let Some(mut alert) = state.see(rule, now, condition.judge(&self.stats)) {
-                // Each process tells its own.
-                alert.id = format!("{}:{}", alert.id, self.holder);
-                push(&mut self.own, Message::Alert(alert));
-            }
-        }
-        let claimed = self.own.claim(&self.holder, now);
+        let claimed = self.judge_process(now);
         if !claimed.is_empty() {
             let arrived = delivered(&*self.deliver, &claimed).await;
             checked.count(&claimed, &arrived);
-            self.own.settle(&self.holder, &arrived, now);
+            self.own().settle(&self.holder, &arrived, now);
         }
         checked
+    }
+
+    /// Judges the rules about this process; returns what is to be delivered now.
+    fn judge_process(&self, now: Timestamp) -> Vec<Message> {
+        let mut own = self.own();
+        own.end_silences(now);
+        for rule in &*self.rules {
+            let Some(condition) = rule.local() else { continue };
+            let state = own.rules.entry(rule.name.clone()).or_default();
+            if let Some(mut decision) = state.see(rule, now, condition.judge(&self.stats)) {
+                // Each process tells its own.
+                decision.alert.id = format!("{}:{}", decision.alert.id, self.holder);
+                state.decision = Some(decision.clone());
+                own.decide(decision, now);
+            }
+        }
+        own.claim(&self.holder, now)
+    }
+
+    /// Takes the silences of the rules about processes from the document, so that they hold while the store is away.
+    fn take_silences(&self, seen: &Document, now: Timestamp) {
+        // What cannot be read is told of when the rest is needed.
+        let Ok(shared) = Shared::decode(&seen.content) else { return };
+        let mut own = self.own();
+        for rule in self.rules.iter().filter(|rule| rule.local().is_some()) {
+            let silenced = shared.rules.get(&rule.name).and_then(|state| state.silenced);
+            let state = own.rules.entry(rule.name.clone()).or_default();
+            if silenced.is_some() {
+                state.silenced = silenced;
+            } else if state.silenced.is_some() {
+                own.end_silence(&rule.name, now);
+            }
+        }
+    }
+
+    fn own(&self) -> MutexGuard<'_, Shared> {
+        self.own.lock().expect("nothing panics under this lock")
     }
 
     /// Brings the rules up to this time; returns the number of buckets that were judged.
     async fn judge(&self, shared: &mut Shared, now: Timestamp) -> Result<u64, Error> {
         let rules: BTreeMap<_, _> =
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
-        // A rule that was taken out has no state any more.
-        shared.rules.retain(|name, _| rules.contains_key(&**name));
+        // A rule that was taken out has no state any more. Of one about processes it is its silence.
+        shared.rules.retain(|name, _| self.rules.iter().any(|rule| rule.name == *name));
         let end = now.minus(Self::LATENESS.as_secs());
         let state = |rule: &AlertRule| shared.rules.get(&rule.name);
         let due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
         let values = Values::read(&self.stats, &due).await?;
         let mut count = 0;
         for due in &due {
-            let mut alerts: Vec<Alert> = Vec::new();
+            let mut decisions: Vec<Decision> = Vec::new();
             let state = shared.rules.entry(due.rule.name.clone()).or_default();
             for start in due.starts() {
                 let verdict = values.verdict(due.rule, start, state);
-                alerts.extend(state.see(due.rule, start, verdict));
+                decisions.extend(state.see(due.rule, start, verdict));
                 count += 1;
             }
-            alerts.into_iter().for_each(|alert| push(shared, Message::Alert(alert)));
+            decisions.into_iter().for_each(|decision| shared.decide(decision, now));
         }
         Ok(count)
     }
@@ -187,9 +225,10 @@ impl Watch {
             if last >= end {
                 continue;
             }
-            let report = Report::read(&self.stats, schedule, &period, Vec::new()).await?;
+            let alerts = shared.raised_in(&period.range);
+            let report = Report::read(&self.stats, schedule, &period, alerts).await?;
             shared.reports.insert(schedule.name().to_owned(), end);
-            push(shared, Message::Report(report));
+            shared.push(Message::Report(report));
         }
         Ok(())
     }
@@ -205,15 +244,6 @@ impl Watch {
             }
         }
         Ok(())
-    }
-}
-
-/// Adds a message to an outbox, and says in the log what it leaves no room for.
-fn push(shared: &mut Shared, message: Message) {
-    if let Some(lost) = shared.push(message) {
-        tell(|| {
-            tracing::error!(lost = lost.title(), "no receiver takes messages, and there is no more room");
-        });
     }
 }
 

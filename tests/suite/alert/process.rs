@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counter_core::alert::{AlertRule, Watch};
+use counter_core::alert::{AlertRule, Alerts, Arrival, Watch};
 use counter_core::source::SourceName;
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
 
@@ -80,4 +80,43 @@ async fn a_source_that_is_behind_is_told_by_name() {
     source.set_end(101);
     watch.check_once(Timestamp::now()).await.expect("memory answers");
     assert_eq!(inbox.texts(), ["warning: lag: 101 positions of access.log are not counted, above 100"]);
+}
+
+#[tokio::test]
+async fn a_silence_of_a_rule_about_processes_holds_in_each_of_them_and_its_handle_knows_its_state() {
+    let store = AnyStore::from(MemoryStore::new());
+    let (inbox, now) = (Inbox::default(), Timestamp::now());
+    let instances: Vec<_> =
+        (0..2).map(|_| Counters::builder(store.clone()).build().expect("the defaults are fine")).collect();
+    let rules = || [AlertRule::pending_above("pending", 2)];
+    let mut watches: Vec<_> =
+        instances.iter().map(|counters| watch(counters, &store, rules(), &inbox)).collect();
+    let elsewhere = Alerts::new(store.clone(), rules());
+    elsewhere.silence("pending", Duration::from_secs(3600)).await.expect("a rule");
+    for (counters, watch) in instances.iter().zip(&mut watches) {
+        let recorder = counters.recorder();
+        (0..3).for_each(|_| recorder.record(recorder.counter("/"), None));
+        watch.check_once(now).await.expect("memory answers");
+    }
+    assert_eq!(inbox.texts(), [""; 0]);
+    for (alerts, is_known) in
+        [(&watches[0].alerts(), true), (&watches[1].alerts(), true), (&elsewhere, false)]
+    {
+        let known = alerts.read().await.expect("memory answers");
+        let rule = &known.rules[0];
+        assert_eq!((rule.raised.is_some(), rule.precision), (is_known, None));
+        assert_eq!(rule.condition, "more than 2 hits wait for the store");
+        assert!(rule.silenced.is_some());
+        assert_eq!(known.history.len(), usize::from(is_known));
+    }
+    elsewhere.silence("pending", Duration::ZERO).await.expect("a rule");
+    for watch in &mut watches {
+        for second in 1..3 {
+            watch.check_once(now.plus(second)).await.expect("memory answers");
+        }
+    }
+    let told = inbox.alerts();
+    assert!(told.len() == 2 && told[0].id != told[1].id, "{told:?}");
+    let history = watches[0].alerts().read().await.expect("memory answers").history;
+    assert!(matches!(history[..], [ref one] if matches!(one.arrival, Arrival::Arrived(_))), "{history:?}");
 }

@@ -9,7 +9,7 @@ const FAMILIES: [&str; 8] = ["visits", "unique", "window", "entity", "document",
 const ABOVE: [&str; 2] = ["stores", "guide"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 12] = [
+const SHARED: [(&str, &str, &str); 13] = [
     ("forecast", "visits", "Series"),
     ("forecast", "visits", "Stats"),
     ("alert", "visits", "Distribution"),
@@ -20,6 +20,7 @@ const SHARED: [(&str, &str, &str); 12] = [
     ("alert", "visits", "Series"),
     ("alert", "visits", "Stats"),
     ("alert", "visits", "Unreadable"),
+    ("alert", "document", "Document"),
     ("alert", "document", "DocumentStore"),
     ("note", "document", "DocumentStore"),
 ];

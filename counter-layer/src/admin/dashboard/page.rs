@@ -5,11 +5,11 @@ use counter_core::{CounterName, Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
 use super::annotations::Annotators;
-use super::assets;
 use super::buckets::Buckets;
 use super::chart::{self, Annotation, Chart};
 use super::controls::Controls;
 use super::format::{self, Change, Style};
+use super::frame::{Frame, beginning};
 use super::labels::Panel;
 use super::measured::{self, Measured};
 use super::note_forms::NoteForms;
@@ -96,25 +96,6 @@ pub(super) struct Trouble {
     title: &'static str,
     text: String,
     status: Status,
-}
-
-/// The frame of every page.
-#[derive(Debug)]
-struct Frame {
-    style: String,
-    script: String,
-    site: String,
-    address: String,
-    parts: String,
-    /// The address with the times of the viewer or those of the site.
-    toggled_zone: String,
-    /// The name of the zone of the site.
-    zone: String,
-    /// Times are those of the site, with a script as well.
-    utc: bool,
-    logout: Option<String>,
-    /// The beginnings of buckets and days, in words.
-    beginning: String,
 }
 
 /// Numbers and chart.
@@ -318,40 +299,6 @@ impl Trouble {
             text,
             status: Status::of(&stats.ledger(), &stats.health()),
         }
-    }
-}
-
-impl Frame {
-    fn of(stats: &Stats, view: &View) -> Self {
-        Self {
-            style: format!("{}{}", view.mount, assets::style()),
-            script: format!("{}{}", view.mount, assets::script()),
-            site: view.site(),
-            address: view.address(),
-            parts: view.parts(),
-            toggled_zone: view.but(|view| view.utc = !view.utc),
-            zone: view.zone.name().to_owned(),
-            utc: view.utc,
-            logout: view.logout(),
-            beginning: beginning(stats, view),
-        }
-    }
-}
-
-/// Tells when buckets and days begin, of which there are some in the zone of the site if enough is kept.
-fn beginning(stats: &Stats, view: &View) -> String {
-    let buckets = format::beginning(&stats.grid().counts);
-    match (view.zone.is_utc(), view.days(1, Timestamp::now())) {
-        (true, _) => buckets,
-        (false, None) => format!(
-            "{buckets} Nothing is kept that days of {} could consist of: that takes hours, or quarter hours.",
-            view.zone.name()
-        ),
-        (false, Some(days)) => format!(
-            "Days are those of {}, as sums of buckets of {}. Other buckets begin with those of UTC.",
-            view.zone.name(),
-            format::span(u64::from(days.read.precision.as_seconds()))
-        ),
     }
 }
 

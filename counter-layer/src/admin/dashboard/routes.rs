@@ -57,7 +57,12 @@ impl Dashboard {
         false
     }
 
-    fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
+    #[cfg(feature = "alert")]
+    pub(super) const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub(super) fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
         let query = query.unwrap_or_default();
         View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone)
     }
@@ -279,18 +284,23 @@ fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Res
 }
 
 /// The store cannot be read; what this process knows is shown all the same.
-fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
+pub(super) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     tracing::warn!(%error, cause, "the dashboard cannot be read");
     let page = Trouble::of(stats, view, "The numbers cannot be read now", error.to_string());
     html(StatusCode::SERVICE_UNAVAILABLE, &page)
 }
 
-fn html(status: StatusCode, page: &impl Template) -> Response {
-    match page.render() {
+pub(super) fn html(status: StatusCode, page: &impl Template) -> Response {
+    match written(page) {
         Ok(text) => (status, Html(text)).into_response(),
-        Err(error) => unwritten(&error),
+        Err(response) => *response,
     }
+}
+
+/// The text of a page, or the answer instead.
+pub(super) fn written(page: &impl Template) -> Result<String, Box<Response>> {
+    page.render().map_err(|error| Box::new(unwritten(&error)))
 }
 
 fn unwritten(error: &askama::Error) -> Response {
