@@ -42,6 +42,7 @@ mod verdict;
 mod local;
 mod condition;
 mod rule;
+mod config;
 #[allow(clippy::module_inception, reason = "the `Alert` itself, beside what raises it")]
 mod alert;
 mod explanation;

@@ -200,7 +200,7 @@ pub use access::{Access, AccessError};
 pub use mount::PublicPathError;
 pub use options::Options;
 #[cfg(feature = "time-zone")]
-pub use zone::TimeZoneError;
+pub use zone::{TimeZoneError, utc_offset};
 
 use crate::Rules;
 use access::headers;

@@ -5,3 +5,5 @@ mod alerts;
 mod watch;
 mod process;
 mod report;
+mod webhook;
+mod storm;

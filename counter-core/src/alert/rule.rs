@@ -16,6 +16,21 @@ use crate::{CounterName, Precision};
 /// Rules about the process, which begin with that of a [store that is away](Self::store_away), are looked at in every pass of
 /// a watch instead of every bucket, by every process for itself: each tells its own alerts, with an
 /// [`id`](super::Alert::id) of its own, also while the store is away.
+/// Rules can be read from configuration, with the words of the constructors and setters:
+///
+/// ```
+/// use counter_core::alert::AlertRule;
+///
+/// let rules: Vec<AlertRule> = serde_json::from_str(
+///     r#"[
+///         { "name": "errors", "severity": "critical", "raise_after": 2, "resolve_after": 5,
+///           "when": { "share_above": { "parts": ["status:5xx"], "whole": "hits", "share": 0.05, "at_least": 20 } } },
+///         { "name": "store", "when": { "store_away": { "seconds": 60 } } }
+///     ]"#,
+/// )?;
+/// assert_eq!(rules.len(), 2);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a rule is looked at by a `Watch`"]
 pub struct AlertRule {
