@@ -260,6 +260,8 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let annotators = dashboard::Annotators {
         #[cfg(feature = "note")]
         notes: options.notes.clone(),
+        #[cfg(feature = "alert")]
+        alerts: options.alerts.clone(),
     };
     #[cfg(feature = "dashboard")]
     let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), access.clone(), annotators);

@@ -21,6 +21,7 @@ mod sums;
 mod visitors;
 mod measured;
 mod plot;
+mod raised;
 mod frame;
 mod page;
 #[cfg(feature = "alert")]

@@ -1,5 +1,7 @@
 //! Alerts in the API and on their page: what is told of them, and who may silence them.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use counter_core::alert::{AlertRule, Watch};
@@ -7,7 +9,7 @@ use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
-use tests::RedisServer;
+use tests::{FaultProxy, RedisServer};
 
 use super::site::{Answer, Site, answer, ask, encode, request, send};
 use crate::support::{name, precision, store};
@@ -302,4 +304,124 @@ async fn there_is_no_such_path_unless_it_was_said() {
     assert!(!ask(&router, "openapi.json").await.body.contains("/api/alerts"));
     let metrics = send(&router, "/admin/stats/metrics", None).await.body;
     assert!(!metrics.contains("access_counter_alert_"), "{metrics}");
+}
+
+/// A page for people, which is there.
+async fn page(router: &Router, path: &str) -> String {
+    let page = send(router, &format!("/admin/stats{path}"), None).await;
+    assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.body);
+    page.body
+}
+
+#[tokio::test]
+async fn the_first_page_says_what_is_raised_until_the_rule_is_silenced() {
+    let mut watched = Watched::over(MemoryStore::new(), anyone()).await;
+    let router = watched.site.router.clone();
+    let line = "An alert is raised: busy &#38; loud. <a href=\"/admin/stats/alerts\">";
+    for path in ["", "/parts"] {
+        assert!(!page(&router, path).await.contains("is raised"), "{path}");
+    }
+    assert!(page(&router, "?zone=utc").await.contains("href=\"/admin/stats/alerts?zone=utc\">Alerts</a>"));
+    watched.raise().await;
+    for path in ["", "/parts"] {
+        assert!(page(&router, path).await.contains(line), "{path}");
+    }
+    post(&router, &format!("silence?rule={}&seconds=60", encode("busy & loud"))).await;
+    assert!(!page(&router, "/parts").await.contains("is raised"));
+}
+
+#[tokio::test]
+async fn the_charts_of_a_counter_have_the_alerts_of_the_rules_that_look_at_it() {
+    let mut watched = Watched::over(MemoryStore::new(), anyone()).await;
+    let router = watched.site.router.clone();
+    watched.raise().await;
+    post(&router, "test").await;
+    watched.site.record("/other", watched.judged, 1).await;
+    let end = watched.judged.minus(Watch::LATENESS.as_secs());
+    let time = format!("precision=3600&span=2&to={end}");
+    // It is raised by the second of two hours.
+    for path in ["/counter?counter=%2F&", "/counter/parts?counter=%2F&", "?counter=hits&counter=%2F&"] {
+        let page = page(&router, &format!("{path}{time}")).await;
+        assert_eq!(page.matches("<path class=\"annotation raised\" d=\"M750 0V220\"").count(), 1, "{page}");
+        let told = "<td class=\"told\">busy &#38; loud raised: / has 11 hits, above 10</td>";
+        assert!(page.contains(told) && !page.contains("nothing else has happened"), "{page}");
+    }
+    for path in ["/counter?counter=%2Fother&", "?"] {
+        assert!(!page(&router, &format!("{path}{time}")).await.contains("annotation raised"), "{path}");
+    }
+    // It is resolved by the hour that follows, which has no hits.
+    watched.watch.check_once(watched.judged.plus(3600)).await.expect("memory answers");
+    let time = format!("precision=3600&span=2&to={}", end.plus(3600));
+    let page = page(&router, &format!("/counter?counter=%2F&{time}")).await;
+    assert!(page.contains("<path class=\"annotation raised\" d=\"M250 0V220\""), "{page}");
+    assert!(page.contains("<path class=\"annotation resolved\" d=\"M750 0V220\""), "{page}");
+}
+
+#[tokio::test]
+async fn a_link_to_one_view_does_not_show_alerts() {
+    let access = Access::bearer(TOKEN).expect("a token");
+    let mut watched = Watched::over(MemoryStore::new(), access).await;
+    watched.raise().await;
+    let router = watched.site.router.clone();
+    let login = send(&router, &format!("/admin/stats?token={TOKEN}"), None).await;
+    let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
+    let shown = ("cookie", cookie.split(';').next().expect("a session"));
+    let view = "counter=%2F&precision=3600&span=5";
+    assert!(
+        send(&router, &format!("/admin/stats/counter?{view}"), Some(shown))
+            .await
+            .body
+            .contains("annotation raised")
+    );
+    let share = send(&router, &format!("/admin/stats/counter/share?{view}"), Some(shown)).await.body;
+    let link = share.split("id=\"shared\" href=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let shared =
+        page(&router, &link.expect("a link").replace("/admin/stats", "").replace("&#38;", "&")).await;
+    assert!(shared.contains("<h1>/</h1>") && !shared.contains("annotation raised"), "{shared}");
+    assert!(!shared.contains("alerts"), "{shared}");
+}
+
+#[tokio::test]
+async fn a_state_that_cannot_be_read_is_told_of_and_takes_nothing_else_away() {
+    let redis = RedisServer::start();
+    let mut watched = Watched::over(store(&redis.url()).await, anyone()).await;
+    watched.raise().await;
+    redis.command(&["HSET", "access:document:alerts", "content", "no JSON"]);
+    let router = &watched.site.router;
+    for path in ["?counter=%2F&precision=3600", "/counter?counter=%2F&precision=3600"] {
+        let page = page(router, path).await;
+        assert!(page.contains("The store holds something else") && page.contains("id=\"lines\""), "{page}");
+    }
+    assert_eq!(send(router, "/admin/stats/alerts", None).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let metrics = send(router, "/admin/stats/metrics", None).await;
+    assert!(
+        metrics.status == StatusCode::OK && !metrics.body.contains("access_counter_alert"),
+        "{}",
+        metrics.body
+    );
+}
+
+#[tokio::test]
+async fn pages_with_alerts_are_read_in_few_exchanges() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let mut watched = Watched::over(store(&proxy.url()).await, anyone()).await;
+    watched.raise().await;
+    for (path, most) in [
+        ("/alerts", 2),
+        ("?precision=3600&span=120&uniques=1", 3),
+        ("/counter?counter=%2F&precision=3600&span=120", 3),
+    ] {
+        let mut fewest = u64::MAX;
+        for silence in [200, 800, 3000] {
+            proxy.await_silence(Duration::from_millis(silence));
+            let before = proxy.round_trips();
+            assert!(page(&watched.site.router, path).await.contains("raised"));
+            fewest = fewest.min(proxy.round_trips() - before);
+            if fewest <= most {
+                break;
+            }
+        }
+        assert!(fewest <= most, "{fewest} for {path}");
+    }
 }

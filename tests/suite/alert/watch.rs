@@ -178,8 +178,8 @@ async fn three_watches_in_any_order_tell_each_alert_once(store: impl Into<AnySto
             // A process that has ended, and another one in its place.
             watches[place] = new_watch(&instances[place]);
         }
-        // A rule is judged from the first pass on.
-        if ago == 99 || random.among(0..5) > 0 {
+        // A rule begins with the bucket before its first pass.
+        if random.among(0..5) > 0 || ago == 99 {
             let passes = watches.iter_mut().map(|watch| watch.check_once(judged));
             for checked in futures_util::future::join_all(passes).await {
                 checked.expect("the store is there");

@@ -6,13 +6,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use counter_core::alert::{Alerts, SilenceError};
-use http::header::{HeaderMap, LOCATION};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 
 use super::alerts::AlertsPage;
 use super::page::Trouble;
-use super::routes::{Dashboard, html, trouble, written};
-use super::view::{ALERTS, Page, View};
+use super::routes::{Dashboard, FORM, html, see_other, trouble, written};
+use super::view::{ALERTS, Page};
 use crate::admin::access::{LoggedIn, MaySilence, SILENCE_FORM, TEST_FORM};
 use crate::admin::api::alerts;
 use crate::admin::api::caching::validate;
@@ -21,9 +20,6 @@ use crate::admin::mount::Mount;
 use crate::admin::problem::Problem;
 
 type Known = State<(Dashboard, Alerts)>;
-
-/// The most bytes that a form may have.
-const FORM: usize = 16_384;
 
 /// The page of alerts, and what its forms are sent to.
 pub(crate) fn alert_pages(dashboard: &Dashboard, alerts: &Alerts) -> Router {
@@ -42,7 +38,7 @@ async fn page(
     may_silence: Option<Extension<MaySilence>>,
     headers: HeaderMap,
 ) -> Response {
-    let mut view = view(&dashboard, &mount, query.as_deref());
+    let mut view = dashboard.view(&mount, Page::Site, query.as_deref());
     view.logged_in = session.is_some();
     let known = match alerts.read().await {
         Ok(known) => known,
@@ -66,14 +62,14 @@ async fn silence(
         let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
         fields.next().map(|(_, value)| value).unwrap_or_default()
     };
-    let (rule, view) = (field("rule"), view(&dashboard, &mount, None));
+    let (rule, view) = (field("rule"), dashboard.view(&mount, Page::Site, None));
     let Some(seconds) = Seconds::parse(&field("seconds")) else {
         let text = "That is no time for which a rule can be silenced.".to_owned();
         let page = Trouble::of(dashboard.stats(), &view, "Nothing is silenced", text);
         return html(StatusCode::BAD_REQUEST, &page);
     };
     match alerts::silence(&alerts, &rule, &seconds).await {
-        Ok(_) => see_other(&mount),
+        Ok(_) => see_other(&mount, ALERTS),
         Err(SilenceError::Store(error)) => trouble(dashboard.stats(), &view, &error),
         Err(_) => {
             let text = format!("There is no rule with the name {rule}.");
@@ -84,20 +80,7 @@ async fn silence(
 
 async fn test(State((dashboard, alerts)): Known, Extension(mount): Extension<Mount>) -> Response {
     match alerts.test().await {
-        Ok(_) => see_other(&mount),
-        Err(error) => trouble(dashboard.stats(), &view(&dashboard, &mount, None), &error),
-    }
-}
-
-fn view(dashboard: &Dashboard, mount: &Mount, query: Option<&str>) -> View {
-    let mut view = dashboard.view(mount, Page::Site, query);
-    view.has_alerts = true;
-    view
-}
-
-fn see_other(mount: &Mount) -> Response {
-    match HeaderValue::try_from(mount.address(ALERTS)) {
-        Ok(address) => (StatusCode::SEE_OTHER, [(LOCATION, address)]).into_response(),
-        Err(_) => StatusCode::NO_CONTENT.into_response(),
+        Ok(_) => see_other(&mount, ALERTS),
+        Err(error) => trouble(dashboard.stats(), &dashboard.view(&mount, Page::Site, None), &error),
     }
 }

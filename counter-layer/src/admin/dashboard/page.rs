@@ -15,6 +15,7 @@ use super::measured::{self, Measured};
 use super::note_forms::NoteForms;
 use super::period::Period;
 use super::plot::{Plot, plot};
+use super::raised::Raised;
 use super::reader::Reader;
 use super::sources::Sources;
 use super::summary::{Status, Summary};
@@ -102,6 +103,8 @@ pub(super) struct Trouble {
 #[derive(Debug)]
 pub(super) struct Moving {
     summary: Option<Summary>,
+    /// What is raised, on the page of the site.
+    raised: Option<Raised>,
     status: Status,
     chart: Chart,
     /// What happened in the time of the chart.
@@ -220,14 +223,18 @@ impl Moving {
     ) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
-        let summary = async {
+        let of_site = async {
             match view.page {
-                Page::Site => Summary::read(reader, &period, now).await.map(Some),
-                Page::Counter => Ok(None),
+                Page::Site => {
+                    let summary = Summary::read(reader, &period, now);
+                    let (summary, raised) = try_join(summary, Raised::read(reader, view)).await?;
+                    Ok((Some(summary), raised))
+                }
+                Page::Counter => Ok((None, None)),
             }
         };
-        let (summary, Plot { chart, annotations, sums, forecast, visitors_shown }) =
-            try_join(summary, plot(reader, view, extent, now)).await?;
+        let ((summary, raised), Plot { chart, annotations, sums, forecast, visitors_shown }) =
+            try_join(of_site, plot(reader, view, extent, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
         let shown = view.buckets(now).starts.len();
@@ -238,6 +245,7 @@ impl Moving {
         }
         Ok(Self {
             summary,
+            raised,
             status: Status::of(&stats.ledger(), &stats.health()),
             chart,
             annotations,

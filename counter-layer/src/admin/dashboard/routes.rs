@@ -11,7 +11,7 @@ use axum::{Extension, Router};
 use counter_core::note::Notes;
 use counter_core::{Error, Stats, Timestamp};
 use http::{HeaderMap, StatusCode};
-#[cfg(feature = "note")]
+#[cfg(any(feature = "alert", feature = "note"))]
 use http::{HeaderValue, header::LOCATION};
 
 use super::annotations::Annotators;
@@ -64,7 +64,10 @@ impl Dashboard {
 
     pub(super) fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
         let query = query.unwrap_or_default();
-        View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone)
+        let mut view =
+            View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone);
+        view.has_alerts = self.annotators.has_alerts();
+        view
     }
 }
 
@@ -168,9 +171,9 @@ async fn parts(
     }
 }
 
-/// The most bytes that a form about a note may have.
-#[cfg(feature = "note")]
-const FORM: usize = 16_384;
+/// The most bytes that a form may have.
+#[cfg(any(feature = "alert", feature = "note"))]
+pub(super) const FORM: usize = 16_384;
 
 /// Adds the note of a form, and leads back to the page with it.
 #[cfg(feature = "note")]
@@ -220,8 +223,8 @@ async fn remove_note(
     }
 }
 
-#[cfg(feature = "note")]
-fn see_other(mount: &Mount, to: &str) -> Response {
+#[cfg(any(feature = "alert", feature = "note"))]
+pub(super) fn see_other(mount: &Mount, to: &str) -> Response {
     match HeaderValue::try_from(mount.address(to)) {
         Ok(address) => (StatusCode::SEE_OTHER, [(LOCATION, address)]).into_response(),
         Err(_) => StatusCode::NO_CONTENT.into_response(),
