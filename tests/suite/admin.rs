@@ -17,6 +17,7 @@ mod sessions;
 mod sources;
 mod hits;
 mod audits;
+mod alerts;
 mod notes;
 mod login;
 mod closures;

@@ -1,3 +1,9 @@
-//! Watches: rules about counters, told once over all instances.
+//! Watches: rules about counters and processes, and reports, told once over all instances.
 
+mod inbox;
+mod alerts;
 mod watch;
+mod process;
+mod report;
+mod webhook;
+mod storm;

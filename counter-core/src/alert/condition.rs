@@ -1,5 +1,8 @@
 use std::fmt;
 
+use super::Unit;
+use super::local::LocalCondition;
+use super::verdict::Verdict;
 use crate::CounterName;
 use crate::visits::Measure;
 
@@ -14,14 +17,12 @@ pub(crate) enum Condition {
     ShareAbove { parts: Vec<CounterName>, whole: CounterName, share: f64, least: u64 },
     /// A larger quantile than this, where enough was measured.
     QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, least: u64 },
-}
-
-/// The value of a condition in one bucket, and what it may be at most or at least.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Verdict {
-    pub(crate) is_met: bool,
-    pub(crate) value: f64,
-    pub(crate) bound: f64,
+    /// No hits, where the site had some.
+    Dead { counter: CounterName, site: CounterName },
+    /// A value among so many of the most frequent of a label that was not among them before, with enough hits.
+    NewLabel { label: String, places: usize, least: u64 },
+    /// A condition of this process alone.
+    Local(LocalCondition),
 }
 
 impl Condition {
@@ -30,13 +31,33 @@ impl Condition {
         match self {
             Self::Above { counter, .. } | Self::Below { counter, .. } => vec![counter],
             Self::ShareAbove { parts, whole, .. } => parts.iter().chain([whole]).collect(),
-            Self::QuantileAbove { .. } => Vec::new(),
+            Self::Dead { counter, site } => vec![counter, site],
+            Self::QuantileAbove { .. } | Self::NewLabel { .. } | Self::Local(_) => Vec::new(),
+        }
+    }
+
+    /// Returns all counters that it looks at.
+    pub(crate) fn looks_at(&self) -> Vec<&CounterName> {
+        match self {
+            Self::QuantileAbove { counter, .. } => vec![counter],
+            _ => self.counters(),
+        }
+    }
+
+    /// Returns the unit of its values.
+    pub(crate) fn unit(&self) -> Unit {
+        match self {
+            Self::Above { .. } | Self::Below { .. } | Self::Dead { .. } | Self::NewLabel { .. } => Unit::Hits,
+            Self::ShareAbove { .. } => Unit::Share,
+            Self::QuantileAbove { measure: Measure::Size, .. } => Unit::Bytes,
+            Self::QuantileAbove { .. } => Unit::Seconds,
+            Self::Local(condition) => condition.unit(),
         }
     }
 
     /// Judges a bucket by the hits that counters have in it; `None` where these are not known, or too few.
     pub(crate) fn judge(&self, hits: impl Fn(&CounterName) -> Option<u64>) -> Option<Verdict> {
-        let verdict = |is_met, value: f64, bound: f64| Some(Verdict { is_met, value, bound });
+        let verdict = |is_met, value: f64, bound: f64| Some(Verdict::new(is_met, value, bound));
         match self {
             Self::Above { counter, hits: bound } => {
                 let hits = hits(counter)?;
@@ -53,12 +74,18 @@ impl Condition {
                 (whole >= *least.max(&1)).then_some(())?;
                 verdict(value > *share, value, *share)
             }
-            Self::QuantileAbove { .. } => None,
+            Self::Dead { counter, site } => {
+                let (hits, of_site) = (hits(counter)?, hits(site)?);
+                (of_site > 0).then_some(())?;
+                verdict(hits == 0, hits as f64, 1.0)
+            }
+            Self::QuantileAbove { .. } | Self::NewLabel { .. } | Self::Local(_) => None,
         }
     }
 
     /// Writes what is the case, for people.
-    pub(crate) fn explain(&self, value: f64, bound: f64, is_met: bool) -> String {
+    pub(crate) fn explain(&self, verdict: &Verdict) -> String {
+        let Verdict { is_met, value, bound, ref label } = *verdict;
         let beyond = |above: bool| match (above, is_met) {
             (true, true) => "above",
             (true, false) => "no longer above",
@@ -78,6 +105,53 @@ impl Condition {
                 let (q, beyond) = (Percent(*q), beyond(true));
                 format!("{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}")
             }
+            Self::Dead { counter, .. } => match is_met {
+                true => format!("{counter} has no hits"),
+                false => format!("{counter} has {value} hits"),
+            },
+            Self::NewLabel { label: of, places, .. } => match label {
+                Some(new) => format!("{new} is new among the first {places} of {of}, with {value} hits"),
+                None => format!("nothing is new among the first {places} of {of}"),
+            },
+            Self::Local(condition) => condition.explain(verdict),
+        }
+    }
+}
+
+/// What is to be the case, for people.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at_least = |least: u64, what: &str| match least {
+            0 | 1 => String::new(),
+            least => format!(", where there are {least} {what} at least"),
+        };
+        match self {
+            Self::Above { counter, hits } => write!(f, "{counter} has more than {hits} hits"),
+            Self::Below { counter, hits: 1 } => write!(f, "{counter} has no hits"),
+            Self::Below { counter, hits } => write!(f, "{counter} has fewer than {hits} hits"),
+            Self::ShareAbove { parts, whole, share, least } => {
+                let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+                let (parts, least) = (parts.join(" and "), at_least(*least, "hits"));
+                write!(f, "{parts} are more than {} of {whole}{least}", Percent(*share))
+            }
+            Self::QuantileAbove { counter, measure, q, value, least } => {
+                let (unit, least) =
+                    (if self.unit() == Unit::Bytes { "bytes" } else { "s" }, at_least(*least, "values"));
+                write!(
+                    f,
+                    "the {measure} that {} of {counter} have at most is above {value} {unit}{least}",
+                    Percent(*q)
+                )
+            }
+            Self::Dead { counter, site } => write!(f, "{counter} has no hits, and {site} has some"),
+            Self::NewLabel { label, places, least } => {
+                write!(
+                    f,
+                    "a value is new among the first {places} of {label}{}",
+                    at_least(*least, "hits of it")
+                )
+            }
+            Self::Local(condition) => condition.fmt(f),
         }
     }
 }

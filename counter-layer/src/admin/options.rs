@@ -4,6 +4,8 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
+#[cfg(feature = "alert")]
+use counter_core::alert::Alerts;
 #[cfg(feature = "archive")]
 use counter_core::archive::Archive;
 #[cfg(feature = "note")]
@@ -41,6 +43,8 @@ pub struct Options {
     pub(crate) producers: Option<Producers>,
     #[cfg(feature = "archive")]
     pub(crate) archive: Option<Archive>,
+    #[cfg(feature = "alert")]
+    pub(crate) alerts: Option<Alerts>,
     #[cfg(feature = "note")]
     pub(crate) notes: Option<Notes>,
 }
@@ -59,6 +63,8 @@ impl Options {
             producers: None,
             #[cfg(feature = "archive")]
             archive: None,
+            #[cfg(feature = "alert")]
+            alerts: None,
             #[cfg(feature = "note")]
             notes: None,
         }
@@ -136,6 +142,34 @@ impl Options {
     #[must_use]
     pub fn archive(mut self, archive: Archive) -> Self {
         self.archive = Some(archive);
+        self
+    }
+
+    /// Tells the rules of a watch and what is known of them, at `api/alerts`, as metrics, and on the dashboard, where clients
+    /// that [may silence](crate::admin::Access::may_silence) rules can do so. Default: there is no such path.
+    ///
+    /// It is the handle of [`Watch::alerts`](counter_core::alert::Watch::alerts), or one of the same rules where another
+    /// process runs the watch. The [guide](crate::guide::admin#alerts) shows what to do with it.
+    ///
+    /// ```
+    /// use counter_core::alert::{AlertRule, Watch};
+    /// use counter_core::{Counters, MemoryStore, Precision};
+    /// use counter_layer::admin::{self, Access, Options};
+    ///
+    /// let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+    /// let counters = Counters::builder(store.clone()).build()?;
+    /// let busy = AlertRule::above("busy", "hits".parse()?, minute, 10_000);
+    /// let watch = Watch::builder(counters.stats(), store).rule(busy).build()?;
+    /// let options = Options::new().alerts(watch.alerts());
+    /// let access = Access::bearer("a-long-random-token")?.may_silence();
+    /// let admin = admin::router_with(counters.stats(), access, options);
+    /// # drop(admin);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "alert")]
+    #[must_use]
+    pub fn alerts(mut self, alerts: Alerts) -> Self {
+        self.alerts = Some(alerts);
         self
     }
 

@@ -111,6 +111,14 @@ impl Problem {
         problem
     }
 
+    #[cfg(feature = "alert")]
+    pub(crate) fn unknown_rule(rule: &str) -> Self {
+        let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such rule");
+        problem.details.parameter = Some("rule".to_owned());
+        problem.details.value = Some(rule.to_owned());
+        problem
+    }
+
     /// A parameter that cannot be understood; `value` is missing when the parameter is.
     pub(crate) fn parameter(
         detail: impl Into<String>,
@@ -149,6 +157,14 @@ impl Problem {
                 Self::without_the_store(error, stats)
             }
         }
+    }
+
+    /// A silence or a test of which the store did not say that it is there. To ask again is safe.
+    #[cfg(feature = "alert")]
+    pub(crate) fn no_change_of_alerts(error: &Error, stats: &Stats) -> Self {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, cause, "alerts cannot be changed");
+        Self::without_the_store(error, stats)
     }
 
     /// A request of a producer whose earlier ones are not counted.

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use counter_core::alert::Alerts;
 use counter_core::archive::Archive;
 use counter_core::note::Notes;
 use counter_core::visitor::VisitorKey;
@@ -64,7 +65,14 @@ impl Site {
         let layer = AccessCounterLayer::new(counters.recorder());
         let endless = Options::new().live_until(pending());
         let options = endless.hits(counters.sources(), layer.log_counter()).archive(archive).notes(notes);
+        let options = options.alerts(Alerts::new(MemoryStore::new(), []));
         let admin = admin::router_with(counters.stats(), access, options);
+        Self { counters, router: Router::new().nest("/admin/stats", admin) }
+    }
+
+    /// A site that tells of these alerts.
+    pub(crate) fn watched(counters: Counters, alerts: Alerts, access: Access) -> Self {
+        let admin = admin::router_with(counters.stats(), access, Options::new().alerts(alerts));
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
 

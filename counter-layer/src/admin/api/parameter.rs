@@ -9,6 +9,8 @@ mod numbers;
 mod producer;
 #[cfg(feature = "archive")]
 mod right;
+#[cfg(feature = "alert")]
+mod silence;
 mod time;
 #[cfg(feature = "note")]
 mod note;
@@ -32,6 +34,8 @@ pub(crate) use numbers::Limit;
 pub(crate) use producer::{Number, ProducerName};
 #[cfg(feature = "archive")]
 pub(crate) use right::Right;
+#[cfg(feature = "alert")]
+pub(crate) use silence::{RuleName, Seconds};
 #[cfg(feature = "note")]
 pub(crate) use time::Instants;
 #[cfg(any(feature = "forecast", feature = "dashboard"))]

@@ -10,7 +10,7 @@ mod bands;
 
 use counter_core::{Precision, Timestamp};
 
-#[cfg(feature = "note")]
+#[cfg(any(feature = "alert", feature = "note"))]
 pub(crate) use annotations::AnnotationKind;
 pub(crate) use annotations::{Annotated, Annotation};
 pub(crate) use axis::{Tick, TimeTick};

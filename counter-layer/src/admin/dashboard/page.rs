@@ -5,16 +5,17 @@ use counter_core::{CounterName, Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
 use super::annotations::Annotators;
-use super::assets;
 use super::buckets::Buckets;
 use super::chart::{self, Annotation, Chart};
 use super::controls::Controls;
 use super::format::{self, Change, Style};
+use super::frame::{Frame, beginning};
 use super::labels::Panel;
 use super::measured::{self, Measured};
 use super::note_forms::NoteForms;
 use super::period::Period;
 use super::plot::{Plot, plot};
+use super::raised::Raised;
 use super::reader::Reader;
 use super::sources::Sources;
 use super::summary::{Status, Summary};
@@ -98,29 +99,12 @@ pub(super) struct Trouble {
     status: Status,
 }
 
-/// The frame of every page.
-#[derive(Debug)]
-struct Frame {
-    style: String,
-    script: String,
-    site: String,
-    address: String,
-    parts: String,
-    /// The address with the times of the viewer or those of the site.
-    toggled_zone: String,
-    /// The name of the zone of the site.
-    zone: String,
-    /// Times are those of the site, with a script as well.
-    utc: bool,
-    logout: Option<String>,
-    /// The beginnings of buckets and days, in words.
-    beginning: String,
-}
-
 /// Numbers and chart.
 #[derive(Debug)]
 pub(super) struct Moving {
     summary: Option<Summary>,
+    /// What is raised, on the page of the site.
+    raised: Option<Raised>,
     status: Status,
     chart: Chart,
     /// What happened in the time of the chart.
@@ -239,14 +223,18 @@ impl Moving {
     ) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
-        let summary = async {
+        let of_site = async {
             match view.page {
-                Page::Site => Summary::read(reader, &period, now).await.map(Some),
-                Page::Counter => Ok(None),
+                Page::Site => {
+                    let summary = Summary::read(reader, &period, now);
+                    let (summary, raised) = try_join(summary, Raised::read(reader, view)).await?;
+                    Ok((Some(summary), raised))
+                }
+                Page::Counter => Ok((None, None)),
             }
         };
-        let (summary, Plot { chart, annotations, sums, forecast, visitors_shown }) =
-            try_join(summary, plot(reader, view, extent, now)).await?;
+        let ((summary, raised), Plot { chart, annotations, sums, forecast, visitors_shown }) =
+            try_join(of_site, plot(reader, view, extent, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
         let shown = view.buckets(now).starts.len();
@@ -257,6 +245,7 @@ impl Moving {
         }
         Ok(Self {
             summary,
+            raised,
             status: Status::of(&stats.ledger(), &stats.health()),
             chart,
             annotations,
@@ -318,40 +307,6 @@ impl Trouble {
             text,
             status: Status::of(&stats.ledger(), &stats.health()),
         }
-    }
-}
-
-impl Frame {
-    fn of(stats: &Stats, view: &View) -> Self {
-        Self {
-            style: format!("{}{}", view.mount, assets::style()),
-            script: format!("{}{}", view.mount, assets::script()),
-            site: view.site(),
-            address: view.address(),
-            parts: view.parts(),
-            toggled_zone: view.but(|view| view.utc = !view.utc),
-            zone: view.zone.name().to_owned(),
-            utc: view.utc,
-            logout: view.logout(),
-            beginning: beginning(stats, view),
-        }
-    }
-}
-
-/// Tells when buckets and days begin, of which there are some in the zone of the site if enough is kept.
-fn beginning(stats: &Stats, view: &View) -> String {
-    let buckets = format::beginning(&stats.grid().counts);
-    match (view.zone.is_utc(), view.days(1, Timestamp::now())) {
-        (true, _) => buckets,
-        (false, None) => format!(
-            "{buckets} Nothing is kept that days of {} could consist of: that takes hours, or quarter hours.",
-            view.zone.name()
-        ),
-        (false, Some(days)) => format!(
-            "Days are those of {}, as sums of buckets of {}. Other buckets begin with those of UTC.",
-            view.zone.name(),
-            format::span(u64::from(days.read.precision.as_seconds()))
-        ),
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) async fn plot(
         try_join_all(coarser().map(|coarser| read(coarser, range.start))),
         visitors::read(reader, view, &buckets, extent, now),
         forecast::read(stats, view, until),
-        reader.annotations(range.clone()),
+        reader.annotations(&view.counters, range.clone()),
     )
     .await?;
     // A day of a zone that has the first sample is known, as another bucket is.

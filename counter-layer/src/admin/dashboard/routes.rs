@@ -11,7 +11,7 @@ use axum::{Extension, Router};
 use counter_core::note::Notes;
 use counter_core::{Error, Stats, Timestamp};
 use http::{HeaderMap, StatusCode};
-#[cfg(feature = "note")]
+#[cfg(any(feature = "alert", feature = "note"))]
 use http::{HeaderValue, header::LOCATION};
 
 use super::annotations::Annotators;
@@ -57,9 +57,17 @@ impl Dashboard {
         false
     }
 
-    fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
+    #[cfg(feature = "alert")]
+    pub(super) const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub(super) fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
         let query = query.unwrap_or_default();
-        View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone)
+        let mut view =
+            View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone);
+        view.has_alerts = self.annotators.has_alerts();
+        view
     }
 }
 
@@ -163,9 +171,9 @@ async fn parts(
     }
 }
 
-/// The most bytes that a form about a note may have.
-#[cfg(feature = "note")]
-const FORM: usize = 16_384;
+/// The most bytes that a form may have.
+#[cfg(any(feature = "alert", feature = "note"))]
+pub(super) const FORM: usize = 16_384;
 
 /// Adds the note of a form, and leads back to the page with it.
 #[cfg(feature = "note")]
@@ -215,8 +223,8 @@ async fn remove_note(
     }
 }
 
-#[cfg(feature = "note")]
-fn see_other(mount: &Mount, to: &str) -> Response {
+#[cfg(any(feature = "alert", feature = "note"))]
+pub(super) fn see_other(mount: &Mount, to: &str) -> Response {
     match HeaderValue::try_from(mount.address(to)) {
         Ok(address) => (StatusCode::SEE_OTHER, [(LOCATION, address)]).into_response(),
         Err(_) => StatusCode::NO_CONTENT.into_response(),
@@ -279,18 +287,23 @@ fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Res
 }
 
 /// The store cannot be read; what this process knows is shown all the same.
-fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
+pub(super) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     tracing::warn!(%error, cause, "the dashboard cannot be read");
     let page = Trouble::of(stats, view, "The numbers cannot be read now", error.to_string());
     html(StatusCode::SERVICE_UNAVAILABLE, &page)
 }
 
-fn html(status: StatusCode, page: &impl Template) -> Response {
-    match page.render() {
+pub(super) fn html(status: StatusCode, page: &impl Template) -> Response {
+    match written(page) {
         Ok(text) => (status, Html(text)).into_response(),
-        Err(error) => unwritten(&error),
+        Err(response) => *response,
     }
+}
+
+/// The text of a page, or the answer instead.
+pub(super) fn written(page: &impl Template) -> Result<String, Box<Response>> {
+    page.render().map_err(|error| Box::new(unwritten(&error)))
 }
 
 fn unwritten(error: &askama::Error) -> Response {

@@ -16,10 +16,17 @@ pub(crate) struct Annotation {
 
 /// The kind of an annotation, by which it is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "note"), allow(dead_code, reason = "each kind comes with a feature"))]
+#[cfg_attr(
+    not(all(feature = "alert", feature = "note")),
+    allow(dead_code, reason = "each kind comes with a feature")
+)]
 pub(crate) enum AnnotationKind {
     /// A note with this id.
     Note(String),
+    /// An alert that was raised.
+    Raised,
+    /// An alert that was resolved.
+    Resolved,
 }
 
 /// The annotations of a chart as a template draws them.
@@ -82,6 +89,7 @@ pub(super) fn annotate(
         text: one.text.clone(),
         note: match &one.kind {
             AnnotationKind::Note(id) => Some(id.clone()),
+            AnnotationKind::Raised | AnnotationKind::Resolved => None,
         },
     };
     Annotated {
@@ -114,11 +122,17 @@ pub(super) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<Ann
             x: fixed(frame.middle(place)),
             percent: fixed(percent),
             numbers: has_room.then_some(numbers),
-            class: together[0].kind.class(),
+            class: loudest(together).class(),
             texts: together.iter().map(|one| one.text.clone()).collect(),
         });
     }
     marks
+}
+
+/// The kind by which a mark of several is drawn: an alert is not to be overlooked among notes.
+fn loudest(together: &[Annotation]) -> &AnnotationKind {
+    let raised = together.iter().find(|one| one.kind == AnnotationKind::Raised);
+    &raised.unwrap_or(&together[0]).kind
 }
 
 impl AnnotationKind {
@@ -126,6 +140,8 @@ impl AnnotationKind {
     const fn class(&self) -> &'static str {
         match self {
             Self::Note(_) => "note",
+            Self::Raised => "raised",
+            Self::Resolved => "resolved",
         }
     }
 }
