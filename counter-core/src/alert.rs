@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use std::sync::{Arc, Mutex};
-//! use counter_core::alert::{Alert, AlertRule, Watch};
+//! use counter_core::alert::{AlertRule, Message, Watch};
 //! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -19,8 +19,8 @@
 //!
 //! let told = Arc::new(Mutex::new(Vec::new()));
 //! let inbox = Arc::clone(&told);
-//! let deliver = move |alert: Alert| {
-//!     inbox.lock().unwrap().push(alert.to_string());
+//! let deliver = move |message: Message| {
+//!     inbox.lock().unwrap().push(message.to_string());
 //!     async { Ok(()) }
 //! };
 //! let mut watch = Watch::builder(counters.stats(), store).rule(errors).deliver(deliver).build()?;
@@ -37,19 +37,40 @@
 //! ```
 
 mod severity;
+mod unit;
 mod expected;
+mod verdict;
+mod local;
 mod condition;
 mod rule;
-mod message;
+mod config;
+#[allow(clippy::module_inception, reason = "the `Alert` itself, beside what raises it")]
+mod alert;
+mod explanation;
+mod history;
 mod state;
+mod schedule;
+mod report;
+mod html;
+mod message;
 mod shared;
+mod judge;
 mod expectation;
 mod delivery;
+mod alerts;
 mod watch;
+mod builder;
 
+pub use alert::{Alert, AlertKind};
+pub use alerts::{Alerts, AlertsStatus, RuleStatus, SilenceError};
+pub use builder::WatchBuilder;
 pub use delivery::{Deliver, DeliveryError};
-pub use expected::Expected;
-pub use message::{Alert, AlertKind};
+pub use explanation::Explanation;
+pub use history::{Arrival, HistoryEntry};
+pub use message::Message;
+pub use report::{Change, Report, Row};
 pub use rule::{AlertRule, RuleError};
+pub use schedule::ReportSchedule;
 pub use severity::Severity;
-pub use watch::{Checked, Watch, WatchBuilder};
+pub use unit::Unit;
+pub use watch::{Checked, Watch};

@@ -91,6 +91,12 @@
 //! with each shard. It takes 3 µs for a counter with 1,000 visitors and 0.1 ms for one with many more, and
 //! next to nothing until a new visitor comes.
 //!
+//! # Alerts
+//!
+//! With the feature `alert`, `Options::alerts` gives the router the rules of a watch. Their state is at `api/alerts`, with the
+//! numbers of the buckets that decided, the messages of the past are at `api/alerts/history`, and the page `alerts` of the
+//! dashboard has both, and forms for those who may silence. The [guide](crate::guide::admin#alerts) has examples.
+//!
 //! # Files
 //!
 //! An export as CSV follows RFC 4180. Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a
@@ -114,8 +120,10 @@
 //! a password; a closure over the request; or open to every client. A browser that has no access is shown a
 //! page with that form, and other clients a problem. Each of them can read;
 //! [`Access::may_forget`] adds the right to forget counters, [`Access::may_record`] the right to send hits, where
-//! `Options::hits` (feature `hits`) has opened `api/hits`, and [`Access::may_repair`] the right to audit an archive and
-//! repair it, where `Options::archive` (feature `archive`) has opened `api/audit`. Where a proxy ends TLS,
+//! `Options::hits` (feature `hits`) has opened `api/hits`, [`Access::may_repair`] the right to audit an archive and
+//! repair it, where `Options::archive` (feature `archive`) has opened `api/audit`, [`Access::may_note`] the right to add
+//! and remove notes, where `Options::notes` (feature `note`) has opened `api/notes`, and [`Access::may_silence`] the right
+//! to silence rules and to send tests, where `Options::alerts` (feature `alert`) has opened `api/alerts`. Where a proxy ends TLS,
 //! [`Access::secure_cookie`] keeps the session cookie to TLS. Every answer has a strict
 //! `Content-Security-Policy` and cannot be framed.
 //!
@@ -192,7 +200,7 @@ pub use access::{Access, AccessError};
 pub use mount::PublicPathError;
 pub use options::Options;
 #[cfg(feature = "time-zone")]
-pub use zone::TimeZoneError;
+pub use zone::{TimeZoneError, utc_offset};
 
 use crate::Rules;
 use access::headers;
@@ -249,13 +257,25 @@ pub fn router(stats: Stats, access: Access) -> Router {
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     #[cfg(feature = "dashboard")]
-    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), access.clone());
+    let annotators = dashboard::Annotators {
+        #[cfg(feature = "note")]
+        notes: options.notes.clone(),
+        #[cfg(feature = "alert")]
+        alerts: options.alerts.clone(),
+    };
+    #[cfg(feature = "dashboard")]
+    let site = dashboard::Dashboard::new(stats.clone(), options.zone.clone(), access.clone(), annotators);
     #[cfg(feature = "dashboard")]
     let first = dashboard::first_page(&site);
     #[cfg(not(feature = "dashboard"))]
     let first = index::first_page(&stats, &catalog);
     #[cfg(feature = "dashboard")]
     let pages = dashboard::pages(&site);
+    #[cfg(all(feature = "alert", feature = "dashboard"))]
+    let pages = match &options.alerts {
+        Some(alerts) => pages.merge(dashboard::alert_pages(&site, alerts)),
+        None => pages,
+    };
     let public_path = options.public_path.clone();
     let (routes, descriptions) = route::serve(routes(first, stats, &access, options, &catalog));
     catalog.set(descriptions);

@@ -62,6 +62,8 @@ mod limit;
 pub mod log;
 #[cfg(feature = "serde")]
 pub mod record;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 #[cfg(feature = "admin")]
 pub mod admin;
 pub mod guide;

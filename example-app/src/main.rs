@@ -5,6 +5,7 @@ mod lines;
 mod serve;
 mod store;
 mod labels;
+mod watch;
 mod summary;
 mod target;
 mod progress;
@@ -26,12 +27,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use counter_core::alert::Watch;
 use counter_core::archive::Archive;
+use counter_core::note::Notes;
 use counter_core::time::Retention;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::window::{Window, WindowCounters};
-use counter_core::{AnyStore, Counters, Precisions, Secret, Stats};
-use counter_layer::admin::{self, Access, Options};
+use counter_core::{AnyStore, Counters, Precisions, Secret, Stats, Timestamp};
+use counter_layer::admin::{self, Access, Options, TimeZoneError};
 use counter_layer::{
     AccessCounterLayer, Delivery, Facet, Forwarded, Identity, LimitKey, OnStoreError, ProblemRefusal,
     WindowLimitLayer,
@@ -57,6 +60,7 @@ const HOURS: NonZeroU32 = NonZeroU32::new(24).expect("not 0");
 const FEED: &str = "the feed of the forum";
 const RECOUNTS: &str = "the recounts of the forum";
 const ARCHIVE: &str = "the upkeep of the archive";
+const WATCH: &str = "the watch over alerts";
 
 /// A small site with a forum, which counts its visits, views and likes.
 #[derive(Debug, Parser)]
@@ -98,6 +102,8 @@ struct Settings {
     distributions: bool,
     #[command(flatten)]
     labels: labels::Labels,
+    #[command(flatten)]
+    watch: watch::Settings,
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
     #[arg(long, env, default_value_t = 0)]
     trust_hops: usize,
@@ -200,7 +206,8 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-    let access = Access::bearer(&token)?.clients(client.clone()).may_record().may_repair();
+    let access =
+        Access::bearer(&token)?.clients(client.clone()).may_record().may_repair().may_silence().may_note();
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
@@ -216,16 +223,27 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     // The address in a record is that of the client, whatever hops are trusted in requests.
     let told_of = layer.log_counter();
     let (layer, feed) = forum.fed_by(layer);
+    let watch = settings.watch.watch(
+        counters.stats(),
+        &store,
+        clocks(settings.time_zone.as_deref(), settings.utc_offset)?,
+    )?;
+    let notes = Notes::new(store.clone());
     let limit = limit(store, &secret, settings.trust_hops)?;
     // A client that listens to live events would hold up the shutdown of the server.
     let (end_live, live_ended) = oneshot::channel::<()>();
-    let mut options =
-        Options::new().live_until(async { drop(live_ended.await) }).hits(counters.sources(), told_of);
+    let mut options = Options::new()
+        .live_until(async { drop(live_ended.await) })
+        .hits(counters.sources(), told_of)
+        .notes(notes);
     if let Some(zone) = &settings.time_zone {
         options = options.time_zone(zone)?;
     }
     if let Some(archive) = &archive {
         options = options.archive(archive.clone());
+    }
+    if let Some(watch) = &watch {
+        options = options.alerts(watch.alerts());
     }
     let stats = counters.stats();
     let admin = admin::router_with(stats.clone(), access, options);
@@ -246,6 +264,8 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let (stop_archiving, archiving_stopped) = oneshot::channel::<()>();
     let archiving_stopped = async { drop(archiving_stopped.await) };
     let mut archiving = tokio::spawn(keep(archive, stats, settings.archive_interval, archiving_stopped));
+    let (stop_watching, watching_stopped) = oneshot::channel::<()>();
+    let mut watching = tokio::spawn(watch_until(watch, async { drop(watching_stopped.await) }));
     // It ends with the program; a visit that is cut off still counts.
     let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -259,6 +279,7 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
             _ = &mut feeding => ended = Some(FEED),
             _ = &mut recounts => ended = Some(RECOUNTS),
             _ = &mut archiving => ended = Some(ARCHIVE),
+            _ = &mut watching => ended = Some(WATCH),
         }
         drop(end_live);
         visits.inspect(JoinHandle::abort);
@@ -268,12 +289,15 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     drop(stop_feed);
     recounts.abort();
     drop(stop_archiving);
+    drop(stop_watching);
     let archived = async { if ended == Some(ARCHIVE) { Ok(()) } else { archiving.await } };
     let fed = async { if ended == Some(FEED) { Ok(Ok(())) } else { feeding.await } };
-    let (counted, fed, archived) = tokio::join!(upkeep.stop(), fed, archived);
+    let watched = async { if ended == Some(WATCH) { Ok(()) } else { watching.await } };
+    let (counted, fed, archived, watched) = tokio::join!(upkeep.stop(), fed, archived, watched);
     counted?;
     fed??;
     archived?;
+    watched?;
     if let Some(ended) = ended {
         return Err(format!("{ended} ended unexpectedly").into());
     }
@@ -289,6 +313,25 @@ fn with_hours_of_all_days() -> Precisions {
         _ => kept,
     };
     Precisions::new(kept.iter().map(longer)).expect("as many as before")
+}
+
+/// Returns by how many seconds the clocks of the site are ahead of UTC.
+fn clocks(
+    time_zone: Option<&str>,
+    utc_offset: i32,
+) -> Result<Box<dyn Fn(Timestamp) -> i32 + Send + Sync>, TimeZoneError> {
+    Ok(match time_zone {
+        Some(zone) => Box::new(admin::utc_offset(zone)?),
+        None => Box::new(move |_| utc_offset),
+    })
+}
+
+/// Watches over alerts, where that is chosen, until `shutdown` completes.
+async fn watch_until(watch: Option<Watch>, shutdown: impl Future<Output = ()>) {
+    match watch {
+        Some(mut watch) => watch.run(shutdown).await,
+        None => shutdown.await,
+    }
 }
 
 /// Copies into the archive and compares it with the store, where there is one, until `shutdown` completes.

@@ -17,6 +17,8 @@ mod sessions;
 mod sources;
 mod hits;
 mod audits;
+mod alerts;
+mod notes;
 mod login;
 mod closures;
 mod proxied;

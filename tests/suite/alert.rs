@@ -1,6 +1,12 @@
-//! Watches: rules about counters, told once over all instances; and detectors, which expect something of these.
+//! Watches: rules about counters and processes, and reports, told once over all instances; and detectors, which expect something of counters.
 
+mod inbox;
+mod alerts;
 mod watch;
+mod process;
+mod report;
+mod webhook;
+mod storm;
 mod detector;
 mod expectation;
 mod score;

@@ -4,6 +4,7 @@ mod import;
 mod minimal;
 mod program;
 mod trouble;
+mod watch;
 mod forum;
 mod aborts;
 mod hyper;

@@ -11,6 +11,7 @@ mod visits;
 mod unique;
 mod window;
 mod document;
+mod note;
 mod entity;
 mod alert;
 mod redis;

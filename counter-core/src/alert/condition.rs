@@ -1,6 +1,9 @@
 use std::fmt;
 
+use super::Unit;
 use super::expected::{Expected, Side};
+use super::local::LocalCondition;
+use super::verdict::Verdict;
 use crate::CounterName;
 use crate::visits::Measure;
 
@@ -17,16 +20,12 @@ pub(crate) enum Condition {
     QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, least: u64 },
     /// Hits on this side of the band in which they are expected, or none where some should have come.
     Unusual { counter: CounterName, side: Side, false_alarms: f64 },
-}
-
-/// The value of a condition in one bucket, and what it may be at most or at least.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Verdict {
-    pub(crate) is_met: bool,
-    pub(crate) value: f64,
-    pub(crate) bound: f64,
-    /// What was expected, where a rule is about that.
-    pub(crate) expected: Option<Expected>,
+    /// No hits, where the site had some.
+    Dead { counter: CounterName, site: CounterName },
+    /// A value among so many of the most frequent of a label that was not among them before, with enough hits.
+    NewLabel { label: String, places: usize, least: u64 },
+    /// A condition of this process alone.
+    Local(LocalCondition),
 }
 
 impl Condition {
@@ -35,13 +34,39 @@ impl Condition {
         match self {
             Self::Above { counter, .. } | Self::Below { counter, .. } => vec![counter],
             Self::ShareAbove { parts, whole, .. } => parts.iter().chain([whole]).collect(),
-            Self::QuantileAbove { .. } | Self::Unusual { .. } => Vec::new(),
+            Self::Dead { counter, site } => vec![counter, site],
+            Self::QuantileAbove { .. } | Self::Unusual { .. } | Self::NewLabel { .. } | Self::Local(_) => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// Returns all counters that it looks at.
+    pub(crate) fn looks_at(&self) -> Vec<&CounterName> {
+        match self {
+            Self::QuantileAbove { counter, .. } | Self::Unusual { counter, .. } => vec![counter],
+            _ => self.counters(),
+        }
+    }
+
+    /// Returns the unit of its values.
+    pub(crate) fn unit(&self) -> Unit {
+        match self {
+            Self::Above { .. }
+            | Self::Below { .. }
+            | Self::Unusual { .. }
+            | Self::Dead { .. }
+            | Self::NewLabel { .. } => Unit::Hits,
+            Self::ShareAbove { .. } => Unit::Share,
+            Self::QuantileAbove { measure: Measure::Size, .. } => Unit::Bytes,
+            Self::QuantileAbove { .. } => Unit::Seconds,
+            Self::Local(condition) => condition.unit(),
         }
     }
 
     /// Judges a bucket by the hits that counters have in it; `None` where these are not known, or too few.
     pub(crate) fn judge(&self, hits: impl Fn(&CounterName) -> Option<u64>) -> Option<Verdict> {
-        let verdict = |is_met, value: f64, bound: f64| Some(Verdict { is_met, value, bound, expected: None });
+        let verdict = |is_met, value: f64, bound: f64| Some(Verdict::new(is_met, value, bound));
         match self {
             Self::Above { counter, hits: bound } => {
                 let hits = hits(counter)?;
@@ -58,13 +83,20 @@ impl Condition {
                 (whole >= *least.max(&1)).then_some(())?;
                 verdict(value > *share, value, *share)
             }
-            Self::QuantileAbove { .. } | Self::Unusual { .. } => None,
+            Self::Dead { counter, site } => {
+                let (hits, of_site) = (hits(counter)?, hits(site)?);
+                (of_site > 0).then_some(())?;
+                verdict(hits == 0, hits as f64, 1.0)
+            }
+            Self::QuantileAbove { .. } | Self::Unusual { .. } | Self::NewLabel { .. } | Self::Local(_) => {
+                None
+            }
         }
     }
 
     /// Writes what is the case, for people.
-    pub(crate) fn explain(&self, verdict: Verdict) -> String {
-        let Verdict { is_met, value, bound, expected } = verdict;
+    pub(crate) fn explain(&self, verdict: &Verdict) -> String {
+        let Verdict { is_met, value, bound, ref label, expected } = *verdict;
         let beyond = |above: bool| match (above, is_met) {
             (true, true) => "above",
             (true, false) => "no longer above",
@@ -79,6 +111,11 @@ impl Condition {
                 let (value, bound, beyond) = (Percent(value), Percent(bound), beyond(true));
                 format!("{} are {value} of {whole}, {beyond} {bound}", parts.join(" and "))
             }
+            Self::QuantileAbove { counter, measure, q, .. } => {
+                let unit = if *measure == Measure::Size { "bytes" } else { "s" };
+                let (q, beyond) = (Percent(*q), beyond(true));
+                format!("{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}")
+            }
             Self::Unusual { counter, side: Side::Silent, .. } if is_met => {
                 format!("{counter} is silent, where {bound:.0} hits were expected by now")
             }
@@ -91,11 +128,59 @@ impl Condition {
                 }
                 None => format!("{counter} has {value} hits"),
             },
-            Self::QuantileAbove { counter, measure, q, .. } => {
-                let unit = if *measure == Measure::Size { "bytes" } else { "s" };
-                let (q, beyond) = (Percent(*q), beyond(true));
-                format!("{q} of {counter} have a {measure} of {value:.3} {unit} at most, {beyond} {bound}")
+            Self::Dead { counter, .. } => match is_met {
+                true => format!("{counter} has no hits"),
+                false => format!("{counter} has {value} hits"),
+            },
+            Self::NewLabel { label: of, places, .. } => match label {
+                Some(new) => format!("{new} is new among the first {places} of {of}, with {value} hits"),
+                None => format!("nothing is new among the first {places} of {of}"),
+            },
+            Self::Local(condition) => condition.explain(verdict),
+        }
+    }
+}
+
+/// What is to be the case, for people.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at_least = |least: u64, what: &str| match least {
+            0 | 1 => String::new(),
+            least => format!(", where there are {least} {what} at least"),
+        };
+        match self {
+            Self::Above { counter, hits } => write!(f, "{counter} has more than {hits} hits"),
+            Self::Below { counter, hits: 1 } => write!(f, "{counter} has no hits"),
+            Self::Below { counter, hits } => write!(f, "{counter} has fewer than {hits} hits"),
+            Self::ShareAbove { parts, whole, share, least } => {
+                let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+                let (parts, least) = (parts.join(" and "), at_least(*least, "hits"));
+                write!(f, "{parts} are more than {} of {whole}{least}", Percent(*share))
             }
+            Self::QuantileAbove { counter, measure, q, value, least } => {
+                let (unit, least) =
+                    (if self.unit() == Unit::Bytes { "bytes" } else { "s" }, at_least(*least, "values"));
+                write!(
+                    f,
+                    "the {measure} that {} of {counter} have at most is above {value} {unit}{least}",
+                    Percent(*q)
+                )
+            }
+            Self::Unusual { counter, side, .. } => match side {
+                Side::High => write!(f, "{counter} has more hits than are expected"),
+                Side::Low => write!(f, "{counter} has fewer hits than are expected"),
+                Side::Either => write!(f, "{counter} has more or fewer hits than are expected"),
+                Side::Silent => write!(f, "{counter} has no hits for longer than is expected"),
+            },
+            Self::Dead { counter, site } => write!(f, "{counter} has no hits, and {site} has some"),
+            Self::NewLabel { label, places, least } => {
+                write!(
+                    f,
+                    "a value is new among the first {places} of {label}{}",
+                    at_least(*least, "hits of it")
+                )
+            }
+            Self::Local(condition) => condition.fmt(f),
         }
     }
 }

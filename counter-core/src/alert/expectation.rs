@@ -1,4 +1,4 @@
-//! What the rules of a watch expect: a detector for each counter, which is given its buckets as they close.
+//! Detectors for the rules of a watch that expect something: one for each counter, which is given its buckets as they close.
 //!
 //! Detectors are in the process alone. One that begins reads what the store has of its counter, and of its hours where its
 //! buckets are finer, for a part of the counters in each pass; rules about the others wait. So all processes come to nearly
@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use super::condition::{Condition, Verdict};
+use super::condition::Condition;
 use super::expected::Side;
+use super::judge::Due;
 use super::rule::AlertRule;
+use super::verdict::Verdict;
 use crate::forecast::{Detector, Judgement};
 use crate::visits::{Series, Stats, Unreadable};
 use crate::{CounterName, Error, Precision, Sample, Timestamp};
@@ -37,7 +39,7 @@ struct Watched {
 }
 
 /// A counter whose buckets are due, from the first that is to be judged to the end of the last.
-type Due = (Key, Range<Timestamp>);
+type Behind = (Key, Range<Timestamp>);
 
 /// The counters whose history is read in one pass.
 const BEGUN: usize = 250;
@@ -73,13 +75,9 @@ impl Expectations {
     }
 
     /// Brings the detectors of rules up to the end of the buckets that are due.
-    pub(crate) async fn observe(
-        &mut self,
-        stats: &Stats,
-        due: &[(&AlertRule, Range<Timestamp>)],
-    ) -> Result<(), Error> {
+    pub(crate) async fn observe(&mut self, stats: &Stats, due: &[Due<'_>]) -> Result<(), Error> {
         let mut asked: BTreeMap<Precision, BTreeMap<Key, Range<Timestamp>>> = BTreeMap::new();
-        for (rule, range) in due {
+        for Due { rule, range } in due {
             let Some(key) = rule.key() else { continue };
             let all = asked.entry(rule.precision).or_default().entry(key).or_insert_with(|| range.clone());
             *all = all.start.min(range.start)..all.end.max(range.end);
@@ -87,7 +85,7 @@ impl Expectations {
         let mut places = BEGUN;
         for (precision, asked) in asked {
             let is_new = |(key, _): &(&Key, _)| !self.detectors.contains_key(*key);
-            let new: Vec<Due> =
+            let new: Vec<Behind> =
                 asked.iter().filter(is_new).map(|(key, range)| (key.clone(), range.clone())).collect();
             let new = &new[..new.len().min(places)];
             places -= new.len();
@@ -120,7 +118,7 @@ impl Expectations {
     }
 
     /// Creates detectors, which learn their day and their week from hours where their own buckets are finer.
-    async fn begin(&mut self, stats: &Stats, precision: Precision, new: &[Due]) -> Result<(), Error> {
+    async fn begin(&mut self, stats: &Stats, precision: Precision, new: &[Behind]) -> Result<(), Error> {
         let Some(now) = new.iter().map(|(_, range)| range.end).max() else { return Ok(()) };
         let width = u64::from(precision.as_seconds());
         let first = oldest(stats, precision, now).max(now.minus(HISTORY * width));
@@ -159,7 +157,7 @@ impl Expectations {
         &mut self,
         stats: &Stats,
         precision: Precision,
-        behind: Vec<(Timestamp, Due)>,
+        behind: Vec<(Timestamp, Behind)>,
     ) -> Result<(), Error> {
         let width = u64::from(precision.as_seconds());
         let mut behind = behind.as_slice();
@@ -215,5 +213,5 @@ fn verdict(side: Side, judgement: &Judgement) -> Verdict {
         _ if is_below => (judgement.is_low(), judgement.lower),
         _ => (judgement.is_high(), judgement.upper),
     };
-    Verdict { is_met, value: judgement.value, bound, expected: Some(judgement.into()) }
+    Verdict { expected: Some(judgement.into()), ..Verdict::new(is_met, judgement.value, bound) }
 }

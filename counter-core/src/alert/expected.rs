@@ -1,21 +1,15 @@
-use serde::{Deserialize, Serialize};
-
 use crate::forecast::{DetectedSeason, Judgement};
 
-/// What was expected of a bucket, and how surely.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Expected {
-    /// The value that was expected.
-    pub value: f64,
-    /// The smallest value in the band.
-    pub lower: f64,
-    /// The largest value in the band.
-    pub upper: f64,
-    /// The usual error of what is expected: one standard deviation.
-    pub error: f64,
-    /// The season by which it was expected.
-    pub season: DetectedSeason,
+/// What was expected of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Expected {
+    pub(crate) value: f64,
+    pub(crate) lower: f64,
+    pub(crate) upper: f64,
+    /// One standard deviation.
+    pub(crate) error: f64,
+    /// The name of the model.
+    pub(crate) model: &'static str,
 }
 
 /// The side of the band that a value is on.
@@ -30,7 +24,12 @@ pub(crate) enum Side {
 
 impl From<&Judgement> for Expected {
     fn from(judgement: &Judgement) -> Self {
-        let Judgement { expected, lower, upper, error, .. } = *judgement;
-        Self { value: expected, lower, upper, error, season: judgement.season }
+        let Judgement { expected, lower, upper, error, season, .. } = *judgement;
+        let model = match season {
+            DetectedSeason::Day => "day",
+            DetectedSeason::Week => "week",
+            _ => "level",
+        };
+        Self { value: expected, lower, upper, error, model }
     }
 }

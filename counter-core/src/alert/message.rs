@@ -2,54 +2,46 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Severity;
-use super::expected::Expected;
+use super::{Alert, Report};
 
-/// A message about a rule: its alert is raised, or resolved.
+/// A message to people or programs.
 ///
-/// As text it is one line for people; by serde it is an object for programs.
+/// As text it is fit for a chat or a mail; by serde it is an object for programs, whose `type` is `alert` or `report`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
 #[non_exhaustive]
-pub struct Alert {
-    /// The id of the message, the same in every repetition: a receiver that has it already drops the message.
-    pub id: String,
-    /// The name of the rule.
-    pub rule: String,
-    /// The kind of the message: the alert is raised or resolved.
-    pub kind: AlertKind,
-    /// The severity of the rule.
-    pub severity: Severity,
-    /// The width of the buckets that the rule looks at, in seconds.
-    pub precision: u32,
-    /// The start of the bucket that decided, in Unix seconds.
-    pub start: u64,
-    /// The value of the rule in that bucket.
-    pub value: f64,
-    /// The bound that the value is compared with.
-    pub bound: f64,
-    /// The reason, for people.
-    pub reason: String,
-    /// What was expected of that bucket, of a rule that compares it with the forecast.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected: Option<Expected>,
+pub enum Message {
+    /// An alert is raised or resolved, or it is a test.
+    Alert(Alert),
+    /// A day or a week is over.
+    Report(Report),
 }
 
-/// The kind of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum AlertKind {
-    /// The condition has held for long enough.
-    Raised,
-    /// The condition has not held for long enough.
-    Resolved,
+impl Message {
+    /// Returns the id of the message, the same in every repetition: a receiver that has it already drops the message.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Alert(alert) => &alert.id,
+            Self::Report(report) => &report.id,
+        }
+    }
+
+    /// Returns a short text that says what the message is about, such as the subject of a mail.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self {
+            Self::Alert(alert) => alert.to_string(),
+            Self::Report(report) => report.title.clone(),
+        }
+    }
 }
 
-impl fmt::Display for Alert {
+impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            AlertKind::Raised => write!(f, "{}: {}: {}", self.severity, self.rule, self.reason),
-            AlertKind::Resolved => write!(f, "resolved: {}: {}", self.rule, self.reason),
+        match self {
+            Self::Alert(alert) => alert.fmt(f),
+            Self::Report(report) => report.fmt(f),
         }
     }
 }

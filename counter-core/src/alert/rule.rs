@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::Severity;
 use super::condition::Condition;
 use super::expected::Side;
+use super::local::LocalCondition;
 use crate::forecast::Detector;
 use crate::visits::Measure;
 use crate::{CounterName, Precision};
@@ -13,6 +14,25 @@ use crate::{CounterName, Precision};
 /// An alert is raised when its condition has held in as many buckets in a row as [`raise_after`](Self::raise_after) says,
 /// and resolved when it has not held in as many as [`resolve_after`](Self::resolve_after) says. A bucket that cannot be
 /// read, or that has too few hits to tell, counts as neither.
+///
+/// Rules about the process, which begin with that of a [store that is away](Self::store_away), are looked at in every pass of
+/// a watch instead of every bucket, by every process for itself: each tells its own alerts, with an
+/// [`id`](super::Alert::id) of its own, also while the store is away.
+/// Rules can be read from configuration, with the words of the constructors and setters:
+///
+/// ```
+/// use counter_core::alert::AlertRule;
+///
+/// let rules: Vec<AlertRule> = serde_json::from_str(
+///     r#"[
+///         { "name": "errors", "severity": "critical", "raise_after": 2, "resolve_after": 5,
+///           "when": { "share_above": { "parts": ["status:5xx"], "whole": "hits", "share": 0.05, "at_least": 20 } } },
+///         { "name": "store", "when": { "store_away": { "seconds": 60 } } }
+///     ]"#,
+/// )?;
+/// assert_eq!(rules.len(), 2);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a rule is looked at by a `Watch`"]
 pub struct AlertRule {
@@ -37,12 +57,18 @@ pub enum RuleError {
     Number(String),
     /// The precision of the rule of this name is not one that the counters keep for what it looks at.
     Precision(String, Precision),
-    /// There are more than 1,000 rules.
+    /// No precision is kept long enough for the report of this name and the time before it.
+    Report(String),
+    /// There are more than 5,000 rules.
     TooMany,
 }
 
 /// The number of rules that one watch may have.
-pub(crate) const RULES: usize = 1000;
+pub(crate) const RULES: usize = 5000;
+
+fn seconds(width: u32) -> Precision {
+    Precision::try_from(width).expect("not 0")
+}
 
 impl AlertRule {
     fn new(name: impl Into<String>, precision: Precision, condition: Condition) -> Self {
@@ -61,10 +87,38 @@ impl AlertRule {
         Self::new(name, precision, Condition::Below { counter, hits })
     }
 
-    /// Creates a rule: a counter has no hits in a bucket. With days and [`raise_after`](Self::raise_after) 30 it finds
-    /// routes that nobody uses any more.
+    /// Creates a rule: a counter has no hits in a bucket.
     pub fn silent(name: impl Into<String>, counter: CounterName, precision: Precision) -> Self {
         Self::below(name, counter, precision, 1)
+    }
+
+    /// Creates a rule: a counter has had no hits for so many days, each with hits of the whole site, which are those of
+    /// this other counter. It finds routes that nobody uses any more, also in days before the rule was made, a year of
+    /// them at most.
+    ///
+    /// ```
+    /// use counter_core::alert::AlertRule;
+    ///
+    /// for route in ["/articles/{id}", "/legacy"] { // those of the router, of the rules, or of a list
+    ///     let rule = AlertRule::dead(format!("dead: {route}"), route.parse()?, "hits".parse()?, 30);
+    ///     # let _ = rule;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dead(name: impl Into<String>, counter: CounterName, site: CounterName, days: u32) -> Self {
+        Self::new(name, seconds(86_400), Condition::Dead { counter, site }).raise_after(days)
+    }
+
+    /// Creates a rule: a value is among so many of the most frequent ones of a [label](crate::Stats::label) in a bucket, and was
+    /// not before. The values of the first 24 buckets are learnt, and 1,000 are remembered.
+    pub fn new_label(
+        name: impl Into<String>,
+        label: impl Into<String>,
+        precision: Precision,
+        places: usize,
+    ) -> Self {
+        let (label, places) = (label.into(), places.clamp(1, 100));
+        Self::new(name, precision, Condition::NewLabel { label, places, least: 1 })
     }
 
     /// Creates a rule: some counters together have a larger share of another one than this, such as those of errors of
@@ -95,7 +149,7 @@ impl AlertRule {
 
     /// Creates a rule: a counter has more or fewer hits in a bucket than are expected by its history, the time of day and
     /// of the week. How this is found out is told by [`Detector`](crate::forecast::Detector); the band is in
-    /// [`Alert::expected`](super::Alert::expected).
+    /// an [`Explanation`](super::Explanation).
     ///
     /// ```
     /// use std::time::Duration;
@@ -142,11 +196,50 @@ impl AlertRule {
         self
     }
 
-    /// Judges a bucket only where the whole of a share has at least so many hits, or a distribution so many values.
-    /// Default: 1.
+    /// Creates a rule about the process: hits wait, and the store has taken none for longer than this.
+    pub fn store_away(name: impl Into<String>, after: Duration) -> Self {
+        Self::of_process(name, LocalCondition::StoreAway(after)).severity(Severity::Critical)
+    }
+
+    /// Creates a rule about the process: more hits than this wait for the store.
+    pub fn pending_above(name: impl Into<String>, hits: u64) -> Self {
+        Self::of_process(name, LocalCondition::Pending(hits))
+    }
+
+    /// Creates a rule about the process: its clock differs from the store's by more seconds than this.
+    pub fn clock_skew_above(name: impl Into<String>, seconds: u64) -> Self {
+        Self::of_process(name, LocalCondition::ClockSkew(seconds))
+    }
+
+    /// Creates a rule about the process: one of its [sources](crate::source) has more positions than this, records or bytes,
+    /// that are not counted. A source whose reader does not tell the end of its log is not judged.
+    pub fn source_behind(name: impl Into<String>, positions: u64) -> Self {
+        Self::of_process(name, LocalCondition::SourceBehind(positions))
+    }
+
+    /// Creates a rule about the process: its last audit of an archive has found values that differ.
+    pub fn archive_differs(name: impl Into<String>) -> Self {
+        Self::of_process(name, LocalCondition::ArchiveDiffers)
+    }
+
+    fn of_process(name: impl Into<String>, condition: LocalCondition) -> Self {
+        Self::new(name, seconds(1), Condition::Local(condition))
+    }
+
+    /// Returns the condition of a rule about the process, of which each process has a state of its own.
+    pub(crate) fn local(&self) -> Option<&LocalCondition> {
+        match &self.condition {
+            Condition::Local(condition) => Some(condition),
+            _ => None,
+        }
+    }
+
+    /// Judges a bucket only where the whole of a share has at least so many hits, or a distribution so many values, and a
+    /// value of a label only if it has so many hits. Default: 1.
     pub fn at_least(mut self, count: u64) -> Self {
-        if let Condition::ShareAbove { least, .. } | Condition::QuantileAbove { least, .. } =
-            &mut self.condition
+        if let Condition::ShareAbove { least, .. }
+        | Condition::QuantileAbove { least, .. }
+        | Condition::NewLabel { least, .. } = &mut self.condition
         {
             *least = count.max(1);
         }
@@ -179,12 +272,14 @@ impl AlertRule {
 
     pub(crate) fn check(&self) -> Result<(), RuleError> {
         let name = || self.name.clone();
-        if self.name.is_empty() || self.name.len() > 128 || self.name.chars().any(char::is_control) {
-            return Err(RuleError::Name(name()));
-        }
+        check_name(&self.name)?;
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
         let is_good = match &self.condition {
-            Condition::Above { .. } | Condition::Below { .. } => true,
+            Condition::Above { .. }
+            | Condition::Below { .. }
+            | Condition::Dead { .. }
+            | Condition::NewLabel { .. }
+            | Condition::Local(_) => true,
             Condition::ShareAbove { parts, share, .. } => is_share(*share) && !parts.is_empty(),
             Condition::Unusual { false_alarms, .. } => (1e-12..=0.01).contains(false_alarms),
             Condition::QuantileAbove { measure, q, value, .. } => {
@@ -192,6 +287,13 @@ impl AlertRule {
             }
         };
         if is_good { Ok(()) } else { Err(RuleError::Number(name())) }
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), RuleError> {
+    match name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+        true => Err(RuleError::Name(name.to_owned())),
+        false => Ok(()),
     }
 }
 
@@ -205,11 +307,15 @@ impl fmt::Display for RuleError {
             Self::Number(name) => write!(
                 f,
                 "the rule {name:?} has a number that it cannot have: shares and quantiles are between 0 and 1, \
-                 and a share has parts"
+                 a share has parts, and false alarms are 1e-12 to 0.01"
             ),
             Self::Precision(name, precision) => {
                 write!(f, "the rule {name:?} looks at buckets of {precision} s, which are not kept")
             }
+            Self::Report(name) => write!(
+                f,
+                "the report {name:?} needs a precision that divides a day, kept for more than twice its time and a day"
+            ),
             Self::TooMany => write!(f, "there are more than {RULES} rules"),
         }
     }

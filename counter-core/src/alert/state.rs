@@ -1,10 +1,14 @@
 //! The state of a rule: how often in a row its condition held, and whether its alert is raised. No clock, and no store.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::condition::Verdict;
+use super::explanation::EXPLAINED;
 use super::rule::AlertRule;
-use super::{Alert, AlertKind};
+use super::verdict::Verdict;
+use super::{Alert, AlertKind, Explanation};
 use crate::Timestamp;
 
 /// The state of a rule after some buckets.
@@ -21,7 +25,52 @@ pub(crate) struct RuleState {
     last: u64,
     /// The number of alerts so far.
     number: u64,
+    /// The values of a label that were among the most frequent, with the start of the last bucket in which they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    known: BTreeMap<String, u64>,
+    /// The number of buckets in which they were learnt.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    learnt: u32,
+    /// The last buckets of the row, oldest first: as many as can decide.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) seen: Vec<Explanation>,
+    /// The message that raised or resolved the alert last, and the buckets that decided that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) decision: Option<Decision>,
+    /// The instant until which nothing is told of the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) silenced: Option<u64>,
+    /// Nothing was told of the last decision, since the rule is silenced.
+    #[serde(default)]
+    pub(crate) is_withheld: bool,
+    /// The last that was told is that the alert is raised.
+    #[serde(default)]
+    pub(crate) is_told_raised: bool,
 }
+
+/// A message with the buckets that decided on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    pub(crate) alert: Alert,
+    pub(crate) buckets: Vec<Explanation>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The time for which a rule may be silenced.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
+
+/// How far ahead of the time a clock may be; more was the work of one that was wrong.
+pub(crate) const AHEAD: u64 = 86_400;
+
+/// The number of buckets with values in which they are learnt and nothing is new.
+const LEARNING: u32 = 24;
+
+/// The number of values of a label that a rule remembers.
+const KNOWN: usize = 1000;
 
 impl RuleState {
     /// Takes the verdict about the bucket that starts here; returns what is to be told.
@@ -30,7 +79,7 @@ impl RuleState {
         rule: &AlertRule,
         start: Timestamp,
         verdict: Option<Verdict>,
-    ) -> Option<Alert> {
+    ) -> Option<Decision> {
         let end = start.plus(rule.precision.as_seconds().into()).as_unix();
         self.judged = end;
         let verdict = verdict?;
@@ -38,23 +87,41 @@ impl RuleState {
             true => (self.met.saturating_add(1), 0),
             false => (0, self.unmet.saturating_add(1)),
         };
+        // A row that ends takes its buckets along.
+        let row = if verdict.is_met { rule.raise_after } else { rule.resolve_after };
+        self.seen.retain(|seen| seen.is_met == verdict.is_met);
+        self.seen.push(Explanation::of(start, verdict.clone()));
+        self.seen.drain(..self.seen.len().saturating_sub(EXPLAINED.min(row as usize)));
         let is_paused = self.number > 0 && end < self.last.saturating_add(rule.pause.as_secs());
         match self.raised {
             None if self.met >= rule.raise_after && !is_paused => {
                 (self.raised, self.last) = (Some(start.as_unix()), end);
                 self.number += 1;
-                Some(self.message(rule, AlertKind::Raised, start, verdict))
+                Some(self.decide(rule, AlertKind::Raised, start, &verdict))
             }
             Some(_) if self.unmet >= rule.resolve_after => {
                 self.raised = None;
-                Some(self.message(rule, AlertKind::Resolved, start, verdict))
+                Some(self.decide(rule, AlertKind::Resolved, start, &verdict))
             }
             _ => None,
         }
     }
 
-    fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: Verdict) -> Alert {
-        let Verdict { value, bound, expected, .. } = verdict;
+    /// Returns whether nothing is to be told of the rule at this instant.
+    pub(crate) fn is_silenced(&self, now: Timestamp) -> bool {
+        // One that lasts longer was begun by a clock that was ahead.
+        let longest = now.plus(SILENCE.as_secs() + AHEAD).as_unix();
+        self.silenced.is_some_and(|until| until > now.as_unix() && until <= longest)
+    }
+
+    fn decide(&mut self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Decision {
+        let alert = self.message(rule, kind, start, verdict);
+        let decision = Decision { alert, buckets: self.seen.clone() };
+        self.decision = Some(decision.clone());
+        decision
+    }
+
+    fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Alert {
         let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
         Alert {
             // The instant tells it from one of a state that was lost.
@@ -64,18 +131,32 @@ impl RuleState {
             severity: rule.severity,
             precision: rule.precision.as_seconds(),
             start: start.as_unix(),
-            value,
-            bound,
+            value: verdict.value,
+            bound: verdict.bound,
             reason: rule.condition.explain(verdict),
-            expected,
         }
+    }
+
+    /// Learns the most frequent values of a label in a bucket, and says whether one of them is new; of several the first.
+    pub(crate) fn learn(&mut self, start: Timestamp, values: &[(String, u64)], least: u64) -> Verdict {
+        let is_new = |(value, hits): &&(String, u64)| *hits >= least && !self.known.contains_key(value);
+        let new = values.iter().find(is_new).filter(|_| self.learnt >= LEARNING).cloned();
+        self.learnt = self.learnt.saturating_add((!values.is_empty()).into());
+        let frequent = values.iter().filter(|(_, hits)| *hits >= least);
+        self.known.extend(frequent.map(|(value, _)| (value.clone(), start.as_unix())));
+        while self.known.len() > KNOWN {
+            let oldest = self.known.iter().min_by_key(|(_, last)| **last).map(|(value, _)| value.clone());
+            self.known.remove(&oldest.unwrap_or_default());
+        }
+        let hits = new.as_ref().map_or(0, |(_, hits)| *hits);
+        let label = new.map(|(value, _)| value);
+        let verdict = Verdict::new(label.is_some(), hits as f64, least as f64);
+        Verdict { label, ..verdict }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -91,8 +172,8 @@ mod tests {
         let mut state = RuleState::default();
         let see = |(minute, hits): (usize, &Option<u64>)| {
             let verdict = rule.condition.judge(|_| *hits);
-            let alert = state.see(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
-            Some((minute, alert.kind))
+            let decision = state.see(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
+            Some((minute, decision.alert.kind))
         };
         hits.iter().enumerate().filter_map(see).collect()
     }
@@ -131,7 +212,12 @@ mod tests {
             let (mut state, mut ids, mut last) = (RuleState::default(), Vec::new(), AlertKind::Resolved);
             for (minute, hits) in hits.into_iter().enumerate() {
                 let verdict = rule.condition.judge(|_| hits);
-                if let Some(alert) = state.see(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
+                if let Some(decision) = state.see(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
+                    let Decision { alert, buckets } = decision;
+                    let after = if alert.kind == AlertKind::Raised { raise_after } else { resolve_after };
+                    prop_assert_eq!(buckets.len(), after.max(1) as usize);
+                    prop_assert!(buckets.iter().all(|of| of.is_met == (alert.kind == AlertKind::Raised)));
+                    prop_assert_eq!(buckets.last().map(|of| (of.start, of.value)), Some((alert.start, alert.value)));
                     prop_assert_ne!(alert.kind, last);
                     prop_assert_eq!(alert.kind == AlertKind::Raised, alert.value > 10.0);
                     prop_assert!(!ids.contains(&alert.id));

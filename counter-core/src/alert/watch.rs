@@ -1,53 +1,49 @@
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::condition::{Condition, Verdict};
+use super::condition::Condition;
+use super::delivery::{Deliver, delivered};
 use super::expectation::Expectations;
-use super::rule::{AlertRule, RULES, RuleError};
-use super::shared::Shared;
-use super::{Alert, Deliver, DeliveryError};
-use crate::document::DocumentStore;
+use super::judge::{Due, Values};
+use super::report::Report;
+use super::rule::AlertRule;
+use super::schedule::ReportSchedule;
+use super::shared::{ATTEMPTS, DOCUMENT, Shared};
+use super::state::Decision;
+use super::{Alerts, Message};
+use crate::document::{Document, DocumentStore};
 use crate::future::BoxFuture;
 use crate::unwind::tell;
+use crate::visits::Stats;
 use crate::visits::passes::Passes;
-use crate::visits::{Distribution, Series, Stats, Unreadable};
 use crate::writer::WriterId;
-use crate::{CounterName, Error, Precision, Timestamp};
+use crate::{Error, Timestamp};
 
 /// A future that looks at rules, and has told once over all processes what changed.
 pub struct Watch {
     stats: Stats,
     store: Arc<dyn DocumentStore>,
-    rules: Vec<AlertRule>,
+    rules: Arc<[AlertRule]>,
+    reports: Vec<ReportSchedule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
     /// The name of this watch in claims.
     holder: String,
+    /// The states of the rules about this process, and what is to be told of them.
+    own: Arc<Mutex<Shared>>,
     expectations: Expectations,
-}
-
-/// The settings of a [`Watch`].
-#[must_use = "call `build`"]
-pub struct WatchBuilder {
-    stats: Stats,
-    store: Arc<dyn DocumentStore>,
-    rules: Vec<AlertRule>,
-    deliver: Arc<dyn Deliver>,
-    interval: Duration,
-    holidays: Vec<Range<Timestamp>>,
 }
 
 /// The outcome of a pass of a [`Watch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The buckets that were judged, over all rules.
+    /// The buckets that were judged, over all rules that are not about the process.
     pub judged: u64,
     /// The messages that a receiver has taken.
     pub delivered: u64,
@@ -55,51 +51,32 @@ pub struct Checked {
     pub undelivered: u64,
 }
 
-/// The name of the document that the watches share.
-const DOCUMENT: &str = "alerts";
-
-/// The buckets that a rule catches up with after a pause.
-const CATCH_UP: u64 = 60;
-
-/// How far ahead of the time a rule may have been judged; more was the work of a clock that was wrong.
-const AHEAD: u64 = 86_400;
-
-/// The time that a delivery may take.
-const DELIVERY: Duration = Duration::from_secs(30);
-
-/// The time that the deliveries of a pass may take, well below that of a claim.
-const DELIVERIES: Duration = Duration::from_secs(40);
-
-/// The number of times that other processes may replace the document while this one changes it.
-const ATTEMPTS: usize = 10;
-
-/// The counters that one read asks for.
-const COUNTERS: usize = 1000;
-
 impl Watch {
     /// The time after the end of a bucket at which it is judged: until then, hits may be on their way.
     pub const LATENESS: Duration = Duration::from_secs(15);
 
-    /// Returns a builder of a watch, whose state is in this store; it delivers into the log until it is told otherwise.
-    pub fn builder(stats: Stats, store: impl DocumentStore) -> WatchBuilder {
-        let deliver = |alert: Alert| {
-            tell(|| tracing::warn!(%alert, id = alert.id, "an alert"));
-            std::future::ready(Ok::<_, DeliveryError>(()))
-        };
-        let interval = Duration::from_secs(10);
-        WatchBuilder {
-            stats,
-            store: Arc::new(store),
-            rules: Vec::new(),
-            deliver: Arc::new(deliver),
-            interval,
-            holidays: Vec::new(),
-        }
+    pub(super) fn new(
+        stats: Stats,
+        store: Arc<dyn DocumentStore>,
+        rules: Vec<AlertRule>,
+        reports: Vec<ReportSchedule>,
+        deliver: Arc<dyn Deliver>,
+        interval: Duration,
+        expectations: Expectations,
+    ) -> Self {
+        let (holder, own) = (WriterId::random().to_string(), Arc::default());
+        Self { stats, store, rules: rules.into(), reports, deliver, interval, holder, own, expectations }
+    }
+
+    /// Returns a handle on the rules of this watch and their state, for pages and programs.
+    #[must_use]
+    pub fn alerts(&self) -> Alerts {
+        Alerts::over(Arc::clone(&self.store), Arc::clone(&self.rules), Arc::clone(&self.own))
     }
 
     /// Judges the buckets that closed since any watch did so last, and delivers what is to be told.
     ///
-    /// The time is the earlier of `now` and that of the store's clock.
+    /// The time is the earlier of `now` and that of the store's clock. Rules about the process come first.
     ///
     /// # Errors
     /// Fails when the store fails; what was not done is done by the next pass. A delivery that fails is no error.
@@ -107,30 +84,40 @@ impl Watch {
     /// # Cancel safety
     /// A message that was under way is delivered again, by this watch or another one.
     pub async fn check_once(&mut self, now: Timestamp) -> Result<Checked, Error> {
-        let seen = self.store.read(DOCUMENT).await?;
+        let mut seen = self.store.read(DOCUMENT).await;
+        if let Ok(seen) = &seen {
+            self.take_silences(seen, now);
+        }
+        let mut checked = self.check_process(now).await;
+        if checked != Checked::default() {
+            // That took a while.
+            seen = self.store.read(DOCUMENT).await;
+        }
+        let seen = seen?;
         let now = seen.now.map_or(now, |of_store| of_store.min(now));
         let before = Shared::decode(&seen.content)?;
         let mut shared = before.clone();
+        shared.end_silences(now);
         let mut expectations = std::mem::take(&mut self.expectations);
         let judged = self.judge(&mut shared, &mut expectations, now).await;
         self.expectations = expectations;
         let judged = judged?;
+        self.report(&mut shared, now).await?;
         let claimed = shared.claim(&self.holder, now);
-        let mut checked = Checked { judged, ..Checked::default() };
         if shared == before {
             return Ok(checked);
         }
         if !self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
             // Another watch was first, and has what there was to do.
-            return Ok(Checked::default());
+            return Ok(checked);
         }
+        checked.judged = judged;
         if claimed.is_empty() {
             return Ok(checked);
         }
-        let arrived = self.deliver(&claimed).await;
-        (checked.delivered, checked.undelivered) =
-            (arrived.len() as u64, (claimed.len() - arrived.len()) as u64);
-        self.settle(&arrived).await?;
+        let arrived = delivered(&*self.deliver, &claimed).await;
+        checked.count(&claimed, &arrived);
+        self.settle(&arrived, now).await?;
         Ok(checked)
     }
 
@@ -161,6 +148,55 @@ impl Watch {
         })
     }
 
+    /// Judges the rules about this process, and delivers what is to be told of them, without the store.
+    async fn check_process(&mut self, now: Timestamp) -> Checked {
+        let mut checked = Checked::default();
+        let claimed = self.judge_process(now);
+        if !claimed.is_empty() {
+            let arrived = delivered(&*self.deliver, &claimed).await;
+            checked.count(&claimed, &arrived);
+            self.own().settle(&self.holder, &arrived, now);
+        }
+        checked
+    }
+
+    /// Judges the rules about this process; returns what is to be delivered now.
+    fn judge_process(&self, now: Timestamp) -> Vec<Message> {
+        let mut own = self.own();
+        own.end_silences(now);
+        for rule in &*self.rules {
+            let Some(condition) = rule.local() else { continue };
+            let state = own.rules.entry(rule.name.clone()).or_default();
+            if let Some(mut decision) = state.see(rule, now, condition.judge(&self.stats)) {
+                // Each process tells its own.
+                decision.alert.id = format!("{}:{}", decision.alert.id, self.holder);
+                state.decision = Some(decision.clone());
+                own.decide(decision, now);
+            }
+        }
+        own.claim(&self.holder, now)
+    }
+
+    /// Takes the silences of the rules about processes from the document, so that they hold while the store is away.
+    fn take_silences(&self, seen: &Document, now: Timestamp) {
+        // What cannot be read is told of when the rest is needed.
+        let Ok(shared) = Shared::decode(&seen.content) else { return };
+        let mut own = self.own();
+        for rule in self.rules.iter().filter(|rule| rule.local().is_some()) {
+            let silenced = shared.rules.get(&rule.name).and_then(|state| state.silenced);
+            let state = own.rules.entry(rule.name.clone()).or_default();
+            if silenced.is_some() {
+                state.silenced = silenced;
+            } else if state.silenced.is_some() {
+                own.end_silence(&rule.name, now);
+            }
+        }
+    }
+
+    fn own(&self) -> MutexGuard<'_, Shared> {
+        self.own.lock().expect("nothing panics under this lock")
+    }
+
     /// Brings the rules up to this time; returns the number of buckets that were judged.
     async fn judge(
         &self,
@@ -168,118 +204,58 @@ impl Watch {
         expectations: &mut Expectations,
         now: Timestamp,
     ) -> Result<u64, Error> {
-        // A rule that was taken out has no state any more.
+        let rules: BTreeMap<_, _> =
+            self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
+        // A rule that was taken out has no state any more. Of one about processes it is its silence.
         shared.rules.retain(|name, _| self.rules.iter().any(|rule| rule.name == *name));
-        let mut due = Vec::new();
-        for rule in &self.rules {
-            let judged = shared.rules.get(&rule.name).map_or(0, |state| state.judged);
-            let range = due_of(rule.precision, judged, now);
-            if !range.is_empty() {
-                due.push((rule, range));
-            }
-        }
+        let end = now.minus(Self::LATENESS.as_secs());
+        let state = |rule: &AlertRule| shared.rules.get(&rule.name);
+        let mut due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
         expectations.observe(&self.stats, &due).await?;
-        due.retain(|(rule, _)| expectations.has_begun(rule));
-        let hits = self.hits(&due).await?;
+        due.retain(|due| expectations.has_begun(due.rule));
+        let values = Values::read(&self.stats, &due).await?;
         let mut count = 0;
-        for (rule, range) in due {
-            let distributions = self.distributions(rule, &range).await?;
-            let state = shared.rules.entry(rule.name.clone()).or_default();
-            let mut alerts = Vec::new();
-            for start in rule.precision.starts(range) {
-                let verdict = match &rule.condition {
-                    Condition::QuantileAbove { q, value, least, .. } => {
-                        let distribution = distributions.get(&start);
-                        distribution.filter(|of| of.count() >= *least).and_then(|of| {
-                            let found = of.quantile(*q)?;
-                            Some(Verdict {
-                                is_met: found > *value,
-                                value: found,
-                                bound: *value,
-                                expected: None,
-                            })
-                        })
-                    }
-                    Condition::Unusual { .. } => expectations.verdict(rule, start),
-                    condition => condition.judge(|counter| hits.get(&(rule.precision, counter))?.at(start)),
+        for due in &due {
+            let mut decisions: Vec<Decision> = Vec::new();
+            let state = shared.rules.entry(due.rule.name.clone()).or_default();
+            for start in due.starts() {
+                let verdict = match due.rule.condition {
+                    Condition::Unusual { .. } => expectations.verdict(due.rule, start),
+                    _ => values.verdict(due.rule, start, state),
                 };
-                alerts.extend(state.see(rule, start, verdict));
+                decisions.extend(state.see(due.rule, start, verdict));
                 count += 1;
             }
-            for lost in alerts.into_iter().filter_map(|alert| shared.push(alert)) {
-                tell(
-                    || tracing::error!(alert = %lost, "no receiver takes alerts, and there is no more room"),
-                );
-            }
+            decisions.into_iter().for_each(|decision| shared.decide(decision, now));
         }
         Ok(count)
     }
 
-    /// Reads the hits of all counters that rules need, by one exchange for each precision and thousand counters.
-    async fn hits<'a>(
-        &self,
-        due: &[(&'a AlertRule, Range<Timestamp>)],
-    ) -> Result<HashMap<(Precision, &'a CounterName), Hits>, Error> {
-        let mut asked: BTreeMap<Precision, (Range<Timestamp>, BTreeSet<&CounterName>)> = BTreeMap::new();
-        for (rule, range) in due {
-            let (all, counters) =
-                asked.entry(rule.precision).or_insert_with(|| (range.clone(), BTreeSet::new()));
-            *all = all.start.min(range.start)..all.end.max(range.end);
-            counters.extend(rule.condition.counters());
-        }
-        let mut hits = HashMap::new();
-        for (precision, (range, counters)) in asked {
-            let counters: Vec<_> = counters.into_iter().collect();
-            for counters in counters.chunks(COUNTERS) {
-                let names: Vec<_> = counters.iter().map(|counter| (*counter).clone()).collect();
-                let series = self.stats.series_many(&names, precision, range.clone()).await?;
-                hits.extend(
-                    counters.iter().zip(series).map(|(counter, of)| ((precision, *counter), Hits(of))),
-                );
+    /// Makes the reports of days and weeks that are over.
+    async fn report(&self, shared: &mut Shared, now: Timestamp) -> Result<(), Error> {
+        shared.reports.retain(|name, _| self.reports.iter().any(|schedule| schedule.name() == name));
+        for schedule in &self.reports {
+            let Some(period) = schedule.period(self.stats.grid(), now) else { continue };
+            let end = period.range.end.as_unix();
+            // The first report is of the first period that ends while there is a watch.
+            let last = *shared.reports.entry(schedule.name().to_owned()).or_insert(end);
+            if last >= end {
+                continue;
             }
+            let alerts = shared.raised_in(&period.range);
+            let report = Report::read(&self.stats, schedule, &period, alerts).await?;
+            shared.reports.insert(schedule.name().to_owned(), end);
+            shared.push(Message::Report(report));
         }
-        Ok(hits)
+        Ok(())
     }
 
-    async fn distributions(
-        &self,
-        rule: &AlertRule,
-        range: &Range<Timestamp>,
-    ) -> Result<BTreeMap<Timestamp, Distribution>, Error> {
-        let Condition::QuantileAbove { counter, measure, .. } = &rule.condition else {
-            return Ok(BTreeMap::new());
-        };
-        let counters = std::slice::from_ref(counter);
-        let found = self.stats.distribution(counters, rule.precision, range.clone(), *measure).await?;
-        Ok(found.buckets.into_iter().collect())
-    }
-
-    /// Delivers messages one after the other; returns the ids of those that have arrived.
-    async fn deliver(&self, alerts: &[Alert]) -> Vec<String> {
-        let mut arrived = Vec::new();
-        let deliveries = async {
-            for alert in alerts {
-                match timeout(DELIVERY, crate::unwind::caught(delivered(&*self.deliver, alert))).await {
-                    Ok(Ok(())) => arrived.push(alert.id.clone()),
-                    Ok(Err(Undelivered(reason))) => {
-                        tell(|| tracing::warn!(id = alert.id, reason, "an alert was not delivered"));
-                    }
-                    Err(_) => {
-                        tell(|| tracing::warn!(id = alert.id, "the delivery of an alert takes too long"));
-                    }
-                }
-            }
-        };
-        _ = timeout(DELIVERIES, deliveries).await;
-        arrived
-    }
-
-    /// Takes what has arrived out of the shared.
-    async fn settle(&self, arrived: &[String]) -> Result<(), Error> {
+    /// Takes what has arrived out of the document.
+    async fn settle(&self, arrived: &[String], now: Timestamp) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             let seen = self.store.read(DOCUMENT).await?;
             let mut shared = Shared::decode(&seen.content)?;
-            shared.settle(&self.holder, arrived);
+            shared.settle(&self.holder, arrived, now);
             if self.store.replace(DOCUMENT, seen.version, &shared.encode()).await? {
                 break;
             }
@@ -288,106 +264,15 @@ impl Watch {
     }
 }
 
-async fn delivered(deliver: &dyn Deliver, alert: &Alert) -> Result<(), Undelivered> {
-    deliver.deliver(alert).await.map_err(|error| Undelivered(error.to_string()))
-}
-
-/// The reason why a message has not arrived: that of the receiver, or a panic.
-struct Undelivered(String);
-
-impl From<crate::unwind::Panicked> for Undelivered {
-    fn from(panicked: crate::unwind::Panicked) -> Self {
-        Self(panicked.to_string())
-    }
-}
-
-/// The buckets of a rule that are to be judged: those that have closed, from the end of the last that was judged.
-fn due_of(precision: Precision, judged: u64, now: Timestamp) -> Range<Timestamp> {
-    let width = u64::from(precision.as_seconds());
-    let end = precision.bucket(now.minus(Watch::LATENESS.as_secs())).start;
-    let first = match judged {
-        0 => end.minus(width),
-        judged if judged > end.as_unix().saturating_add(AHEAD) => end.minus(width),
-        judged => precision.bucket(Timestamp::from_unix(judged)).start.max(end.minus(CATCH_UP * width)),
-    };
-    first..end
-}
-
-/// The hits of one counter.
-struct Hits(Result<Series, Unreadable>);
-
-impl Hits {
-    /// Returns the hits in the bucket that starts here, if these are known.
-    fn at(&self, start: Timestamp) -> Option<u64> {
-        let series = self.0.as_ref().ok().filter(|series| !series.is_unknown(start))?;
-        let found = series.samples.binary_search_by_key(&start, |sample| sample.start);
-        Some(found.map_or(0, |place| series.samples[place].count))
-    }
-}
-
-impl WatchBuilder {
-    /// Adds a rule.
-    pub fn rule(mut self, rule: AlertRule) -> Self {
-        self.rules.push(rule);
-        self
-    }
-
-    /// Delivers alerts in this way. Default: into the log, as warnings.
-    pub fn deliver(mut self, deliver: impl Deliver) -> Self {
-        self.deliver = Arc::new(deliver);
-        self
-    }
-
-    /// Leaves out these times where a bucket is compared with what is expected: they neither train the model, nor are
-    /// judged by it. Rules with a bound of their own are looked at all the same. Default: none.
-    pub fn holidays(mut self, holidays: impl IntoIterator<Item = Range<Timestamp>>) -> Self {
-        self.holidays.extend(holidays);
-        self
-    }
-
-    /// Makes a pass so often, at least once a second. Default: 10 s.
-    pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.max(Duration::from_secs(1));
-        self
-    }
-
-    /// Returns the watch.
-    ///
-    /// # Errors
-    /// Fails when a rule cannot be watched: see [`RuleError`].
-    pub fn build(self) -> Result<Watch, RuleError> {
-        let Self { stats, store, rules, deliver, interval, holidays } = self;
-        if rules.len() > RULES {
-            return Err(RuleError::TooMany);
-        }
-        let (mut names, grid) = (BTreeSet::new(), stats.grid());
-        for rule in &rules {
-            rule.check()?;
-            if !names.insert(&rule.name) {
-                return Err(RuleError::Twice(rule.name.clone()));
-            }
-            let kept = match &rule.condition {
-                Condition::QuantileAbove { .. } => grid.distributions.as_ref(),
-                _ => Some(&grid.counts),
-            };
-            if !kept.is_some_and(|kept| kept.iter().any(|kept| kept.precision == rule.precision)) {
-                return Err(RuleError::Precision(rule.name.clone(), rule.precision));
-            }
-        }
-        let holder = WriterId::random().to_string();
-        let expectations = Expectations::new(holidays);
-        Ok(Watch { stats, store, rules, deliver, interval, holder, expectations })
+impl Checked {
+    fn count(&mut self, claimed: &[Message], arrived: &[String]) {
+        self.delivered += arrived.len() as u64;
+        self.undelivered += (claimed.len() - arrived.len()) as u64;
     }
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("rules", &self.rules).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for WatchBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchBuilder").field("rules", &self.rules).finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fred::bytes::Bytes;
 use fred::types::Value;
+use futures_util::future::try_join;
 
 use super::{Document, DocumentStore};
 use crate::future::Answer;
@@ -29,12 +30,13 @@ impl RedisDocuments {
 
     async fn document(&self, key: &str) -> Result<Document, Error> {
         let asked = vec![Value::from(key), "version".into(), "content".into()];
-        let (version, content): (Option<String>, Option<Bytes>) =
-            self.client.call("HMGET", key, asked).await?;
+        let found = self.client.call::<(Option<String>, Option<Bytes>)>("HMGET", key, asked);
+        // In one exchange.
+        let ((version, content), now) = try_join(found, self.client.time(key)).await?;
         Ok(Document {
             version: number(key, version)?,
             content: content.map_or_else(Vec::new, |content| content.to_vec()),
-            now: Some(self.client.time(key).await?),
+            now: Some(now),
         })
     }
 

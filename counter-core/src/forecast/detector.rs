@@ -83,7 +83,7 @@ pub struct Detector {
     silence: Silence,
 }
 
-/// What a detector says of a bucket.
+/// A judgement of a [`Detector`] about a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Judgement {
@@ -110,7 +110,6 @@ pub struct Judgement {
 
 /// The season by which a [`Detector`] expects values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "alert", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum DetectedSeason {
     /// The latest values alone.

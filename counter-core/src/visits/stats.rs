@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub use distributions::{Distributions, Slowest};
 pub use labels::LabelRanking;
 
+use futures_util::future::try_join_all;
+
 use crate::sketch::STANDARD_ERROR;
 use crate::time::{Bucket, Grid};
 #[cfg(feature = "dump")]
@@ -99,6 +101,9 @@ pub struct Ranking {
 const COUNTERS: u64 = 10_000;
 /// The number of samples that a ranking may have to look at, in several reads.
 const RANKED: u64 = 10_000_000;
+
+/// The portions of a ranking that are read at once.
+const AT_ONCE: usize = 4;
 /// The number of unreadable entries that a ranking names.
 const NAMED: usize = 1000;
 /// The number of buckets that may wait for their last copy into an archive before a hint says so.
@@ -256,8 +261,10 @@ impl Stats {
         if *looked_at > RANKED {
             return Err(Error::new(ErrorKind::TooManyBuckets { asked: *looked_at, most: RANKED }));
         }
-        for names in names.chunks(portion) {
-            let series = self.series_many(names, precision, range.clone()).await?;
+        for names in names.chunks(portion * AT_ONCE) {
+            let portions = names.chunks(portion);
+            let series = portions.map(|names| self.series_many(names, precision, range.clone()));
+            let series = try_join_all(series).await?.into_iter().flatten();
             for (name, series) in names.iter().zip(series) {
                 match series.and_then(|series| series.known_total()) {
                     Ok(0) => {}
@@ -421,6 +428,7 @@ impl Stats {
         limit: usize,
     ) -> Result<CounterPage, Error> {
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
+        let limit = limit.clamp(1, PAGE);
         let mut first = self.list(&precisions, after, limit, Timestamp::MIN).await?;
         let has_labels = first.counters.iter().any(|(name, _)| name.label().is_some());
         first = without_labels(first);
@@ -444,7 +452,6 @@ impl Stats {
         limit: usize,
         since: Timestamp,
     ) -> Result<CounterPage, Error> {
-        let limit = limit.clamp(1, PAGE);
         // No name contains a control character, so this is the smallest text after `after`.
         let from = after.map_or_else(String::new, |after| format!("{after}\0"));
         let mut counters = BTreeMap::<_, Vec<_>>::new();

@@ -27,6 +27,10 @@ mod live;
 mod process;
 #[cfg(feature = "archive")]
 mod audit;
+#[cfg(feature = "alert")]
+pub(crate) mod alerts;
+#[cfg(feature = "note")]
+mod notes;
 mod export;
 #[cfg(feature = "openapi")]
 mod openapi;

@@ -5,7 +5,9 @@ mod chart;
 mod range;
 mod buckets;
 mod view;
+mod annotations;
 mod reader;
+mod note_forms;
 mod period;
 mod assets;
 mod controls;
@@ -19,7 +21,16 @@ mod sums;
 mod visitors;
 mod measured;
 mod plot;
+mod raised;
+mod frame;
 mod page;
+#[cfg(feature = "alert")]
+mod alerts;
 mod routes;
+#[cfg(feature = "alert")]
+mod alert_routes;
 
+#[cfg(feature = "alert")]
+pub(crate) use alert_routes::alert_pages;
+pub(crate) use annotations::Annotators;
 pub(crate) use routes::{Dashboard, first_page, pages};

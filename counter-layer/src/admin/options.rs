@@ -4,8 +4,12 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
+#[cfg(feature = "alert")]
+use counter_core::alert::Alerts;
 #[cfg(feature = "archive")]
 use counter_core::archive::Archive;
+#[cfg(feature = "note")]
+use counter_core::note::Notes;
 #[cfg(feature = "hits")]
 use counter_core::source::Sources;
 
@@ -39,6 +43,10 @@ pub struct Options {
     pub(crate) producers: Option<Producers>,
     #[cfg(feature = "archive")]
     pub(crate) archive: Option<Archive>,
+    #[cfg(feature = "alert")]
+    pub(crate) alerts: Option<Alerts>,
+    #[cfg(feature = "note")]
+    pub(crate) notes: Option<Notes>,
 }
 
 impl Options {
@@ -55,6 +63,10 @@ impl Options {
             producers: None,
             #[cfg(feature = "archive")]
             archive: None,
+            #[cfg(feature = "alert")]
+            alerts: None,
+            #[cfg(feature = "note")]
+            notes: None,
         }
     }
 
@@ -130,6 +142,60 @@ impl Options {
     #[must_use]
     pub fn archive(mut self, archive: Archive) -> Self {
         self.archive = Some(archive);
+        self
+    }
+
+    /// Tells the rules of a watch and what is known of them, at `api/alerts`, as metrics, and on the dashboard, where clients
+    /// that [may silence](crate::admin::Access::may_silence) rules can do so. Default: there is no such path.
+    ///
+    /// It is the handle of [`Watch::alerts`](counter_core::alert::Watch::alerts), or one of the same rules where another
+    /// process runs the watch. The [guide](crate::guide::admin#alerts) shows what to do with it.
+    ///
+    /// ```
+    /// use counter_core::alert::{AlertRule, Watch};
+    /// use counter_core::{Counters, MemoryStore, Precision};
+    /// use counter_layer::admin::{self, Access, Options};
+    ///
+    /// let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+    /// let counters = Counters::builder(store.clone()).build()?;
+    /// let busy = AlertRule::above("busy", "hits".parse()?, minute, 10_000);
+    /// let watch = Watch::builder(counters.stats(), store).rule(busy).build()?;
+    /// let options = Options::new().alerts(watch.alerts());
+    /// let access = Access::bearer("a-long-random-token")?.may_silence();
+    /// let admin = admin::router_with(counters.stats(), access, options);
+    /// # drop(admin);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "alert")]
+    #[must_use]
+    pub fn alerts(mut self, alerts: Alerts) -> Self {
+        self.alerts = Some(alerts);
+        self
+    }
+
+    /// Shows notes in the charts, lists them at `api/notes`, and takes them there and on the pages from clients that
+    /// [may note](crate::admin::Access::may_note). Default: there are none, and no such path.
+    ///
+    /// Those who see the dashboard see them, and those who have a link to one view do not. The
+    /// [guide](crate::guide::admin#notes) has the line for a script.
+    ///
+    /// ```
+    /// use counter_core::note::Notes;
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::admin::{self, Access, Options};
+    ///
+    /// let store = MemoryStore::new();
+    /// let counters = Counters::builder(store.clone()).build()?;
+    /// let options = Options::new().notes(Notes::new(store));
+    /// let access = Access::bearer("a-long-random-token")?.may_note();
+    /// let admin = admin::router_with(counters.stats(), access, options);
+    /// # drop(admin);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "note")]
+    #[must_use]
+    pub fn notes(mut self, notes: Notes) -> Self {
+        self.notes = Some(notes);
         self
     }
 

@@ -111,6 +111,14 @@ impl Problem {
         problem
     }
 
+    #[cfg(feature = "alert")]
+    pub(crate) fn unknown_rule(rule: &str) -> Self {
+        let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such rule");
+        problem.details.parameter = Some("rule".to_owned());
+        problem.details.value = Some(rule.to_owned());
+        problem
+    }
+
     /// A parameter that cannot be understood; `value` is missing when the parameter is.
     pub(crate) fn parameter(
         detail: impl Into<String>,
@@ -151,6 +159,14 @@ impl Problem {
         }
     }
 
+    /// A silence or a test of which the store did not say that it is there. To ask again is safe.
+    #[cfg(feature = "alert")]
+    pub(crate) fn no_change_of_alerts(error: &Error, stats: &Stats) -> Self {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, cause, "alerts cannot be changed");
+        Self::without_the_store(error, stats)
+    }
+
     /// A request of a producer whose earlier ones are not counted.
     #[cfg(feature = "hits")]
     pub(crate) fn number_gap(number: u64, counted: u64) -> Self {
@@ -177,6 +193,14 @@ impl Problem {
     pub(crate) fn no_audit(error: &Error, stats: &Stats) -> Self {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         tracing::warn!(%error, cause, "an audit of the archive failed");
+        Self::without_the_store(error, stats)
+    }
+
+    /// A note that was perhaps not added, or not removed.
+    #[cfg(feature = "note")]
+    pub(crate) fn not_noted(error: &Error, stats: &Stats) -> Self {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, cause, "the notes cannot be changed");
         Self::without_the_store(error, stats)
     }
 

@@ -96,6 +96,27 @@ impl Zone {
     }
 }
 
+/// Returns by how many seconds the clocks of a time zone of the IANA database are ahead of UTC at an instant, such as for
+/// the days of reports.
+///
+/// ```
+/// use counter_core::Timestamp;
+/// use counter_layer::admin::utc_offset;
+///
+/// let berlin = utc_offset("Europe/Berlin")?;
+/// let (summer, winter) = (Timestamp::from_unix(1_782_864_000), Timestamp::from_unix(1_798_761_600));
+/// assert_eq!((berlin(summer), berlin(winter)), (7200, 3600));
+/// # Ok::<(), counter_layer::admin::TimeZoneError>(())
+/// ```
+///
+/// # Errors
+/// Fails when there is no such time zone.
+#[cfg(feature = "time-zone")]
+pub fn utc_offset(name: &str) -> Result<impl Fn(Timestamp) -> i32 + Send + Sync + 'static, TimeZoneError> {
+    let zone = TimeZone::get(name).map_err(|_| TimeZoneError { name: name.to_owned() })?;
+    Ok(move |at| instant(at).map_or(0, |at| zone.to_offset(at).seconds()))
+}
+
 #[cfg(feature = "time-zone")]
 fn instant(at: Timestamp) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_second(i64::try_from(at.as_unix()).ok()?).ok()

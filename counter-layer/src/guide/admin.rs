@@ -1,5 +1,5 @@
 //! The admin router in an application: where to mount it, behind a proxy, with hits of other programs, with the audit of
-//! an archive, and with the application's own sessions.
+//! an archive, with alerts, and with the application's own sessions.
 //!
 //! # Where to mount it
 //!
@@ -205,6 +205,61 @@
 //! nothing differs any more. A process makes one such audit at a time; another one meanwhile is answered 409. The answer comes
 //! when all is compared: with 10,000 counters that can be minutes, and a client that does not wait ends the audit. What was
 //! repaired until then stays repaired.
+//!
+//! # Alerts
+//!
+//! Where a [`Watch`](counter_core::alert::Watch) looks at rules, [`Options::alerts`](crate::admin::Options::alerts) (feature
+//! `alert`) gives the router its handle. Every process over the same store tells the same, also one that runs no watch:
+//!
+//! ```sh
+//! curl -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts
+//! ```
+//!
+//! ```json
+//! {"rules": [{"name": "errors", "condition": "status:5xx are more than 5 % of hits", "counters": ["status:5xx", "hits"],
+//!   "unit": "share", "severity": "critical", "precision": 60, "raise_after": 1, "resolve_after": 1, "state": "raised",
+//!   "raised_since": 1763700000, "silenced_until": null, "judged_until": 1763700060,
+//!   "reason": "status:5xx are 10 % of hits, above 5 %",
+//!   "last": {"start": 1763700000, "is_met": true, "value": 0.1, "bound": 0.05, "label": null,
+//!     "expected": null, "band": null, "model": null, "error": null},
+//!   "buckets": [{"start": 1763700000, "is_met": true, "value": 0.1, "bound": 0.05, "label": null,
+//!     "expected": null, "band": null, "model": null, "error": null}]}]}
+//! ```
+//!
+//! `buckets` are those that raised the alert, or resolved the last one: they say why. `api/alerts/history` has the last 500
+//! messages with theirs, and whether each has `arrived`, is `waiting`, was `silenced`, or is `lost` because no receiver took
+//! 1,000 messages after it. `/metrics` has `access_counter_alert_raised` and `access_counter_alert_silenced`, 1 or 0 for each
+//! rule.
+//!
+//! Clients that [may silence](crate::admin::Access::may_silence) rules do so for up to 30 days, such as for the time of a
+//! maintenance, and end that with `seconds=0`. They can also send a test, to see that messages arrive:
+//!
+//! ```sh
+//! curl -X POST -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/alerts/silence?rule=errors&seconds=3600'
+//! curl -X POST -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts/test
+//! ```
+//!
+//! A silenced rule is judged, and nothing is told of it. When the silence ends and the alert is raised, it is told then; one that
+//! was told before the silence is not told again. The page `alerts` of the dashboard shows all this, and has forms for it.
+//!
+//! # Notes
+//!
+//! A chart that drops asks for what happened then. With [`Options::notes`](crate::admin::Options::notes) (feature `note`) the
+//! charts have a line at each note, with its text below them and in their tables, on all instances that share the store. The
+//! script that deploys the service leaves one, with a token that [may note](crate::admin::Access::may_note):
+//!
+//! ```sh
+//! curl -X POST -G -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/notes \
+//!     --data-urlencode 'text=Version 1.4' --data-urlencode id=deploy-1.4
+//! ```
+//!
+//! With an `id` of its own a script may repeat the request as often as it likes: one note comes of it. `at=` is the Unix time
+//! that the note is about, now where it is left out. People add notes by a form below the chart, and remove them there; a
+//! `DELETE` with the `id` does that, too. A note is a line of at most 200 characters. There are 1,000 at most: then each
+//! new one takes the place of the one that was added first.
+//!
+//! Who sees the dashboard sees the notes. A link to one view does not show them, since they were written for others than
+//! those who have it.
 //!
 //! # A link to one view
 //!

@@ -61,6 +61,11 @@
       if (!cell.textContent) return;
       const head = byId("twin-head").rows[0].cells[number + 1], name = head.textContent;
       const part = document.createElement("span"), swatch = document.createElement("span");
+      if (head.classList.contains("told")) {
+        part.textContent = cell.textContent;
+        parts.push(part);
+        return;
+      }
       swatch.className = `swatch ${head.classList.contains("expected") ? "expected" : `c${number}`}`;
       swatch.textContent = String.fromCharCode(65 + number);
       part.append(swatch, ` ${name}: ${cell.textContent}`);

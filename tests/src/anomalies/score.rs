@@ -23,7 +23,7 @@ pub struct Scored {
 const FALSE_ALARM: f64 = 0.11;
 const MISSED: f64 = 1.0;
 
-/// What a threshold makes of all series.
+/// The outcome of a threshold over all series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// The rows with this score, and with a larger one, are detections.

@@ -114,6 +114,35 @@ async fn everything_can_be_done_by_keyboard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_note_is_added_by_keyboard_with_or_without_a_script_read_in_the_chart_and_removed() {
+    for script in [true, false] {
+        browse(Wanted { script, ..Wanted::default() }, move |page| async move {
+            page.open("?precision=3600&span=30").await;
+            page.press("#note-details summary", Key::Enter).await;
+            page.write("#note-text", &format!("Version <1.4>{}", char::from(Key::Enter))).await;
+            page.until_text("#annotations ol", |told| told.contains("Version <1.4>")).await;
+            assert!(page.address().await.ends_with("/admin/stats?precision=3600&span=30"));
+            page.picture(if script { "note" } else { "note without a script" }).await;
+            if script {
+                // An hour may have ended in the meantime.
+                until("the chart tells of it", LIMIT, async || {
+                    page.press("#lines", Key::End).await;
+                    let now = look(&page).await.said.contains("Version <1.4>");
+                    page.press("#lines", Key::Left).await;
+                    now || look(&page).await.said.contains("Version <1.4>")
+                })
+                .await;
+                page.until_refreshed(2).await;
+                assert!(page.text("#annotations").await.contains("Version <1.4>"));
+            }
+            page.press("#annotations .remove", Key::Enter).await;
+            page.until_text("#annotations", str::is_empty).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_expected_can_be_read_by_keyboard_and_goes_on_while_it_is_live() {
     browse(Wanted::default(), |page| async move {
         // So many hours have not passed, and so many seconds soon will have.

@@ -1,13 +1,16 @@
 //! The values of labels in JSON.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
-use counter_core::Timestamp;
+use counter_core::{Counters, Timestamp};
+use counter_layer::admin::Access;
 use http::StatusCode;
 use serde_json::{Value, json};
+use tests::{FaultProxy, RedisServer};
 
-use super::site::{Site, ask, check, site};
-use crate::support::precision;
+use super::site::{Site, ask, check, send, site};
+use crate::support::{precision, store};
 
 /// Counts values of a label at an instant, and as many hits.
 async fn count(site: &mut Site, label: &str, at: Timestamp, values: &[Option<&str>]) {
@@ -69,5 +72,42 @@ async fn questions_that_make_no_sense_are_refused() {
     ] {
         let answer = ask(&site.router, question).await;
         assert_eq!(answer.status, status, "{question}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn the_overview_with_all_labels_that_there_may_be_is_read_in_five_exchanges() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let counters = async || {
+        let counters = Counters::builder(store(&proxy.url()).await).build();
+        counters.expect("the defaults are fine")
+    };
+    let mut counting = Site::of(counters().await, Access::open());
+    let (recorder, now) = (counting.recorder(), Timestamp::now());
+    let known = ["browser", "campaign", "device", "language", "referrer"];
+    for label in known.into_iter().chain(["plan", "tenant", "theme"]) {
+        let values = recorder.label_values(label).expect("a name");
+        for n in 0..1500 {
+            let noted = values.note(Some(&format!("value {n}")), now, NonZeroU32::MIN);
+            recorder.record_at(values.counter(noted), None, now, NonZeroU32::MIN);
+        }
+    }
+    counting.record("hits", now, 1500).await;
+    // One that counts no labels itself finds three that are none of the layer's.
+    let reading = Site::of(counters().await, Access::open());
+    for site in [&counting, &reading] {
+        let mut fewest = u64::MAX;
+        for silence in [200, 800, 3000] {
+            proxy.await_silence(Duration::from_millis(silence));
+            let before = proxy.round_trips();
+            let page = send(&site.router, "/admin/stats", None).await.body;
+            assert_eq!(page.matches("id=\"label-").count(), 16, "eight panels with their titles: {page}");
+            fewest = fewest.min(proxy.round_trips() - before);
+            if fewest <= 5 {
+                break;
+            }
+        }
+        assert!(fewest <= 5, "{fewest}");
     }
 }

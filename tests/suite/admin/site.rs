@@ -6,7 +6,9 @@ use std::num::NonZeroU32;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use counter_core::alert::Alerts;
 use counter_core::archive::Archive;
+use counter_core::note::Notes;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
@@ -46,19 +48,31 @@ impl Site {
     /// A site whose counters have such an archive as their store.
     pub(crate) fn archived(archive: Archive, access: Access) -> Self {
         let counters = Counters::builder(archive.clone()).build().expect("the defaults are fine");
-        Self::over(counters, archive, access)
+        Self::over(counters, archive, Notes::new(MemoryStore::new()), access)
     }
 
     pub(crate) fn of(counters: Counters, access: Access) -> Self {
-        Self::over(counters, Archive::new(MemoryStore::new(), MemoryStore::new()), access)
+        Self::noted(counters, Notes::new(MemoryStore::new()), access)
     }
 
-    fn over(counters: Counters, archive: Archive, access: Access) -> Self {
+    /// A site with these notes.
+    pub(crate) fn noted(counters: Counters, notes: Notes, access: Access) -> Self {
+        Self::over(counters, Archive::new(MemoryStore::new(), MemoryStore::new()), notes, access)
+    }
+
+    fn over(counters: Counters, archive: Archive, notes: Notes, access: Access) -> Self {
         // A listener that is to hear of everything need not come again for that.
         let layer = AccessCounterLayer::new(counters.recorder());
         let endless = Options::new().live_until(pending());
-        let options = endless.hits(counters.sources(), layer.log_counter()).archive(archive);
+        let options = endless.hits(counters.sources(), layer.log_counter()).archive(archive).notes(notes);
+        let options = options.alerts(Alerts::new(MemoryStore::new(), []));
         let admin = admin::router_with(counters.stats(), access, options);
+        Self { counters, router: Router::new().nest("/admin/stats", admin) }
+    }
+
+    /// A site that tells of these alerts.
+    pub(crate) fn watched(counters: Counters, alerts: Alerts, access: Access) -> Self {
+        let admin = admin::router_with(counters.stats(), access, Options::new().alerts(alerts));
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }
 

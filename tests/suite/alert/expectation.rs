@@ -1,12 +1,12 @@
 //! Rules about what is expected, watched over stores: what they tell, and that several watches tell it once.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
 
-use counter_core::alert::{Alert, AlertKind, AlertRule, RuleError, Watch};
+use counter_core::alert::{AlertKind, AlertRule, RuleError, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Precisions, Timestamp};
 use tests::anomalies::simulated::{BEGIN, Random, traffic};
 
+use super::inbox::Inbox;
 use crate::stores;
 use crate::support::{name, precision};
 
@@ -17,21 +17,13 @@ fn counters(store: &AnyStore) -> Counters {
     Counters::builder(store.clone()).precisions(kept).build().expect("what is kept is fine")
 }
 
-type Inbox = Arc<Mutex<Vec<Alert>>>;
-
 fn watch(counters: &Counters, store: &AnyStore, rules: &[AlertRule], inbox: &Inbox) -> Watch {
-    let inbox = Arc::clone(inbox);
-    let deliver = move |alert: Alert| {
-        inbox.lock().expect("calm").push(alert);
-        std::future::ready(Ok(()))
-    };
-    let builder = Watch::builder(counters.stats(), store.clone()).deliver(deliver);
-    rules.iter().cloned().fold(builder, |builder, rule| builder.rule(rule)).build().expect("good rules")
+    let builder = Watch::builder(counters.stats(), store.clone()).rules(rules.iter().cloned());
+    builder.deliver(inbox.receiver()).build().expect("good rules")
 }
 
 fn take(inbox: &Inbox) -> Vec<(String, AlertKind, u64)> {
-    let alerts = std::mem::take(&mut *inbox.lock().expect("calm"));
-    alerts.into_iter().map(|alert| (alert.rule, alert.kind, alert.start)).collect()
+    inbox.alerts().into_iter().map(|alert| (alert.rule, alert.kind, alert.start)).collect()
 }
 
 /// The hour that closed so many hours ago.
@@ -133,24 +125,25 @@ async fn an_alert_has_the_band_and_the_reason() {
     for ago in (0..5).rev() {
         watch.check_once(judged(hour(ago))).await.expect("memory answers");
     }
-    let alerts = std::mem::take(&mut *inbox.lock().expect("calm"));
+    let alerts = inbox.alerts();
     let find = |rule: &str, kind| {
         alerts.iter().find(|alert| (&*alert.rule, alert.kind) == (rule, kind)).expect("told")
     };
     let high = find("high", AlertKind::Raised);
-    let expected = high.expected.expect("a band");
-    assert!((80.0..120.0).contains(&expected.value) && expected.upper < 200.0, "{expected:?}");
-    assert_eq!((high.value, high.bound), (900.0, expected.upper));
-    let words = format!("hits has 900 hits, above {}, with {:.0} expected", expected.upper, expected.value);
-    assert_eq!(high.reason, words);
+    let history = watch.alerts().read().await.expect("memory answers").history;
+    let entry = history.iter().find(|entry| entry.alert.id == high.id).expect("it is kept");
+    let explained = entry.buckets.last().expect("a bucket");
+    let ((lower, upper), usual) = (explained.band.expect("a band"), explained.expected.expect("a value"));
+    assert!((80.0..120.0).contains(&usual) && 40.0 < lower && upper < 200.0, "{explained:?}");
+    assert_eq!((explained.model.as_deref(), explained.is_met), (Some("level"), true));
+    assert!(explained.error.is_some_and(|error| (5.0..25.0).contains(&error)), "{explained:?}");
+    assert_eq!((high.value, high.bound), (900.0, upper));
+    assert_eq!(high.reason, format!("hits has 900 hits, above {upper}, with {usual:.0} expected"));
     let over = find("high", AlertKind::Resolved);
     assert!(over.reason.starts_with("hits has 0 hits, again within "), "{}", over.reason);
     let silent = find("silent", AlertKind::Raised);
     assert!(silent.reason.starts_with("hits is silent, where ") && silent.bound > 80.0, "{}", silent.reason);
     assert_eq!(find("silent", AlertKind::Resolved).reason, "hits is no longer silent");
-    let json = serde_json::to_value(high).expect("an object");
-    assert_eq!(json["expected"]["season"], "level");
-    assert_eq!(serde_json::from_value::<Alert>(json).expect("an alert"), *high);
 }
 
 #[tokio::test]
@@ -168,13 +161,8 @@ async fn a_holiday_is_neither_judged_nor_learned() {
     counters.flush().await.expect("memory takes all");
     let rule = AlertRule::unusually_low("low", name("hits"), minutes);
     for (holidays, is_told) in [(vec![], true), (vec![last..last.plus(3600)], false)] {
-        let told = Arc::clone(&inbox);
-        let deliver = move |alert: Alert| {
-            told.lock().expect("calm").push(alert);
-            std::future::ready(Ok(()))
-        };
         let builder = Watch::builder(counters.stats(), MemoryStore::new()).rule(rule.clone());
-        let mut watch = builder.holidays(holidays).deliver(deliver).build().expect("a good rule");
+        let mut watch = builder.holidays(holidays).deliver(inbox.receiver()).build().expect("a good rule");
         for time in [last, last.plus(1800)] {
             watch.check_once(time.plus(Watch::LATENESS.as_secs())).await.expect("memory answers");
         }

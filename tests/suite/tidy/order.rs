@@ -3,25 +3,29 @@
 use super::tree::{Tree, Use, sample};
 
 /// The families of counts, each a folder of the core.
-const FAMILIES: [&str; 7] = ["visits", "unique", "window", "entity", "document", "forecast", "alert"];
+const FAMILIES: [&str; 8] = ["visits", "unique", "window", "entity", "document", "note", "forecast", "alert"];
 
 /// The modules that know all families: the stores, and the guide.
 const ABOVE: [&str; 2] = ["stores", "guide"];
 
 /// The names that a family may take from another: whose, from whom, and which.
-const SHARED: [(&str, &str, &str); 12] = [
+const SHARED: [(&str, &str, &str); 16] = [
     ("forecast", "visits", "Series"),
     ("forecast", "visits", "Stats"),
     ("alert", "visits", "Distribution"),
+    ("alert", "visits", "LabelRanking"),
     ("alert", "visits", "Measure"),
     ("alert", "visits", "Passes"),
+    ("alert", "visits", "Ranking"),
     ("alert", "visits", "Series"),
     ("alert", "visits", "Stats"),
     ("alert", "visits", "Unreadable"),
+    ("alert", "document", "Document"),
     ("alert", "document", "DocumentStore"),
     ("alert", "forecast", "DetectedSeason"),
     ("alert", "forecast", "Detector"),
     ("alert", "forecast", "Judgement"),
+    ("note", "document", "DocumentStore"),
 ];
 
 /// Returns whether a module uses one that its parent, or a common ancestor of both, declares after it.

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use counter_core::source::{Commit, Source};
 use counter_core::visits::{LabelError, LabelRanking, LabelValues};
-use counter_core::{Counter, Counters, MemoryStore, Recorder, Store, Timestamp};
+use counter_core::{BuildError, Counter, Counters, MemoryStore, Recorder, Store, Timestamp};
 
 use crate::random::Random;
 use crate::stores;
@@ -116,6 +116,27 @@ fn real(random: &mut Random) -> String {
         is_it
     });
     format!("site-{}.example", found.unwrap_or(1))
+}
+
+#[test]
+fn with_fewer_places_a_value_needs_a_larger_share() {
+    for places in [10, 100] {
+        let counters = Counters::builder(MemoryStore::new()).label_places(places).build();
+        let recorder = counters.expect("a good number").recorder();
+        let (values, at) = (recorder.label_values("plan").expect("a name"), yesterday());
+        let counted_as = |value: &str| recorder.name(values.counter(values.note(Some(value), at, ONE)));
+        let all = 10_000;
+        (0..places).for_each(|n| _ = counted_as(&format!("first {n}")));
+        (places..all).for_each(|_| _ = counted_as("first 0"));
+        let late = name("label:plan:late");
+        let before = (1..).take_while(|_| counted_as("late").as_ref() != Some(&late)).count();
+        // Its own hits are among all.
+        assert_eq!(before + 1, all.div_ceil(places - 1));
+    }
+    for places in [0, 2001] {
+        let refused = Counters::builder(MemoryStore::new()).label_places(places).build();
+        assert_eq!(refused.err(), Some(BuildError::LabelPlaces(places)));
+    }
 }
 
 #[tokio::test]
@@ -248,7 +269,7 @@ async fn values_add_up_over_instances_and_to_the_hits(store: impl Store + Clone)
 }
 
 async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl Store + Clone) {
-    let mut counters = Counters::builder(store).build().expect("the defaults are fine");
+    let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
     let (recorder, at) = (counters.recorder(), yesterday());
     for page in ["hits", "/", "label", "labels", "z"] {
         recorder.record_at(recorder.counter(page), None, at, ONE);
@@ -280,8 +301,24 @@ async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl St
     assert_eq!(top.counters.len(), 5);
     let a = stats.label("a", day, range.clone(), 3).await.expect("readable");
     assert_eq!((a.total, a.values.len(), &*a.values[0].0), (1200, 3, "value:0"));
-    let nothing = stats.label("nothing", day, range, 3).await.expect("readable");
+    let nothing = stats.label("nothing", day, range.clone(), 3).await.expect("readable");
     assert_eq!((nothing.total, nothing.values.len()), (0, 0));
+    // Whichever of them a reader knows of, and whatever it expects besides.
+    let stranger = Counters::builder(store).build().expect("the defaults are fine").stats();
+    for (stats, expected) in [
+        (&stats, &[][..]),
+        (&stats, &["referrer", "zone"]),
+        (&stranger, &[]),
+        (&stranger, &["a"]),
+        (&stranger, &["0", "a-", "b", "device"]),
+        (&stranger, &["a", "a-b", "device", "referrer"]),
+    ] {
+        let all = stats.label_rankings(expected, day, range.clone(), 3).await.expect("readable");
+        let names: Vec<_> = all.iter().map(|(label, _)| label.as_str()).collect();
+        assert_eq!(names, ["a", "a-b", "device", "referrer"], "{expected:?}");
+        assert!(all.iter().all(|(_, ranking)| ranking.as_ref().is_ok_and(|of| *of == a)), "{expected:?}");
+    }
+    assert_eq!(stranger.labels().await.expect("readable"), ["a", "a-b", "device", "referrer"]);
 }
 
 /// Reads a log from where the store is, in chunks, up to a position.

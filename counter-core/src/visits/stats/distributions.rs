@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{NAMED, PAGE, Stats, buckets, check};
-use crate::visits::{Distribution, Measure, Unreadable};
+#[cfg(feature = "alert")]
+use crate::visits::BinReading;
+use crate::visits::{Bin, Distribution, Measure, Unreadable};
 use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 
 /// The distributions of one measure, of some counters together: one for each bucket.
@@ -134,14 +136,7 @@ impl Stats {
         self.check_distributions(precision, &range, counters.len() as u64)?;
         let (mut buckets, mut unreadable) = (vec![BTreeMap::new(); measures.len()], Vec::new());
         for reading in self.store.bins(counters, precision, range.clone()).await? {
-            for (start, bins) in reading.buckets {
-                for (measure, buckets) in measures.iter().zip(&mut buckets) {
-                    if bins.iter().any(|(bin, _)| bin.measure() == *measure) {
-                        let bucket = buckets.entry(start).or_insert_with(|| Distribution::new(*measure, []));
-                        bucket.add(bins.iter().copied());
-                    }
-                }
-            }
+            add(&mut buckets, measures, reading.buckets);
             unreadable.extend(reading.unreadable);
         }
         let distributions = |(measure, buckets): (&Measure, BTreeMap<_, _>)| Distributions {
@@ -152,6 +147,25 @@ impl Stats {
             unreadable: unreadable.clone(),
         };
         Ok(measures.iter().zip(buckets).map(distributions).collect())
+    }
+
+    /// Returns the distributions of each of these counters by itself, and of each of these measures: those that can be
+    /// read, by one exchange with each shard.
+    #[cfg(feature = "alert")]
+    pub(crate) async fn distributions_by_counter(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        measures: &[Measure],
+    ) -> Result<Vec<Vec<Buckets>>, Error> {
+        self.check_distributions(precision, &range, counters.len() as u64)?;
+        let of_counter = |reading: BinReading| {
+            let mut buckets = vec![BTreeMap::new(); measures.len()];
+            add(&mut buckets, measures, reading.buckets);
+            buckets
+        };
+        Ok(self.store.bins(counters, precision, range).await?.into_iter().map(of_counter).collect())
     }
 
     /// Returns the counters with the highest means of a measure in the buckets that start in `range`, of those that
@@ -216,5 +230,20 @@ impl Stats {
             return Err(Error::new(ErrorKind::UnknownPrecision { asked: precision, kept }));
         };
         check(set, precision, range, counters, Self::MAX_DISTRIBUTIONS).map(drop)
+    }
+}
+
+/// The distribution of each bucket that has values.
+type Buckets = BTreeMap<Timestamp, Distribution>;
+
+/// Adds bins to the buckets of each measure.
+fn add(buckets: &mut [Buckets], measures: &[Measure], read: Vec<(Timestamp, Vec<(Bin, u64)>)>) {
+    for (start, bins) in read {
+        for (measure, buckets) in measures.iter().zip(&mut *buckets) {
+            if bins.iter().any(|(bin, _)| bin.measure() == *measure) {
+                let bucket = buckets.entry(start).or_insert_with(|| Distribution::new(*measure, []));
+                bucket.add(bins.iter().copied());
+            }
+        }
     }
 }

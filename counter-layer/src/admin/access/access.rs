@@ -71,6 +71,8 @@ pub(crate) struct Rights {
     pub(crate) forget: bool,
     pub(crate) record: bool,
     pub(crate) repair: bool,
+    pub(crate) silence: bool,
+    pub(crate) note: bool,
 }
 
 /// A right to change something.
@@ -79,12 +81,25 @@ pub(crate) enum Right {
     Forget,
     Record,
     Repair,
+    Silence,
+    Note,
 }
 
 /// The path that hits are sent to.
 pub(crate) const HITS: &str = "/api/hits";
 /// The path of the audit of an archive.
 pub(crate) const AUDIT: &str = "/api/audit";
+/// The paths of alerts that change something, for programs and then for people.
+pub(crate) const SILENCE: &str = "/api/alerts/silence";
+pub(crate) const TEST: &str = "/api/alerts/test";
+pub(crate) const SILENCE_FORM: &str = "/alerts/silence";
+pub(crate) const TEST_FORM: &str = "/alerts/test";
+/// The path of notes.
+pub(crate) const NOTES: &str = "/api/notes";
+/// The path that a form on a page adds a note by.
+pub(crate) const NOTE_FORM: &str = "/notes";
+/// The path that a form on a page removes a note by.
+pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
 
 #[derive(Clone)]
 enum Rule {
@@ -251,6 +266,47 @@ impl Access {
     pub fn may_repair(mut self) -> Self {
         for way in &mut self.ways {
             way.rights.repair = true;
+        }
+        self
+    }
+
+    /// Grants the right to add notes and to remove them, by `api/notes` and by the pages, where
+    /// [`Options::notes`](crate::admin::Options::notes) has opened them; who may read may read them.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// // The script that deploys leaves notes; people of the office only read.
+    /// let deploy = Access::bearer("a-long-random-token-of-the-script")?.may_note();
+    /// let access = Access::basic("office", "correct horse battery staple")?.or(deploy);
+    /// # drop(access);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn may_note(mut self) -> Self {
+        for way in &mut self.ways {
+            way.rights.note = true;
+        }
+        self
+    }
+
+    /// Grants the right to silence rules and to send a test, at `api/alerts/silence` and `api/alerts/test` and on the
+    /// dashboard. The paths are there with [`Options::alerts`](crate::admin::Options::alerts); who may read may read the
+    /// alerts.
+    ///
+    /// ```
+    /// use counter_layer::admin::Access;
+    ///
+    /// // The office sees what is raised; who is on call silences it.
+    /// let on_call = Access::bearer("a-long-random-token")?.may_silence();
+    /// let access = Access::basic("office", "correct horse battery staple")?.or(on_call);
+    /// # drop(access);
+    /// # Ok::<(), counter_layer::admin::AccessError>(())
+    /// ```
+    #[must_use]
+    pub fn may_silence(mut self) -> Self {
+        for way in &mut self.ways {
+            way.rights.silence = true;
         }
         self
     }
@@ -422,6 +478,8 @@ impl Rights {
             Right::Forget => self.forget,
             Right::Record => self.record,
             Right::Repair => self.repair,
+            Right::Silence => self.silence,
+            Right::Note => self.note,
         }
     }
 
@@ -429,6 +487,8 @@ impl Rights {
         self.forget |= other.forget;
         self.record |= other.record;
         self.repair |= other.repair;
+        self.silence |= other.silence;
+        self.note |= other.note;
     }
 }
 
@@ -438,6 +498,10 @@ impl Right {
         match (&parts.method, parts.uri.path()) {
             (&Method::POST, HITS) => Self::Record,
             (&Method::POST, AUDIT) => Self::Repair,
+            (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM) => Self::Silence,
+            (&Method::POST | &Method::DELETE, NOTES) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
+                Self::Note
+            }
             _ => Self::Forget,
         }
     }
@@ -448,6 +512,8 @@ impl Right {
             Self::Forget => "Bearer error=\"insufficient_scope\", scope=\"forget\"",
             Self::Record => "Bearer error=\"insufficient_scope\", scope=\"record\"",
             Self::Repair => "Bearer error=\"insufficient_scope\", scope=\"repair\"",
+            Self::Silence => "Bearer error=\"insufficient_scope\", scope=\"silence\"",
+            Self::Note => "Bearer error=\"insufficient_scope\", scope=\"note\"",
         }
     }
 
@@ -457,6 +523,8 @@ impl Right {
             Self::Forget => "forget counters",
             Self::Record => "send hits",
             Self::Repair => "audit and repair the archive",
+            Self::Silence => "silence rules or send a test",
+            Self::Note => "add and remove notes",
         }
     }
 }
@@ -533,6 +601,8 @@ impl fmt::Debug for Access {
             f.write_str(if way.rights.forget { ".may_forget()" } else { "" })?;
             f.write_str(if way.rights.record { ".may_record()" } else { "" })?;
             f.write_str(if way.rights.repair { ".may_repair()" } else { "" })?;
+            f.write_str(if way.rights.silence { ".may_silence()" } else { "" })?;
+            f.write_str(if way.rights.note { ".may_note()" } else { "" })?;
         }
         Ok(())
     }

@@ -40,6 +40,14 @@ struct Entry {
     wait: Option<u64>,
 }
 
+/// Left in a request whose client may silence rules and send tests.
+#[cfg(all(feature = "alert", feature = "dashboard"))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MaySilence;
+/// Left in a request whose client may add and remove notes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MayNote;
+
 /// The path that ends the session of a browser.
 const LOGOUT: &str = "/logout";
 
@@ -102,6 +110,13 @@ impl Access {
         }
         if entry.session.is_some() {
             parts.extensions.insert(LoggedIn);
+        }
+        #[cfg(all(feature = "alert", feature = "dashboard"))]
+        if entry.rights.has(Right::Silence) {
+            parts.extensions.insert(MaySilence);
+        }
+        if entry.rights.has(Right::Note) {
+            parts.extensions.insert(MayNote);
         }
         Ok(entry.session)
     }

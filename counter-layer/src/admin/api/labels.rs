@@ -1,6 +1,7 @@
 use axum::response::Response;
 use counter_core::visits::LabelRanking;
 use counter_core::{Stats, Timestamp};
+use futures_util::future::join_all;
 
 use super::caching;
 use super::parameter::{Asked, KeptPrecision, LabelNames, Limit, Range};
@@ -30,11 +31,19 @@ async fn labels(
     let now = Timestamp::now();
     let (precision, range) = (kept.precision, range.buckets(kept, RANKED, now)?.range);
     let failed = |error| Problem::of(&error, &stats);
-    let names = if names.is_empty() { stats.labels().await.map_err(failed)? } else { names };
-    let mut labels = Vec::with_capacity(names.len());
-    for label in names {
-        let top = stats.label(&label, precision, range.clone(), limit).await.map_err(failed)?;
-        labels.push(LabelTop::of(label, top));
+    let rankings = match names.is_empty() {
+        true => stats.label_rankings(&[], precision, range.clone(), limit).await.map_err(failed)?,
+        false => {
+            let read = async |label: String| {
+                let ranking = stats.label(&label, precision, range.clone(), limit).await;
+                (label, ranking)
+            };
+            join_all(names.into_iter().map(read)).await
+        }
+    };
+    let mut labels = Vec::with_capacity(rankings.len());
+    for (label, ranking) in rankings {
+        labels.push(LabelTop::of(label, ranking.map_err(failed)?));
     }
     let (from, to) = (range.start.as_unix(), range.end.as_unix());
     let answer = Labels { precision: precision.as_seconds(), from, to, labels };

@@ -3,9 +3,13 @@
 use std::fmt::{Display, Write};
 
 use axum::response::{IntoResponse, Response};
+#[cfg(feature = "alert")]
+use counter_core::alert::{Alerts, RuleStatus};
 use counter_core::source::SourceStatus;
 use counter_core::visits::{Distribution, Measure, Metric, MetricValue, Unreadable};
 use counter_core::{CounterName, Error, Stats};
+#[cfg(feature = "alert")]
+use futures_util::future::join;
 use http::header::CONTENT_TYPE;
 
 use super::parameter::Asked;
@@ -24,6 +28,8 @@ pub(crate) struct Source {
     pub(crate) access: Access,
     #[cfg(feature = "hits")]
     pub(crate) producers: Option<Producers>,
+    #[cfg(feature = "alert")]
+    pub(crate) alerts: Option<Alerts>,
 }
 
 /// The page, one family after the other.
@@ -97,6 +103,9 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
     for histogram in &HISTOGRAMS {
         page.histogram(histogram, &stats.process_distributions(histogram.measure));
     }
+    #[cfg(feature = "alert")]
+    let (lifetimes, alerts) = join(lifetimes(stats), alerts(source.alerts.as_ref())).await;
+    #[cfg(not(feature = "alert"))]
     let lifetimes = lifetimes(stats).await;
     page.one(
         GAUGE,
@@ -113,7 +122,18 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
         page.one(GAUGE, "access_counter_unreadable", help, unreadable.len());
         page.name(&unreadable);
     }
+    #[cfg(feature = "alert")]
+    page.alerts(&alerts);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
+}
+
+/// The state of the rules; none where it cannot be read.
+#[cfg(feature = "alert")]
+async fn alerts(alerts: Option<&Alerts>) -> Vec<RuleStatus> {
+    let Some(alerts) = alerts else { return Vec::new() };
+    let known =
+        alerts.read().await.inspect_err(|error| tracing::warn!(%error, "the state of alerts cannot be read"));
+    known.map(|known| known.rules).unwrap_or_default()
 }
 
 /// The first counters by name, whether these are all, and what could not be read.
@@ -162,6 +182,21 @@ impl Page {
         family(COUNTER, "access_counter_source_hits_total", help, |it| Some(it.ledger.hits.applied));
         let help = "Positions of a source that are not counted yet";
         family(GAUGE, "access_counter_source_lag", help, SourceStatus::lag);
+    }
+
+    /// Writes which rules are raised, and which are silenced.
+    #[cfg(feature = "alert")]
+    fn alerts(&mut self, rules: &[RuleStatus]) {
+        let mut family = |name, help, is_so: fn(&RuleStatus) -> bool| {
+            let values: Vec<_> = rules.iter().map(|rule| (&rule.name, u64::from(is_so(rule)))).collect();
+            if !values.is_empty() {
+                self.family(GAUGE, name, help, "rule", &values);
+            }
+        };
+        let help = "Whether the alert of a rule is raised, on all instances over the store";
+        family("access_counter_alert_raised", help, |rule| rule.raised.is_some());
+        let help = "Whether a rule is silenced, on all instances over the store";
+        family("access_counter_alert_silenced", help, |rule| rule.silenced.is_some());
     }
 
     /// Writes the records of producers that were malformed, by reason.

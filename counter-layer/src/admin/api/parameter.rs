@@ -9,7 +9,11 @@ mod numbers;
 mod producer;
 #[cfg(feature = "archive")]
 mod right;
+#[cfg(feature = "alert")]
+mod silence;
 mod time;
+#[cfg(feature = "note")]
+mod note;
 
 use axum::extract::FromRequestParts;
 use counter_core::time::Grid;
@@ -21,6 +25,8 @@ pub(crate) use counters::{After, AnyCounters, Counter, Counters, LabelNames, OfK
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
 pub(crate) use measured::{OfRange, OfStatus, Quantiles};
+#[cfg(feature = "note")]
+pub(crate) use note::{NewNote, NoteId};
 #[cfg(feature = "forecast")]
 pub(crate) use numbers::Horizon;
 pub(crate) use numbers::Limit;
@@ -28,6 +34,10 @@ pub(crate) use numbers::Limit;
 pub(crate) use producer::{Number, ProducerName};
 #[cfg(feature = "archive")]
 pub(crate) use right::Right;
+#[cfg(feature = "alert")]
+pub(crate) use silence::{RuleName, Seconds};
+#[cfg(feature = "note")]
+pub(crate) use time::Instants;
 #[cfg(any(feature = "forecast", feature = "dashboard"))]
 pub(crate) use time::LAG;
 pub(crate) use time::usual;

@@ -95,7 +95,7 @@ impl Route {
         )
     }
 
-    #[cfg(any(feature = "archive", feature = "hits"))]
+    #[cfg(any(feature = "alert", feature = "archive", feature = "hits", feature = "note"))]
     pub(crate) fn post<S, P, F, R>(
         path: &'static str,
         summary: &'static str,

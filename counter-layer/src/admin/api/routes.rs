@@ -25,6 +25,12 @@ pub(crate) fn routes(
     let hits = options.producers.as_ref().map(|producers| super::hits::routes(&stats, producers));
     #[cfg(feature = "archive")]
     let audit = options.archive.as_ref().map(|archive| super::audit::routes(&stats, archive));
+    #[cfg(feature = "alert")]
+    let alerts = options.alerts.clone();
+    #[cfg(feature = "alert")]
+    let alert_routes = alerts.as_ref().map(|alerts| super::alerts::routes(&stats, alerts));
+    #[cfg(feature = "note")]
+    let notes = options.notes.as_ref().map(|notes| super::notes::routes(&stats, notes));
     #[cfg(feature = "hits")]
     let producers = options.producers.clone();
     let distributions = stats.grid().distributions.is_some();
@@ -59,6 +65,8 @@ pub(crate) fn routes(
             access: access.clone(),
             #[cfg(feature = "hits")]
             producers,
+            #[cfg(feature = "alert")]
+            alerts,
         }),
     ];
     routes.extend(distributions.into_iter().flatten());
@@ -67,5 +75,9 @@ pub(crate) fn routes(
     routes.extend(hits.into_iter().flatten());
     #[cfg(feature = "archive")]
     routes.extend(audit.into_iter().flatten());
+    #[cfg(feature = "alert")]
+    routes.extend(alert_routes.into_iter().flatten());
+    #[cfg(feature = "note")]
+    routes.extend(notes.into_iter().flatten());
     routes
 }

@@ -5,10 +5,14 @@
 
 mod axis;
 mod forecast;
+mod annotations;
 mod bands;
 
 use counter_core::{Precision, Timestamp};
 
+#[cfg(any(feature = "alert", feature = "note"))]
+pub(crate) use annotations::AnnotationKind;
+pub(crate) use annotations::{Annotated, Annotation};
 pub(crate) use axis::{Tick, TimeTick};
 pub(crate) use bands::{Bands, QUANTILES, bands};
 #[cfg(feature = "forecast")]
@@ -61,6 +65,7 @@ pub(crate) struct Chart {
     pub(crate) has_titles: bool,
     /// The place of the first bucket that is not whole, if there is one.
     pub(crate) open: Option<String>,
+    pub(crate) annotated: Annotated,
 }
 
 /// A line as paths.
@@ -86,6 +91,8 @@ pub(crate) struct Column {
     pub(crate) iso: String,
     pub(crate) text: String,
     pub(crate) cells: Vec<Cell>,
+    /// What happened in it.
+    pub(crate) annotations: String,
 }
 
 /// A point in words.
@@ -121,6 +128,7 @@ pub(crate) fn draw(
             iso: format::iso(*start),
             text: format::instant(*local, style),
             cells: cells(lines, forecast, place, *start),
+            annotations: String::new(),
         })
         .collect();
     let mut curves: Vec<_> = lines.iter().enumerate().map(|(place, line)| frame.curve(place, line)).collect();
@@ -134,6 +142,23 @@ pub(crate) fn draw(
         open: first_open(lines).map(|place| fixed(frame.left(place))),
         columns,
         style: style.name(),
+        annotated: Annotated::default(),
+    }
+}
+
+impl Chart {
+    /// Adds what happened, ascending, to a chart of the buckets that start here.
+    pub(crate) fn annotate(
+        &mut self,
+        annotations: &[Annotation],
+        starts: &[Timestamp],
+        zone: &Zone,
+        now: Timestamp,
+    ) {
+        self.annotated = annotations::annotate(annotations, starts, zone, now);
+        for mark in &self.annotated.marks {
+            self.columns[mark.place].annotations = mark.texts.join("; ");
+        }
     }
 }
 

@@ -299,6 +299,17 @@ pub(crate) fn end_of_day(text: &str) -> Option<Timestamp> {
     (self::day(start) == text).then(|| start.plus(86_400))
 }
 
+/// The time on clocks of UTC that is written as `2026-11-20T14:03`; nothing where there is no such time after 1969.
+#[cfg(feature = "note")]
+pub(crate) fn minute(text: &str) -> Option<Timestamp> {
+    let (day, time) = text.split_once('T')?;
+    let (hour, minute) = time.split_once(':')?;
+    let (hour, minute): (u64, u64) = (hour.parse().ok()?, minute.parse().ok()?);
+    let is_time = hour < 24 && minute < 60;
+    let start = end_of_day(day)?.minus(86_400);
+    is_time.then(|| start.plus(3600 * hour + 60 * minute))
+}
+
 /// Year, month from 1 and day of the month of a day since the epoch.
 fn date(days: u64) -> (u64, usize, u64) {
     // Years are counted from March on, so that the odd day is the last one of a year of this kind; an

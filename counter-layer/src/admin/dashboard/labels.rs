@@ -2,7 +2,6 @@
 
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error, ErrorKind};
-use futures_util::future::try_join_all;
 
 use super::format;
 use super::period::Period;
@@ -50,21 +49,20 @@ impl Panel {
         period: &Period,
         address: impl Fn(&CounterName) -> String,
     ) -> Result<Vec<Self>, Error> {
-        let mut labels = reader.stats.labels().await?;
-        labels.truncate(PANELS);
         let (precision, range) = period.buckets();
-        let read = labels.iter().map(|label| async {
-            match reader.stats.label(label, precision, range.clone(), ROWS).await {
-                Ok(ranking) => Ok(Self::of(label, ranking, &address)),
-                Err(error) => match error.kind() {
-                    ErrorKind::TooManyCounters { .. } | ErrorKind::TooManyBuckets { .. } => {
-                        Ok(Self { note: Some(error.to_string()), ..Self::named(label) })
-                    }
-                    _ => Err(error),
-                },
-            }
-        });
-        try_join_all(read).await
+        let expected = TITLES.map(|(label, _)| label);
+        let mut labels = reader.stats.label_rankings(&expected, precision, range, ROWS).await?;
+        labels.truncate(PANELS);
+        let panel = |(label, ranking): (String, Result<_, Error>)| match ranking {
+            Ok(ranking) => Ok(Self::of(&label, ranking, &address)),
+            Err(error) => match error.kind() {
+                ErrorKind::TooManyCounters { .. } | ErrorKind::TooManyBuckets { .. } => {
+                    Ok(Self { note: Some(error.to_string()), ..Self::named(&label) })
+                }
+                _ => Err(error),
+            },
+        };
+        labels.into_iter().map(panel).collect()
     }
 
     fn named(label: &str) -> Self {

@@ -4,15 +4,18 @@ use askama::Template;
 use counter_core::{CounterName, Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
-use super::assets;
+use super::annotations::Annotators;
 use super::buckets::Buckets;
-use super::chart::{self, Chart};
+use super::chart::{self, Annotation, Chart};
 use super::controls::Controls;
 use super::format::{self, Change, Style};
+use super::frame::{Frame, beginning};
 use super::labels::Panel;
 use super::measured::{self, Measured};
+use super::note_forms::NoteForms;
 use super::period::Period;
 use super::plot::{Plot, plot};
+use super::raised::Raised;
 use super::reader::Reader;
 use super::sources::Sources;
 use super::summary::{Status, Summary};
@@ -96,36 +99,23 @@ pub(super) struct Trouble {
     status: Status,
 }
 
-/// The frame of every page.
-#[derive(Debug)]
-struct Frame {
-    style: String,
-    script: String,
-    site: String,
-    address: String,
-    parts: String,
-    /// The address with the times of the viewer or those of the site.
-    toggled_zone: String,
-    /// The name of the zone of the site.
-    zone: String,
-    /// Times are those of the site, with a script as well.
-    utc: bool,
-    logout: Option<String>,
-    /// The beginnings of buckets and days, in words.
-    beginning: String,
-}
-
 /// Numbers and chart.
 #[derive(Debug)]
 pub(super) struct Moving {
     summary: Option<Summary>,
+    /// What is raised, on the page of the site.
+    raised: Option<Raised>,
     status: Status,
     chart: Chart,
+    /// What happened in the time of the chart.
+    annotations: Vec<Annotation>,
     sums: Sums,
     /// The forecast in words.
     forecast: Option<String>,
     /// The visitors of all of the time, in words; not in what is read again and again.
     visitors_shown: Option<String>,
+    /// The forms that add and remove notes.
+    note_forms: Option<NoteForms>,
     /// The name of the zone of the site.
     zone: String,
     /// The content of the chart in a sentence.
@@ -146,9 +136,9 @@ struct Day {
 const DAYS: u32 = 14;
 
 impl Site {
-    pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
+    pub(super) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
-        let reader = Reader::new(stats);
         let (moving, table, labels) = try_join3(
             Moving::read(&reader, view, Extent::Whole, now),
             Table::read(&reader, view, &period, now),
@@ -172,19 +162,19 @@ impl Site {
 }
 
 impl Counter {
-    pub(super) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
+    pub(super) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
         let counter = &view.counters[..1];
         let hits: Vec<_> = CounterName::new(crate::reserved::HITS).into_iter().collect();
         let last_days = last_days(stats, view, now);
-        let reader = Reader::new(stats);
         let days = async {
             match &last_days {
                 Some((buckets, style)) => days(&reader, view, buckets, *style).await,
                 None => Ok(Vec::new()),
             }
         };
-        let ((moving, days, measured), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
+        let ((moving, days, mut measured), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
             try_join3(
                 Moving::read(&reader, view, Extent::Whole, now),
                 days,
@@ -198,6 +188,9 @@ impl Counter {
             try_join(reader.lifetimes(counter), period.visitors(&reader, counter)),
         )
         .await?;
+        if let Some(bands) = measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
+            bands.annotate(&moving.annotations);
+        }
         let first = |counts: &[Option<u64>]| counts.first().copied().unwrap_or(Some(0));
         let (total, before) = (first(&totals), befores.first().copied().unwrap_or_default());
         Ok(Self {
@@ -230,14 +223,18 @@ impl Moving {
     ) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.precision, &view.zone, now);
-        let summary = async {
+        let of_site = async {
             match view.page {
-                Page::Site => Summary::read(reader, &period, now).await.map(Some),
-                Page::Counter => Ok(None),
+                Page::Site => {
+                    let summary = Summary::read(reader, &period, now);
+                    let (summary, raised) = try_join(summary, Raised::read(reader, view)).await?;
+                    Ok((Some(summary), raised))
+                }
+                Page::Counter => Ok((None, None)),
             }
         };
-        let (summary, Plot { chart, sums, forecast, visitors_shown }) =
-            try_join(summary, plot(reader, view, extent, now)).await?;
+        let ((summary, raised), Plot { chart, annotations, sums, forecast, visitors_shown }) =
+            try_join(of_site, plot(reader, view, extent, now)).await?;
         let names: Vec<_> = view.counters.iter().map(ToString::to_string).collect();
         let width = u64::from(view.precision.precision.as_seconds());
         let shown = view.buckets(now).starts.len();
@@ -248,11 +245,14 @@ impl Moving {
         }
         Ok(Self {
             summary,
+            raised,
             status: Status::of(&stats.ledger(), &stats.health()),
             chart,
+            annotations,
             sums,
             forecast,
             visitors_shown,
+            note_forms: NoteForms::of(view),
             zone: view.zone.name().to_owned(),
             label,
         })
@@ -273,7 +273,9 @@ impl Shared {
         style: String,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        let reader = Reader::new(stats);
+        // They were not written for those who have a link.
+        let none = Annotators::default();
+        let reader = Reader::new(stats, &none);
         let measured = async {
             match view.page {
                 Page::Site => Ok(None),
@@ -305,40 +307,6 @@ impl Trouble {
             text,
             status: Status::of(&stats.ledger(), &stats.health()),
         }
-    }
-}
-
-impl Frame {
-    fn of(stats: &Stats, view: &View) -> Self {
-        Self {
-            style: format!("{}{}", view.mount, assets::style()),
-            script: format!("{}{}", view.mount, assets::script()),
-            site: view.site(),
-            address: view.address(),
-            parts: view.parts(),
-            toggled_zone: view.but(|view| view.utc = !view.utc),
-            zone: view.zone.name().to_owned(),
-            utc: view.utc,
-            logout: view.logout(),
-            beginning: beginning(stats, view),
-        }
-    }
-}
-
-/// Tells when buckets and days begin, of which there are some in the zone of the site if enough is kept.
-fn beginning(stats: &Stats, view: &View) -> String {
-    let buckets = format::beginning(&stats.grid().counts);
-    match (view.zone.is_utc(), view.days(1, Timestamp::now())) {
-        (true, _) => buckets,
-        (false, None) => format!(
-            "{buckets} Nothing is kept that days of {} could consist of: that takes hours, or quarter hours.",
-            view.zone.name()
-        ),
-        (false, Some(days)) => format!(
-            "Days are those of {}, as sums of buckets of {}. Other buckets begin with those of UTC.",
-            view.zone.name(),
-            format::span(u64::from(days.read.precision.as_seconds()))
-        ),
     }
 }
 

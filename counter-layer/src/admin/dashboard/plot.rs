@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use counter_core::time::Retention;
 use counter_core::{Error, Sample, Series, Timestamp};
-use futures_util::future::{try_join, try_join_all, try_join4};
+use futures_util::future::{try_join, try_join_all, try_join5};
 
 use super::buckets::Buckets;
-use super::chart::{self, Chart, ForecastView, Line, Point};
+use super::chart::{self, Annotation, Chart, ForecastView, Line, Point};
 use super::reader::Reader;
 use super::sums::{Compared, Sums};
 use super::view::View;
@@ -33,6 +33,8 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Plot {
     pub(super) chart: Chart,
+    /// What happened in the time of the chart.
+    pub(super) annotations: Vec<Annotation>,
     pub(super) sums: Sums,
     pub(super) forecast: Option<String>,
     /// The visitors of all of the time, in words.
@@ -70,11 +72,12 @@ pub(super) async fn plot(
             None => Ok(Vec::new()),
         }
     };
-    let ((series, chosen), others, mut visitors, mut forecast) = try_join4(
+    let ((series, chosen), others, mut visitors, mut forecast, annotations) = try_join5(
         try_join(read(kept, compared.begin()), chosen),
         try_join_all(coarser().map(|coarser| read(coarser, range.start))),
         visitors::read(reader, view, &buckets, extent, now),
         forecast::read(stats, view, until),
+        reader.annotations(&view.counters, range.clone()),
     )
     .await?;
     // A day of a zone that has the first sample is known, as another bucket is.
@@ -121,8 +124,11 @@ pub(super) async fn plot(
     if let Some(forecast) = &mut forecast {
         look_ahead(forecast, range.end >= latest, &mut starts, &mut lines);
     }
+    let mut chart = chart::draw(&starts, view.written(now), &lines, forecast.as_ref(), &view.zone, now);
+    chart.annotate(&annotations, &starts, &view.zone, now);
     Ok(Plot {
-        chart: chart::draw(&starts, view.written(now), &lines, forecast.as_ref(), &view.zone, now),
+        chart,
+        annotations,
         sums: Sums::of(view, &compared, &series, &chosen, &since),
         forecast: forecast.map(|forecast| forecast.words),
         visitors_shown,

@@ -4,8 +4,19 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
+#[cfg(feature = "alert")]
+use counter_core::alert::AlertsStatus;
 use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
-use counter_core::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Sample, Series, Stats, Timestamp};
+#[cfg(feature = "alert")]
+use futures_util::future::try_join;
+#[cfg(feature = "alert")]
+use tokio::sync::OnceCell;
+
+#[cfg(feature = "alert")]
+use super::annotations;
+use super::annotations::Annotators;
+use super::chart::Annotation;
 
 /// Keys that a page names.
 const NAMED: usize = 5;
@@ -14,13 +25,67 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) stats: &'a Stats,
+    annotators: &'a Annotators,
     /// Reasons by key.
     unreadable: Mutex<BTreeMap<String, String>>,
+    #[cfg(feature = "alert")]
+    alerts: OnceCell<Option<AlertsStatus>>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(stats: &'a Stats) -> Self {
-        Self { stats, unreadable: Mutex::default() }
+    pub(super) fn new(stats: &'a Stats, annotators: &'a Annotators) -> Self {
+        Self {
+            stats,
+            annotators,
+            unreadable: Mutex::default(),
+            #[cfg(feature = "alert")]
+            alerts: OnceCell::new(),
+        }
+    }
+
+    /// What happened in a range, to the site or to these counters, ascending; nothing where that cannot be read.
+    #[cfg_attr(not(feature = "alert"), allow(unused_variables, reason = "notes are about all counters"))]
+    pub(super) async fn annotations(
+        &self,
+        counters: &[CounterName],
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Annotation>, Error> {
+        let notes = async { self.readable(self.annotators.notes(range.clone()).await) };
+        #[cfg(feature = "alert")]
+        let all = {
+            let (mut all, known) = try_join(notes, self.alerts()).await?;
+            all.extend(known.into_iter().flat_map(|known| annotations::alerts(known, counters, &range)));
+            all.sort_by_key(|annotation| annotation.at);
+            all
+        };
+        #[cfg(not(feature = "alert"))]
+        let all = notes.await?;
+        Ok(all)
+    }
+
+    /// The state of the rules and the history, which is read once for a page; nothing where there are none, or where it
+    /// cannot be read.
+    #[cfg(feature = "alert")]
+    pub(super) async fn alerts(&self) -> Result<Option<&AlertsStatus>, Error> {
+        let read = || async {
+            match &self.annotators.alerts {
+                Some(alerts) => self.readable(alerts.read().await.map(Some)),
+                None => Ok(None),
+            }
+        };
+        Ok(self.alerts.get_or_try_init(read).await?.as_ref())
+    }
+
+    /// What was read; nothing where the store holds something else.
+    fn readable<T: Default>(&self, read: Result<T, Error>) -> Result<T, Error> {
+        read.or_else(|error| match error.kind() {
+            ErrorKind::Malformed { key } => {
+                let mut all = self.unreadable.lock().expect("nothing panics under this lock");
+                all.entry(key.clone()).or_insert_with(|| error.to_string());
+                Ok(T::default())
+            }
+            _ => Err(error),
+        })
     }
 
     /// The samples of each of these counters; nothing of those that cannot be read.

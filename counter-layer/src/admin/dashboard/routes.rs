@@ -1,17 +1,30 @@
 use askama::Template;
+#[cfg(feature = "note")]
+use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+#[cfg(feature = "note")]
+use axum::routing::post;
 use axum::{Extension, Router};
+#[cfg(feature = "note")]
+use counter_core::note::Notes;
 use counter_core::{Error, Stats, Timestamp};
 use http::{HeaderMap, StatusCode};
+#[cfg(any(feature = "alert", feature = "note"))]
+use http::{HeaderValue, header::LOCATION};
 
+use super::annotations::Annotators;
 use super::assets;
+#[cfg(feature = "note")]
+use super::note_forms::Sent;
 use super::page::{Counter, Moving, Parts, Share, Shared, Site, Trouble};
 use super::reader::Reader;
 use super::view::{Page, View};
 use super::visitors::Extent;
-use crate::admin::access::{Access, LoggedIn, SHARED, STYLE};
+use crate::admin::access::{Access, LoggedIn, MayNote, SHARED, STYLE};
+#[cfg(feature = "note")]
+use crate::admin::access::{NO_NOTE_FORM, NOTE_FORM};
 use crate::admin::api::caching::validate;
 use crate::admin::api::route::Route;
 use crate::admin::mount::Mount;
@@ -24,16 +37,37 @@ pub(crate) struct Dashboard {
     stats: Stats,
     zone: Zone,
     access: Access,
+    annotators: Annotators,
 }
 
 impl Dashboard {
-    pub(crate) const fn new(stats: Stats, zone: Zone, access: Access) -> Self {
-        Self { stats, zone, access }
+    pub(crate) const fn new(stats: Stats, zone: Zone, access: Access, annotators: Annotators) -> Self {
+        Self { stats, zone, access, annotators }
     }
 
-    fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
+    fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.stats, &self.annotators)
+    }
+
+    /// Returns `true` if notes can be added and removed.
+    const fn takes_notes(&self) -> bool {
+        #[cfg(feature = "note")]
+        return self.annotators.notes.is_some();
+        #[cfg(not(feature = "note"))]
+        false
+    }
+
+    #[cfg(feature = "alert")]
+    pub(super) const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub(super) fn view(&self, mount: &Mount, page: Page, query: Option<&str>) -> View {
         let query = query.unwrap_or_default();
-        View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone)
+        let mut view =
+            View::of(mount.path(), &mount.first(), page, query, &self.stats.reach().counts, &self.zone);
+        view.has_alerts = self.annotators.has_alerts();
+        view
     }
 }
 
@@ -45,12 +79,27 @@ pub(crate) fn first_page(dashboard: &Dashboard) -> Route {
 
 /// The other pages, and the files and parts that pages are made of.
 pub(crate) fn pages(dashboard: &Dashboard) -> Router {
-    Router::new()
-        .route("/parts", get(|state, mount, query, headers| parts(Page::Site, state, mount, query, headers)))
+    let pages = Router::new();
+    #[cfg(feature = "note")]
+    let pages = match &dashboard.annotators.notes {
+        Some(notes) => pages
+            .route(NOTE_FORM, post(add_note).with_state((dashboard.clone(), notes.clone())))
+            .route(NO_NOTE_FORM, post(remove_note).with_state((dashboard.clone(), notes.clone()))),
+        None => pages,
+    };
+    pages
+        .route(
+            "/parts",
+            get(|state, mount, query, may_note, headers| {
+                parts(Page::Site, state, mount, query, may_note, headers)
+            }),
+        )
         .route("/counter", get(counter))
         .route(
             "/counter/parts",
-            get(|state, mount, query, headers| parts(Page::Counter, state, mount, query, headers)),
+            get(|state, mount, query, may_note, headers| {
+                parts(Page::Counter, state, mount, query, may_note, headers)
+            }),
         )
         .route("/share", get(|state, mount, query, session| share(Page::Site, state, mount, query, session)))
         .route(
@@ -73,10 +122,13 @@ async fn site(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     session: Option<Extension<LoggedIn>>,
+    may_note: Option<Extension<MayNote>>,
 ) -> Response {
-    let (mut view, stats) = (dashboard.view(&mount, Page::Site, query.as_deref()), dashboard.stats);
+    let mut view = dashboard.view(&mount, Page::Site, query.as_deref());
     view.logged_in = session.is_some();
-    answer(&stats, &view, Site::read(&stats, &view, Timestamp::now()).await)
+    view.may_note = may_note.is_some() && dashboard.takes_notes();
+    let page = Site::read(dashboard.reader(), &view, Timestamp::now()).await;
+    answer(&dashboard.stats, &view, page)
 }
 
 async fn counter(
@@ -84,17 +136,19 @@ async fn counter(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     session: Option<Extension<LoggedIn>>,
+    may_note: Option<Extension<MayNote>>,
 ) -> Response {
-    let (mut view, stats) = (dashboard.view(&mount, Page::Counter, query.as_deref()), dashboard.stats);
+    let (mut view, stats) = (dashboard.view(&mount, Page::Counter, query.as_deref()), &dashboard.stats);
     view.logged_in = session.is_some();
+    view.may_note = may_note.is_some() && dashboard.takes_notes();
     match stats.contains_counters(&view.counters[..1]).await {
         Ok(contained) if contained == [Ok(false)] => {
             let text = format!("There is no counter with the name {}.", view.counters[0]);
-            html(StatusCode::NOT_FOUND, &Trouble::of(&stats, &view, "No such counter", text))
+            html(StatusCode::NOT_FOUND, &Trouble::of(stats, &view, "No such counter", text))
         }
         // Where the list of counters cannot be read, none is denied.
-        Ok(_) => answer(&stats, &view, Counter::read(&stats, &view, Timestamp::now()).await),
-        Err(error) => trouble(&stats, &view, &error),
+        Ok(_) => answer(stats, &view, Counter::read(dashboard.reader(), &view, Timestamp::now()).await),
+        Err(error) => trouble(stats, &view, &error),
     }
 }
 
@@ -104,14 +158,76 @@ async fn parts(
     State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
+    may_note: Option<Extension<MayNote>>,
     headers: HeaderMap,
 ) -> Response {
-    let (view, stats) = (dashboard.view(&mount, page, query.as_deref()), dashboard.stats);
-    let moving = Moving::read(&Reader::new(&stats), &view, Extent::Buckets, Timestamp::now()).await;
+    let mut view = dashboard.view(&mount, page, query.as_deref());
+    view.may_note = may_note.is_some() && dashboard.takes_notes();
+    let moving = Moving::read(&dashboard.reader(), &view, Extent::Buckets, Timestamp::now()).await;
     match moving.map(|moving| Parts { moving }.render()) {
         Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
         Ok(Err(error)) => unwritten(&error),
-        Err(error) => trouble(&stats, &view, &error),
+        Err(error) => trouble(&dashboard.stats, &view, &error),
+    }
+}
+
+/// The most bytes that a form may have.
+#[cfg(any(feature = "alert", feature = "note"))]
+pub(super) const FORM: usize = 16_384;
+
+/// Adds the note of a form, and leads back to the page with it.
+#[cfg(feature = "note")]
+async fn add_note(
+    State((dashboard, notes)): State<(Dashboard, Notes)>,
+    Extension(mount): Extension<Mount>,
+    form: Body,
+) -> Response {
+    let Ok(form) = to_bytes(form, FORM).await else { return Problem::no_form(FORM).into_response() };
+    let (sent, view) = (Sent::read(&form), dashboard.view(&mount, Page::Site, None));
+    let note = match sent.note(&dashboard.zone, Timestamp::now()) {
+        Ok(note) => note,
+        Err(reason) => {
+            let page = Trouble::of(&dashboard.stats, &view, "This cannot be a note", reason);
+            return html(StatusCode::BAD_REQUEST, &page);
+        }
+    };
+    match notes.add(&note).await {
+        Ok(_) => {
+            tracing::info!(id = note.id(), "a note was added");
+            see_other(&mount, sent.to())
+        }
+        Err(error) => trouble(&dashboard.stats, &view, &error),
+    }
+}
+
+/// Removes the note that a form names, and leads back to the page without it.
+#[cfg(feature = "note")]
+async fn remove_note(
+    State((dashboard, notes)): State<(Dashboard, Notes)>,
+    Extension(mount): Extension<Mount>,
+    form: Body,
+) -> Response {
+    let Ok(form) = to_bytes(form, FORM).await else { return Problem::no_form(FORM).into_response() };
+    let sent = Sent::read(&form);
+    match notes.remove(&sent.id).await {
+        Ok(is_removed) => {
+            if is_removed {
+                tracing::info!(id = sent.id, "a note was removed");
+            }
+            see_other(&mount, sent.to())
+        }
+        Err(error) => {
+            let view = dashboard.view(&mount, Page::Site, None);
+            trouble(&dashboard.stats, &view, &error)
+        }
+    }
+}
+
+#[cfg(any(feature = "alert", feature = "note"))]
+pub(super) fn see_other(mount: &Mount, to: &str) -> Response {
+    match HeaderValue::try_from(mount.address(to)) {
+        Ok(address) => (StatusCode::SEE_OTHER, [(LOCATION, address)]).into_response(),
+        Err(_) => StatusCode::NO_CONTENT.into_response(),
     }
 }
 
@@ -171,18 +287,23 @@ fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Res
 }
 
 /// The store cannot be read; what this process knows is shown all the same.
-fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
+pub(super) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     tracing::warn!(%error, cause, "the dashboard cannot be read");
     let page = Trouble::of(stats, view, "The numbers cannot be read now", error.to_string());
     html(StatusCode::SERVICE_UNAVAILABLE, &page)
 }
 
-fn html(status: StatusCode, page: &impl Template) -> Response {
-    match page.render() {
+pub(super) fn html(status: StatusCode, page: &impl Template) -> Response {
+    match written(page) {
         Ok(text) => (status, Html(text)).into_response(),
-        Err(error) => unwritten(&error),
+        Err(response) => *response,
     }
+}
+
+/// The text of a page, or the answer instead.
+pub(super) fn written(page: &impl Template) -> Result<String, Box<Response>> {
+    page.render().map_err(|error| Box::new(unwritten(&error)))
 }
 
 fn unwritten(error: &askama::Error) -> Response {

@@ -13,6 +13,9 @@ use crate::admin::api::parameter;
 use crate::admin::zone::Zone;
 use crate::reserved::HITS;
 
+/// The path of the page of alerts.
+pub(crate) const ALERTS: &str = "/alerts";
+
 /// Lines that a chart has at most.
 pub(crate) const LINES: usize = 6;
 
@@ -50,6 +53,10 @@ pub(crate) struct View {
     parts: Vec<Retention>,
     /// A session can be ended; no address tells of it.
     pub(crate) logged_in: bool,
+    /// There is a page of alerts; no address tells of it either.
+    pub(crate) has_alerts: bool,
+    /// Notes can be added and removed; no address tells of it either.
+    pub(crate) may_note: bool,
 }
 
 /// The pages there are.
@@ -116,6 +123,8 @@ impl View {
             zone: zone.clone(),
             parts: if zone.is_utc() { Vec::new() } else { reach.iter().collect() },
             logged_in: false,
+            has_alerts: false,
+            may_note: false,
         };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -291,6 +300,19 @@ impl View {
     /// The address that ends the session, if there is one.
     pub(crate) fn logout(&self) -> Option<String> {
         self.logged_in.then(|| format!("{}/logout", self.mount))
+    }
+
+    /// The address of the page of alerts, where there is one.
+    pub(crate) fn alerts(&self) -> Option<String> {
+        let zone = if self.utc { "?zone=utc" } else { "" };
+        self.has_alerts.then(|| format!("{}{ALERTS}{zone}", self.mount))
+    }
+
+    /// The address of this view below the router.
+    #[cfg(feature = "note")]
+    pub(crate) fn below(&self) -> String {
+        let address = self.address();
+        address.strip_prefix(&self.mount).unwrap_or_default().to_owned()
     }
 
     fn path(&self, rest: &str) -> String {

@@ -73,9 +73,14 @@ pub(crate) struct Buckets {
     pub(crate) is_cut: bool,
 }
 
+/// The instants from one on until another, where they are named.
+#[cfg(feature = "note")]
 #[derive(Debug)]
-struct Time {
-    at: Timestamp,
+pub(crate) struct Instants(pub(crate) (ops::Bound<Timestamp>, ops::Bound<Timestamp>));
+
+#[derive(Debug)]
+pub(super) struct Time {
+    pub(super) at: Timestamp,
     text: String,
 }
 
@@ -218,7 +223,7 @@ impl<S> Parameters<S> for Range {
     }
 }
 
-fn time(values: &Values<'_>, name: &str) -> Result<Option<Time>, Problem> {
+pub(super) fn time(values: &Values<'_>, name: &str) -> Result<Option<Time>, Problem> {
     let Some(text) = values.one(name)? else { return Ok(None) };
     match text.parse() {
         Ok(seconds) if seconds <= Timestamp::MAX.as_unix() => {
@@ -260,6 +265,33 @@ impl Range {
         };
         let value = value.map(|time| time.text.as_str());
         Err(Problem::parameter("the range ends before it begins", parameter, value, allowed))
+    }
+}
+
+#[cfg(feature = "note")]
+impl<S> Parameters<S> for Instants {
+    fn describe() -> Vec<Description> {
+        let second = |_: &_| json!({"type": "integer", "minimum": 0, "maximum": Timestamp::MAX.as_unix()});
+        vec![
+            Description::new(
+                "from",
+                "The first second; without it, the range begins with the first note",
+                second,
+            ),
+            Description::new(
+                "to",
+                "The first second after the range; without it, the range has no end",
+                second,
+            ),
+        ]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let bound = |time: Option<Time>, of: fn(Timestamp) -> ops::Bound<Timestamp>| {
+            time.map_or(ops::Bound::Unbounded, |time| of(time.at))
+        };
+        let (from, to) = (time(values, "from")?, time(values, "to")?);
+        Ok(Self((bound(from, ops::Bound::Included), bound(to, ops::Bound::Excluded))))
     }
 }
 

@@ -6,6 +6,7 @@
 use counter_core::{Precision, Timestamp};
 
 use super::super::format;
+use super::annotations::{self, Annotation, AnnotationMark};
 use super::axis::{self, Tick, TimeTick};
 use super::{Frame, HEIGHT, TITLES, WIDTH, count, fixed, style};
 use crate::admin::zone::Zone;
@@ -30,6 +31,9 @@ pub(crate) struct Bands {
     pub(crate) columns: Vec<BandColumn>,
     pub(crate) has_titles: bool,
     pub(crate) style: &'static str,
+    pub(crate) marks: Vec<AnnotationMark>,
+    /// The starts of the buckets.
+    starts: Vec<Timestamp>,
 }
 
 /// A bucket with its percentiles in words; without them where nothing was measured.
@@ -95,6 +99,15 @@ pub(crate) fn bands(
         columns: starts.iter().zip(buckets).enumerate().map(column).collect(),
         has_titles: starts.len() <= TITLES,
         style: style.name(),
+        marks: Vec::new(),
+        starts: starts.to_vec(),
+    }
+}
+
+impl Bands {
+    /// Adds what happened, ascending.
+    pub(crate) fn annotate(&mut self, annotations: &[Annotation]) {
+        self.marks = annotations::marks(annotations, &self.starts);
     }
 }
 

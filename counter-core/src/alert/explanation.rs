@@ -1,0 +1,55 @@
+use serde::{Deserialize, Serialize};
+
+use super::verdict::Verdict;
+use crate::Timestamp;
+
+/// The numbers by which a rule judged a bucket.
+///
+/// What the condition of the rule has no use for is `None`: a bound that was chosen has no model behind it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The start of the bucket, in Unix seconds.
+    pub start: u64,
+    /// The answer to whether the condition holds in the bucket.
+    pub is_met: bool,
+    /// The value of the rule in the bucket.
+    pub value: f64,
+    /// The bound that the value is compared with.
+    pub bound: f64,
+    /// A text that belongs to the value, such as the value of a label that is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The value that was expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<f64>,
+    /// The least and the largest value that would be usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub band: Option<(f64, f64)>,
+    /// The model that expected it: `level`, `day` or `week`, by the season that it knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The usual error of the model on the past, one standard deviation, in the unit of the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
+}
+
+/// The number of buckets that are explained of each decision, the last ones.
+pub(crate) const EXPLAINED: usize = 6;
+
+impl Explanation {
+    pub(crate) fn of(start: Timestamp, verdict: Verdict) -> Self {
+        let Verdict { is_met, value, bound, label, expected } = verdict;
+        Self {
+            start: start.as_unix(),
+            is_met,
+            value,
+            bound,
+            label,
+            expected: expected.map(|expected| expected.value),
+            band: expected.map(|expected| (expected.lower, expected.upper)),
+            model: expected.map(|expected| expected.model.to_owned()),
+            error: expected.map(|expected| expected.error),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Alert;
+use super::schedule::{Period, ReportSchedule};
+use crate::visits::Stats;
+use crate::{CounterName, Error, ErrorKind, Timestamp};
+
+/// A report on a day or a week: how many came, what they saw, and what changed.
+///
+/// As text it is fit for a chat, and [`html`](Self::html) makes a page for a mail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// The id of the report, the same in every repetition.
+    pub id: String,
+    /// The title: the site and the day, or the first day of the week.
+    pub title: String,
+    /// The start of the time that it is about, in Unix seconds.
+    pub from: u64,
+    /// The end of that time.
+    pub to: u64,
+    /// The hits of the site.
+    pub hits: Change,
+    /// The different visitors of the site, where they are kept; an estimate.
+    pub visitors: Option<Change>,
+    /// The shares of the site's hits.
+    pub shares: Vec<Row>,
+    /// The pages with the most hits.
+    pub pages: Vec<Row>,
+    /// The pages whose hits grew most, for their size.
+    pub risen: Vec<Row>,
+    /// The pages whose hits fell most, for their size.
+    pub fallen: Vec<Row>,
+    /// The labels, each with its most frequent values.
+    pub labels: Vec<(String, Vec<(String, u64)>)>,
+    /// The alerts that were raised in that time.
+    pub alerts: Vec<Alert>,
+}
+
+/// A number of hits, and that of the time before, which was as long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Change {
+    /// The number.
+    pub now: u64,
+    /// The number before; `None` where it is not known.
+    pub before: Option<u64>,
+}
+
+/// A line of a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// The name of a page, or of a share.
+    pub name: String,
+    /// The hits.
+    pub hits: Change,
+}
+
+/// The pages that are told to have grown or fallen.
+const CHANGED: usize = 5;
+
+impl Report {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    pub(super) async fn read(
+        stats: &Stats,
+        schedule: &ReportSchedule,
+        period: &Period,
+        alerts: Vec<Alert>,
+    ) -> Result<Self, Error> {
+        let Period { range, before, kept, .. } = period;
+        let precision = kept.precision;
+        let ranked = stats.top(precision, range.clone(), usize::MAX, |name| (schedule.is_page)(name)).await;
+        let now = some_of(ranked)?;
+        let ranked = stats.top(precision, before.clone(), usize::MAX, |name| (schedule.is_page)(name)).await;
+        let earlier = some_of(ranked)?;
+
+        let mut asked = vec![schedule.site.clone()];
+        asked.extend(schedule.shares.iter().flat_map(|(_, counters)| counters).cloned());
+        let totals = totals(stats, &asked, period).await?;
+        let of = |name: &CounterName| {
+            asked.iter().position(|asked| asked == name).map_or_else(Change::default, |place| totals[place])
+        };
+        let hits = of(&schedule.site);
+        let shares = schedule.shares.iter().map(|(name, counters)| {
+            let hits =
+                counters.iter().map(of).fold(Change { now: 0, before: hits.before.map(|_| 0) }, Change::and);
+            Row { name: name.clone(), hits }
+        });
+        let shares = shares.collect();
+
+        let changes = changes(&now, &earlier, hits.before.is_some());
+        let rows = |kept: &dyn Fn(&Row) -> bool| -> Vec<Row> {
+            changes.iter().filter(|row| kept(row)).take(CHANGED).cloned().collect()
+        };
+        let (risen, fallen) = (rows(&|row| row.hits.by() > 0), rows(&|row| row.hits.by() < 0));
+        let mut pages = changes;
+        pages.sort_by_key(|row| Reverse(row.hits.now));
+        pages.truncate(schedule.places.min(now.len()));
+
+        let mut labels = Vec::new();
+        for label in stats.labels().await? {
+            let ranking = stats.label(&label, precision, range.clone(), schedule.places).await?;
+            labels.push((label, ranking.values));
+        }
+        Ok(Self {
+            id: format!("{}:{}", schedule.name(), range.end),
+            title: schedule.title_of(period),
+            from: range.start.as_unix(),
+            to: range.end.as_unix(),
+            hits,
+            visitors: visitors(stats, schedule, period).await?,
+            shares,
+            pages,
+            risen,
+            fallen,
+            labels,
+            alerts,
+        })
+    }
+}
+
+/// A ranking, which is empty where there are more counters than can be ranked.
+fn some_of(ranked: Result<crate::visits::Ranking, Error>) -> Result<Vec<(CounterName, u64)>, Error> {
+    match ranked {
+        Ok(ranking) => Ok(ranking.counters),
+        Err(error) if matches!(error.kind(), ErrorKind::TooManyCounters { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The hits of counters in a period, and in the one before.
+async fn totals(stats: &Stats, counters: &[CounterName], period: &Period) -> Result<Vec<Change>, Error> {
+    let range = period.before.start..period.range.end;
+    let series = stats.series_many(counters, period.kept.precision, range).await?;
+    let change = |series: Result<crate::Series, crate::visits::Unreadable>| {
+        let series = series?;
+        let sum = |range: &std::ops::Range<Timestamp>| {
+            series.samples.iter().filter(|of| range.contains(&of.start)).map(|of| of.count).sum()
+        };
+        let before: u64 = sum(&period.before);
+        Ok(Change { now: sum(&period.range), before: (before > 0).then_some(before) })
+    };
+    series.into_iter().map(change).collect()
+}
+
+/// The pages of both times, those first whose hits changed most for their size.
+fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known: bool) -> Vec<Row> {
+    let (of_now, of_earlier): (HashMap<_, _>, HashMap<_, _>) = (
+        now.iter().map(|(name, hits)| (name, *hits)).collect(),
+        earlier.iter().map(|(name, hits)| (name, *hits)).collect(),
+    );
+    let gone = earlier.iter().filter(|(name, _)| !of_now.contains_key(name));
+    let row = |(name, _): &(CounterName, u64)| {
+        let hits = |of: &HashMap<&CounterName, u64>| of.get(name).copied().unwrap_or(0);
+        Row {
+            name: name.to_string(),
+            hits: Change { now: hits(&of_now), before: is_known.then(|| hits(&of_earlier)) },
+        }
+    };
+    let mut rows: Vec<_> = now.iter().chain(gone).map(row).collect();
+    rows.sort_by(|a, b| b.hits.surprise().total_cmp(&a.hits.surprise()).then_with(|| a.name.cmp(&b.name)));
+    rows
+}
+
+async fn visitors(
+    stats: &Stats,
+    schedule: &ReportSchedule,
+    period: &Period,
+) -> Result<Option<Change>, Error> {
+    let fits = |range: &std::ops::Range<Timestamp>, precision: crate::Precision| {
+        [range.start, range.end].iter().all(|at| precision.bucket(*at).start == *at)
+    };
+    let kept: Vec<_> = stats.grid().visitors.iter().collect();
+    let oldest = |kept: &crate::time::Retention| kept.oldest(period.range.end);
+    let of = |range: &std::ops::Range<Timestamp>| {
+        let found = kept.iter().rev().find(|kept| fits(range, kept.precision) && oldest(kept) <= range.start);
+        found.map(|kept| (kept.precision, range.clone()))
+    };
+    let site = std::slice::from_ref(&schedule.site);
+    let Some((precision, range)) = of(&period.range) else { return Ok(None) };
+    let now = stats.uniques(site, precision, range).await?.visitors;
+    let before = match of(&period.before) {
+        Some((precision, range)) => Some(stats.uniques(site, precision, range).await?.visitors),
+        None => None,
+    };
+    Ok((now > 0).then_some(Change { now, before: before.filter(|before| *before > 0) }))
+}
+
+impl Change {
+    fn and(self, other: Self) -> Self {
+        let before = self.before.map(|before| before + other.before.unwrap_or(0));
+        Self { now: self.now + other.now, before }
+    }
+
+    fn by(self) -> i64 {
+        self.before.map_or(0, |before| self.now.cast_signed().saturating_sub(before.cast_signed()))
+    }
+
+    /// How far apart the numbers are, in standard deviations of counts.
+    fn surprise(self) -> f64 {
+        let before = self.before.unwrap_or(self.now);
+        self.now.abs_diff(before) as f64 / ((self.now + before).max(1) as f64).sqrt()
+    }
+
+    /// Returns the change in percent, rounded, where there is one.
+    pub(super) fn percent(self) -> Option<f64> {
+        let before = self.before.filter(|before| *before > 0)?;
+        Some((100.0 * self.by() as f64 / before as f64).round())
+    }
+}
+
+/// A change as people read it: `+12 %`, or nothing where it is not known.
+pub(super) struct Percent(pub(super) Change);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.percent(), self.0.before) {
+            (Some(0.0), _) => f.write_str("±0 %"),
+            (Some(percent), _) => write!(f, "{}{} %", if percent > 0.0 { '+' } else { '−' }, percent.abs()),
+            (None, Some(_)) => f.write_str("new"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        let line = |f: &mut fmt::Formatter<'_>, name: &str, hits: Change| {
+            let line = format!("{:>12}  {name}  {}", hits.now, Percent(hits));
+            writeln!(f, "{}", line.trim_end())
+        };
+        line(f, "hits", self.hits)?;
+        if let Some(visitors) = self.visitors {
+            line(f, "visitors", visitors)?;
+        }
+        for row in &self.shares {
+            line(f, &row.name, row.hits)?;
+        }
+        for (title, rows) in [("pages", &self.pages), ("risen", &self.risen), ("fallen", &self.fallen)] {
+            if !rows.is_empty() {
+                writeln!(f, "\n{title}")?;
+                rows.iter().try_for_each(|row| line(f, &row.name, row.hits))?;
+            }
+        }
+        for (label, values) in &self.labels {
+            writeln!(f, "\n{label}")?;
+            for (value, hits) in values {
+                writeln!(f, "{hits:>12}  {value}")?;
+            }
+        }
+        if !self.alerts.is_empty() {
+            writeln!(f, "\nalerts")?;
+            self.alerts.iter().try_for_each(|alert| writeln!(f, "  {alert}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! Alerts: their rules and history, silences, and tests.
+
+mod bucket;
+mod rules;
+mod history;
+mod silence;
+mod test;
+
+use counter_core::Stats;
+use counter_core::alert::Alerts;
+
+use super::route::Route;
+#[cfg(feature = "dashboard")]
+pub(crate) use silence::silence;
+
+/// The state of the routes.
+type State = (Stats, Alerts);
+
+pub(crate) fn routes(stats: &Stats, alerts: &Alerts) -> [Route; 4] {
+    let state = || (stats.clone(), alerts.clone());
+    [rules::route(state()), history::route(state()), silence::route(state()), test::route(state())]
+}

@@ -1,0 +1,63 @@
+//! The frame of every page for people.
+
+use counter_core::{Stats, Timestamp};
+
+use super::assets;
+use super::format;
+use super::view::View;
+
+/// The frame of every page.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) style: String,
+    pub(super) script: String,
+    pub(super) site: String,
+    pub(super) address: String,
+    pub(super) parts: String,
+    /// The address with the times of the viewer or those of the site.
+    pub(super) toggled_zone: String,
+    /// The name of the zone of the site.
+    pub(super) zone: String,
+    /// Times are those of the site, with a script as well.
+    pub(super) utc: bool,
+    pub(super) logout: Option<String>,
+    /// The address of the page of alerts, where there is one.
+    pub(super) alerts: Option<String>,
+    /// The beginnings of buckets and days, in words.
+    pub(super) beginning: String,
+}
+
+impl Frame {
+    pub(super) fn of(stats: &Stats, view: &View) -> Self {
+        Self {
+            style: format!("{}{}", view.mount, assets::style()),
+            script: format!("{}{}", view.mount, assets::script()),
+            site: view.site(),
+            address: view.address(),
+            parts: view.parts(),
+            toggled_zone: view.but(|view| view.utc = !view.utc),
+            zone: view.zone.name().to_owned(),
+            utc: view.utc,
+            logout: view.logout(),
+            alerts: view.alerts(),
+            beginning: beginning(stats, view),
+        }
+    }
+}
+
+/// Tells when buckets and days begin, of which there are some in the zone of the site if enough is kept.
+pub(super) fn beginning(stats: &Stats, view: &View) -> String {
+    let buckets = format::beginning(&stats.grid().counts);
+    match (view.zone.is_utc(), view.days(1, Timestamp::now())) {
+        (true, _) => buckets,
+        (false, None) => format!(
+            "{buckets} Nothing is kept that days of {} could consist of: that takes hours, or quarter hours.",
+            view.zone.name()
+        ),
+        (false, Some(days)) => format!(
+            "Days are those of {}, as sums of buckets of {}. Other buckets begin with those of UTC.",
+            view.zone.name(),
+            format::span(u64::from(days.read.precision.as_seconds()))
+        ),
+    }
+}

@@ -1,0 +1,46 @@
+//! The line about alerts that are raised.
+
+use counter_core::Error;
+
+#[cfg(feature = "alert")]
+use super::format;
+use super::reader::Reader;
+use super::view::View;
+
+/// The line, which is there while an alert is raised whose rule is not silenced.
+#[derive(Debug)]
+pub(super) struct Raised {
+    /// The page of alerts.
+    pub(super) address: String,
+    pub(super) text: String,
+}
+
+/// Rules that the line names.
+#[cfg(feature = "alert")]
+const NAMED: usize = 3;
+
+impl Raised {
+    #[cfg(feature = "alert")]
+    pub(super) async fn read(reader: &Reader<'_>, view: &View) -> Result<Option<Self>, Error> {
+        let (Some(known), Some(address)) = (reader.alerts().await?, view.alerts()) else { return Ok(None) };
+        let is_loud =
+            |rule: &&counter_core::alert::RuleStatus| rule.raised.is_some() && rule.silenced.is_none();
+        let raised: Vec<_> = known.rules.iter().filter(is_loud).map(|rule| rule.name.as_str()).collect();
+        let head = match raised.len() {
+            0 => return Ok(None),
+            1 => "An alert is raised".to_owned(),
+            all => format!("{} alerts are raised", format::grouped(all as u64)),
+        };
+        let more = match raised.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {} more", format::grouped(more as u64)),
+        };
+        let named = raised.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        Ok(Some(Self { address, text: format!("{head}: {named}{more}") }))
+    }
+
+    #[cfg(not(feature = "alert"))]
+    pub(super) async fn read(_: &Reader<'_>, _: &View) -> Result<Option<Self>, Error> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,139 @@
+//! Alerts and reports: what the site is watched for, and where it is told.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use counter_core::alert::{AlertRule, ReportSchedule, Watch};
+use counter_core::{AnyStore, Stats, Timestamp};
+use counter_layer::webhook::{Webhook, WebhookBody};
+use serde_json::json;
+
+/// The flags of alerts and reports.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Settings {
+    /// Watch the site, and tell of errors, slow responses, a store that is away and new referrers: in the log, or by --webhook.
+    #[arg(long, env)]
+    alerts: bool,
+    /// File with the rules of alerts as JSON, instead of those of --alerts.
+    #[arg(long, env, value_name = "FILE")]
+    alert_rules: Option<PathBuf>,
+    /// Report on every day, or every week, of the site.
+    #[arg(long, env, value_name = "PERIOD")]
+    report: Option<Period>,
+    /// Address that alerts and reports are sent to, such as https://chat.example.com/hooks/x1y2z3.
+    #[arg(long, env, hide_env_values = true, value_name = "URL")]
+    webhook: Option<String>,
+    /// Secret that they are signed with, as Standard Webhooks has it: `whsec_` and what `openssl rand -base64 32` prints.
+    #[arg(long, env, hide_env_values = true)]
+    webhook_secret: Option<String>,
+    /// Form of what is sent.
+    #[arg(long, env, value_name = "FORM", default_value = "json")]
+    webhook_body: Body,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Period {
+    Daily,
+    Weekly,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Body {
+    Json,
+    Text,
+    Slack,
+    Discord,
+}
+
+impl Settings {
+    /// Returns the watch that these flags ask for, if they do; by these clocks of the site.
+    ///
+    /// # Errors
+    /// When the file of rules cannot be read, or a setting is wrong.
+    pub(crate) fn watch(
+        self,
+        stats: Stats,
+        store: &AnyStore,
+        clocks: impl Fn(Timestamp) -> i32 + Send + Sync + 'static,
+    ) -> Result<Option<Watch>, Box<dyn Error>> {
+        let rules = match &self.alert_rules {
+            Some(file) => {
+                let named = |error: &dyn Error| format!("{}: {error}", file.display());
+                let text = fs::read_to_string(file).map_err(|error| named(&error))?;
+                serde_json::from_str(&text).map_err(|error| named(&error))?
+            }
+            None if self.alerts => usual_rules(stats.grid().distributions.is_some()),
+            None => Vec::new(),
+        };
+        if rules.is_empty() && self.report.is_none() {
+            return match self.webhook {
+                Some(_) => Err("--webhook needs --alerts, --alert-rules or --report".into()),
+                None => Ok(None),
+            };
+        }
+        let mut watch = Watch::builder(stats, store.clone()).rules(rules);
+        if let Some(period) = self.report {
+            let site = "hits".parse()?;
+            let schedule = match period {
+                Period::Daily => ReportSchedule::daily("daily", site),
+                Period::Weekly => ReportSchedule::weekly("weekly", site),
+            };
+            let errors = ["status:5xx".parse()?, "status:failed".parse()?];
+            let schedule = schedule.share("errors", errors).share("bots", ["agent:bot".parse()?]);
+            watch = watch.report(schedule.title("Example").local_time(clocks));
+        }
+        if let Some(address) = self.webhook {
+            let mut webhook = Webhook::new(&address)?.body(match self.webhook_body {
+                Body::Json => WebhookBody::Json,
+                Body::Text => WebhookBody::Text,
+                Body::Slack => WebhookBody::Slack,
+                Body::Discord => WebhookBody::Discord,
+            });
+            if let Some(secret) = self.webhook_secret {
+                webhook = webhook.secret(&secret)?;
+            }
+            watch = watch.deliver(webhook);
+        }
+        Ok(Some(watch.build()?))
+    }
+}
+
+/// The rules that most sites begin with, as their configuration has them.
+fn usual_rules(has_times: bool) -> Vec<AlertRule> {
+    let mut rules = vec![
+        json!({
+            "name": "errors", "severity": "critical", "raise_after": 2, "resolve_after": 5,
+            "when": { "share_above": { "parts": ["status:5xx", "status:failed"], "whole": "hits", "share": 0.05, "at_least": 20 } },
+        }),
+        json!({
+            "name": "not found", "precision": 300, "resolve_after": 3, "pause": 3600,
+            "when": { "share_above": { "parts": ["status:4xx"], "whole": "hits", "share": 0.5, "at_least": 50 } },
+        }),
+        json!({ "name": "store", "severity": "critical", "when": { "store_away": { "seconds": 30 } } }),
+        json!({ "name": "clock", "when": { "clock_skew_above": { "seconds": 5 } } }),
+        json!({
+            "name": "new referrer", "severity": "info", "precision": 3600,
+            "when": { "new_label": { "label": "referrer", "places": 10, "at_least": 20 } },
+        }),
+    ];
+    if has_times {
+        rules.push(json!({
+            "name": "slow", "raise_after": 5, "resolve_after": 5,
+            "when": { "quantile_above": { "counter": "hits", "measure": "time", "q": 0.9, "value": 2, "at_least": 20 } },
+        }));
+    }
+    serde_json::from_value(rules.into()).expect("they are tested")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_rules_are_rules() {
+        assert_eq!((usual_rules(false).len(), usual_rules(true).len()), (5, 6));
+    }
+}

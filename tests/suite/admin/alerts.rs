@@ -1,0 +1,427 @@
+//! Alerts in the API and on their page: what is told of them, and who may silence them.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::alert::{AlertRule, Watch};
+use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
+use counter_layer::admin::{self, Access};
+use http::{Method, Request, StatusCode, header};
+use serde_json::{Value, json};
+use tests::{FaultProxy, RedisServer};
+
+use super::site::{Answer, Site, answer, ask, encode, request, send};
+use crate::support::{name, precision, store};
+
+const TOKEN: &str = "a-long-random-token";
+
+/// A site with a watch over two rules, the first of which is raised by the last two hours.
+struct Watched {
+    site: Site,
+    watch: Watch,
+    /// The time at which the last of these hours is judged.
+    judged: Timestamp,
+}
+
+impl Watched {
+    async fn over(store: impl Into<AnyStore>, access: Access) -> Self {
+        let store = store.into();
+        let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+        let busy = AlertRule::above("busy & loud", name("/"), precision(3600), 10).raise_after(2);
+        let errors =
+            AlertRule::share_above("errors", [name("status:5xx")], name("hits"), precision(3600), 0.05);
+        let watch =
+            Watch::builder(counters.stats(), store).rule(errors).rule(busy).build().expect("good rules");
+        let site = Site::watched(counters, watch.alerts(), access);
+        let end = precision(3600).bucket(Timestamp::now()).start;
+        Self { site, watch, judged: end.plus(Watch::LATENESS.as_secs()) }
+    }
+
+    async fn raise(&mut self) {
+        for ago in [1, 0] {
+            let at = self.judged.minus(3600 * ago);
+            self.site.record("/", precision(3600).bucket(at).start.minus(3600), 11).await;
+            self.watch.check_once(at).await.expect("the store is there");
+        }
+    }
+
+    async fn rule(&self, name: &str) -> Value {
+        let told = ask(&self.site.router, "alerts").await.json();
+        let rules = told["rules"].as_array().expect("a list");
+        rules.iter().find(|rule| rule["name"] == name).expect("a rule").clone()
+    }
+
+    async fn history(&self) -> Value {
+        ask(&self.site.router, "alerts/history").await.json()["messages"].clone()
+    }
+}
+
+async fn post(router: &Router, path: &str) -> Answer {
+    request(router, Method::POST, &format!("/admin/stats/api/alerts/{path}"), None).await
+}
+
+async fn post_form(router: &Router, path: &str, form: &str, shown: (&str, &str)) -> Answer {
+    let request = Request::post(format!("/admin/stats/alerts/{path}"))
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .header(shown.0, shown.1)
+        .header("sec-fetch-site", "same-origin");
+    answer(router, request.body(Body::from(form.to_owned())).expect("an address")).await
+}
+
+fn anyone() -> Access {
+    Access::open().may_silence()
+}
+
+#[tokio::test]
+async fn rules_and_history_are_told_with_the_numbers_that_decided() {
+    let mut watched = Watched::over(MemoryStore::new(), anyone()).await;
+    let fresh = watched.rule("busy & loud").await;
+    assert_eq!(
+        (&fresh["state"], &fresh["last"], &fresh["reason"]),
+        (&json!("unknown"), &json!(null), &json!(null))
+    );
+    watched.raise().await;
+    let end = watched.judged.minus(Watch::LATENESS.as_secs()).as_unix();
+    let bucket = |start| {
+        json!({"start": start, "is_met": true, "value": 11.0, "bound": 10.0, "label": null, "expected": null, "band": null,
+            "model": null, "error": null})
+    };
+    let (last, before) = (bucket(end - 3600), bucket(end - 7200));
+    let expected = json!({
+        "name": "busy & loud", "condition": "/ has more than 10 hits", "counters": ["/"], "unit": "hits",
+        "severity": "warning", "precision": 3600, "raise_after": 2, "resolve_after": 1, "state": "raised",
+        "raised_since": end - 3600, "silenced_until": null, "judged_until": end,
+        "reason": "/ has 11 hits, above 10", "last": last, "buckets": [before, last],
+    });
+    assert_eq!(watched.rule("busy & loud").await, expected);
+    let errors = watched.rule("errors").await;
+    assert_eq!(
+        (&errors["state"], &errors["judged_until"], &errors["unit"]),
+        (&json!("unknown"), &json!(end), &json!("share"))
+    );
+
+    let history = watched.history().await;
+    let [message] = &history.as_array().expect("a list")[..] else { panic!("{history}") };
+    for (field, value) in [
+        ("rule", json!("busy & loud")),
+        ("kind", json!("raised")),
+        ("severity", json!("warning")),
+        ("arrival", json!("arrived")),
+        ("at", json!(watched.judged.as_unix())),
+        ("arrived_at", json!(watched.judged.as_unix())),
+        ("reason", json!("/ has 11 hits, above 10")),
+        ("buckets", expected["buckets"].clone()),
+    ] {
+        assert_eq!(message[field], value, "{field}");
+    }
+    let metrics = send(&watched.site.router, "/admin/stats/metrics", None).await.body;
+    for line in [
+        "access_counter_alert_raised{rule=\"busy & loud\"} 1\n",
+        "access_counter_alert_raised{rule=\"errors\"} 0\n",
+        "access_counter_alert_silenced{rule=\"errors\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_is_silenced_for_a_while_and_what_is_no_rule_or_no_time_is_refused() {
+    let mut watched = Watched::over(MemoryStore::new(), anyone()).await;
+    let router = watched.site.router.clone();
+    let busy = encode("busy & loud");
+    let before = Timestamp::now().as_unix();
+    let told = post(&router, &format!("silence?rule={busy}&seconds=3600")).await.json();
+    let until = told["silenced_until"].as_u64().expect("a time");
+    assert!((before + 3600..=Timestamp::now().as_unix() + 3600).contains(&until), "{told}");
+    watched.raise().await;
+    let rule = watched.rule("busy & loud").await;
+    assert_eq!((&rule["state"], &rule["silenced_until"]), (&json!("raised"), &json!(until)));
+    assert_eq!(watched.history().await[0]["arrival"], "silenced");
+    let metrics = send(&router, "/admin/stats/metrics", None).await.body;
+    assert!(metrics.contains("access_counter_alert_silenced{rule=\"busy & loud\"} 1\n"), "{metrics}");
+
+    let told = post(&router, &format!("silence?rule={busy}&seconds=0")).await.json();
+    assert_eq!(told, json!({"rule": "busy & loud", "silenced_until": null}));
+    assert_eq!(watched.history().await[0]["arrival"], "waiting");
+    for (question, status, wrong) in [
+        ("rule=calm&seconds=1", 404, "rule"),
+        ("seconds=1", 400, "rule"),
+        ("rule=errors", 400, "seconds"),
+        ("rule=errors&seconds=", 400, "seconds"),
+        ("rule=errors&seconds=-1", 400, "seconds"),
+        ("rule=errors&seconds=2592001", 400, "seconds"),
+        ("rule=errors&rule=errors&seconds=1", 400, "rule"),
+        ("rule=errors&hours=1", 400, "hours"),
+    ] {
+        let told = post(&router, &format!("silence?{question}")).await;
+        assert_eq!((told.status.as_u16(), &told.json()["parameter"]), (status, &json!(wrong)), "{question}");
+    }
+    assert_eq!(watched.rule("errors").await["silenced_until"], json!(null));
+    let longest = post(&router, "silence?rule=errors&seconds=2592000").await;
+    assert_eq!(longest.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_test_is_delivered_once_and_the_history_has_it() {
+    let mut watched = Watched::over(MemoryStore::new(), anyone()).await;
+    let [id, same] =
+        [post(&watched.site.router, "test").await.json(), post(&watched.site.router, "test").await.json()];
+    assert!(id["id"].is_string() && id == same, "{id} {same}");
+    let checked = watched.watch.check_once(Timestamp::now()).await.expect("memory answers");
+    assert_eq!(checked.delivered, 1);
+    let history = watched.history().await;
+    assert_eq!(history.as_array().map(Vec::len), Some(1));
+    assert_eq!((&history[0]["kind"], &history[0]["arrival"]), (&json!("test"), &json!("arrived")));
+    assert_eq!(history[0]["id"], id["id"]);
+}
+
+#[tokio::test]
+async fn nobody_silences_unless_it_was_said_and_the_lack_of_the_right_names_the_scope() {
+    let shown = format!("Bearer {TOKEN}");
+    let owner = || Access::bearer(TOKEN).expect("a token");
+    for (access, with, without) in [
+        (owner(), 403, 401),
+        (owner().may_forget().may_record().may_repair(), 403, 401),
+        (owner().may_silence(), 200, 401),
+        (Access::open(), 403, 403),
+        (anyone(), 200, 200),
+        (Access::open().or(owner().may_silence()), 200, 403),
+    ] {
+        let watched = Watched::over(MemoryStore::new(), access.clone()).await;
+        let router = &watched.site.router;
+        for path in ["api/alerts/silence?rule=errors&seconds=60", "api/alerts/test"] {
+            for (shown, status) in [(None, without), (Some(("authorization", &*shown)), with)] {
+                let told = request(router, Method::POST, &format!("/admin/stats/{path}"), shown).await;
+                assert_eq!(told.status, status, "{access:?}: {}", told.body);
+                if shown.is_some() && status == 403 && without == 401 {
+                    let scope = "Bearer error=\"insufficient_scope\", scope=\"silence\"";
+                    assert_eq!(told.headers[header::WWW_AUTHENTICATE], scope, "{access:?}");
+                }
+            }
+        }
+        // Whoever may read sees no form that would be refused.
+        let page = send(router, "/admin/stats/alerts", Some(("authorization", &shown))).await;
+        assert_eq!(
+            (page.status, page.body.contains("Send a test")),
+            (StatusCode::OK, with == 200),
+            "{access:?}"
+        );
+    }
+    let watched = Watched::over(MemoryStore::new(), owner().may_silence()).await;
+    let told = request(
+        &watched.site.router,
+        Method::DELETE,
+        "/admin/stats/api/counters?counter=%2F",
+        Some(("authorization", &shown)),
+    );
+    assert_eq!(told.await.status, StatusCode::FORBIDDEN, "who may silence may nothing else");
+}
+
+#[tokio::test]
+async fn the_page_says_why_a_rule_is_raised_and_its_forms_do_what_the_api_does() {
+    let mut watched =
+        Watched::over(MemoryStore::new(), Access::bearer(TOKEN).expect("a token").may_silence()).await;
+    watched.raise().await;
+    let router = watched.site.router.clone();
+    let login = send(&router, &format!("/admin/stats/alerts?token={TOKEN}"), None).await;
+    assert_eq!(login.headers[header::LOCATION], "/admin/stats/alerts");
+    let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
+    let cookie = cookie.split(';').next().expect("a session").to_owned();
+    let shown = ("cookie", &*cookie);
+    let page = send(&router, "/admin/stats/alerts", Some(shown)).await;
+    for part in [
+        "One alert is raised.",
+        "busy &#38; loud",
+        "/ has 11 hits, above 10",
+        "By the hour: raised when this holds for 2 in a row, resolved when it does not.",
+        "<td class=\"number\">11 hits</td><td class=\"number\">10 hits</td>",
+        "href=\"/admin/stats/counter?counter=%2F\"",
+        "not judged yet",
+    ] {
+        assert!(page.body.contains(part), "{part} in {}", page.body);
+    }
+    assert!(page.body.find("loud <span").expect("a rule") < page.body.find("errors <span").expect("a rule"));
+    // A page that has not changed is not sent again.
+    let request = Request::get("/admin/stats/alerts").header("cookie", shown.1);
+    let request = request.header(header::IF_NONE_MATCH, &page.headers[header::ETAG]);
+    let same = answer(&router, request.body(Body::empty()).expect("an address")).await;
+    assert_eq!((same.status, &*same.body), (StatusCode::NOT_MODIFIED, ""));
+
+    let rule = encode("busy & loud");
+    let sent = post_form(&router, "silence", &format!("rule={rule}&seconds=3600"), shown).await;
+    assert_eq!(
+        (sent.status, &sent.headers[header::LOCATION]),
+        (StatusCode::SEE_OTHER, &"/admin/stats/alerts".parse().expect("text"))
+    );
+    let page = send(&router, "/admin/stats/alerts", Some(shown)).await.body;
+    assert!(page.contains("silenced until") && page.contains("End the silence"), "{page}");
+    assert_eq!(post_form(&router, "silence", &format!("rule={rule}&seconds=0"), shown).await.status, 303);
+    let page = send(&router, "/admin/stats/alerts", Some(shown)).await.body;
+    assert!(!page.contains("silenced until"), "{page}");
+    assert_eq!(post_form(&router, "test", "", shown).await.status, 303);
+    watched.watch.check_once(watched.judged).await.expect("memory answers");
+    let page = send(&router, "/admin/stats/alerts", Some(shown)).await.body;
+    assert!(page.contains("messages arrive, and nothing else has happened</td><td>told <time"), "{page}");
+    for (form, status) in [("rule=calm&seconds=60", 404), ("rule=errors&seconds=x", 400), ("", 400)] {
+        assert_eq!(post_form(&router, "silence", form, shown).await.status, status, "{form}");
+    }
+    // A page of another site can send the form, too, with the session of its visitor.
+    for path in ["silence", "test"] {
+        let request = Request::post(format!("/admin/stats/alerts/{path}")).header("cookie", shown.1);
+        let request =
+            request.header("sec-fetch-site", "cross-site").body(Body::from("rule=errors&seconds=60"));
+        assert_eq!(answer(&router, request.expect("an address")).await.status, StatusCode::FORBIDDEN);
+    }
+}
+
+#[tokio::test]
+async fn without_the_store_there_is_a_reason() {
+    let mut redis = RedisServer::start();
+    let watched = Watched::over(store(&redis.url()).await, anyone()).await;
+    let router = &watched.site.router;
+    assert_eq!(ask(router, "alerts").await.status, StatusCode::OK);
+    redis.stop();
+    for path in ["alerts", "alerts/history"] {
+        let told = ask(router, path).await;
+        assert_eq!(told.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert!(told.json()["health"].is_object(), "{}", told.body);
+    }
+    for path in ["silence?rule=errors&seconds=60", "test"] {
+        assert_eq!(post(router, path).await.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+    }
+    let page = send(router, "/admin/stats/alerts", None).await;
+    assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(page.body.contains("The numbers cannot be read now"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn there_is_no_such_path_unless_it_was_said() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), anyone()));
+    assert_eq!(post(&router, "test").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(send(&router, "/admin/stats/alerts", None).await.status, StatusCode::NOT_FOUND);
+    assert!(!ask(&router, "openapi.json").await.body.contains("/api/alerts"));
+    let metrics = send(&router, "/admin/stats/metrics", None).await.body;
+    assert!(!metrics.contains("access_counter_alert_"), "{metrics}");
+}
+
+/// A page for people, which is there.
+async fn page(router: &Router, path: &str) -> String {
+    let page = send(router, &format!("/admin/stats{path}"), None).await;
+    assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.body);
+    page.body
+}
+
+#[tokio::test]
+async fn the_first_page_says_what_is_raised_until_the_rule_is_silenced() {
+    let mut watched = Watched::over(MemoryStore::new(), anyone()).await;
+    let router = watched.site.router.clone();
+    let line = "An alert is raised: busy &#38; loud. <a href=\"/admin/stats/alerts\">";
+    for path in ["", "/parts"] {
+        assert!(!page(&router, path).await.contains("is raised"), "{path}");
+    }
+    assert!(page(&router, "?zone=utc").await.contains("href=\"/admin/stats/alerts?zone=utc\">Alerts</a>"));
+    watched.raise().await;
+    for path in ["", "/parts"] {
+        assert!(page(&router, path).await.contains(line), "{path}");
+    }
+    post(&router, &format!("silence?rule={}&seconds=60", encode("busy & loud"))).await;
+    assert!(!page(&router, "/parts").await.contains("is raised"));
+}
+
+#[tokio::test]
+async fn the_charts_of_a_counter_have_the_alerts_of_the_rules_that_look_at_it() {
+    let mut watched = Watched::over(MemoryStore::new(), anyone()).await;
+    let router = watched.site.router.clone();
+    watched.raise().await;
+    post(&router, "test").await;
+    watched.site.record("/other", watched.judged, 1).await;
+    let end = watched.judged.minus(Watch::LATENESS.as_secs());
+    let time = format!("precision=3600&span=2&to={end}");
+    // It is raised by the second of two hours.
+    for path in ["/counter?counter=%2F&", "/counter/parts?counter=%2F&", "?counter=hits&counter=%2F&"] {
+        let page = page(&router, &format!("{path}{time}")).await;
+        assert_eq!(page.matches("<path class=\"annotation raised\" d=\"M750 0V220\"").count(), 1, "{page}");
+        let told = "<td class=\"told\">busy &#38; loud raised: / has 11 hits, above 10</td>";
+        assert!(page.contains(told) && !page.contains("nothing else has happened"), "{page}");
+    }
+    for path in ["/counter?counter=%2Fother&", "?"] {
+        assert!(!page(&router, &format!("{path}{time}")).await.contains("annotation raised"), "{path}");
+    }
+    // It is resolved by the hour that follows, which has no hits.
+    watched.watch.check_once(watched.judged.plus(3600)).await.expect("memory answers");
+    let time = format!("precision=3600&span=2&to={}", end.plus(3600));
+    let page = page(&router, &format!("/counter?counter=%2F&{time}")).await;
+    assert!(page.contains("<path class=\"annotation raised\" d=\"M250 0V220\""), "{page}");
+    assert!(page.contains("<path class=\"annotation resolved\" d=\"M750 0V220\""), "{page}");
+}
+
+#[tokio::test]
+async fn a_link_to_one_view_does_not_show_alerts() {
+    let access = Access::bearer(TOKEN).expect("a token");
+    let mut watched = Watched::over(MemoryStore::new(), access).await;
+    watched.raise().await;
+    let router = watched.site.router.clone();
+    let login = send(&router, &format!("/admin/stats?token={TOKEN}"), None).await;
+    let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
+    let shown = ("cookie", cookie.split(';').next().expect("a session"));
+    let view = "counter=%2F&precision=3600&span=5";
+    assert!(
+        send(&router, &format!("/admin/stats/counter?{view}"), Some(shown))
+            .await
+            .body
+            .contains("annotation raised")
+    );
+    let share = send(&router, &format!("/admin/stats/counter/share?{view}"), Some(shown)).await.body;
+    let link = share.split("id=\"shared\" href=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let shared =
+        page(&router, &link.expect("a link").replace("/admin/stats", "").replace("&#38;", "&")).await;
+    assert!(shared.contains("<h1>/</h1>") && !shared.contains("annotation raised"), "{shared}");
+    assert!(!shared.contains("alerts"), "{shared}");
+}
+
+#[tokio::test]
+async fn a_state_that_cannot_be_read_is_told_of_and_takes_nothing_else_away() {
+    let redis = RedisServer::start();
+    let mut watched = Watched::over(store(&redis.url()).await, anyone()).await;
+    watched.raise().await;
+    redis.command(&["HSET", "access:document:alerts", "content", "no JSON"]);
+    let router = &watched.site.router;
+    for path in ["?counter=%2F&precision=3600", "/counter?counter=%2F&precision=3600"] {
+        let page = page(router, path).await;
+        assert!(page.contains("The store holds something else") && page.contains("id=\"lines\""), "{page}");
+    }
+    assert_eq!(send(router, "/admin/stats/alerts", None).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let metrics = send(router, "/admin/stats/metrics", None).await;
+    assert!(
+        metrics.status == StatusCode::OK && !metrics.body.contains("access_counter_alert"),
+        "{}",
+        metrics.body
+    );
+}
+
+#[tokio::test]
+async fn pages_with_alerts_are_read_in_few_exchanges() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let mut watched = Watched::over(store(&proxy.url()).await, anyone()).await;
+    watched.raise().await;
+    for (path, most) in [
+        ("/alerts", 2),
+        ("?precision=3600&span=120&uniques=1", 3),
+        ("/counter?counter=%2F&precision=3600&span=120", 3),
+    ] {
+        let mut fewest = u64::MAX;
+        for silence in [200, 800, 3000] {
+            proxy.await_silence(Duration::from_millis(silence));
+            let before = proxy.round_trips();
+            assert!(page(&watched.site.router, path).await.contains("raised"));
+            fewest = fewest.min(proxy.round_trips() - before);
+            if fewest <= most {
+                break;
+            }
+        }
+        assert!(fewest <= most, "{fewest} for {path}");
+    }
+}

@@ -1,0 +1,356 @@
+//! Notes, by the API and on the pages: who may make them, and where they are shown.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use counter_core::document::DocumentStore;
+use counter_core::note::{Note, Notes};
+use counter_core::visits::{Bin, Distribution, Measured};
+use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_layer::admin::{self, Access};
+use http::{Method, Request, StatusCode, header};
+use serde_json::{Value, json};
+use tests::{FaultProxy, RedisServer};
+
+use super::site::{Answer, Site, answer, ask, request, send};
+use crate::support::{precision, store};
+
+const TOKEN: &str = "a-long-random-token";
+const NOTES: &str = "/admin/stats/api/notes";
+
+fn anyone() -> Access {
+    Access::open().may_note()
+}
+
+fn site(access: Access) -> Site {
+    Site::with(MemoryStore::new(), access)
+}
+
+async fn add(router: &Router, question: &str) -> Answer {
+    request(router, Method::POST, &format!("{NOTES}?{question}"), None).await
+}
+
+async fn list(router: &Router, question: &str) -> Vec<Value> {
+    let told = ask(router, &format!("notes{question}")).await;
+    assert_eq!(told.status, StatusCode::OK, "{}", told.body);
+    told.json()["notes"].as_array().expect("a list").clone()
+}
+
+async fn page(router: &Router, path: &str) -> String {
+    let page = send(router, &format!("/admin/stats{path}"), None).await;
+    assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.body);
+    page.body
+}
+
+/// What a browser sends from a form.
+async fn send_form(router: &Router, path: &str, form: &str) -> Answer {
+    let request = Request::post(format!("/admin/stats{path}"))
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(form.to_owned()));
+    answer(router, request.expect("a path")).await
+}
+
+#[tokio::test]
+async fn a_note_is_told_within_its_range_until_it_is_removed() {
+    let site = site(anyone());
+    for (at, text, id) in [(200, "Gr%C3%B6%C3%9Fer+%26+more", "b"), (100, "Version+1.4", "a")] {
+        let added = add(&site.router, &format!("text={text}&at={at}&id={id}")).await;
+        assert_eq!(added.status, StatusCode::CREATED, "{}", added.body);
+    }
+    let (a, b) = (
+        json!({"id": "a", "at": 100, "text": "Version 1.4"}),
+        json!({"id": "b", "at": 200, "text": "Größer & more"}),
+    );
+    assert_eq!(list(&site.router, "").await, [a.clone(), b.clone()]);
+    assert_eq!(list(&site.router, "?from=100&to=200").await, [a]);
+    assert_eq!(list(&site.router, "?from=101").await, [b]);
+    for _ in 0..2 {
+        let removed = request(&site.router, Method::DELETE, &format!("{NOTES}?id=b"), None).await;
+        assert_eq!(removed.status, StatusCode::NO_CONTENT, "{}", removed.body);
+    }
+    assert_eq!(list(&site.router, "?from=101").await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn a_script_that_repeats_itself_makes_one_note_and_one_without_an_id_makes_two() {
+    let site = site(anyone());
+    let before = Timestamp::now().as_unix();
+    let first = add(&site.router, "text=Version+1.4&id=deploy-1.4").await;
+    assert_eq!(first.status, StatusCode::CREATED);
+    let again = add(&site.router, "text=another+text&at=7&id=deploy-1.4").await;
+    assert_eq!((again.status, again.json()), (StatusCode::OK, first.json()));
+    let at = first.json()["at"].as_u64().expect("a number");
+    assert!((before..=Timestamp::now().as_unix()).contains(&at), "{at}");
+    for _ in 0..2 {
+        assert_eq!(add(&site.router, "text=a&at=").await.status, StatusCode::CREATED);
+    }
+    assert_eq!(list(&site.router, "").await.len(), 3);
+}
+
+#[tokio::test]
+async fn what_is_no_note_is_refused_with_its_parameter() {
+    let site = site(anyone());
+    let long = "x".repeat(201);
+    for (question, parameter) in [
+        ("", "text"),
+        ("text=", "text"),
+        ("text=+", "text"),
+        ("text=a%0Ab", "text"),
+        ("text=a%00", "text"),
+        (&format!("text={long}"), "text"),
+        ("text=a&text=b", "text"),
+        ("text=a&at=noon", "at"),
+        ("text=a&at=-1", "at"),
+        ("text=a&at=253402300800", "at"),
+        ("text=a&id=a+b", "id"),
+        (&format!("text=a&id={}", &long[..65]), "id"),
+        ("text=a&link=b", "link"),
+    ] {
+        let told = add(&site.router, question).await;
+        assert_eq!((told.status, &told.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!(parameter)));
+    }
+    for question in ["", "?id=", "?id=%2F"] {
+        let told = request(&site.router, Method::DELETE, &format!("{NOTES}{question}"), None).await;
+        assert_eq!((told.status, &told.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!("id")));
+    }
+    for question in ["from=x", "to=-1", "limit=3"] {
+        assert_eq!(ask(&site.router, &format!("notes?{question}")).await.status, StatusCode::BAD_REQUEST);
+    }
+    assert_eq!(list(&site.router, "").await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn who_may_note_is_told_apart_from_who_may_read() {
+    let office = Access::bearer("the-office").expect("a token").may_forget().may_record().may_repair();
+    let site = site(office.or(Access::bearer(TOKEN).expect("a token").may_note()));
+    let router = &site.router;
+    let question = format!("{NOTES}?text=a&id=a");
+    for (method, path) in [
+        (Method::POST, question.as_str()),
+        (Method::DELETE, question.as_str()),
+        (Method::POST, "/admin/stats/notes"),
+        (Method::POST, "/admin/stats/notes/remove"),
+    ] {
+        let told = request(router, method.clone(), path, Some(("authorization", "Bearer the-office"))).await;
+        assert_eq!(told.status, StatusCode::FORBIDDEN, "{method} {path}");
+        assert!(told.headers[header::WWW_AUTHENTICATE].to_str().expect("text").contains("scope=\"note\""));
+        assert_eq!(request(router, method, path, None).await.status, StatusCode::UNAUTHORIZED);
+    }
+    let shown = format!("Bearer {TOKEN}");
+    let added = request(router, Method::POST, &question, Some(("authorization", &shown))).await;
+    assert_eq!(added.status, StatusCode::CREATED);
+    let read = send(router, NOTES, Some(("authorization", "Bearer the-office"))).await;
+    assert_eq!(read.json()["notes"][0]["id"], "a");
+    let forgotten = "/admin/stats/api/counters?counter=%2F";
+    let told = request(router, Method::DELETE, forgotten, Some(("authorization", &shown))).await;
+    assert_eq!(told.status, StatusCode::FORBIDDEN);
+    // All see it, and those who may have the forms, of which one stands behind the text.
+    for (shown, may) in [(shown.as_str(), true), ("Bearer the-office", false)] {
+        for path in ["", "/parts"] {
+            let page =
+                send(router, &format!("/admin/stats{path}"), Some(("authorization", shown))).await.body;
+            assert!(page.contains("<li value=\"1\">") && page.contains("</time> a<") != may, "{page}");
+            assert_eq!(page.contains("/admin/stats/notes/remove"), may, "{page}");
+            assert_eq!(page.contains("action=\"/admin/stats/notes\""), may && path.is_empty(), "{page}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_notes_nothing_with_the_session_of_its_visitor() {
+    let site = site(Access::bearer(TOKEN).expect("a token").may_note());
+    let login = send(&site.router, &format!("/admin/stats?token={TOKEN}"), None).await;
+    let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
+    let cookie = cookie.split(';').next().expect("a session").to_owned();
+    for (name, value, api, form) in [
+        ("sec-fetch-site", "cross-site", StatusCode::FORBIDDEN, StatusCode::FORBIDDEN),
+        ("origin", "https://other.example", StatusCode::FORBIDDEN, StatusCode::FORBIDDEN),
+        ("sec-fetch-site", "same-origin", StatusCode::CREATED, StatusCode::SEE_OTHER),
+    ] {
+        for (path, status) in [("/api/notes?text=a", api), ("/notes", form)] {
+            let request = Request::post(format!("/admin/stats{path}")).header(header::COOKIE, &cookie);
+            let request = request.header(name, value).body(Body::from("text=b"));
+            let told = answer(&site.router, request.expect("an address")).await;
+            assert_eq!(told.status, status, "{path} with {name}: {value}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn there_is_no_such_path_and_no_form_unless_it_was_said() {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let router = Router::new().nest("/admin/stats", admin::router(counters.stats(), anyone()));
+    assert_eq!(add(&router, "text=a").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(send_form(&router, "/notes", "text=a").await.status, StatusCode::NOT_FOUND);
+    assert!(!ask(&router, "openapi.json").await.body.contains("/api/notes"));
+    assert!(!page(&router, "").await.contains("Add a note"));
+}
+
+#[tokio::test]
+async fn a_note_has_a_mark_in_the_charts_and_words_below_them_and_in_their_tables() {
+    let mut site = site(anyone());
+    let hour = precision(3600);
+    let start = hour.bucket(Timestamp::now()).start.minus(7200);
+    let recorder = site.recorder();
+    let hits = [recorder.counter("/").hit()];
+    let bins = [Bin::time(Duration::from_millis(20))];
+    for _ in 0..9 {
+        recorder.measure_at(Measured { hits: &hits, bins: &bins }, start);
+    }
+    site.record("/", start, 9).await;
+    let note = |seconds: u64, text: &str| format!("text={text}&at={}", start.plus(seconds));
+    for question in
+        [note(60, "%3Cb%3E1.4"), note(3599, "rolled+back"), note(3600, "1.5"), note(7200, "afterwards")]
+    {
+        assert_eq!(add(&site.router, &question).await.status, StatusCode::CREATED);
+    }
+    let time = format!("counter=%2F&precision=3600&span=2&to={}", start.plus(7200));
+    for path in [format!("/counter?{time}"), format!("/counter/parts?{time}"), format!("/parts?{time}")] {
+        let page = page(&site.router, &path).await;
+        // Two in the first of two hours, and one in the second: in the middles of these.
+        let charts = if path.starts_with("/counter?") { 2 } else { 1 };
+        for mark in
+            ["class=\"annotation note\" d=\"M250 0V220\"", "class=\"annotation note\" d=\"M750 0V220\""]
+        {
+            assert_eq!(page.matches(mark).count(), charts, "{mark} in {page}");
+        }
+        let titles = ["<title>&#60;b&#62;1.4\nrolled back\n</title>", "<title>1.5\n</title>", ">1–2</text>"];
+        for part in titles {
+            assert_eq!(page.matches(part).count(), charts, "{part} in {page}");
+        }
+        for part in [
+            "<li value=\"1\"><time datetime=",
+            "</time> &#60;b&#62;1.4",
+            "</time> rolled back",
+            "<li value=\"3\">",
+            "<th scope=\"col\" class=\"told\">What happened</th>",
+            "<td class=\"told\">&#60;b&#62;1.4; rolled back</td>",
+            "<td class=\"told\">1.5</td>",
+        ] {
+            assert_eq!(page.matches(part).count(), 1, "{part} in {page}");
+        }
+        assert!(!page.contains("afterwards") && !page.contains("<b>"), "{page}");
+    }
+    let before = page(&site.router, "/counter?counter=%2F&precision=3600&span=2&to=3600").await;
+    assert!(!before.contains("class=\"annotation note") && !before.contains("What happened, by"), "{before}");
+}
+
+#[tokio::test]
+async fn forms_on_a_page_add_a_note_and_remove_it_and_lead_back_to_the_page() {
+    let site = site(anyone());
+    let router = &site.router;
+    let whole = page(router, "?span=30&zone=utc").await;
+    assert!(whole.contains("name=\"to\" value=\"?span=30&#38;zone=utc\""), "{whole}");
+    let added = send_form(router, "/notes", "to=%3Fspan%3D30&text=Version+1.4&at=2026-11-21T02%3A39").await;
+    assert_eq!(added.status, StatusCode::SEE_OTHER, "{}", added.body);
+    assert_eq!(added.headers[header::LOCATION], "/admin/stats?span=30");
+    let noted = list(router, "").await;
+    assert_eq!((&noted[0]["text"], &noted[0]["at"]), (&json!("Version 1.4"), &json!(1_795_228_740)));
+    let outside = send_form(router, "/notes", "to=https%3A%2F%2Fother.example%2F&text=now").await;
+    assert_eq!(outside.headers[header::LOCATION], "/admin/stats");
+    for (form, words) in [
+        ("text=", "Nothing is added: a note has 1 to 200 characters"),
+        ("", "Nothing is added"),
+        ("text=a&at=noon", "noon is no time"),
+    ] {
+        let refused = send_form(router, "/notes", form).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{form}");
+        assert!(refused.body.contains(words), "{}", refused.body);
+    }
+    let long = format!("text={}", "x".repeat(20_000));
+    assert_eq!(send_form(router, "/notes", &long).await.status, StatusCode::BAD_REQUEST);
+    let id = noted[0]["id"].as_str().expect("a text");
+    let removed =
+        send_form(router, "/notes/remove", &format!("id={id}&to=%2Fcounter%3Fcounter%3D%252F")).await;
+    assert_eq!(removed.headers[header::LOCATION], "/admin/stats/counter?counter=%2F");
+    assert_eq!(send_form(router, "/notes/remove", "id=nothing").await.status, StatusCode::SEE_OTHER);
+    let left = list(router, "").await;
+    assert_eq!((left.len(), &left[0]["text"]), (1, &json!("now")));
+}
+
+#[tokio::test]
+async fn what_one_instance_notes_the_others_show() {
+    let redis = RedisServer::start();
+    let instance = async || {
+        let store = store(&redis.url()).await;
+        let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+        Site::noted(counters, Notes::new(store), anyone())
+    };
+    let (one, other) = (instance().await, instance().await);
+    let adds = |site: &'static str, router: Router| async move {
+        for number in 0..5 {
+            let own = add(&router, &format!("text=of+{site}&id={site}-{number}")).await;
+            assert_eq!(own.status, StatusCode::CREATED, "{}", own.body);
+            add(&router, &format!("text=shared&id=shared-{number}")).await;
+        }
+    };
+    tokio::join!(adds("one", one.router.clone()), adds("other", other.router.clone()));
+    for site in [&one, &other] {
+        assert_eq!(list(&site.router, "").await.len(), 15);
+        assert_eq!(page(&site.router, "/parts?span=30").await.matches("</time> of other").count(), 5);
+    }
+    let removed = request(&other.router, Method::DELETE, &format!("{NOTES}?id=one-3"), None).await;
+    assert_eq!(removed.status, StatusCode::NO_CONTENT);
+    assert_eq!(list(&one.router, "").await.len(), 14);
+}
+
+#[tokio::test]
+async fn a_link_to_one_view_does_not_show_notes() {
+    let site = site(Access::bearer(TOKEN).expect("a token").may_note());
+    let shown = Some(("authorization", "Bearer a-long-random-token"));
+    let path = format!("{NOTES}?text=for+the+office+alone");
+    assert_eq!(request(&site.router, Method::POST, &path, shown).await.status, StatusCode::CREATED);
+    let login = send(&site.router, &format!("/admin/stats?token={TOKEN}"), None).await;
+    let cookie = login.headers[header::SET_COOKIE].to_str().expect("text").split(';').next().expect("one");
+    let seen = send(&site.router, "/admin/stats", Some(("cookie", cookie))).await.body;
+    assert!(seen.contains("for the office alone"), "{seen}");
+    let page = send(&site.router, "/admin/stats/share", Some(("cookie", cookie))).await.body;
+    let (_, link) = page.split_once("id=\"shared\" href=\"").expect("a link");
+    let link = link.split_once('"').expect("its end").0.replace("&#38;", "&");
+    let shared = send(&site.router, &link, None).await;
+    assert_eq!(shared.status, StatusCode::OK, "{}", shared.body);
+    assert!(shared.body.contains("id=\"plot\"") && !shared.body.contains("office"), "{}", shared.body);
+}
+
+#[tokio::test]
+async fn notes_that_cannot_be_read_are_told_of_and_take_nothing_else_away() {
+    let notes = MemoryStore::new();
+    assert!(notes.replace("notes", 0, b"something else").await.expect("memory"));
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let mut site = Site::noted(counters, Notes::new(notes), anyone());
+    site.record("hits", Timestamp::now(), 77).await;
+    let page = page(&site.router, "").await;
+    let unread = page.split_once("id=\"unread\"").expect("a note").1;
+    assert!(unread.contains("notes (the store holds something unexpected") && page.contains("77"), "{page}");
+    for (method, question) in [(Method::GET, ""), (Method::POST, "?text=a"), (Method::DELETE, "?id=a")] {
+        let told = request(&site.router, method, &format!("{NOTES}{question}"), None).await;
+        assert_eq!(told.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(told.body.contains("under the key \\\"notes\\\""), "{}", told.body);
+    }
+}
+
+#[tokio::test]
+async fn the_page_of_a_counter_with_notes_is_read_in_two_exchanges() {
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let store = store(&proxy.url()).await;
+    let counters = Counters::builder(store.clone()).distributions(Distribution::precisions());
+    let notes = Notes::new(store);
+    let mut site = Site::noted(counters.build().expect("the defaults are fine"), notes.clone(), anyone());
+    let start = precision(3600).bucket(Timestamp::now()).start;
+    site.record("/", start, 1).await;
+    notes.add(&Note::new(start, "Version 1.4").expect("a text")).await.expect("it is added");
+    let mut fewest = u64::MAX;
+    for silence in [200, 800, 3000] {
+        proxy.await_silence(Duration::from_millis(silence));
+        let before = proxy.round_trips();
+        let path = "/counter?counter=%2F&precision=3600&span=120&uniques=1";
+        assert!(page(&site.router, path).await.contains("Version 1.4"));
+        fewest = fewest.min(proxy.round_trips() - before);
+        if fewest <= 2 {
+            break;
+        }
+    }
+    assert!(fewest <= 2, "{fewest}");
+}

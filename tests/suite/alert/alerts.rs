@@ -1,0 +1,198 @@
+//! Handles on alerts: what they read, silences and tests, over all processes.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use counter_core::alert::{
+    AlertKind, AlertRule, Alerts, AlertsStatus, Arrival, HistoryEntry, SilenceError, Unit, Watch,
+};
+use counter_core::visits::Measure;
+use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
+use futures_util::future::join_all;
+
+use super::inbox::Inbox;
+use crate::stores;
+use crate::support::{name, precision};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn kinds(inbox: &Inbox) -> Vec<AlertKind> {
+    inbox.alerts().into_iter().map(|alert| alert.kind).collect()
+}
+
+fn rules() -> [AlertRule; 2] {
+    let busy = AlertRule::above("busy", name("hits"), precision(3600), 10).raise_after(2);
+    let errors = AlertRule::share_above("errors", [name("status:5xx")], name("hits"), precision(3600), 0.05)
+        .at_least(20);
+    [busy, errors]
+}
+
+fn watch(counters: &Counters, store: &AnyStore, told: &Inbox) -> Watch {
+    let builder = Watch::builder(counters.stats(), store.clone()).deliver(told.receiver());
+    rules().into_iter().fold(builder, |builder, rule| builder.rule(rule)).build().expect("good rules")
+}
+
+/// Counts hits in the hour that closed so many hours ago; returns when it is judged.
+async fn record(counters: &mut Counters, ago: u64, hits: u32) -> Timestamp {
+    let start = precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1));
+    let hits = NonZeroU32::new(hits).expect("not 0");
+    counters.recorder().record_at(counters.recorder().counter("hits"), None, start, hits);
+    counters.flush().await.expect("the store is there");
+    start.plus(3600 + Watch::LATENESS.as_secs())
+}
+
+async fn read(alerts: &Alerts) -> AlertsStatus {
+    alerts.read().await.expect("the store is there")
+}
+
+fn arrivals(history: &[HistoryEntry]) -> Vec<(AlertKind, bool)> {
+    let told = |entry: &HistoryEntry| (entry.alert.kind, matches!(entry.arrival, Arrival::Arrived(_)));
+    history.iter().map(told).collect()
+}
+
+stores::on! {
+    [memory redis redis_without_scripts cluster sqlite postgres mariadb]
+    {
+        all_handles_and_watches_see_what_one_changes
+        of_many_that_change_something_at_once_all_succeed
+    }
+}
+
+async fn all_handles_and_watches_see_what_one_changes(store: impl Into<AnyStore>) {
+    use AlertKind::{Raised, Resolved, Test};
+    let (store, told) = (store.into(), Inbox::default());
+    let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let mut watches: Vec<_> = (0..2).map(|_| watch(&counters, &store, &told)).collect();
+    let (one, other) = (watches[0].alerts(), Alerts::new(store.clone(), rules()));
+    let fresh = read(&other).await;
+    assert_eq!((fresh.rules.len(), fresh.history.len()), (2, 0));
+    assert!(
+        fresh.rules.iter().all(|rule| rule.judged.is_none() && rule.last.is_none() && rule.raised.is_none())
+    );
+
+    let until = other.silence("busy", 2 * HOUR).await.expect("a rule").expect("it begins");
+    let mut judged = Timestamp::MIN;
+    for ago in [4, 3] {
+        judged = record(&mut counters, ago, 11).await;
+        for watch in &mut watches {
+            watch.check_once(judged).await.expect("the store is there");
+        }
+    }
+    assert_eq!(kinds(&told), []);
+    let known = read(&one).await;
+    let busy = &known.rules[0];
+    assert_eq!(
+        (&*busy.name, &*busy.condition, busy.unit),
+        ("busy", "hits has more than 10 hits", Unit::Hits)
+    );
+    assert_eq!((busy.silenced, busy.counters.as_slice()), (Some(until), &[name("hits")][..]));
+    let start = busy.raised.expect("it is raised");
+    let numbers: Vec<_> = busy.buckets.iter().map(|of| (of.start, of.is_met, of.value, of.bound)).collect();
+    let (before, start) = (start.minus(3600).as_unix(), start.as_unix());
+    assert_eq!(numbers, [(before, true, 11.0, 10.0), (start, true, 11.0, 10.0)]);
+    assert_eq!(busy.reason(), Some("hits has 11 hits, above 10"));
+    assert_eq!(busy.judged.map(Timestamp::as_unix), Some(start + 3600));
+    assert!(known.rules[1].last.is_none(), "it has too few hits");
+    let [entry] = &known.history[..] else { panic!("{:?}", known.history) };
+    assert_eq!((entry.arrival, entry.at, &entry.buckets), (Arrival::Silenced, start + 3615, &busy.buckets));
+
+    // It is told once, by whichever watch comes first, when the silence has ended.
+    assert_eq!(one.silence("busy", Duration::ZERO).await.expect("a rule"), None);
+    assert_eq!(read(&other).await.history[0].arrival, Arrival::Waiting);
+    for watch in &mut watches {
+        watch.check_once(judged.plus(1)).await.expect("the store is there");
+    }
+    assert_eq!(kinds(&told), [Raised]);
+    assert_eq!(arrivals(&read(&other).await.history), [(Raised, true)]);
+
+    // What is resolved meanwhile is told as well, since receivers know that it was raised.
+    other.silence("busy", HOUR).await.expect("a rule");
+    let judged = record(&mut counters, 2, 3).await;
+    for watch in &mut watches {
+        watch.check_once(judged).await.expect("the store is there");
+    }
+    let known = read(&one).await;
+    assert_eq!((known.rules[0].raised, known.rules[0].reason()), (None, None));
+    assert_eq!(arrivals(&known.history), [(Resolved, false), (Raised, true)]);
+    one.silence("busy", Duration::ZERO).await.expect("a rule");
+    one.test().await.expect("the store is there");
+    let passes = watches.iter_mut().map(|watch| watch.check_once(judged.plus(1)));
+    for checked in join_all(passes).await {
+        checked.expect("the store is there");
+    }
+    for watch in &mut watches {
+        watch.check_once(judged.plus(1)).await.expect("the store is there");
+    }
+    assert_eq!(kinds(&told), [Resolved, Test]);
+    assert_eq!(arrivals(&read(&one).await.history), [(Test, true), (Resolved, true), (Raised, true)]);
+}
+
+async fn of_many_that_change_something_at_once_all_succeed(store: impl Into<AnyStore>) {
+    let store = store.into();
+    let names: Vec<_> = (0..6).map(|number| number.to_string()).collect();
+    let above = |name: &String| AlertRule::above(name, crate::support::name("hits"), precision(60), 1);
+    let handles: Vec<_> = names.iter().map(|_| Alerts::new(store.clone(), names.iter().map(above))).collect();
+    let silences = handles.iter().zip(&names).map(|(alerts, name)| alerts.silence(name, HOUR));
+    for silenced in join_all(silences).await {
+        assert!(silenced.expect("there are six of them").is_some());
+    }
+    let tests = join_all(handles.iter().map(Alerts::test)).await;
+    let known = read(&handles[0]).await;
+    assert!(known.rules.iter().all(|rule| rule.silenced.is_some()), "{known:?}");
+    let [test] = &known.history[..] else { panic!("{:?}", known.history) };
+    assert!(tests.into_iter().all(|id| id.expect("the store is there") == test.alert.id));
+}
+
+#[tokio::test]
+async fn a_silence_ends_by_itself_and_not_before() {
+    let (store, told) = (AnyStore::from(MemoryStore::new()), Inbox::default());
+    let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let quiet = AlertRule::below("quiet", name("hits"), precision(3600), 10);
+    let builder = Watch::builder(counters.stats(), store).rule(quiet).deliver(told.receiver());
+    let mut watch = builder.build().expect("a good rule");
+    let alerts = watch.alerts();
+    let until = alerts.silence("quiet", HOUR).await.expect("a rule").expect("it begins");
+    for now in [Timestamp::now(), until.minus(1)] {
+        watch.check_once(now).await.expect("memory answers");
+        assert_eq!(kinds(&told), [], "{now}");
+    }
+    assert!(read(&alerts).await.rules[0].raised.is_some());
+    for (now, expected) in [(until, &[AlertKind::Raised][..]), (until.plus(1), &[])] {
+        watch.check_once(now).await.expect("memory answers");
+        assert_eq!(kinds(&told), expected, "{now}");
+    }
+    assert_eq!(read(&alerts).await.rules[0].silenced, None);
+}
+
+#[tokio::test]
+async fn a_silence_is_bounded_and_of_a_rule_that_there_is() {
+    let alerts = Alerts::new(MemoryStore::new(), rules());
+    let before = Timestamp::now();
+    let until = alerts.silence("errors", Duration::MAX).await.expect("a rule").expect("it begins");
+    let longest = Alerts::LONGEST_SILENCE.as_secs();
+    assert!((before.plus(longest)..=Timestamp::now().plus(longest)).contains(&until), "{until}");
+    let unknown = alerts.silence("calm", HOUR).await.expect_err("there is no such rule");
+    assert!(matches!(unknown, SilenceError::UnknownRule), "{unknown}");
+    assert_eq!(alerts.rules().collect::<Vec<_>>(), ["busy", "errors"]);
+}
+
+#[test]
+fn a_rule_says_what_it_looks_at() {
+    let (hits, hour) = (|| name("hits"), precision(3600));
+    let slow = |measure, value| AlertRule::quantile_above("a", hits(), hour, measure, 0.99, value);
+    for (rule, words) in [
+        (AlertRule::below("a", hits(), hour, 5), "hits has fewer than 5 hits"),
+        (AlertRule::silent("a", hits(), hour), "hits has no hits"),
+        (rules()[1].clone(), "status:5xx are more than 5 % of hits, where there are 20 hits at least"),
+        (slow(Measure::Time, 0.5), "the time that 99 % of hits have at most is above 0.5 s"),
+        (
+            slow(Measure::Size, 4096.0).at_least(9),
+            "the size that 99 % of hits have at most is above 4096 bytes, where there are 9 values at least",
+        ),
+    ] {
+        let alerts = Alerts::new(MemoryStore::new(), [rule]);
+        let known =
+            futures_util::FutureExt::now_or_never(alerts.read()).expect("memory is at once").expect("memory");
+        assert_eq!(known.rules[0].condition, words);
+    }
+}

@@ -1,0 +1,94 @@
+//! One delivery over all instances: three of them, killed, paused, and through failovers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use counter_core::alert::{Alert, AlertKind, AlertRule, Watch};
+use counter_core::{AnyStore, Counters, Timestamp};
+use tests::sentinel::RedisSentinel;
+use tests::until;
+use tokio::time::timeout;
+
+use super::inbox::Inbox;
+use crate::random::Random;
+use crate::support::{name, precision, store};
+
+const HOURS: u64 = 60;
+
+/// The hour that closed so many hours ago, and the time at which it is judged.
+fn hour(ago: u64) -> (Timestamp, Timestamp) {
+    let start = precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1));
+    (start, start.plus(3600 + Watch::LATENESS.as_secs()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn through_kills_and_failovers_each_alert_has_one_id_and_arrives() {
+    let mut servers = RedisSentinel::start();
+    let store = AnyStore::from(store(&servers.url()).await);
+    let (inbox, mut random) = (Inbox::default(), Random::storm("alerts"));
+    let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let watch = |counters: &Counters| {
+        let rule = AlertRule::above("busy", name("hits"), precision(3600), 10);
+        let builder = Watch::builder(counters.stats(), store.clone()).rule(rule).deliver(inbox.receiver());
+        builder.build().expect("a good rule")
+    };
+    let mut watches: Vec<_> = (0..3).map(|_| watch(&counters)).collect();
+    // A rule begins with the bucket before its first pass.
+    watches[0].check_once(hour(HOURS + 1).1).await.expect("the store is there");
+    let (mut expected, mut is_raised, mut told) = (Vec::new(), false, Vec::new());
+    for ago in (1..=HOURS).rev() {
+        let (start, judged) = hour(ago);
+        let is_busy = random.among(0..3) == 0;
+        let recorder = counters.recorder();
+        let hits = if is_busy { 20 } else { 1 };
+        recorder.record_at(recorder.counter("hits"), None, start, hits.try_into().expect("not 0"));
+        until("the hits are stored", tests::LIMIT, async || counters.flush().await.is_ok()).await;
+        if is_busy != is_raised {
+            expected.push((start.as_unix(), if is_busy { AlertKind::Raised } else { AlertKind::Resolved }));
+            is_raised = is_busy;
+        }
+        match ago {
+            45 => servers.failover(),
+            20 => servers.kill_master(),
+            _ => {}
+        }
+        inbox.away(random.among(0..4) == 0);
+        let passes = watches.iter_mut().map(|watch| {
+            // Killed at any point of a pass, or not.
+            let lives = if random.among(0..2) == 0 { random.among(0..3000) } else { 5_000_000 };
+            timeout(Duration::from_micros(lives), watch.check_once(judged))
+        });
+        let ended = futures_util::future::join_all(passes).await;
+        for (place, ended) in ended.iter().enumerate() {
+            if ended.is_err() {
+                watches[place] = watch(&counters);
+            }
+        }
+        told.extend(inbox.alerts());
+    }
+    inbox.away(false);
+    // What waits for a receiver, or is claimed by one that was killed, comes in time.
+    let (_, last) = hour(1);
+    until("all alerts have arrived", tests::LIMIT, async || {
+        for second in (0..1200).step_by(60) {
+            _ = watches[0].check_once(last.plus(second).min(Timestamp::now())).await;
+        }
+        told.extend(inbox.alerts());
+        by_id(&told).len() >= expected.len()
+    })
+    .await;
+    // In whatever order they came: by their buckets, each once.
+    let mut arrived: Vec<_> = by_id(&told).into_values().map(|alert| (alert.start, alert.kind)).collect();
+    arrived.sort_by_key(|(start, _)| *start);
+    assert_eq!(arrived, expected);
+}
+
+/// The alerts as a receiver has them that drops repetitions.
+fn by_id(told: &[Alert]) -> BTreeMap<&str, &Alert> {
+    let mut kept = BTreeMap::new();
+    for alert in told {
+        let first = kept.entry(&*alert.id).or_insert(alert);
+        assert_eq!((first.start, first.kind), (alert.start, alert.kind), "one id for two messages");
+    }
+    kept
+}

@@ -1,0 +1,148 @@
+//! The example with alerts.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::http::get;
+use tests::tls::Certificates;
+use tests::{Nginx, RedisServer, until};
+use tokio::net::TcpListener;
+
+use super::program::{LIMIT, Site, TOKEN, command, start};
+
+const RULES: &str = r#"[{ "name": "articles", "precision": 1, "resolve_after": 3, "pause": 3600,
+    "when": { "above": { "counter": "/articles/{id}", "hits": 0 } } }]"#;
+
+async fn site(
+    redis: &RedisServer,
+    folder: &TempDir,
+    arguments: &[&str],
+    authority: Option<&Certificates>,
+) -> Site {
+    let rules = folder.path().join("rules.json");
+    fs::write(&rules, RULES).expect("room on the disk");
+    let mut command = command().await;
+    if let Some(certificates) = authority {
+        command.env("SSL_CERT_FILE", certificates.authority());
+    }
+    command.args([
+        "--listen",
+        "127.0.0.1:0",
+        "--admin-token",
+        TOKEN,
+        "--redis",
+        &redis.url(),
+        "--alert-rules",
+    ]);
+    let (process, address) = start(command.arg(rules).args(arguments)).await;
+    Site { process, address }
+}
+
+/// What came to an address whose first answers are errors.
+async fn receiver() -> (SocketAddr, Arc<Mutex<Vec<Value>>>) {
+    let came = Arc::new(Mutex::new(Vec::new()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it has one");
+    let kept = Arc::clone(&came);
+    let service = Router::new().fallback(move |body: Bytes| {
+        let mut kept = kept.lock().expect("calm");
+        kept.push(serde_json::from_slice(&body).expect("JSON"));
+        let status = if kept.len() == 1 { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
+        std::future::ready(status)
+    });
+    tokio::spawn(async { axum::serve(listener, service).await.expect("it serves") });
+    (address, came)
+}
+
+#[tokio::test]
+async fn of_three_instances_of_which_one_is_killed_one_tells_of_an_alert_until_it_has_arrived() {
+    let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
+    let (receiver, came) = receiver().await;
+    let webhook = format!("http://{receiver}/");
+    let mut sites = Vec::new();
+    for _ in 0..3 {
+        sites.push(site(&redis, &folder, &["--webhook", &webhook], None).await);
+    }
+    assert_eq!(get(sites[1].address, "/articles/1", &[]).await.status, 200);
+    until("the hit is in Redis", LIMIT, async || {
+        sites[1].ask("ledger").await["hits"]["applied"].as_u64() >= Some(1)
+    })
+    .await;
+    sites[1].process.kill();
+    let of = |kind: &str| {
+        let came = came.lock().expect("calm");
+        came.iter().filter(|alert| alert["kind"] == kind).cloned().collect::<Vec<_>>()
+    };
+    until("it has arrived and is over", LIMIT, async || {
+        of("raised").len() >= 2 && !of("resolved").is_empty()
+    })
+    .await;
+    let (raised, resolved) = (of("raised"), of("resolved"));
+    assert!(raised.iter().all(|alert| alert["id"] == raised[0]["id"]), "{raised:?}");
+    assert!(resolved.iter().all(|alert| alert["id"] == resolved[0]["id"]), "{resolved:?}");
+    assert_eq!(raised[0]["text"], "warning: articles: /articles/{id} has 1 hits, above 0");
+}
+
+#[tokio::test]
+async fn a_webhook_speaks_tls_with_whom_the_system_trusts_and_with_nobody_else() {
+    let folder = TempDir::new().expect("a folder");
+    // Each has a Redis of its own, and so an alert of its own.
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let (trusted, other) = (Certificates::make(), Certificates::make());
+    let port =
+        TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr().expect("it has one").port();
+    let (certificate, key) = (trusted.server(), trusted.server_key());
+    let locations = format!(
+        "listen 127.0.0.1:{port} ssl; ssl_certificate {}; ssl_certificate_key {}; access_log came said;\n\
+         location / {{ return 204; }}",
+        certificate.display(),
+        key.display()
+    );
+    let server = Nginx::start_with("log_format said '$request_uri $http_webhook_signature';", &locations);
+    let webhook = format!("https://localhost:{port}");
+    let secret = ["--webhook-secret", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"];
+    let arguments = |path: &str| {
+        [&["--webhook".to_owned(), format!("{webhook}/{path}")][..], &secret.map(str::to_owned)].concat()
+    };
+    let start = async |path: &str, redis, certificates| {
+        let arguments = arguments(path);
+        let arguments: Vec<_> = arguments.iter().map(|argument| &**argument).collect();
+        site(redis, &folder, &arguments, Some(certificates)).await
+    };
+    let sites = [start("mistaken", &servers[0], &other).await, start("trusted", &servers[1], &trusted).await];
+    for site in &sites {
+        assert_eq!(get(site.address, "/articles/1", &[]).await.status, 200);
+    }
+    let refused = |line: &str| line.contains("was not delivered").then_some(line.to_owned());
+    let line = sites[0].process.wait_error_line(refused, LIMIT).await;
+    assert!(line.contains("certificate") && !line.contains("mistaken"), "{line}");
+    let came = || fs::read_to_string(server.file("came")).unwrap_or_default();
+    until("it has arrived", LIMIT, async || came().contains("/trusted v1,")).await;
+    assert!(!came().contains("/mistaken"), "{}", came());
+}
+
+#[tokio::test]
+async fn flags_that_do_not_go_together_are_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let rules = folder.path().join("rules.json");
+    fs::write(&rules, r#"[{ "name": "a", "when": { "abov": {} } }]"#).expect("room on the disk");
+    let file = rules.to_str().expect("a plain name");
+    for (arguments, wrong) in [
+        (&["--webhook", "http://127.0.0.1:1/"][..], "--webhook needs --alerts"),
+        (&["--alerts", "--webhook", "127.0.0.1:1"], "absolute address"),
+        (&["--alerts", "--webhook", "http://127.0.0.1:1/", "--webhook-secret", "x"], "whsec_"),
+        (&["--alert-rules", file], "abov"),
+    ] {
+        let mut command = command().await;
+        command.args(["--listen", "127.0.0.1:0", "--store", "memory:"]).args(arguments);
+        let mut process = tests::Process::start(&mut command);
+        assert!(!process.wait(LIMIT).await.success(), "{arguments:?}");
+        process.wait_error_line(|line| line.contains(wrong).then_some(()), LIMIT).await;
+    }
+}

@@ -1,0 +1,3 @@
+//! Notes: the contract on every store.
+
+mod contract;

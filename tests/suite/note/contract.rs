@@ -1,0 +1,90 @@
+//! The rules of notes that every store keeps, whichever processes write at once.
+
+use std::collections::BTreeSet;
+
+use counter_core::document::DocumentStore;
+use counter_core::note::{Note, Notes};
+use counter_core::{ErrorKind, MemoryStore, Timestamp};
+use futures_util::future::join_all;
+
+use crate::stores;
+
+stores::on! {
+    [memory redis redis_without_scripts redis_in_shards cluster sqlite sqlite_in_memory postgres mariadb]
+    {
+        notes_are_listed_by_their_instants_and_removed_once
+        several_writers_at_once_lose_none_and_double_none
+        of_too_many_those_that_were_added_first_leave
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix(1_795_262_400 + seconds)
+}
+
+fn note(seconds: u64, id: &str) -> Note {
+    Note::new(at(seconds), format!("Die Größe – {id}")).expect("a text").with_id(id).expect("an id")
+}
+
+async fn ids(notes: &Notes) -> Vec<String> {
+    let all = notes.list(..).await.expect("readable");
+    all.iter().map(|note| note.id().to_owned()).collect()
+}
+
+async fn notes_are_listed_by_their_instants_and_removed_once(store: impl DocumentStore) {
+    let notes = Notes::new(store);
+    assert_eq!(notes.list(at(0)..at(9)).await.expect("readable"), []);
+    for (seconds, id) in [(7, "late"), (3, "early"), (3, "early-too"), (9, "beyond")] {
+        assert!(notes.add(&note(seconds, id)).await.expect("it is added").is_new);
+    }
+    let all = notes.list(at(3)..at(9)).await.expect("readable");
+    assert_eq!(all, [note(3, "early"), note(3, "early-too"), note(7, "late")]);
+    let again = notes.add(&note(8, "early")).await.expect("it answers");
+    assert_eq!((again.note, again.is_new), (note(3, "early"), false));
+    assert!(notes.remove("early").await.expect("it answers"));
+    assert!(!notes.remove("early").await.expect("it answers"));
+    assert_eq!(ids(&notes).await, ["early-too", "late", "beyond"]);
+}
+
+async fn several_writers_at_once_lose_none_and_double_none(store: impl DocumentStore) {
+    let notes = Notes::new(store);
+    // Each writer has notes of its own, and all of them make one that they share, and remove another.
+    notes.add(&note(0, "removed")).await.expect("it is added");
+    let writers = (0..6).map(async |writer| {
+        let notes = notes.clone();
+        for number in 0..3 {
+            notes.add(&note(number, &format!("{writer}-{number}"))).await.expect("it is added");
+        }
+        let is_new = notes.add(&note(5, "shared")).await.expect("it answers").is_new;
+        (is_new, notes.remove("removed").await.expect("it answers"))
+    });
+    let found = join_all(writers).await;
+    assert_eq!(found.iter().filter(|(is_new, _)| *is_new).count(), 1, "{found:?}");
+    assert_eq!(found.iter().filter(|(_, is_removed)| *is_removed).count(), 1, "{found:?}");
+    let own = (0..6).flat_map(|writer| (0..3).map(move |number| format!("{writer}-{number}")));
+    let expected: BTreeSet<_> = own.chain(["shared".to_owned()]).collect();
+    let found = ids(&notes).await;
+    assert_eq!((found.len(), found.into_iter().collect::<BTreeSet<_>>()), (expected.len(), expected));
+}
+
+async fn of_too_many_those_that_were_added_first_leave(store: impl DocumentStore) {
+    let kept = (0..Notes::MAX).map(|number| format!("{{\"id\":\"{number}\",\"at\":9,\"text\":\"a\"}}"));
+    let kept = format!("{{\"notes\":[{}]}}", kept.collect::<Vec<_>>().join(","));
+    assert!(store.replace("notes", 0, kept.as_bytes()).await.expect("it answers"));
+    let notes = Notes::new(store);
+    // Its instant is the earliest of all.
+    notes.add(&note(0, "new")).await.expect("it is added");
+    let found = ids(&notes).await;
+    assert_eq!((found.len(), found.contains(&"0".to_owned())), (Notes::MAX, false));
+    assert!(found.contains(&"1".to_owned()) && found.contains(&"new".to_owned()));
+}
+
+#[tokio::test]
+async fn what_is_no_list_of_notes_is_told_of_and_stays() {
+    let store = MemoryStore::new();
+    assert!(store.replace("notes", 0, b"[]").await.expect("it answers"));
+    let notes = Notes::new(store.clone());
+    let failed = notes.add(&note(0, "a")).await.expect_err("it is something else");
+    assert_eq!(failed.kind(), &ErrorKind::Malformed { key: "notes".to_owned() });
+    assert_eq!(store.read("notes").await.expect("readable").content, b"[]");
+}
