@@ -72,7 +72,8 @@
 //! | [`window`] | counters of windows, for limits and quotas |
 //! | [`entity`](mod@entity) | counts of posts, users and other entities, in a database with a cache |
 //! | [`document`] | small contents that are replaced only by who has seen them |
-//! | [`forecast`] | forecasts of a series, with their bands and backtests |
+//! | [`note`] | notes about instants, such as deploys, for charts |
+//! | [`forecast`] | forecasts of a series, with their bands and backtests, and detectors of what is unusual |
 //! | [`alert`] | rules about counters, and alerts that are told once over all instances |
 //! | [`stores`] | the stores, and the settings of the one in Redis |
 //! | [`time`], [`visitor`], [`sketch`] | precisions and buckets; visitor ids and their keys; HyperLogLog |
@@ -89,6 +90,7 @@
 //! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`]; `entity`, and a database for it |
 //! | `forecast` | the module [`forecast`] |
 //! | `document` | the module [`document`] |
+//! | `note` | the module [`note`]; includes `document` |
 //! | `alert` | the module [`alert`] |
 //! | `dump` | the module [`dump`]; with `unique`, also [`unique::dump`] |
 //! | `spool` | [`Builder::spool`]: what waits for the store is on a disk, too, and survives the process |
@@ -170,6 +172,8 @@ pub mod window;
 pub mod entity;
 #[cfg(feature = "document")]
 pub mod document;
+#[cfg(feature = "note")]
+pub mod note;
 #[cfg(feature = "forecast")]
 pub mod forecast;
 #[cfg(feature = "alert")]

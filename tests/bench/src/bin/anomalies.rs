@@ -64,7 +64,8 @@ fn false_alarms() {
     for seed in 0..4 * SEEDS {
         for series in quiet(&mut Random(seed)) {
             let (weeks, alerts) = kinds.entry(series.name.clone()).or_default();
-            let unusual = judged(&series, |judgement| judgement.is_some_and(|judgement| judgement.is_unusual()));
+            let unusual =
+                judged(&series, |judgement| judgement.is_some_and(|judgement| judgement.is_unusual()));
             // A detector that has seen nothing is surprised by the first night.
             let unusual = &unusual[probation(unusual.len())..];
             *weeks += unusual.len() as f64 * f64::from(series.width) / 604_800.0;
