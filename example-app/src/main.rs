@@ -206,7 +206,8 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     let given = settings.admin_token.is_some();
     let token = settings.admin_token.map_or_else(random_token, Ok)?;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
-    let access = Access::bearer(&token)?.clients(client.clone()).may_record().may_repair().may_note();
+    let access =
+        Access::bearer(&token)?.clients(client.clone()).may_record().may_repair().may_silence().may_note();
     let delivery = match settings.confirm {
         Some(timeout) => Delivery::BeforeResponse { timeout },
         None => Delivery::Background,
@@ -240,6 +241,9 @@ async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Erro
     }
     if let Some(archive) = &archive {
         options = options.archive(archive.clone());
+    }
+    if let Some(watch) = &watch {
+        options = options.alerts(watch.alerts());
     }
     let stats = counters.stats();
     let admin = admin::router_with(stats.clone(), access, options);

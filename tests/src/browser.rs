@@ -293,6 +293,20 @@ impl Page {
         fs::write(folder.join(format!("{name}.png")), picture).expect("it is written");
     }
 
+    /// Returns the picture of an element, all of it, as the bytes of a PNG.
+    pub async fn picture_of(&self, css: &str) -> Vec<u8> {
+        // What does not fit the window would be cut off.
+        let script = format!(
+            "const box = document.querySelector('{css}').getBoundingClientRect();
+             return [outerWidth, Math.ceil(outerHeight - innerHeight + scrollY + box.bottom)]"
+        );
+        let size = self.run(&script).await;
+        let [width, height] =
+            [0, 1].map(|place| u32::try_from(size[place].as_u64().expect("pixels")).expect("few"));
+        self.client.set_window_size(width, height).await.expect("it grows");
+        self.element(css).await.screenshot().await.expect("a picture")
+    }
+
     async fn driver(&self, path: &'static str, body: Value) -> Value {
         self.client.issue_cmd(Asked { path, body }).await.expect("the driver knows that")
     }

@@ -7,8 +7,9 @@ use tokio::sync::watch;
 use crate::time::Grid;
 use crate::visitor::{SaltError, Salting, day_of};
 use crate::visits::flush::Durability;
+use crate::visits::label::LABEL_PLACES;
 use crate::visits::source::Sources;
-use crate::visits::tally::Tally;
+use crate::visits::tally::{NameLimits, Tally};
 use crate::{Cleaner, Error, Flusher, Precision, Precisions, Recorder, Secret, Stats, Store};
 
 /// The counters of one process over one store: the recorder, the reader, and the upkeep of both.
@@ -52,6 +53,7 @@ pub struct Builder {
     stable_visitors: bool,
     secret: Option<Secret>,
     counters: usize,
+    label_places: usize,
     flush_interval: Duration,
     clean_interval: Duration,
     shutdown_timeout: Duration,
@@ -67,6 +69,8 @@ pub struct Builder {
 pub enum BuildError {
     /// The number of counters is not between 1 and 1,000,000.
     Counters(usize),
+    /// The number of places of a label is not between 1 and 2,000.
+    LabelPlaces(usize),
     /// The interval of this name is shorter than 1 ms.
     Interval(&'static str),
     /// A visitor precision is coarser than the salt epoch or not aligned with it, and
@@ -95,6 +99,7 @@ impl Counters {
             stable_visitors: false,
             secret: None,
             counters: 2000,
+            label_places: LABEL_PLACES,
             flush_interval: Duration::from_secs(1),
             clean_interval: Duration::from_secs(60),
             shutdown_timeout: Duration::from_secs(10),
@@ -253,6 +258,31 @@ impl Builder {
         self
     }
 
+    /// Sets how many values of each [label](crate::visits::LabelValues) have a place in this process, 1 to 2,000; further ones
+    /// count under `(other)`, until they have that share of the hits. Default: 2,000.
+    ///
+    /// A value is a counter in the store: fewer places keep small what somebody makes up.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use counter_core::{Counters, MemoryStore, Timestamp};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).label_places(1).build()?;
+    /// let (recorder, now) = (counters.recorder(), Timestamp::now());
+    /// let plans = recorder.label_values("plan")?;
+    /// let named = ["free", "free", "paid"].map(|plan| {
+    ///     let noted = plans.note(Some(plan), now, NonZeroU32::MIN);
+    ///     recorder.name(plans.counter(noted)).map(|name| name.to_string())
+    /// });
+    /// assert_eq!(named.map(Option::unwrap), ["label:plan:free", "label:plan:free", "label:plan:(other)"]);
+    /// assert!(Counters::builder(MemoryStore::new()).label_places(2001).build().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn label_places(mut self, places: usize) -> Self {
+        self.label_places = places;
+        self
+    }
+
     /// Sets the pause between two flushes, which is what a process that is killed can lose without a `spool`. Default: 1 s.
     pub const fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;
@@ -325,6 +355,9 @@ impl Builder {
         if !(1..=1_000_000).contains(&self.counters) {
             return Err(BuildError::Counters(self.counters));
         }
+        if !(1..=LABEL_PLACES).contains(&self.label_places) {
+            return Err(BuildError::LabelPlaces(self.label_places));
+        }
         let intervals = [("flush_interval", self.flush_interval), ("clean_interval", self.clean_interval)];
         if let Some((name, _)) = intervals.iter().find(|(_, interval)| interval.as_millis() == 0) {
             return Err(BuildError::Interval(name));
@@ -342,7 +375,8 @@ impl Builder {
         }
         let secret = self.secret.unwrap_or_else(Secret::of_this_process);
         let counts = grid.counts.clone();
-        let tally = Arc::new(Tally::new(grid, self.counters, self.store.shards(), self.flush_interval));
+        let names = NameLimits { counters: self.counters, label_places: self.label_places };
+        let tally = Arc::new(Tally::new(grid, names, self.store.shards(), self.flush_interval));
         let sources = Sources::new(Arc::clone(&tally), Arc::clone(&self.store), salting.clone());
         #[cfg(feature = "spool")]
         let durability = match self.spool {
@@ -376,6 +410,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Counters(counters) => write!(f, "{counters} counters are not between 1 and 1000000"),
+            Self::LabelPlaces(places) => write!(f, "{places} places of a label are not between 1 and 2000"),
             Self::Interval(name) => write!(f, "the {name} is shorter than a millisecond"),
             Self::Salt(error) => error.fmt(f),
             #[cfg(feature = "spool")]

@@ -10,8 +10,8 @@ use crate::shard::{Shard, Shards};
 use crate::visits::Counter;
 use crate::{CounterName, Precision, Precisions, Timestamp};
 
-pub(crate) use places::{Labelled, MISSED, NONE, OTHER};
-use places::{MOST, Places};
+use places::Places;
+pub(crate) use places::{LABEL_PLACES, Labelled, MISSED, NONE, OTHER};
 
 /// A value of a label that is about to count: see [`LabelValues::note`](crate::visits::LabelValues::note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(crate) struct Labels {
     labels: [OnceLock<Label>; LABELS],
     /// The tally of their counters, which no registry has.
     tally: u32,
+    /// The places of each.
+    places: usize,
     shards: Shards,
     hours: Precision,
 }
@@ -70,7 +72,7 @@ impl NotedValue {
     const PLACES: u32 = 1 << Self::PLACE_BITS;
 
     fn new(label: u32, place: usize, generation: u32) -> Self {
-        const { assert!(MOST + 3 <= Self::PLACES as usize && LABELS < 1 << 4) }
+        const { assert!(LABEL_PLACES + 3 <= Self::PLACES as usize && LABELS < 1 << 4) }
         let place = u32::try_from(place).unwrap_or_default() % Self::PLACES;
         let place = (label << Self::PLACE_BITS) | place;
         let number = (place << Self::GENERATION_BITS) | (generation % Self::GENERATIONS);
@@ -91,8 +93,9 @@ impl NotedValue {
 }
 
 impl Labels {
-    pub(crate) fn new(tally: u32, shards: Shards, counts: &Precisions) -> Self {
-        Self { labels: Default::default(), tally, shards, hours: hours(counts) }
+    /// Returns no labels yet, each of which will have so many places, [`LABEL_PLACES`] at most.
+    pub(crate) fn new(tally: u32, places: usize, shards: Shards, counts: &Precisions) -> Self {
+        Self { labels: Default::default(), tally, places, shards, hours: hours(counts) }
     }
 
     /// Returns the index of the label of this name, adding it if it is new.
@@ -103,7 +106,7 @@ impl Labels {
             return Err(LabelError::Name(name.to_owned()));
         }
         let new = |number| {
-            let places = Mutex::new(Places::new(number, name, self.hours));
+            let places = Mutex::new(Places::new(number, name, self.places, self.hours));
             let shard = self.shards.of(&format!("{}{name}", CounterName::LABELS));
             Label { name: name.into(), shard, tally: self.tally, places }
         };

@@ -262,7 +262,7 @@ impl Recorder {
 /// The values of a label, such as the sites that requests came from: each counts under a name of its own, such as
 /// `label:referrer:example.com`, as long as there are few, and the frequent ones however many there are.
 ///
-/// A label has places for 2,000 values, and gives them to those that come first. When all are taken, a new value counts under
+/// A label has places for 2,000 values, or as many as [`Builder::label_places`](crate::Builder::label_places) says, and gives them to those that come first. When all are taken, a new value counts under
 /// `(other)`, until it is known to have had 1 in 2,000 of the hits of this hour and the last; then it gets the place of the rarest.
 /// So who makes values up fills what is free, and takes no place from a value that has 0.1 % of the hits. What a value had
 /// under `(other)` is bounded: no value has missed more hits, in any hour, than `(missed)` counts. Hits of requests

@@ -60,6 +60,12 @@ impl Hit {
         self
     }
 
+    /// Returns the counter, of which [`Recorder::name`](crate::Recorder::name) knows the name.
+    #[must_use]
+    pub const fn counter(&self) -> Counter {
+        self.counter
+    }
+
     /// Moves the hit to another counter.
     pub const fn on(mut self, counter: Counter) -> Self {
         self.counter = counter;

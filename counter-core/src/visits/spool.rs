@@ -298,11 +298,13 @@ mod tests {
     use super::*;
     use crate::time::Grid;
     use crate::visits::Hit;
+    use crate::visits::tally::NameLimits;
     use crate::{Counter, shard::Shards};
 
     #[tokio::test]
     async fn while_nothing_can_be_written_nothing_is_collected_to_be_written() {
-        let tally = Arc::new(Tally::new(Grid::default(), 10, Shards::ONE, Duration::from_secs(1)));
+        let names = NameLimits { counters: 10, label_places: 1 };
+        let tally = Arc::new(Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1)));
         let shard = Shards::ONE.iter().next().expect("one");
         let spool = Spool::new("/proc/nothing/can/be/made/here".into(), 1 << 30, Arc::clone(&tally));
         let counter: Counter = tally.counter("a");

@@ -85,6 +85,14 @@ pub(crate) struct SpoolAccount {
     pub(crate) failing: Option<(Instant, String)>,
 }
 
+/// The numbers of names that a process may have at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameLimits {
+    pub(crate) counters: usize,
+    /// The values of each label.
+    pub(crate) label_places: usize,
+}
+
 /// The hits that wait for one shard of the store.
 #[derive(Debug, Default)]
 struct Waiting {
@@ -96,12 +104,12 @@ struct Waiting {
 }
 
 impl Tally {
-    pub(crate) fn new(grid: Grid, counters: usize, shards: Shards, interval: Duration) -> Self {
+    pub(crate) fn new(grid: Grid, names: NameLimits, shards: Shards, interval: Duration) -> Self {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
         let stripes = (2 * threads).next_power_of_two().min(32);
-        let registry = Registry::new(counters, WriterId::random(), shards);
+        let registry = Registry::new(names.counters, WriterId::random(), shards);
         // The counters of labels belong to no registry, so that nothing is asked of the hits of all others.
-        let labels = Labels::new(!registry.other().tally, shards, &grid.counts);
+        let labels = Labels::new(!registry.other().tally, names.label_places, shards, &grid.counts);
         Self {
             grid: Arc::new(grid),
             commits: GroupCommit::new(shards),

@@ -24,8 +24,8 @@
 //!
 //! # Who has a place
 //!
-//! Values come from outside, and anybody can make up a million of them. So a label has 2,000 places, and
-//! [`LabelValues`](counter_core::visits::LabelValues) says who gets them: while there are free ones, everybody; then only a
+//! Values come from outside, and anybody can make up a million of them. So a label has 2,000 places, or
+//! fewer by [`Builder::label_places`](counter_core::Builder::label_places), and [`LabelValues`](counter_core::visits::LabelValues) says who gets them: while there are free ones, everybody; then only a
 //! value that has 1 in 2,000 of the hits of this hour and the last, in the place of the rarest. The rest is `(other)`. In a test a scan of 1,000,000
 //! made-up values, half of all requests, left each of the values with 0.1 % in place, took 8 KB of memory for a moment, and no value
 //! missed more than 0.06 % of the hits.

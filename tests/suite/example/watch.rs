@@ -91,7 +91,9 @@ async fn of_three_instances_of_which_one_is_killed_one_tells_of_an_alert_until_i
 
 #[tokio::test]
 async fn a_webhook_speaks_tls_with_whom_the_system_trusts_and_with_nobody_else() {
-    let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
+    let folder = TempDir::new().expect("a folder");
+    // Each has a Redis of its own, and so an alert of its own.
+    let servers = [RedisServer::start(), RedisServer::start()];
     let (trusted, other) = (Certificates::make(), Certificates::make());
     let port =
         TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr().expect("it has one").port();
@@ -108,23 +110,21 @@ async fn a_webhook_speaks_tls_with_whom_the_system_trusts_and_with_nobody_else()
     let arguments = |path: &str| {
         [&["--webhook".to_owned(), format!("{webhook}/{path}")][..], &secret.map(str::to_owned)].concat()
     };
-    let start = async |path: &str, certificates| {
+    let start = async |path: &str, redis, certificates| {
         let arguments = arguments(path);
         let arguments: Vec<_> = arguments.iter().map(|argument| &**argument).collect();
-        site(&redis, &folder, &arguments, Some(certificates)).await
+        site(redis, &folder, &arguments, Some(certificates)).await
     };
-    let mut mistaken = start("mistaken", &other).await;
-    assert_eq!(get(mistaken.address, "/articles/1", &[]).await.status, 200);
+    let sites = [start("mistaken", &servers[0], &other).await, start("trusted", &servers[1], &trusted).await];
+    for site in &sites {
+        assert_eq!(get(site.address, "/articles/1", &[]).await.status, 200);
+    }
     let refused = |line: &str| line.contains("was not delivered").then_some(line.to_owned());
-    let line = mistaken.process.wait_error_line(refused, LIMIT).await;
+    let line = sites[0].process.wait_error_line(refused, LIMIT).await;
     assert!(line.contains("certificate") && !line.contains("mistaken"), "{line}");
-    // Both would take turns.
-    mistaken.process.kill();
-    let site = start("trusted", &trusted).await;
     let came = || fs::read_to_string(server.file("came")).unwrap_or_default();
     until("it has arrived", LIMIT, async || came().contains("/trusted v1,")).await;
     assert!(!came().contains("/mistaken"), "{}", came());
-    drop(site);
 }
 
 #[tokio::test]

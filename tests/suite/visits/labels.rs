@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use counter_core::source::{Commit, Source};
 use counter_core::visits::{LabelError, LabelRanking, LabelValues};
-use counter_core::{Counter, Counters, MemoryStore, Recorder, Store, Timestamp};
+use counter_core::{BuildError, Counter, Counters, MemoryStore, Recorder, Store, Timestamp};
 
 use crate::random::Random;
 use crate::stores;
@@ -116,6 +116,27 @@ fn real(random: &mut Random) -> String {
         is_it
     });
     format!("site-{}.example", found.unwrap_or(1))
+}
+
+#[test]
+fn with_fewer_places_a_value_needs_a_larger_share() {
+    for places in [10, 100] {
+        let counters = Counters::builder(MemoryStore::new()).label_places(places).build();
+        let recorder = counters.expect("a good number").recorder();
+        let (values, at) = (recorder.label_values("plan").expect("a name"), yesterday());
+        let counted_as = |value: &str| recorder.name(values.counter(values.note(Some(value), at, ONE)));
+        let all = 10_000;
+        (0..places).for_each(|n| _ = counted_as(&format!("first {n}")));
+        (places..all).for_each(|_| _ = counted_as("first 0"));
+        let late = name("label:plan:late");
+        let before = (1..).take_while(|_| counted_as("late").as_ref() != Some(&late)).count();
+        // Its own hits are among all.
+        assert_eq!(before + 1, all.div_ceil(places - 1));
+    }
+    for places in [0, 2001] {
+        let refused = Counters::builder(MemoryStore::new()).label_places(places).build();
+        assert_eq!(refused.err(), Some(BuildError::LabelPlaces(places)));
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::{CounterName, Precision, Timestamp};
 /// The values of one label that count under their own names, and what decides which ones these are.
 ///
 /// As long as there are free places, every value gets one when it comes. After that, a value gets the place of a rarer
-/// one when it is known to have had its share of the hits of this hour and the last: 1 of [`MOST`]. Until then its
+/// one when it is known to have had its share of the hits of this hour and the last: 1 of so many as there are places. Until then its
 /// hits are `(other)`, and a sketch of frequent items bounds how many of them it has. So a scan of made-up values fills what
 /// was free, and takes nobody's place.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Places {
     /// The places by value.
     index: HashMap<Box<str>, usize, RandomState>,
     places: Vec<Place>,
+    /// The number of values that have a place at once.
+    most: usize,
     /// Width and offset of the hours.
     hours: Precision,
     hour: Timestamp,
@@ -65,8 +67,8 @@ pub(crate) struct Labelled {
     pub(crate) count: u64,
 }
 
-/// The number of values that have a place at once.
-pub(super) const MOST: usize = 2000;
+/// The largest number of values that have a place at once.
+pub(crate) const LABEL_PLACES: usize = 2000;
 
 /// The size of a sketch: what its bound is off by at most, 3.5 of 8,192 hits, and a share of 1 in 2,000 are less than 0.1 %.
 const SKETCH: usize = 8192;
@@ -88,7 +90,7 @@ const AT_MISSED: usize = 2;
 const VALUELESS: u32 = NotedValue::GENERATIONS - 1;
 
 impl Places {
-    pub(super) fn new(label: u32, name: &str, hours: Precision) -> Self {
+    pub(super) fn new(label: u32, name: &str, most: usize, hours: Precision) -> Self {
         let prefix = format!("{}{name}:", CounterName::LABELS);
         let sketch = || FrequentItemsSketch::new(SKETCH).expect("a power of two");
         let mut places = Self {
@@ -97,6 +99,7 @@ impl Places {
             hasher: RandomState::default(),
             index: HashMap::default(),
             places: Vec::new(),
+            most,
             hours,
             hour: Timestamp::MIN,
             turn: 0,
@@ -152,8 +155,8 @@ impl Places {
         let hash = self.hasher.hash_one(value);
         let [this, last] = &self.unplaced;
         let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
-        let has_share = || sum(known).saturating_mul(MOST as u64) >= sum(self.noted);
-        if self.places.len() < FIXED.len() + MOST || !self.is_crowded && has_share() {
+        let has_share = || sum(known).saturating_mul(self.most as u64) >= sum(self.noted);
+        if self.places.len() < FIXED.len() + self.most || !self.is_crowded && has_share() {
             let at = self.give_place(value, known);
             let generation = self.places[at].generation;
             return self.noted_at(at, generation);
@@ -169,7 +172,7 @@ impl Places {
     /// Gives a value a free place, or that of the rarest.
     fn give_place(&mut self, value: &str, noted: [u64; 2]) -> usize {
         let name = self.name(value).expect("it was looked at");
-        let at = if self.places.len() < FIXED.len() + MOST {
+        let at = if self.places.len() < FIXED.len() + self.most {
             self.places.push(Place::of(name, 0, noted));
             self.places.len() - 1
         } else {
@@ -320,14 +323,14 @@ mod tests {
     #[test]
     fn what_is_missed_is_told_in_the_hour_in_which_it_is_missed() {
         let hours = Precision::try_from(3600).expect("not 0");
-        let mut places = Places::new(1, "referrer", hours);
+        let mut places = Places::new(1, "referrer", LABEL_PLACES, hours);
         let (first, next) = (Timestamp::from_unix(36_000), Timestamp::from_unix(39_600));
         let mut count = |value: &str, noted_at: Timestamp, at: Timestamp| {
             let noted = places.note(Some(value), noted_at, NonZeroU32::MIN);
             let [(name, _), (_, missed)] = places.counts(noted, 1, at);
             (name.ends_with(OTHER), missed)
         };
-        for value in 0..MOST {
+        for value in 0..LABEL_PLACES {
             assert_eq!(count(&value.to_string(), first, first), (false, 0));
         }
         (0..50_000).for_each(|_| _ = count("0", first, first));

@@ -1,0 +1,131 @@
+//! Labels of requests with any bytes in the query and in the headers that they are found in.
+//!
+//! The lines of an input are a query, a referrer, a user agent and languages.
+//!
+//! A request has one value of each label, which is short and says no more than it is for: no address, no user and no path.
+#![no_main]
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+
+use counter_core::visitor::VisitorKey;
+use counter_core::{Counters, MemoryStore, Recorder};
+use counter_layer::log::{Decision, LogCounter, Parser};
+use counter_layer::{AccessCounterLayer, Label};
+use libfuzzer_sys::fuzz_target;
+
+/// Each of them with the header that it is in, but for the query.
+const LOG: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{Accept-Language}i""#;
+
+/// The labels, and one that takes any text.
+const LABELS: [&str; 6] = ["referrer", "campaign", "device", "browser", "language", "text"];
+
+struct Site {
+    recorder: Recorder,
+    counter: LogCounter,
+    parser: Parser,
+}
+
+thread_local! {
+    static SITE: RefCell<Site> = RefCell::new(site());
+}
+
+fuzz_target!(|input: &[u8]| SITE.with_borrow_mut(|site| look(site, input)));
+
+fn look(site: &mut Site, input: &[u8]) {
+    let mut parts = input.splitn(4, |byte| *byte == b'\n').chain([&b""[..]; 3]);
+    let [query, referrer, agent, languages] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+    let line = [
+        b"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /?",
+        &escaped(query)[..],
+        b" HTTP/1.1\" 200 7 \"",
+        &escaped(referrer)[..],
+        b"\" \"",
+        &escaped(agent)[..],
+        b"\" \"",
+        &escaped(languages)[..],
+        b"\"",
+    ]
+    .concat();
+    let Some(first) = values(site, &line) else { return };
+    for (label, value) in LABELS.iter().zip(&first) {
+        check(label, value, referrer, languages);
+    }
+    // A value keeps its place from one request to the next, and what had none may get one.
+    let again = values(site, &line).expect("as before");
+    for (value, again) in first.iter().zip(&again) {
+        assert!(value == again || value == "(other)", "{value:?}, and then {again:?}");
+    }
+}
+
+/// Returns the value of each label, unless the line is that of no request, or of one that does not count.
+fn values(site: &mut Site, line: &[u8]) -> Option<Vec<String>> {
+    let line = site.parser.parse(line).ok()??;
+    let Decision::Counted { hits, .. } = site.counter.decide(&line, VisitorKey::new([7; 16])) else {
+        return None;
+    };
+    let names: Vec<_> = hits.iter().filter_map(|hit| site.recorder.name(hit.counter())).collect();
+    let values = LABELS.map(|label| {
+        let mut values = names.iter().filter_map(|name| name.label()).filter(|(other, _)| *other == label);
+        let (_, value) = values.next().expect("each label has a value");
+        assert_eq!(values.next(), None, "and one alone");
+        value.to_owned()
+    });
+    Some(values.into())
+}
+
+fn check(label: &str, value: &str, referrer: &[u8], languages: &[u8]) {
+    assert!(!value.is_empty() && value.len() <= 200 && !value.chars().any(char::is_control), "{value:?}");
+    if value.starts_with('(') {
+        return assert!(["(none)", "(other)"].contains(&value), "{label}: {value:?}");
+    }
+    let is_of = |allowed: fn(&u8) -> bool| value.bytes().all(|byte| allowed(&byte));
+    match label {
+        "referrer" => {
+            let is_name = |byte: &u8| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
+            };
+            assert!(is_of(is_name) && value.parse::<IpAddr>().is_err(), "{value:?}");
+            let lower = referrer.to_ascii_lowercase();
+            assert!(lower.windows(value.len()).any(|part| part == value.as_bytes()), "{value:?}");
+            assert!(value != "own.example" && !value.ends_with(".own.example"), "{value:?}");
+        }
+        "campaign" => {
+            let is_allowed = |c: char| c.is_alphanumeric() || " -_.|".contains(c);
+            assert!(value.len() <= 64 && value.chars().all(is_allowed), "{value:?}");
+        }
+        "language" => assert!((2..=3).contains(&value.len()) && is_of(u8::is_ascii_lowercase), "{value:?}"),
+        "text" => assert_eq!(value.as_bytes(), languages.trim_ascii()),
+        _ => assert!(is_of(|byte| byte.is_ascii_lowercase() || *byte == b'-'), "{label}: {value:?}"),
+    }
+}
+
+/// Writes bytes as Apache does, which leaves no byte out.
+fn escaped(bytes: &[u8]) -> Vec<u8> {
+    let escape = |byte: &u8| match byte {
+        b'"' | b'\\' => vec![b'\\', *byte],
+        b' '..=b'~' => vec![*byte],
+        _ => format!("\\x{byte:02x}").into_bytes(),
+    };
+    bytes.iter().flat_map(escape).collect()
+}
+
+fn site() -> Site {
+    let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let text =
+        Label::from_fn("text", |head| head.headers.get("accept-language")?.to_str().ok().map(Into::into));
+    let labels = [
+        Label::referrer().own_host("own.example"),
+        Label::campaign(),
+        Label::device(),
+        Label::browser(),
+        Label::language(),
+        text,
+    ];
+    let layer = AccessCounterLayer::new(counters.recorder()).labels(labels).expect("few of them");
+    Site {
+        recorder: counters.recorder(),
+        counter: layer.log_counter(),
+        parser: Parser::new(LOG.parse().expect("a pattern")),
+    }
+}
