@@ -51,6 +51,9 @@ pub struct Checked {
     pub undelivered: u64,
 }
 
+/// The seconds after which a report that no watch makes is forgotten.
+const FORGOTTEN: u64 = 30 * 86_400;
+
 impl Watch {
     /// The time after the end of a bucket at which it is judged: until then, hits may be on their way.
     pub const LATENESS: Duration = Duration::from_secs(15);
@@ -206,8 +209,9 @@ impl Watch {
     ) -> Result<u64, Error> {
         let rules: BTreeMap<_, _> =
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
-        // A rule that was taken out has no state any more. Of one about processes it is its silence.
-        shared.rules.retain(|name, _| self.rules.iter().any(|rule| rule.name == *name));
+        // Other versions of the program, side by side with this one, may have rules that it does not have.
+        let is_known = |name: &str| self.rules.iter().any(|rule| rule.name == name);
+        shared.rules.retain(|name, state| is_known(name) || !state.is_forgotten(now));
         let end = now.minus(Self::LATENESS.as_secs());
         let state = |rule: &AlertRule| shared.rules.get(&rule.name);
         let mut due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
@@ -233,7 +237,8 @@ impl Watch {
 
     /// Makes the reports of days and weeks that are over.
     async fn report(&self, shared: &mut Shared, now: Timestamp) -> Result<(), Error> {
-        shared.reports.retain(|name, _| self.reports.iter().any(|schedule| schedule.name() == name));
+        let is_known = |name: &str| self.reports.iter().any(|schedule| schedule.name() == name);
+        shared.reports.retain(|name, end| is_known(name) || now.minus(FORGOTTEN).as_unix() < *end);
         for schedule in &self.reports {
             let Some(period) = schedule.period(self.stats.grid(), now) else { continue };
             let end = period.range.end.as_unix();

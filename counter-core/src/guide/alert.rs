@@ -89,8 +89,8 @@
 //!
 //! Rules about the process keep their messages in the process: what it has not told is gone when it is killed.
 //!
-//! All watches over one store have the same rules. A rule that one of them does not know is forgotten by it, so deploy a
-//! change of rules to all instances.
+//! Watches of one store may have different rules for a while, as versions that are deployed one after the other have. Each
+//! judges the rules that it has; what is known of a rule that none has any more is forgotten after 7 days.
 //!
 //! # Reports
 //!
