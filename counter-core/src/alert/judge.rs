@@ -14,7 +14,7 @@ use crate::{CounterName, Error, ErrorKind, Precision, Timestamp};
 #[derive(Debug)]
 pub(super) struct Due<'a> {
     pub(super) rule: &'a AlertRule,
-    range: Range<Timestamp>,
+    pub(super) range: Range<Timestamp>,
 }
 
 /// The values of all buckets that are to be judged.

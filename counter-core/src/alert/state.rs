@@ -158,7 +158,8 @@ impl RuleState {
         }
         let hits = new.as_ref().map_or(0, |(_, hits)| *hits);
         let label = new.map(|(value, _)| value);
-        Verdict { is_met: label.is_some(), value: hits as f64, bound: least as f64, label }
+        let verdict = Verdict::new(label.is_some(), hits as f64, least as f64);
+        Verdict { label, ..verdict }
     }
 }
 

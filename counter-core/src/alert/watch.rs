@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::condition::Condition;
 use super::delivery::{Deliver, delivered};
+use super::expectation::Expectations;
 use super::judge::{Due, Values};
 use super::report::Report;
 use super::rule::AlertRule;
@@ -37,6 +39,7 @@ pub struct Watch {
     holder: String,
     /// The states of the rules about this process, and what is to be told of them.
     own: Arc<Mutex<Shared>>,
+    expectations: Expectations,
 }
 
 /// The outcome of a pass of a [`Watch`].
@@ -68,11 +71,24 @@ impl Watch {
         reports: Vec<ReportSchedule>,
         deliver: Arc<dyn Deliver>,
         interval: Duration,
+        expectations: Expectations,
     ) -> Self {
         let (holder, own) = (WriterId::random().to_string(), Arc::default());
         let (reporting, no_report_before) = (Passes::of("the reports"), Timestamp::MIN);
         let rules = rules.into();
-        Self { stats, store, rules, reports, deliver, interval, reporting, no_report_before, holder, own }
+        Self {
+            stats,
+            store,
+            rules,
+            reports,
+            deliver,
+            interval,
+            reporting,
+            no_report_before,
+            holder,
+            own,
+            expectations,
+        }
     }
 
     /// Returns a handle on the rules of this watch and their state, for pages and programs.
@@ -105,7 +121,10 @@ impl Watch {
         let before = Shared::decode(&seen.content)?;
         let mut shared = before.clone();
         shared.end_silences(now);
-        let judged = self.judge(&mut shared, now).await?;
+        let mut expectations = std::mem::take(&mut self.expectations);
+        let judged = self.judge(&mut shared, &mut expectations, now).await;
+        self.expectations = expectations;
+        let judged = judged?;
         self.report(&mut shared, now).await;
         let claimed = shared.claim(&self.holder, now);
         if shared == before {
@@ -202,7 +221,12 @@ impl Watch {
     }
 
     /// Brings the rules up to this time; returns the number of buckets that were judged.
-    async fn judge(&self, shared: &mut Shared, now: Timestamp) -> Result<u64, Error> {
+    async fn judge(
+        &self,
+        shared: &mut Shared,
+        expectations: &mut Expectations,
+        now: Timestamp,
+    ) -> Result<u64, Error> {
         let rules: BTreeMap<_, _> =
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
         // Other versions of the program, side by side with this one, may have rules that it does not have.
@@ -210,14 +234,19 @@ impl Watch {
         shared.rules.retain(|name, state| is_known(name) || !state.is_forgotten(now));
         let end = now.minus(Self::LATENESS.as_secs());
         let state = |rule: &AlertRule| shared.rules.get(&rule.name);
-        let due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
+        let mut due: Vec<_> = rules.values().filter_map(|rule| Due::of(rule, state(rule), end)).collect();
+        expectations.observe(&self.stats, &due).await?;
+        due.retain(|due| expectations.has_begun(due.rule));
         let values = Values::read(&self.stats, &due).await?;
         let mut count = 0;
         for due in &due {
             let mut decisions: Vec<Decision> = Vec::new();
             let state = shared.rules.entry(due.rule.name.clone()).or_default();
             for start in due.starts() {
-                let verdict = values.verdict(due.rule, start, state);
+                let verdict = match due.rule.condition {
+                    Condition::Unusual { .. } => expectations.verdict(due.rule, start),
+                    _ => values.verdict(due.rule, start, state),
+                };
                 decisions.extend(state.see(due.rule, start, verdict));
                 count += 1;
             }
