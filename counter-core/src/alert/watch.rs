@@ -32,6 +32,9 @@ pub struct Watch {
     reports: Vec<ReportSchedule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
+    /// The reports that could be made, and the instant before which no other is tried after one that could not.
+    reporting: Passes,
+    no_report_before: Timestamp,
     /// The name of this watch in claims.
     holder: String,
     /// The states of the rules about this process, and what is to be told of them.
@@ -51,6 +54,9 @@ pub struct Checked {
     pub undelivered: u64,
 }
 
+/// The seconds after which a report that could not be made is tried again.
+const AGAIN: u64 = 300;
+
 /// The seconds after which a report that no watch makes is forgotten.
 const FORGOTTEN: u64 = 30 * 86_400;
 
@@ -68,7 +74,21 @@ impl Watch {
         expectations: Expectations,
     ) -> Self {
         let (holder, own) = (WriterId::random().to_string(), Arc::default());
-        Self { stats, store, rules: rules.into(), reports, deliver, interval, holder, own, expectations }
+        let (reporting, no_report_before) = (Passes::of("the reports"), Timestamp::MIN);
+        let rules = rules.into();
+        Self {
+            stats,
+            store,
+            rules,
+            reports,
+            deliver,
+            interval,
+            reporting,
+            no_report_before,
+            holder,
+            own,
+            expectations,
+        }
     }
 
     /// Returns a handle on the rules of this watch and their state, for pages and programs.
@@ -105,7 +125,7 @@ impl Watch {
         let judged = self.judge(&mut shared, &mut expectations, now).await;
         self.expectations = expectations;
         let judged = judged?;
-        self.report(&mut shared, now).await?;
+        self.report(&mut shared, now).await;
         let claimed = shared.claim(&self.holder, now);
         if shared == before {
             return Ok(checked);
@@ -236,9 +256,12 @@ impl Watch {
     }
 
     /// Makes the reports of days and weeks that are over.
-    async fn report(&self, shared: &mut Shared, now: Timestamp) -> Result<(), Error> {
+    async fn report(&mut self, shared: &mut Shared, now: Timestamp) {
         let is_known = |name: &str| self.reports.iter().any(|schedule| schedule.name() == name);
         shared.reports.retain(|name, end| is_known(name) || now.minus(FORGOTTEN).as_unix() < *end);
+        if now < self.no_report_before {
+            return;
+        }
         for schedule in &self.reports {
             let Some(period) = schedule.period(self.stats.grid(), now) else { continue };
             let end = period.range.end.as_unix();
@@ -248,11 +271,16 @@ impl Watch {
                 continue;
             }
             let alerts = shared.raised_in(&period.range);
-            let report = Report::read(&self.stats, schedule, &period, alerts).await?;
-            shared.reports.insert(schedule.name().to_owned(), end);
-            shared.push(Message::Report(report));
+            let report = Report::read(&self.stats, schedule, &period, alerts);
+            // Alerts do not wait for a report that cannot be made.
+            match self.reporting.make(report).await {
+                Some(report) => {
+                    shared.reports.insert(schedule.name().to_owned(), end);
+                    shared.push(Message::Report(report));
+                }
+                None => self.no_report_before = now.plus(AGAIN),
+            }
         }
-        Ok(())
     }
 
     /// Takes what has arrived out of the document.
