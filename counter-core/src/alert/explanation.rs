@@ -26,10 +26,10 @@ pub struct Explanation {
     /// The least and the largest value that would be usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub band: Option<(f64, f64)>,
-    /// The model that expected it.
+    /// The model by which it was expected, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The mean error of the model on the past, in the unit of the value.
+    /// The usual error of what the model expects, in the unit of the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
 }
