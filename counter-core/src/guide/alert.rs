@@ -92,6 +92,21 @@
 //! Watches of one store may have different rules for a while, as versions that are deployed one after the other have. Each
 //! judges the rules that it has; what is known of a rule that none has any more is forgotten after 7 days.
 //!
+//! # State, silences and tests
+//!
+//! [`Watch::alerts`] returns a handle that reads, by one read of the store, which rules are raised, since when, and by the
+//! numbers of which buckets; and the last 500 alerts, each with those numbers, and whether it has arrived. A process that
+//! runs no watch makes such a [handle](Alerts) of the same rules. The admin router of `counter-layer` takes it, for its API,
+//! its metrics and its pages, which draw alerts into the charts of the counters that their rules look at.
+//!
+//! A rule can be [silenced](Alerts::silence) for up to 30 days, and by any process for all of them. It is judged all the
+//! while, and nothing is told. The end of the silence makes up for what receivers do not know by then, by at most one
+//! message: that the alert is raised, under the id that it has had since; or that one is resolved of which they were told. An
+//! alert that was told before the silence is not told again. What was under way when the silence began is delivered.
+//!
+//! A [test](Alerts::test) is a message like others, of the kind [`Test`](crate::alert::AlertKind::Test): the next pass of a
+//! watch delivers it, and the history says when it has arrived. A receiver may drop it.
+//!
 //! # Reports
 //!
 //! A [`ReportSchedule`](crate::alert::ReportSchedule) makes a report on every day or week that is over, by the clocks of the site where they are
@@ -100,4 +115,4 @@
 //! A report that no process made in time is made late, of the last day or week alone.
 
 #[cfg(doc)]
-use crate::alert::{AlertRule, Watch};
+use crate::alert::{AlertRule, Alerts, Watch};
