@@ -612,7 +612,7 @@ mod tests {
     fn few_hits_are_nothing_unusual_and_eight_outliers_are_a_new_level() {
         let mut minutes = detector(60);
         for n in 0..200 {
-            minutes.observe(start(60, n), [2.0, 1.0, 3.0, 2.0][n as usize % 4]);
+            minutes.observe(start(60, n), if n % 4 < 3 { 1.0 + (n % 4) as f64 } else { 2.0 });
         }
         let judgement = minutes.clone().observe(start(60, 200), 0.0).expect("it judges");
         assert!(!judgement.is_unusual() && !judgement.is_silent() && judgement.lower == 0.0, "{judgement:?}");

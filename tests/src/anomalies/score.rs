@@ -40,7 +40,7 @@ pub struct Outcome {
 
 /// Returns the number of rows at the beginning of so many that count nothing.
 pub fn probation(rows: usize) -> usize {
-    (rows.min(5000) as f64 * 0.15).floor() as usize
+    rows.min(5000) * 15 / 100
 }
 
 /// Returns what a position is worth: -1 is the first row of a window, 0 its end, and 3 or more far behind it.

@@ -97,7 +97,12 @@ pub fn corpus(seed: u64) -> Vec<Labeled> {
 
 /// Returns the place of an anomaly in a series of this length, after the time of learning.
 fn somewhere(random: &mut Random, rows: usize) -> usize {
-    (rows as f64 * (0.3 + 0.6 * random.unit())) as usize
+    whole(rows as f64 * (0.3 + 0.6 * random.unit()))
+}
+
+/// The whole part of a number that is not negative.
+fn whole(number: f64) -> usize {
+    (1_u32..).take_while(|next| f64::from(*next) <= number).count()
 }
 
 /// Two weeks of five minutes.
@@ -108,7 +113,7 @@ fn artificial(random: &mut Random) -> Vec<Labeled> {
     let busy = |row: usize| (108..216).contains(&(row % 288));
     let mut made = Vec::new();
     for kind in ["no jump", "jumps up", "jumps down", "flat middle"] {
-        let day = 6 + (random.unit() * 6.0) as usize;
+        let day = 6 + whole(random.unit() * 6.0);
         let mut random = random.clone();
         let series = rows(kind, 300, FORTNIGHT, |row, _| {
             let noise = random.unit();

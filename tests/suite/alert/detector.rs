@@ -110,7 +110,7 @@ fn what_happens_is_found_in_its_first_buckets() {
                 let (bucket, _) = found.unwrap_or_else(|| panic!("{name}, {width} s, {mean}"));
                 assert!(bucket - at.start <= 2, "{name}, {width} s, {mean}: {}", bucket - at.start);
                 // When it is over, nothing is unusual any more.
-                let after = |(bucket, _): &&(u64, Judgement)| *bucket >= at.end + 1;
+                let after = |(bucket, _): &&(u64, Judgement)| *bucket > at.end;
                 let later =
                     judgements.iter().filter(after).filter(|(_, judgement)| judgement.is_unusual()).count();
                 assert!(later <= 1, "{name}, {width} s, {mean}: {later} later");

@@ -8,7 +8,7 @@ fn series(scores: &[(usize, f64)]) -> Scored {
     for (row, score) in scores {
         all[*row] = *score;
     }
-    Scored { scores: all, windows: vec![40..50] }
+    Scored { scores: all, windows: std::iter::once(40..50).collect() }
 }
 
 fn score(series: &[Scored]) -> f64 {
@@ -58,6 +58,6 @@ fn one_threshold_holds_for_all_series() {
 fn the_beginning_counts_nothing() {
     assert_eq!((probation(100), probation(4032), probation(22_695)), (15, 604, 750));
     assert_eq!(score(&[series(&[(14, 2.0), (40, 1.0)])]), 100.0);
-    let early = Scored { scores: vec![1.0; 100], windows: vec![5..10] };
+    let early = Scored { scores: vec![1.0; 100], windows: std::iter::once(5..10).collect() };
     assert_eq!(best(&[early, series(&[])]).windows, 1);
 }
