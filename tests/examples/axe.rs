@@ -15,6 +15,12 @@ axe.run(document, { resultTypes: ["violations"] }).then(
   (error) => done([`axe: ${error}`]));
 "#;
 
+/// Adds notes, which the charts then have.
+const NOTED: &str = r#"
+const add = (text) => fetch(`/admin/stats/api/notes?text=${text}`, { method: "POST" });
+Promise.all(["Version 1.4", "a rather long note about what was done to the service at that time, and why"].map(add)).then(() => done(true));
+"#;
+
 const PAGES: [&str; 10] = [
     "",
     "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
@@ -44,6 +50,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let said =
             browse(Wanted { demo: true, dark, width, height, ..Wanted::default() }, |page| async move {
                 let mut said = Vec::new();
+                page.open("").await;
+                page.run_until_done(NOTED).await;
                 for path in PAGES {
                     page.open(path).await;
                     said.extend(try_page(&page, &axe).await.iter().map(|what| format!("{path:?}: {what}")));
