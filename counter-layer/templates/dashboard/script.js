@@ -223,7 +223,7 @@
   });
   addEventListener("popstate", () => go(location.pathname + location.search, false));
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select")) return;
     if (event.target.id === "lines") moveInChart(event);
     if (event.key.toLowerCase() === "u") byId("zone").click();
   });

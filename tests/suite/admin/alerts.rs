@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use counter_core::alert::{AlertRule, Watch};
+use counter_core::alert::{AlertRule, Severity, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
 use counter_layer::admin::{self, Access};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
+use tokio::net::TcpListener;
 
 use super::site::{Answer, Site, answer, ask, encode, request, send};
 use crate::support::{name, precision, store};
@@ -304,6 +305,31 @@ async fn there_is_no_such_path_unless_it_was_said() {
     assert!(!ask(&router, "openapi.json").await.body.contains("/api/alerts"));
     let metrics = send(&router, "/admin/stats/metrics", None).await.body;
     assert!(!metrics.contains("access_counter_alert_"), "{metrics}");
+}
+
+/// Serves the dashboard of a site with a rule that is raised and stays so, and with a watch; returns its link.
+pub(super) async fn serve_alerts() -> String {
+    let store = MemoryStore::new();
+    let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let rules = [
+        AlertRule::above("busy", name("hits"), precision(3600), 1_000_000),
+        AlertRule::below("quiet", name("/"), precision(3600), 10).severity(Severity::Critical).raise_after(2),
+        AlertRule::share_above("errors", [name("status:5xx")], name("/none"), precision(3600), 0.05),
+    ];
+    let builder = Watch::builder(counters.stats(), store).rules(rules).interval(Duration::from_secs(1));
+    let mut watch = builder.build().expect("good rules");
+    let access = Access::bearer("a-token").expect("a token").may_silence();
+    let mut site = Site::watched(counters, watch.alerts(), access);
+    site.record("hits", Timestamp::now(), 8).await;
+    site.record("/", Timestamp::now(), 1).await;
+    for ago in [3600, 0] {
+        watch.check_once(Timestamp::now().minus(ago)).await.expect("memory answers");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { watch.run(std::future::pending()).await });
+    tokio::spawn(async move { axum::serve(listener, site.router).await });
+    format!("http://{address}/admin/stats?token=a-token")
 }
 
 /// A page for people, which is there.

@@ -419,6 +419,54 @@ async fn a_year_can_be_read_by_light_in_the_dark_and_on_a_telephone() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_is_silenced_and_a_test_sent_by_keyboard_in_any_light_and_without_a_script() {
+    for (name, script, dark, width, height) in [
+        ("alerts", true, false, 1180, 1000),
+        ("alerts-dark", true, true, 1180, 1000),
+        ("alerts-phone", true, false, 390, 844),
+        ("alerts-plain", false, false, 1180, 1000),
+    ] {
+        let link = super::alerts::serve_alerts().await;
+        browse_at(
+            link,
+            Wanted { script, dark, width, height, ..Wanted::default() },
+            move |page| async move {
+                page.open("?precision=3600").await;
+                page.until_text("#raised", |line| line == "An alert is raised: quiet. See why").await;
+                page.press("#raised a", Key::Enter).await;
+                page.until_text("h1", |title| title == "Alerts").await;
+                page.until_text("#rules", |rules| rules.starts_with("quiet raised since")).await;
+                page.write("#rule", "quiet").await;
+                page.write("#seconds", "a week").await;
+                page.press("#silence button", Key::Enter).await;
+                page.until_text("#rules", |rules| rules.contains("silenced until")).await;
+                page.press("#test button", Key::Enter).await;
+                page.until_text("#history", |history| history.contains("messages arrive")).await;
+                if script {
+                    // The page follows by itself when a watch has delivered it.
+                    page.until_text("#live", |live| live == "Live").await;
+                    page.until_text("#history tr:nth-child(1) td:last-child", |told| {
+                        told.starts_with("told ")
+                    })
+                    .await;
+                    assert_eq!(page.run(RULES).await, json!([]), "{name}");
+                    let widths = page.run("return [document.documentElement.scrollWidth, innerWidth]").await;
+                    assert_eq!(widths[0], widths[1], "{name} does not scroll sideways");
+                }
+                page.picture(name).await;
+                page.press("#rules button", Key::Enter).await;
+                page.until_text("#rules", |rules| !rules.contains("silenced until")).await;
+                page.open("/counter?counter=%2F&precision=3600").await;
+                page.until_text("#annotations", |told| told.contains("quiet raised: / has 0 hits, below 10"))
+                    .await;
+                page.picture(&format!("{name}-chart")).await;
+            },
+        )
+        .await;
+    }
+}
+
 /// Names of the axis of time that touch the ones before them, or are cut off.
 const AXIS: &str = r##"
 const box = document.getElementById("lines").getBoundingClientRect();

@@ -50,7 +50,7 @@ struct Rule {
     since: Option<Instant>,
     silenced: Option<Instant>,
     reason: Option<String>,
-    /// The last value, where no bucket is explained.
+    /// The value of the last bucket, where that is not among those that decided.
     last: Option<String>,
     last_start: Option<Instant>,
     /// The buckets that raised it, while it is raised.
@@ -120,6 +120,7 @@ impl AlertsPage {
                 address: address(view.utc),
                 parts: address(view.utc),
                 toggled_zone: address(!view.utc),
+                alerts: None,
                 ..Frame::of(stats, view)
             },
             summary,
@@ -156,16 +157,18 @@ impl Rule {
             in_a_row(rule.raise_after),
             in_a_row(rule.resolve_after)
         );
-        let last = rule.last.as_ref();
+        // What is in the table need not be told again.
+        let is_told = |last: &&Explanation| buckets.iter().all(|of| of.start != last.start);
+        let (judged, last) = (rule.last.is_some(), rule.last.as_ref().filter(is_told));
         Self {
             name: rule.name.clone(),
             severity: rule.severity.to_string(),
             condition: rule.condition.clone(),
             when,
-            state: match (raised, last) {
+            state: match (raised, judged) {
                 (true, _) => "raised",
-                (false, Some(_)) => "ok",
-                (false, None) => "not judged yet",
+                (false, true) => "ok",
+                (false, false) => "not judged yet",
             },
             since: rule.raised.map(|at| Instant::of(at, view)),
             silenced: rule.silenced.map(|at| Instant::of(at, view)),

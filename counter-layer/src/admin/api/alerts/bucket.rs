@@ -19,9 +19,9 @@ pub(crate) struct AlertBucket {
     expected: Option<f64>,
     /// The values that would be usual; null for a rule that expects none.
     band: Option<AlertBand>,
-    /// The model that expected it; null for a rule that has none.
+    /// The model by which it was expected, in words; null for a rule that has none.
     model: Option<String>,
-    /// The mean error of the model on the past; null for a rule that has none.
+    /// The usual error of what the model expects; null for a rule that has none.
     error: Option<f64>,
 }
 
