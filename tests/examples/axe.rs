@@ -6,6 +6,12 @@ use std::fs;
 use serde_json::Value;
 use tests::browser::{Page, Wanted, browse};
 
+/// Adds notes, which the charts then have.
+const NOTED: &str = r#"
+const add = (text) => fetch(`/admin/stats/api/notes?text=${text}`, { method: "POST" });
+Promise.all(["Version 1.4", "a rather long note about what was done to the service at that time, and why"].map(add)).then(() => done(true));
+"#;
+
 /// Calls `done` with what there is against a page, a text for each element.
 const RUN: &str = r#"
 for (const details of document.querySelectorAll("details")) details.open = true;
@@ -13,12 +19,6 @@ axe.run(document, { resultTypes: ["violations"] }).then(
   ({ violations }) => done(violations.flatMap(({ id, impact, help, nodes }) =>
     nodes.map(({ html, failureSummary }) => `${id} (${impact}): ${help}\n  ${html}\n  ${failureSummary}`))),
   (error) => done([`axe: ${error}`]));
-"#;
-
-/// Adds notes, which the charts then have.
-const NOTED: &str = r#"
-const add = (text) => fetch(`/admin/stats/api/notes?text=${text}`, { method: "POST" });
-Promise.all(["Version 1.4", "a rather long note about what was done to the service at that time, and why"].map(add)).then(() => done(true));
 "#;
 
 const PAGES: [&str; 10] = [
