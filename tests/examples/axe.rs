@@ -6,6 +6,12 @@ use std::fs;
 use serde_json::Value;
 use tests::browser::{Page, Wanted, browse};
 
+/// Adds notes, which the charts then have.
+const NOTED: &str = r#"
+const add = (text) => fetch(`/admin/stats/api/notes?text=${text}`, { method: "POST" });
+Promise.all(["Version 1.4", "a rather long note about what was done to the service at that time, and why"].map(add)).then(() => done(true));
+"#;
+
 /// Calls `done` with what there is against a page, a text for each element.
 const RUN: &str = r#"
 for (const details of document.querySelectorAll("details")) details.open = true;
@@ -44,6 +50,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let said =
             browse(Wanted { demo: true, dark, width, height, ..Wanted::default() }, |page| async move {
                 let mut said = Vec::new();
+                page.open("").await;
+                page.run_until_done(NOTED).await;
                 for path in PAGES {
                     page.open(path).await;
                     said.extend(try_page(&page, &axe).await.iter().map(|what| format!("{path:?}: {what}")));
